@@ -1,0 +1,60 @@
+# Everything runs in a .venv of this checkout, installed from the lock files.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(PIP) install --require-hashes --no-build-isolation
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix lock clean
+
+help: ## show this help
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(VENV)/demo ## release a real experiment and show what was found
+	@$(BIN)/clusterdp demo
+
+test: $(VENV)/test check ## lint, types, import contracts and all tests
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/test ## lint, types and import contracts alone
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fix: $(VENV)/test ## format the code and mend what the linter can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+lock: $(VENV)/build ## bring the lock files up to date with pyproject.toml
+	$(PIP) install uv
+	$(BIN)/uv pip compile $(LOCK) requirements-build.in --output-file requirements-build.lock
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --output-file requirements.lock
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --extra test \
+		--output-file requirements-test.lock
+
+clean: ## remove the environment, caches and the demo's files
+	rm -rf $(VENV) clusterdp-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-annotate
+
+$(VENV)/build: requirements-build.lock
+	@echo "making $(VENV) …"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| (echo "Python 3.11 or later is needed; name it with make PYTHON=…" && false)
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) install --require-hashes --no-deps --only-binary :all: -r $<
+	@touch $@
+
+$(VENV)/demo: requirements.lock pyproject.toml $(VENV)/build
+	@echo "installing locked dependencies (a minute or three) …"
+	@$(INSTALL) -r $<
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/test: requirements-test.lock $(VENV)/demo
+	@echo "installing locked test dependencies …"
+	@$(INSTALL) -r $<
+	@touch $@

@@ -1,0 +1,234 @@
+"""The program `clusterdp`: commands, their help, and how failures end.
+
+Prefect and the data libraries are imported within the commands that need them, so that `--help`
+answers at once and Prefect's surroundings are settled before it is imported.
+"""
+
+import atexit
+import json
+import logging
+import os
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemas.errors import ClusterdpError
+
+app = typer.Typer(
+    name="clusterdp",
+    help="Differentially private releases of randomised experiments, and effects from them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Every command takes --debug: a failure then shows its traceback.",
+)
+
+ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment's TOML file.")]
+ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="A released DuckDB file.")]
+Period = Annotated[
+    str | None,
+    typer.Option(help="Period to release, usually a date; fills {period} in the log's path."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def main() -> None:
+    """Run the program; every failure ends in one or a few plain lines and its exit code."""
+    # Registered first, hence called last: after Prefect has stopped its server, and before the
+    # interpreter takes modules apart, which makes DuckDB print pages about leaks of its own.
+    code = [0]
+    atexit.register(lambda: _end(code[0]))
+    debug = "--debug" in sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word != "--debug"]
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    if sys.stderr.isatty():
+        logging.getLogger("clusterdp").setLevel(logging.INFO)
+    code[0] = run(arguments, debug=debug)
+    sys.exit(code[0])
+
+
+def _end(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def run(arguments: list[str], *, debug: bool = False) -> int:
+    """Run one command and return its exit code, failures told on standard error."""
+    try:
+        app(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except ClusterdpError as error:
+        return _failed(str(error), error.exit_code, debug=debug)
+    except KeyboardInterrupt:
+        return _failed("interrupted", 1, debug=False)
+    except BrokenPipeError:  # whoever read our output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:  # the last resort, so that no traceback is shown
+        return _failed(_unforeseen(error), 1, debug=debug)
+    return 0
+
+
+def _unforeseen(error: Exception) -> str:
+    """Say what the operating system said; of other errors the kind alone."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return f"unforeseen failure ({type(error).__name__}); run again with --debug to see where"
+
+
+def _failed(message: str, code: int, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"clusterdp: {message}", file=sys.stderr)
+    return code
+
+
+def _print(text: str, document: dict[str, Any], *, as_json: bool) -> None:
+    print(json.dumps(document, allow_nan=False, indent=2) if as_json else text)
+
+
+def _warn(warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        print(f"clusterdp: warning: {warning}", file=sys.stderr)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"clusterdp {version('clusterdp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Take the options that go before a command."""
+
+
+@app.command()
+def demo(
+    directory: Annotated[
+        Path, typer.Option(help="Where to put the demo's log, configuration and releases.")
+    ] = Path("clusterdp-demo"),
+    as_json: Json = False,
+) -> None:
+    """Release a real experiment and estimate its effect from the release."""
+    from flows.demo import NOTES, prepare
+    from flows.prefect_home import settle
+
+    config, period = prepare(directory.absolute())
+    settle(config.parent)
+    from flows.release import release as release_flow
+    from flows.show import demo_text
+
+    result = release_flow(str(config), period)
+    _print(demo_text(result, NOTES), result.as_json(), as_json=as_json)
+
+
+@app.command()
+def check(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
+    """Read and validate configuration and log; nothing is drawn, charged or written."""
+    from flows.check import check as dry_run
+    from flows.show import check_text
+
+    result = dry_run(config, period)
+    _warn(result.roster.warnings)
+    _print(check_text(result), result.as_json(), as_json=as_json)
+
+
+@app.command()
+def release(
+    config: ConfigFile,
+    period: Period = None,
+    revise: Annotated[
+        bool,
+        typer.Option(
+            "--revise",
+            help="Draw a published period anew, as its next revision. Costs everybody in it again.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the nightly release once, as a Prefect flow."""
+    from flows.config import check_period, load
+
+    check_period(period, load(config).source.path)  # before Prefect takes its seconds to start
+    from flows.prefect_home import settle
+
+    settle(config.absolute().parent)
+    from flows.release import release as release_flow
+    from flows.show import release_text
+
+    result = release_flow(str(config.absolute()), period, revise)
+    _warn(result.roster.warnings)
+    _print(release_text(result), result.as_json(), as_json=as_json)
+
+
+@app.command()
+def estimate(
+    release: ReleaseFile,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    as_json: Json = False,
+) -> None:
+    """Estimate effects from a released file alone."""
+    from flows.released.estimate import estimate_file
+    from flows.show import estimates_lines
+    from schemas.errors import ConfigError
+
+    if not 0 < level < 1:
+        raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
+    found = estimate_file(release, level)
+    document = {"estimates": [asdict(one) for one in found]}
+    _print("\n".join(estimates_lines(found)), document, as_json=as_json)
+
+
+@app.command()
+def inspect(release: ReleaseFile, as_json: Json = False) -> None:
+    """Show what is in a release and what it promises."""
+    from flows.released.read import read_release
+    from flows.show import inspect_text
+
+    found = read_release(release)
+    document = asdict(found.manifest) | {"created_at": found.manifest.created_at.isoformat() + "Z"}
+    document |= {"path": str(found.path), "row_counts": found.row_counts}
+    _print(inspect_text(found), document, as_json=as_json)
+
+
+@app.command()
+def serve(
+    configs: Annotated[
+        list[Path], typer.Argument(metavar="CONFIG…", help="One or more experiments' TOML files.")
+    ],
+    cron: Annotated[str, typer.Option(help="When to run, such as '15 3 * * *'.")],
+    timezone: Annotated[
+        str, typer.Option(help="Time zone of the schedule, and of what counts as yesterday.")
+    ] = "UTC",
+) -> None:
+    """Run releases on schedule in one process, each of the day before; stop it with Ctrl-C.
+
+    Uses the Prefect server that PREFECT_API_URL names, or starts one of its own on this machine.
+    """
+    from flows.prefect_home import settle
+
+    settle(configs[0].absolute().parent, log_level="INFO")
+    from flows.serve import serve_releases
+
+    serve_releases(configs, cron, timezone)
+
+
+if __name__ == "__main__":
+    main()

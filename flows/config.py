@@ -1,0 +1,373 @@
+"""The configuration: one TOML file an experiment, read strictly.
+
+Unknown keys, wrong types and impossible values are errors that name the key. Nothing here reads
+data. Paths in the file are relative to it.
+"""
+
+import itertools
+import math
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from privatizers.design import Design, Request, design
+from schemas.errors import ConfigError
+
+PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+NO_PERIOD = "once"
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Numbers = Annotated[
+    tuple[Annotated[float, Field(allow_inf_nan=False)], ...], BeforeValidator(_as_tuple)
+]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """A table of the configuration: strict types, no unknown keys, never changed."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Source(Section):
+    """Where the log lies."""
+
+    path: Name
+    grain: Literal["unit", "event"] = "unit"
+    outcomes_path: str | None = None
+    window: str | None = None
+
+
+class Columns(Section):
+    """Which columns of the log mean what."""
+
+    unit: Name
+    arm: Name
+    outcome: Name
+    cluster: Annotated[str | Texts | None, BeforeValidator(_as_tuple)] = None
+    time: str | None = None
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The cluster columns; none where no cluster is configured."""
+        if self.cluster is None:
+            return ()
+        return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
+
+
+class Arms(Section):
+    """The arms, declared so that a missing one is noticed."""
+
+    control: Name
+    treatments: Texts
+    same_shares: bool = False
+    shares: dict[str, Number] | Literal["undeclared"] | None = None
+    """Intended arm shares (any positive weights) for the sample-ratio check; None for equal."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Control first, then the treatments as declared."""
+        return (self.control, *self.treatments)
+
+    @property
+    def expected_shares(self) -> tuple[float, ...] | None:
+        """Intended shares in the order of ``names``, adding up to one; None if undeclared."""
+        if self.shares == "undeclared":
+            return None
+        weights = [1.0] * len(self.names)
+        if isinstance(self.shares, dict):
+            weights = [self.shares[name] for name in self.names]
+        return tuple(weight / sum(weights) for weight in weights)
+
+
+class Outcome(Section):
+    """The public grid and the public rules that bring any outcome onto it."""
+
+    values: Numbers | None = None
+    low: Number | None = None
+    high: Number | None = None
+    levels: int | Literal["auto"] | None = None
+    missing: Number | None = None
+    aggregate: Literal["count", "sum", "max", "any"] | None = None
+    rounding: Literal["stochastic", "nearest"] = "stochastic"
+    guess: Literal["uniform"] | Numbers = "uniform"
+
+    @property
+    def grid(self) -> tuple[float, ...]:
+        """The grid points, increasing."""
+        if self.values is not None:
+            return self.values
+        low, high, levels = self.low, self.high, self.levels
+        if low is None or high is None or not isinstance(levels, int):
+            raise ConfigError("outcome", "give either values, or low, high and levels")
+        inner = (low + (high - low) * (step / (levels - 1)) for step in range(1, levels - 1))
+        return (low, *inner, high)
+
+    @property
+    def missing_value(self) -> float:
+        """What a missing or unreadable outcome counts as."""
+        return self.grid[0] if self.missing is None else self.missing
+
+
+class Privacy(Section):
+    """The mechanism and what one release may cost."""
+
+    mechanism: Literal[
+        "auto",
+        "cluster-dp",
+        "cluster-free-dp",
+        "uniform-prior-dp",
+        "noisy-histogram",
+        "noisy-horvitz-thompson",
+    ] = "auto"
+    epsilon: Number | None = None
+    delta: Number = 0.0
+    population: str | None = None
+    budget_epsilon: Number | None = None
+    budget_delta: Number | None = None
+    resampling_probability: Number | None = None
+    truncation_threshold: Number | None = None
+    noise_scale: Number | None = None
+    strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
+    min_stratum: Annotated[int, Field(ge=1)] = 10
+    segment_shares: Numbers = ()
+
+
+class Publish(Section):
+    """Where releases go."""
+
+    directory: Name = "releases"
+    unit_id: Literal["plain", "keyed-hash"] = "plain"
+    key_file: str | None = None
+
+
+class Ledger(Section):
+    """Where the budget is kept."""
+
+    url: Name = "sqlite:///ledger.sqlite"
+
+
+class Quarantine(Section):
+    """Where rows that were set aside are kept for the operator."""
+
+    directory: Name = "quarantine"
+
+
+class Run(Section):
+    """How a run uses the machine."""
+
+    memory_limit: Annotated[
+        str, Field(pattern=r"^[0-9]+(\.[0-9]+)? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
+    ] = "8GB"
+
+
+class Config(Section):
+    """One experiment: its log, grid, privacy parameters and places."""
+
+    experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+    source: Source
+    columns: Columns
+    arms: Arms
+    outcome: Outcome
+    privacy: Privacy
+    publish: Publish = Publish()
+    ledger: Ledger = Ledger()
+    quarantine: Quarantine = Quarantine()
+    run: Run = Run()
+    directory: Path = Field(default=Path(), exclude=True)
+    """The folder of the file; set by :func:`load`, not a key."""
+
+    def path(self, relative: str) -> Path:
+        """A path of the file, made absolute."""
+        return (self.directory / Path(relative).expanduser()).absolute()
+
+    @property
+    def releases(self) -> Path:
+        """The folder of this experiment's releases."""
+        return self.path(self.publish.directory) / self.experiment
+
+    @property
+    def quarantined(self) -> Path:
+        """The folder of this experiment's rows that were set aside."""
+        return self.path(self.quarantine.directory) / self.experiment
+
+    def design(self) -> Design:
+        """The mechanism and its parameters, chosen without any data."""
+        privacy = self.privacy
+        name = privacy.mechanism
+        if name == "noisy-histogram":
+            raise _not_yet("privacy.mechanism", name)
+        if name == "noisy-horvitz-thompson":
+            raise _not_yet("privacy.mechanism", name)
+        if privacy.strata_statistic == "means":
+            raise _not_yet("privacy.strata_statistic", "means")
+        return design(
+            Request(
+                mechanism=name,
+                n_outcomes=len(self.outcome.grid),
+                strata_statistic=privacy.strata_statistic,
+                epsilon=privacy.epsilon,
+                resampling_probability=privacy.resampling_probability,
+                truncation_threshold=privacy.truncation_threshold,
+                noise_scale=privacy.noise_scale,
+            )
+        )
+
+    def checked(self) -> Self:
+        """Return this configuration if its keys go together; raises ConfigError if not."""
+        _check_columns(self.columns)
+        _check_arms(self.arms)
+        _check_outcome(self.outcome)
+        _check_built(self)
+        self.design()
+        return self
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file; raises ConfigError naming the key at fault."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(str(path.absolute()), "there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            str(path.absolute()), f"cannot be read ({type(error).__name__})"
+        ) from None
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(path.absolute()), f"not valid TOML: {error}") from None
+    if "directory" in content:
+        raise ConfigError("directory", "unknown key; remove it or correct its spelling")
+    try:
+        config = Config.model_validate(content)
+    except ValidationError as error:
+        raise _plain(error) from None
+    return config.model_copy(update={"directory": path.absolute().parent}).checked()
+
+
+def check_period(period: str | None, path: str) -> str:
+    """Return the period of a run; ``once`` where none is named and the path needs none."""
+    if period is None:
+        if "{period}" in path:
+            raise ConfigError("--period", "missing: source.path holds {period}, so name the period")
+        return NO_PERIOD
+    if not PERIOD_PATTERN.fullmatch(period):
+        raise ConfigError(
+            "--period", f"{period!r} must begin with a letter or digit and hold those, - and _ only"
+        )
+    return period
+
+
+def _plain(error: ValidationError) -> ConfigError:
+    """Say the first of pydantic's findings in one line that names the key."""
+    found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
+    steps = [str(part) for part in found["loc"] if not _is_branch(part)]
+    key = ".".join(steps) or "configuration"
+    if found["type"] == "extra_forbidden":
+        return ConfigError(key, "unknown key; remove it or correct its spelling")
+    if found["type"] == "missing":
+        return ConfigError(key, "missing; it has to be given")
+    message = found["msg"][0].lower() + found["msg"][1:]
+    shown = found["input"]
+    return ConfigError(key, message if isinstance(shown, dict) else f"{message}, not {shown!r}")
+
+
+def _is_branch(part: int | str) -> bool:
+    """Whether a step of pydantic's path names a branch of a union, not a key."""
+    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "tuple"))
+
+
+def _check_columns(columns: Columns) -> None:
+    if columns.cluster == ():
+        raise ConfigError("columns.cluster", "an empty list; leave the key out for no clusters")
+    named = {"unit": columns.unit, "arm": columns.arm, "outcome": columns.outcome}
+    for position, name in enumerate(columns.clusters):
+        named[f"cluster[{position}]" if len(columns.clusters) > 1 else "cluster"] = name
+    seen: dict[str, str] = {}
+    for key, name in named.items():
+        if name in seen:
+            raise ConfigError(f"columns.{key}", f"{name!r} is columns.{seen[name]} already")
+        seen[name] = key
+
+
+def _check_arms(arms: Arms) -> None:
+    if not arms.treatments:
+        raise ConfigError("arms.treatments", "empty: name at least one treatment arm")
+    for name in arms.names:
+        if not name:
+            raise ConfigError("arms.treatments", "an arm's name is empty")
+        if arms.names.count(name) > 1:
+            raise ConfigError("arms.treatments", f"{name!r} is named twice (control counts)")
+    if isinstance(arms.shares, dict):
+        if set(arms.shares) != set(arms.names):
+            raise ConfigError("arms.shares", "must name each declared arm once, and no other")
+        if any(share <= 0 for share in arms.shares.values()):
+            raise ConfigError("arms.shares", "every share must be greater than 0")
+
+
+def _check_outcome(outcome: Outcome) -> None:
+    _check_range(outcome)
+    _check_grid(outcome.grid, "outcome.values" if outcome.values is not None else "outcome.levels")
+    grid = outcome.grid
+    if not grid[0] <= outcome.missing_value <= grid[-1]:
+        raise ConfigError("outcome.missing", f"{outcome.missing} lies outside the grid")
+    guess = outcome.guess
+    if isinstance(guess, tuple) and (len(guess) != len(grid) or min(guess) < 0 or max(guess) == 0):
+        raise ConfigError("outcome.guess", f"not {len(grid)} weights, none below 0 and not all 0")
+
+
+def _check_range(outcome: Outcome) -> None:
+    """Either values, or low, high and levels."""
+    ranged = [key for key in ("low", "high", "levels") if getattr(outcome, key) is not None]
+    if outcome.values is not None and ranged:
+        raise ConfigError(f"outcome.{ranged[0]}", "given together with values: give one of them")
+    if outcome.values is None and len(ranged) < 3:
+        raise ConfigError("outcome", "give either values, or low, high and levels")
+    if outcome.levels == "auto":
+        raise _not_yet("outcome.levels", "auto")
+    if outcome.levels is not None and outcome.levels < 2:
+        raise ConfigError("outcome.levels", f"{outcome.levels} is fewer than 2")
+    if outcome.low is not None and outcome.high is not None and outcome.low >= outcome.high:
+        raise ConfigError("outcome.high", f"{outcome.high} is not above outcome.low {outcome.low}")
+
+
+def _check_grid(grid: tuple[float, ...], key: str) -> None:
+    if len(grid) < 2:
+        raise ConfigError(key, f"the grid has {len(grid)} point(s): at least 2 are needed")
+    if any(upper <= lower for lower, upper in itertools.pairwise(grid)):
+        raise ConfigError(key, "the grid must increase from value to value, without repeats")
+    if not math.isfinite(grid[-1] - grid[0]):
+        raise ConfigError(key, "the range from the lowest to the highest value is not finite")
+
+
+def _check_built(config: Config) -> None:
+    """Refuse what the configuration can say but this version cannot do yet."""
+    if config.source.grain == "event":
+        raise _not_yet("source.grain", "event")
+    for key in ("outcomes_path", "window"):
+        if getattr(config.source, key) is not None:
+            raise ConfigError(f"source.{key}", 'belongs to grain = "event"')
+    if config.outcome.aggregate is not None:
+        raise ConfigError("outcome.aggregate", 'belongs to grain = "event"')
+    if config.columns.time is not None:
+        raise ConfigError("columns.time", 'belongs to grain = "event"')
+    if config.privacy.delta != 0:
+        raise _not_yet("privacy.delta", config.privacy.delta)
+    if config.publish.unit_id != "plain":
+        raise _not_yet("publish.unit_id", config.publish.unit_id)
+    if config.publish.key_file is not None:
+        raise ConfigError("publish.key_file", 'belongs to unit_id = "keyed-hash"')
+
+
+def _not_yet(key: str, value: object) -> ConfigError:
+    return ConfigError(key, f"{value!r} is not available in this version of clusterdp")

@@ -1,0 +1,50 @@
+"""No value of anybody's row may leave a private step in an exception.
+
+Libraries put rows into their messages, and Python keeps the original error in ``__context__`` even
+of a clean one. A guarded step therefore raises a new error, outside the block that caught the old
+one: ours with its text (which names rules and counts), any other by its type and place alone.
+"""
+
+import copy
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from schemas.errors import ClusterdpError, StepError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def values_free(step: Callable[P, R]) -> Callable[P, R]:
+    """Guard a private ``step``: what it raises holds no row, no cause and no frames of it."""
+
+    @functools.wraps(step)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        failure: Exception
+        try:
+            return step(*args, **kwargs)
+        except ClusterdpError as error:
+            failure = copy.copy(error)  # without traceback, cause and context
+        except Exception as error:  # whatever it is, its text may hold a row
+            failure = StepError(
+                f"{step.__name__} failed with {type(error).__name__} at {_place(error)}; "
+                "its message is withheld, as it may hold values of rows"
+            )
+        raise failure
+
+    return guarded
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of this project on the way to ``error``."""
+    place = "an unknown place"
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if path.is_relative_to(_ROOT) and ".venv" not in path.parts:
+            place = f"{path.relative_to(_ROOT)}:{frame.lineno}"
+    return place

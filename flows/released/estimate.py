@@ -1,0 +1,37 @@
+"""Step 5: effects from a released file, and from nothing else."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+
+from estimators.effects import Estimate, tau_q
+from flows.released.publish import add_estimates
+from flows.released.read import opened, read_manifest, stratum_means
+from schemas.released import TABLES
+
+
+def estimate_file(path: Path, level: float = 0.95) -> list[Estimate]:
+    """Estimate the effect of every treatment arm against control from the file at ``path``.
+
+    ``level`` is the confidence level. τ̂_Q, see :func:`estimators.effects.tau_q`.
+    """
+    with opened(path) as connection:
+        manifest = read_manifest(connection)
+        strata, arms = stratum_means(connection, manifest)
+    return tau_q(strata, arms, manifest.control, same_shares=manifest.same_shares, level=level)
+
+
+def estimate(draft: Path) -> list[Estimate]:
+    """Estimate from a draft of a release, and put the estimates into it."""
+    found = estimate_file(draft)
+    add_estimates(draft, estimates_frame(found))
+    return found
+
+
+def estimates_frame(found: list[Estimate]) -> pl.DataFrame:
+    """The rows of ``estimates``; those without a number are left out."""
+    text = ("arm", "control", "segment", "estimator")
+    kinds = {name: pl.String if name in text else pl.Float64 for name in TABLES["estimates"]}
+    rows = [asdict(one) for one in found if one.estimate is not None]
+    return pl.DataFrame(rows, schema={**kinds, "n_units": pl.Int64})

@@ -1,0 +1,30 @@
+"""Public facts about a log: who is in it, not what happened to them."""
+
+from dataclasses import dataclass, field
+
+SAMPLE_RATIO_ALARM = 0.001
+"""The p-value under which the arm sizes do not look like the intended shares."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """How many units, clusters and faulty rows a log has; computed without any outcome."""
+
+    n_units: int
+    n_clusters: int
+    units_by_arm: dict[str, int]
+    quarantined: int
+    quarantined_by_rule: dict[str, int] = field(default_factory=dict)
+    sample_ratio_p: float | None = None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should look into; none of it stops a release."""
+        if self.sample_ratio_p is None or self.sample_ratio_p >= SAMPLE_RATIO_ALARM:
+            return ()
+        sizes = ", ".join(f"{arm} {count:,}" for arm, count in self.units_by_arm.items())
+        return (
+            f"sample ratio mismatch (p = {self.sample_ratio_p:.2g}): the arm sizes ({sizes}) do "
+            "not fit the intended shares; find out why before you trust an effect, or declare "
+            "arms.shares",
+        )

@@ -1,0 +1,188 @@
+"""How commands speak to people: plain text, one screen, numbers with their meaning beside them."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from estimators.effects import Estimate
+from flows.roster import Roster
+from schemas.released import Manifest
+
+if TYPE_CHECKING:
+    from flows.check import CheckResult
+    from flows.release import ReleaseResult
+    from flows.released.read import ReleaseFile
+
+
+def release_text(result: "ReleaseResult") -> str:
+    """One screen on a release that was just made."""
+    return "\n".join(
+        [
+            f"{result.release_id} is published.",
+            "",
+            *pairs(
+                {
+                    "file": str(result.path),
+                    "protected": "every unit's outcome: each was randomised, none is in the file",
+                    "epsilon": f"{result.epsilon:g}: {meaning(result.epsilon)}",
+                    "mechanism": result.mechanism,
+                    **roster_pairs(result.roster),
+                }
+            ),
+            "",
+            *estimates_lines(result.estimates),
+        ]
+    )
+
+
+def demo_text(result: "ReleaseResult", notes: str) -> str:
+    """What the demo did: as a release, with what is special about its data, and what to try."""
+    return "\n".join(
+        [
+            "Thornton (2008): does a cash incentive make people pick up their HIV test result?",
+            "",
+            release_text(result),
+            "",
+            *textwrap.wrap(notes, 96),
+            "",
+            "Look inside:",
+            f"  clusterdp inspect {result.path}",
+            f"  clusterdp estimate {result.path}",
+        ]
+    )
+
+
+def check_text(result: "CheckResult") -> str:
+    """What a dry run found."""
+    return "\n".join(
+        [
+            "Configuration and log are sound; nothing was drawn, charged or written.",
+            "",
+            *pairs(
+                {
+                    "mechanism": result.design.mechanism.name,
+                    "epsilon": f"{result.design.epsilon:g}: {meaning(result.design.epsilon)}",
+                    **roster_pairs(result.roster),
+                    "arms": ", ".join(
+                        f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
+                    ),
+                    "sample ratio": _p_text(result.roster.sample_ratio_p),
+                }
+            ),
+        ]
+    )
+
+
+def inspect_text(file: "ReleaseFile") -> str:
+    """What is in a release and what it promises."""
+    manifest = file.manifest
+    facts = {
+        name: "none" if value is None else str(value) for name, value in asdict(manifest).items()
+    }
+    return "\n".join(
+        [
+            str(file.path),
+            "",
+            *promise_lines(manifest),
+            "",
+            *pairs(facts),
+            "",
+            "rows",
+            *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+        ]
+    )
+
+
+def promise_lines(manifest: Manifest) -> list[str]:
+    """The guarantee in words."""
+    extra = "" if manifest.delta == 0 else f", except with probability {manifest.delta:g}"
+    return [
+        f"Everything in this file together is ({manifest.epsilon:g}, {manifest.delta:g})-"
+        "differentially private for one unit's outcome:",
+        f"{meaning(manifest.epsilon)}{extra}.",
+        "Unit ids, clusters, arms and numbers of units are not protected and stand as they are.",
+    ]
+
+
+def meaning(epsilon: float) -> str:
+    """ε as a sentence."""
+    factor = math.exp(epsilon) if epsilon < 700 else math.inf
+    if factor >= 1e6:
+        return "another outcome of one unit could change the odds of this file beyond all bounds"
+    return (
+        f"another outcome of one unit would change the probability of this file by {factor:.3g} "
+        "times at most"
+    )
+
+
+def roster_pairs(roster: Roster) -> dict[str, str]:
+    """Who is in, who was set aside and why."""
+    aside = f"{roster.quarantined:,}"
+    if roster.quarantined:
+        reasons = ", ".join(f"{name} {n:,}" for name, n in roster.quarantined_by_rule.items())
+        aside += f" ({reasons})"
+    return {
+        "units": f"{roster.n_units:,} in {roster.n_clusters:,} clusters",
+        "rows set aside": aside,
+    }
+
+
+def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
+    """Effects as a table."""
+    if not estimates:
+        return ["no treatment arm to compare"]
+    level = f"{100 * estimates[0].confidence_level:g} % interval"
+    head = ("arm", "effect", level, "std. error", "from privacy", "relative", "p", "units")
+    lines = [f"effect of each arm against {estimates[0].control!r} (tau_q)"]
+    return lines + table(head, [_estimate_cells(one) for one in estimates])
+
+
+def _estimate_cells(one: Estimate) -> tuple[str, ...]:
+    if one.estimate is None:
+        return (one.arm, "no stratum has both arms", "", "", "", "", "", "0")
+    interval = _range(one.ci_lower, one.ci_upper)
+    relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
+    return (
+        one.arm,
+        _number(one.estimate),
+        interval,
+        _number(one.std_error),
+        _number(one.privacy_std_error),
+        relative,
+        "–" if one.p_value is None else f"{one.p_value:.2g}",
+        f"{one.n_units:,}",
+    )
+
+
+def _range(lower: float | None, upper: float | None) -> str:
+    return "–" if lower is None else f"{_number(lower)} … {_number(upper)}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _p_text(p_value: float | None) -> str:
+    return "not tested (shares undeclared)" if p_value is None else f"p = {p_value:.2g}"
+
+
+def pairs(facts: dict[str, str], indent: str = "  ") -> list[str]:
+    """Names and values in two columns."""
+    width = max(map(len, facts), default=0)
+    return [f"{indent}{name:<{width}}  {value}" for name, value in facts.items()]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in plain text; the first column to the left, the others to the right."""
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,160 @@
+"""From what a publisher asks for to a mechanism with parameters, without any data.
+
+Given λ, γ and σ, they are taken as they are. Given ε, it is split by a simple stated rule: a tenth
+of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a prior
+of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy counts
+gives less noise (README, "Which mechanism?").
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Literal
+
+from privatizers.accounting import calibrated_rate, counts_loss, realised_threshold
+from privatizers.cluster_dp import ClusterDP
+from privatizers.cluster_free_dp import ClusterFreeDP
+from privatizers.counts import moved_cells
+from privatizers.mechanism import Mechanism, Parameters, guarantee
+from privatizers.uniform_prior_dp import UniformPriorDP
+from schemas.errors import ConfigError
+
+MechanismName = Literal["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
+Statistic = Literal["auto", "counts", "none"]
+
+COUNTS_SHARE = Fraction(1, 10)
+"""The part of ε that pays for the counts, where ε is given."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a publisher asks for: ``epsilon``, or λ, γ and σ; never both."""
+
+    mechanism: MechanismName
+    n_outcomes: int
+    strata_statistic: Statistic = "auto"
+    epsilon: float | None = None
+    resampling_probability: float | None = None
+    truncation_threshold: float | None = None
+    noise_scale: float | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """A mechanism, and the ε that its release states: the one asked for, or the computed one."""
+
+    mechanism: Mechanism
+    epsilon: float
+
+
+def design(request: Request) -> Design:
+    """Choose mechanism and parameters; raises ConfigError naming the key where that fails."""
+    _check(request)
+    if request.epsilon is None:
+        mechanism = _build(request, _declared(request))
+        return Design(mechanism, guarantee(mechanism))
+    mechanism = _build(request, _calibrated(request, request.epsilon))
+    if guarantee(mechanism) > request.epsilon:  # cannot happen; the claim hangs on it
+        msg = "calibration exceeded the epsilon asked for"
+        raise AssertionError(msg)
+    return Design(mechanism, request.epsilon)
+
+
+def _has_own_prior(request: Request) -> bool:
+    return request.mechanism in ("cluster-dp", "cluster-free-dp")
+
+
+def _publishes_counts(request: Request) -> bool:
+    return request.strata_statistic != "none"
+
+
+def _build(request: Request, parameters: Parameters) -> Mechanism:
+    if request.mechanism == "cluster-dp":
+        return ClusterDP(parameters)
+    if request.mechanism == "cluster-free-dp":
+        return ClusterFreeDP(parameters)
+    return UniformPriorDP(parameters)
+
+
+def _declared(request: Request) -> Parameters:
+    """Parameters as given; the uniform prior's γ is 1/K and need not be."""
+    k = request.n_outcomes
+    gamma = request.truncation_threshold
+    if request.resampling_probability is None:
+        raise ConfigError("privacy.resampling_probability", "missing: give it, or give epsilon")
+    if _has_own_prior(request):
+        if gamma is None:
+            raise ConfigError("privacy.truncation_threshold", "missing: this mechanism needs it")
+    elif gamma is not None and not math.isclose(gamma, 1 / k, rel_tol=1e-9):
+        raise ConfigError(
+            "privacy.truncation_threshold",
+            f"{gamma!r}: a uniform prior over {k} outcomes has 1/{k}; leave the key out",
+        )
+    if _publishes_counts(request) != (request.noise_scale is not None):
+        raise ConfigError(
+            "privacy.noise_scale",
+            'missing: the counts of the strata need it (or set strata_statistic = "none")'
+            if request.noise_scale is None
+            else 'given, but strata_statistic is "none": leave one of them out',
+        )
+    threshold = gamma if gamma is not None and _has_own_prior(request) else 1 / k
+    return Parameters.of(k, request.resampling_probability, threshold, request.noise_scale)
+
+
+def _calibrated(request: Request, epsilon: float) -> Parameters:
+    """Split ε: a tenth for the counts, the rest for the response, λ rounded toward privacy."""
+    k = request.n_outcomes
+    gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
+    scale: float | None = None
+    with localcontext(prec=60):
+        left = Decimal(epsilon)
+        if _publishes_counts(request):
+            scale = float(moved_cells(k) / (Fraction(epsilon) * COUNTS_SHARE))
+            left -= counts_loss(scale, moved_cells(k))
+    return Parameters(k, calibrated_rate(left, gamma), gamma, scale)
+
+
+def _check(request: Request) -> None:
+    """Refuse impossible values, naming the key, the value and the rule."""
+    k = request.n_outcomes
+    if k < 2:
+        raise ConfigError(
+            "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
+        )
+    if _has_own_prior(request) and not _publishes_counts(request):
+        raise ConfigError(
+            "privacy.strata_statistic",
+            f'"none" does not go with {request.mechanism}: its prior is made of the counts',
+        )
+    parameters = {
+        "resampling_probability": request.resampling_probability,
+        "truncation_threshold": request.truncation_threshold,
+        "noise_scale": request.noise_scale,
+    }
+    given = [name for name, value in parameters.items() if value is not None]
+    if request.epsilon is not None and given:
+        raise ConfigError(
+            f"privacy.{given[0]}", "given together with epsilon: give the one or the other"
+        )
+    if request.epsilon is None and not given:
+        raise ConfigError(
+            "privacy.epsilon", "missing: give it, or the parameters themselves instead"
+        )
+    _check_range("epsilon", request.epsilon, 0, math.inf)
+    _check_range("resampling_probability", request.resampling_probability, 0, 1)
+    _check_range("noise_scale", request.noise_scale, 0, math.inf)
+    _check_range("truncation_threshold", request.truncation_threshold, 0, math.inf)
+    gamma = request.truncation_threshold
+    if gamma is not None and gamma > 1 / k:
+        raise ConfigError(
+            "privacy.truncation_threshold",
+            f"{gamma!r} is more than 1/K = 1/{k}: {k} outcomes cannot each have that probability",
+        )
+
+
+def _check_range(name: str, value: float | None, low: float, high: float) -> None:
+    if value is None or low < value < high:
+        return
+    rule = f"strictly between {low} and {high}" if math.isfinite(high) else f"greater than {low}"
+    raise ConfigError(f"privacy.{name}", f"{value!r} is not {rule}")

@@ -1,0 +1,100 @@
+"""What every user-level mechanism is: a pooling rule, a prior, and a guarantee."""
+
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.accounting import UNIT, realised_rate, realised_threshold, response_loss, round_up
+from privatizers.counts import NoisyCounts
+from privatizers.randomised_response import RandomisedResponse
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """λ, γ and σ of a user-level mechanism, as realised, and K.
+
+    ``resampling_probability`` and ``truncation_threshold`` are multiples of 2⁻⁵³ (use
+    :meth:`of` to round toward privacy); ``noise_scale`` is None where no counts are published.
+    """
+
+    n_outcomes: int
+    resampling_probability: float
+    truncation_threshold: float
+    noise_scale: float | None
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that have not been rounded: a claim would not hold exactly."""
+        for value in (self.resampling_probability, self.truncation_threshold):
+            if not (0 < value < 1 and (value * UNIT).is_integer()):
+                msg = f"{value!r} is not a multiple of 2⁻⁵³ between 0 and 1; use Parameters.of"
+                raise ValueError(msg)
+        if round(self.truncation_threshold * UNIT) * self.n_outcomes > UNIT:
+            msg = f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}"
+            raise ValueError(msg)
+
+    @classmethod
+    def of(
+        cls,
+        n_outcomes: int,
+        resampling_probability: float,
+        truncation_threshold: float,
+        noise_scale: float | None,
+    ) -> "Parameters":
+        """Round λ up and γ to what a prior can hold, both toward privacy where possible."""
+        return cls(
+            n_outcomes,
+            realised_rate(resampling_probability),
+            realised_threshold(truncation_threshold, n_outcomes),
+            noise_scale,
+        )
+
+    @property
+    def counts(self) -> NoisyCounts | None:
+        """The noisy counts that go with the outcomes, if any."""
+        return None if self.noise_scale is None else NoisyCounts(self.n_outcomes, self.noise_scale)
+
+    @property
+    def loss(self) -> Decimal:
+        """ε_stat + ln(1 + (1 − λ)/(λ γ)): see `cluster_dp.md` for the proof.
+
+        Over disjoint strata it is the maximum, hence the same for one stratum and for a million.
+        """
+        response = response_loss(self.resampling_probability, self.truncation_threshold)
+        with localcontext(prec=60):
+            return response + (self.counts.loss if self.counts else Decimal(0))
+
+
+@dataclass(frozen=True)
+class StrataRelease:
+    """What a mechanism publishes of the strata, and draws each unit's outcome with."""
+
+    noisy_counts: NDArray[np.int64] | None
+    """Ñ, shape [S, K]; None where none are published."""
+    response: RandomisedResponse
+
+
+class Mechanism(Protocol):
+    """A user-level mechanism; a stratum here is a (pool, arm)."""
+
+    name: ClassVar[str]
+
+    @property
+    def parameters(self) -> Parameters:
+        """λ, γ, σ and K, as realised."""
+        ...
+
+    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+        """Assign clusters to pools from public ``sizes`` [clusters, arms]; pools count from 0."""
+        ...
+
+    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+        """Draw what is published of the strata from raw ``counts`` of shape [S, K], n ≥ 1 each."""
+        ...
+
+
+def guarantee(mechanism: Mechanism) -> float:
+    """The pure ε of everything that one release publishes together, rounded up to a double."""
+    return round_up(mechanism.parameters.loss)

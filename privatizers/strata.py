@@ -1,0 +1,80 @@
+"""Pools of clusters and strata of units, from public facts alone: names, arms and sizes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.released import ALL
+
+Counts = NDArray[np.int64]
+
+SHARED_POOL = "small clusters"
+
+
+def small_clusters_share(sizes: Counts, min_stratum: int) -> Counts:
+    """Give each cluster a pool of its own, and those with a small arm one between them.
+
+    ``sizes`` has the shape [clusters, arms]; a cluster is small where any arm has fewer than
+    ``min_stratum`` units. Returns the pool of each cluster, shape [clusters]: large ones in order
+    first, the shared pool last.
+    """
+    small = (sizes < min_stratum).any(axis=1)
+    pool = np.cumsum(~small) - 1
+    pool[small] = np.count_nonzero(~small)
+    return pool
+
+
+def everyone_shares(sizes: Counts) -> Counts:
+    """One pool for all clusters; ``sizes`` has the shape [clusters, arms]."""
+    return np.zeros(len(sizes), dtype=np.int64)
+
+
+def pool_names(clusters: list[str], pool_of: Counts) -> list[str]:
+    """Name pools: ``all`` where there is one, a lone cluster's own name, else a shared one.
+
+    The shared name is put in brackets until no cluster has it.
+    """
+    n_pools = int(pool_of.max()) + 1
+    if n_pools == 1:
+        return [ALL]
+    shared = SHARED_POOL
+    while shared in clusters:
+        shared = f"({shared})"
+    members = np.bincount(pool_of, minlength=n_pools)
+    first = np.full(n_pools, len(clusters))
+    np.minimum.at(first, pool_of, np.arange(len(clusters)))
+    names = np.where(members == 1, np.array(clusters, dtype=object)[first], shared)
+    return [str(name) for name in names]
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Who is where. A cell is a (pool, arm) that has units; cells count from 0, pool by pool."""
+
+    clusters: list[str]
+    arms: list[str]
+    sizes: Counts
+    """Units, shape [clusters, arms]."""
+    pools: list[str]
+    pool_of: Counts
+    """Pool of each cluster, shape [clusters]."""
+    cell_of: Counts
+    """Cell of each (pool, arm), shape [pools, arms]; −1 where it has no units."""
+    cell_sizes: Counts
+    """Units, shape [cells]."""
+
+    def cells(self, cluster: NDArray[np.integer], arm: NDArray[np.integer]) -> Counts:
+        """Cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
+        cells: Counts = self.cell_of[self.pool_of[cluster], arm]
+        return cells
+
+
+def lay_out(clusters: list[str], arms: list[str], sizes: Counts, pool_of: Counts) -> Strata:
+    """Make the strata of clusters, arms, their ``sizes`` and the pools a mechanism chose."""
+    names = pool_names(clusters, pool_of)
+    pool_sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
+    np.add.at(pool_sizes, pool_of, sizes)
+    occupied = pool_sizes > 0
+    cell_of = np.where(occupied, np.cumsum(occupied).reshape(occupied.shape) - 1, -1)
+    return Strata(clusters, arms, sizes, names, pool_of, cell_of, pool_sizes[occupied])

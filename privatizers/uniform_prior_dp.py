@@ -1,0 +1,37 @@
+"""Uniform-Prior-DP: classical randomised response over the grid, with or without noisy counts.
+
+Algorithm 1 of Javanmard, Mirrokni and Pouget-Abadie (2025). The prior is 1/K and knows nothing, so
+γ = 1/K, and without counts the release is locally private: ε = ln(1 + K (1 − λ)/λ), δ = 0. Counts
+published beside it cost 2/σ more (1/σ for K = 2), although the prior does not use them: a reader
+sees both.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.mechanism import Parameters, StrataRelease
+from privatizers.prior import realised_prior, uniform_prior
+from privatizers.randomised_response import RandomisedResponse
+from privatizers.strata import small_clusters_share
+
+
+@dataclass(frozen=True)
+class UniformPriorDP:
+    """The prior 1/K everywhere; counts, where asked for, per pool and arm as in Cluster-DP."""
+
+    name: ClassVar[str] = "uniform-prior-dp"
+    parameters: Parameters
+
+    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+        """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
+        return small_clusters_share(sizes, min_stratum)
+
+    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+        """Noise the counts if they are published; the prior never looks at them."""
+        parameters = self.parameters
+        prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)
+        noisy = None if parameters.counts is None else parameters.counts.noised(counts)
+        return StrataRelease(noisy, RandomisedResponse(parameters.resampling_probability, prior))

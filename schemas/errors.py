@@ -1,0 +1,47 @@
+"""What can go wrong, and the exit code each kind of failure has.
+
+Errors about people's data name the file or the rule and a count, never a value; errors about our
+own parameters name the key, the value found and what is allowed.
+"""
+
+from typing import ClassVar
+
+
+class ClusterdpError(Exception):
+    """A failure that a person can act on; its text is what the command line prints."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class ConfigError(ClusterdpError):
+    """A configuration, command line or parameter that cannot be used."""
+
+    exit_code = 2
+
+    def __init__(self, key: str, problem: str) -> None:
+        """Name the ``key`` at fault and the ``problem`` with it, with what to do."""
+        super().__init__(f"{key}: {problem}")
+        self.key = key
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str]]:
+        """Pickle by both parts, as the text alone does not rebuild the error."""
+        return type(self), (self.key, self.problem)
+
+
+class InputError(ClusterdpError):
+    """A log, or another file that was handed in, that cannot be used."""
+
+    exit_code = 2
+
+
+class ConflictError(ClusterdpError):
+    """The release exists already; nothing was touched."""
+
+    exit_code = 4
+
+
+class StepError(ClusterdpError):
+    """A step failed in a way nobody foresaw; its text holds no value of anybody's row."""
+
+    exit_code = 1
