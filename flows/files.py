@@ -1,13 +1,15 @@
 """Files that appear whole or not at all, and folders with the modes they should have."""
 
+import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from schemas.errors import InputError
+
+_HALF = ".half-written"
 
 
 def private_directory(path: Path) -> Path:
@@ -31,18 +33,33 @@ def _directory(path: Path, mode: int) -> Path:
 
 
 @contextmanager
-def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
-    """Write a file apart and rename it over ``path`` once it is complete."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+def folder_lock(path: Path) -> Iterator[None]:
+    """Hold a folder's own lock, which runs take for moments only."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with os.fdopen(handle, "wb") as file:
-            os.fchmod(handle, mode)
-            yield file
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        raise
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
+    """Write a file apart and rename it over ``path`` once it is complete.
+
+    The folder is locked meanwhile, so whatever is half written there is of a run that was killed.
+    """
+    with folder_lock(path.parent):
+        for leftover in path.parent.glob(f".*{_HALF}"):
+            leftover.unlink(missing_ok=True)
+        half = path.with_name(f".{path.name}{_HALF}")
+        try:
+            with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                yield file
+            half.replace(path)
+        except BaseException:
+            half.unlink(missing_ok=True)
+            raise
 
 
 def sync_directory(path: Path) -> None:

@@ -63,7 +63,7 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
 def _check_schedule(cron: str, timezone: str) -> None:
     try:
         ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
             "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
         ) from None

@@ -25,13 +25,13 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(step)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-        failure: Exception
+        failure: BaseException
         try:
             return step(*args, **kwargs)
         except ClusterdpError as error:
             failure = copy.copy(error)  # without traceback, cause and context
-        except Exception as error:  # whatever it is, its text may hold a row
-            failure = StepError(
+        except BaseException as error:  # a panic of a Rust library is no Exception
+            failure = _interrupt(error) or StepError(
                 f"{step.__name__} failed with {type(error).__name__} at {_place(error)}; "
                 "its message is withheld, as it may hold values of rows"
             )
@@ -40,7 +40,18 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
     return guarded
 
 
-def _place(error: Exception) -> str:
+def _interrupt(error: BaseException) -> BaseException | None:
+    """The same kind of interruption, bare, if ``error`` is one; libraries raise none with rows."""
+    kind = type(error)
+    outside = kind.__module__ in ("builtins", "asyncio.exceptions") or kind.__module__.startswith(
+        "prefect."
+    )
+    if isinstance(error, Exception) or not outside:
+        return None
+    return copy.copy(error)
+
+
+def _place(error: BaseException) -> str:
     """The innermost line of this project on the way to ``error``."""
     place = "an unknown place"
     for frame in traceback.extract_tb(error.__traceback__):

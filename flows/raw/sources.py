@@ -9,10 +9,11 @@ import csv
 import glob
 import gzip
 import json
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import duckdb
 import polars as pl
@@ -25,6 +26,7 @@ from schemas.released import ALL
 Reader = Callable[[Path, list[str]], pl.DataFrame]
 
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
+_UNREADABLE = (pl.exceptions.PolarsError, OSError, EOFError, csv.Error, zlib.error)
 _REPLACEMENT = "\ufffd"  # what an undecodable byte becomes; an identifier with it is unreadable
 
 
@@ -41,7 +43,7 @@ def read_log(config: Config, period: str) -> RawLog:
     """Read every file that the configured path names for ``period``."""
     files = find_files(config, period)
     frames = [_read(path, position, config.columns) for position, path in enumerate(files)]
-    if any(frame.schema[UNIT] == pl.String for frame in frames):
+    if len({frame.schema[UNIT] for frame in frames}) > 1:  # text wins: no integer holds them all
         frames = [frame.with_columns(pl.col(UNIT).cast(pl.String)) for frame in frames]
     log = pl.concat(frames, how="vertical_relaxed")
     if log.is_empty():
@@ -97,21 +99,20 @@ def _suffix(path: Path) -> str:
 
 
 def _missing_column(path: Path, wanted: list[str], found: list[str]) -> None:
+    """Refuse a file without a wanted column; a head that is a row of data is not shown."""
     for name in wanted:
         if name not in found:
-            raise InputError(f"{path}: there is no column {name!r}; found {', '.join(found[:20])}")
+            raise InputError(f"{path}: there is no column {name!r}; correct the name")
 
 
 def _read_parquet(path: Path, wanted: list[str]) -> pl.DataFrame:
     try:
-        names = pl.read_parquet_schema(path)
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"{path}: cannot be read as Parquet; is it whole?") from None
-    _missing_column(path, wanted, list(names))
-    try:
-        return pl.read_parquet(path, columns=wanted, glob=False, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"{path}: cannot be read as Parquet; is it whole?") from None
+        scan = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+        _missing_column(path, wanted, scan.collect_schema().names())
+        return scan.select(wanted).collect()
+    except _UNREADABLE:
+        pass
+    raise InputError(f"{path}: cannot be read as Parquet; is it whole?")
 
 
 def _read_csv(path: Path, wanted: list[str]) -> pl.DataFrame:
@@ -122,13 +123,17 @@ def _read_csv(path: Path, wanted: list[str]) -> pl.DataFrame:
         return pl.read_csv(
             path, columns=wanted, infer_schema=False, encoding="utf8-lossy", glob=False
         )
-    except (pl.exceptions.PolarsError, OSError, EOFError, csv.Error):
-        where = _first_bad(path, _bad_csv_lines)
+    except _UNREADABLE:
+        where = _first_bad_csv_line(path)
     raise InputError(f"{path}: cannot be read as CSV{where}")
 
 
 def _read_json_lines(path: Path, wanted: list[str]) -> pl.DataFrame:
-    """Read every field as text; DuckDB's reader also takes NaN, which many programs write."""
+    """Read every field as text: fast with DuckDB, or a line at a time where it will not.
+
+    DuckDB takes NaN, which many programs write, but neither bytes that are no UTF-8 nor halves of
+    surrogate pairs. An outcome may hold them, and must not be what a run fails for.
+    """
     spelt = ", ".join("'" + name.replace("'", "''") + "': 'VARCHAR'" for name in wanted)
     query = (
         "SELECT * FROM read_json(?, format = 'newline_delimited', "  # noqa: S608 - names are quoted
@@ -136,13 +141,49 @@ def _read_json_lines(path: Path, wanted: list[str]) -> pl.DataFrame:
     )
     try:
         with duckdb.connect(config={"temp_directory": ""}) as connection:
-            table = connection.execute(query, [glob.escape(str(path))]).to_arrow_table()
+            table = connection.sql(query, params=[glob.escape(str(path))]).to_arrow_table()
         frame = pl.from_arrow(table)
-    except (duckdb.Error, OSError):
-        where = _first_bad(path, _bad_json_lines)
-    else:
         return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+    except (duckdb.Error, *_UNREADABLE):
+        pass
+    return _read_json_slowly(path, wanted)
+
+
+def _read_json_slowly(path: Path, wanted: list[str]) -> pl.DataFrame:
+    """As the fast way reads, with undecodable text replaced; a line that is no object is fatal."""
+    columns: dict[str, list[str | None]] = {name: [] for name in wanted}
+    number = 0
+    try:
+        with _text(path) as lines:
+            for number, line in enumerate(lines, start=1):  # noqa: B007 - used in the message
+                if not line.strip():
+                    continue
+                found = _LENIENT.decode(line.strip())
+                for name in wanted:
+                    columns[name].append(_json_text(found.get(name)))
+    except (ValueError, AttributeError, RecursionError, *_UNREADABLE):
+        where = f": line {number} does not parse" if number else ""
+    else:
+        return pl.DataFrame(columns, schema=dict.fromkeys(wanted, pl.String))
     raise InputError(f"{path}: cannot be read as JSON Lines{where}")
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+# Numbers stay as they are spelt; of a repeated key the first counts.
+_LENIENT = json.JSONDecoder(
+    object_pairs_hook=_first_of_each, parse_float=str, parse_int=str, parse_constant=str
+)
+
+
+def _json_text(value: object) -> str | None:
+    """A field as text, as the fast way gives it."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return text.encode("utf-8", errors="replace").decode()
 
 
 _READERS: dict[str, Reader] = {
@@ -161,34 +202,18 @@ def _text(path: Path) -> IO[str]:
     return path.open(encoding="utf-8-sig", errors="replace", newline="")
 
 
-def _first_bad(path: Path, search: Callable[[IO[str]], Iterator[int]]) -> str:
-    """Say at which line a text file breaks, if that can be found; never what stands there."""
+def _first_bad_csv_line(path: Path) -> str:
+    """Say at which line a CSV file breaks, if that can be found; never what stands there."""
     try:
         with _text(path) as lines:
-            line = next(search(lines), None)
-    except (OSError, EOFError, csv.Error):
-        return ""
-    return "" if line is None else f": line {line} does not parse"
-
-
-def _bad_csv_lines(lines: IO[str]) -> Iterator[int]:
-    reader = csv.reader(lines)
-    width = len(next(reader, []))
-    for row in reader:
-        if len(row) > width:
-            yield reader.line_num
-
-
-def _bad_json_lines(lines: IO[str]) -> Iterator[int]:
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            sound = isinstance(json.loads(line), dict)
-        except ValueError:
-            sound = False
-        if not sound:
-            yield number
+            reader = csv.reader(lines)
+            width = len(next(reader, []))
+            for row in reader:
+                if len(row) > width:
+                    return f": line {reader.line_num} does not parse"
+    except _UNREADABLE:
+        pass
+    return ""
 
 
 def _identifier(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.files import public_directory, sync_directory
+from flows.files import folder_lock, public_directory, sync_directory
 from schemas.errors import ConflictError, InputError
 from schemas.released import ReleaseName
 
@@ -66,9 +66,7 @@ def point_latest(directory: Path, experiment: str) -> None:
     Whoever comes last looks at all that is published, under a lock, so a backfill, or two runs at
     once, never move it back.
     """
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+    with folder_lock(directory):
         newest = directory / f"{published(directory, experiment)[-1].release_id}.duckdb"
         latest = directory / LATEST
         if latest.exists() and latest.samefile(newest):
@@ -77,21 +75,24 @@ def point_latest(directory: Path, experiment: str) -> None:
         beside.unlink(missing_ok=True)
         _link_or_copy(newest, beside)
         beside.replace(latest)
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_directory(directory)
 
 
 def sweep(directory: Path) -> None:
     """Remove working folders that no living run holds."""
-    for folder in directory.glob(f"{_WORKING}*"):
-        with suppress(OSError):
-            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(handle)
+    with folder_lock(directory):
+        for folder in directory.glob(f"{_WORKING}*"):
+            _remove_if_dead(folder)
+
+
+def _remove_if_dead(folder: Path) -> None:
+    with suppress(OSError):  # held by a living run, or gone meanwhile
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(handle)
 
 
 def _next_name(directory: Path, experiment: str, period: str, *, revise: bool) -> ReleaseName:
@@ -115,17 +116,24 @@ def _conflict(name: ReleaseName) -> ConflictError:
 @contextmanager
 def _working_folder(directory: Path) -> Iterator[Path]:
     """A folder of one's own (mode 0700), locked while this process lives, and then gone."""
+    folder, handle = _locked_folder(directory)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=_WORKING, dir=directory))
-    except OSError as error:
-        raise InputError(f"{directory}: cannot write here ({error.strerror})") from None
-    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def _locked_folder(directory: Path) -> tuple[Path, int]:
+    """Make a working folder and lock it, with no moment between for a sweep."""
+    with folder_lock(directory):
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=_WORKING, dir=directory))
+            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise InputError(f"{directory}: cannot write here ({error.strerror})") from None
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return folder, handle
 
 
 def _publish(draft: Draft) -> None:

@@ -4,19 +4,22 @@ Only what may be published arrives here, so the file has never held anything els
 no log. It is closed before anybody sees it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
 import polars as pl
 
+from schemas.errors import ClusterdpError
 from schemas.released import STORAGE_VERSION, TABLES, ReleaseTables
 
 
 def publish(tables: ReleaseTables, path: Path) -> None:
     """Write ``tables`` to a new DuckDB file at ``path``, without estimates, and close it."""
     manifest = pl.DataFrame([asdict(tables.manifest)])
-    with _new_file(path) as connection:
+    with _told_plainly(path), _new_file(path) as connection:
         for table, frame in {"release": manifest, **tables.frames()}.items():
             _write(connection, table, frame)
         _create(connection, "estimates", TABLES["estimates"])
@@ -24,8 +27,20 @@ def publish(tables: ReleaseTables, path: Path) -> None:
 
 def add_estimates(path: Path, rows: pl.DataFrame) -> None:
     """Put the ``estimates`` rows into a draft and close it."""
-    with duckdb.connect(str(path)) as connection:
+    with _told_plainly(path), duckdb.connect(str(path)) as connection:
         _insert(connection, "estimates", rows)
+
+
+@contextmanager
+def _told_plainly(path: Path) -> Iterator[None]:
+    """Say in one line why a file could not be written (a full disk, say)."""
+    try:
+        yield
+    except (duckdb.IOException, OSError) as error:
+        reason = str(error).splitlines()[0]
+    else:
+        return
+    raise ClusterdpError(f"cannot write the release in {path.parent}: {reason}")
 
 
 def _new_file(path: Path) -> duckdb.DuckDBPyConnection:

@@ -35,9 +35,16 @@ def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection = None
     if connection is None:
         raise InputError(f"{path.absolute()}: not a DuckDB file that can be opened")
-    with connection:
-        _check_is_release(connection, path)
-        yield connection
+    try:
+        with connection:
+            _check_is_release(connection, path)
+            yield connection
+    except duckdb.Error:
+        damaged = True
+    else:
+        damaged = False
+    if damaged:
+        raise InputError(f"{path.absolute()}: not a clusterdp release that can be read whole")
 
 
 def read_release(path: Path) -> ReleaseFile:

@@ -1,0 +1,105 @@
+"""The import contracts hold, and each of them bites."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONTRACTS = {one["name"] for one in PROJECT["tool"]["importlinter"]["contracts"]}
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+
+LAYERS = "the way down: flows > privatizers > estimators > schemas"
+BOUNDARY = "code outside the privacy boundary never reaches code inside it"
+PURE = "mechanisms and estimators are pure: no orchestration, no database"
+FACTS = "facts about tables depend on no engine"
+DOOR = "one door for privacy randomness"
+
+PLANTED = [
+    (LAYERS, "schemas/errors.py", "import estimators.debias"),
+    (LAYERS, "estimators/debias.py", "import privatizers.counts"),
+    (LAYERS, "privatizers/counts.py", "import flows.roster"),
+    (BOUNDARY, "flows/released/read.py", "from flows.raw.sealed import Sealed"),
+    (BOUNDARY, "flows/released/read.py", "def later():\n    from flows.raw import sources"),
+    (BOUNDARY, "flows/released/estimate.py", "import privatizers.mechanism"),
+    (BOUNDARY, "flows/released/publish.py", "from schemas.raw import OUTCOME"),
+    (BOUNDARY, "flows/files.py", "import flows.raw.guard"),  # through a third module
+    (BOUNDARY, "estimators/effects.py", "import schemas.raw"),
+    (BOUNDARY, "schemas/released.py", "import schemas.raw"),
+    (PURE, "privatizers/strata.py", "import prefect"),
+    (PURE, "privatizers/strata.py", "import duckdb"),
+    (PURE, "estimators/effects.py", "from duckdb import connect"),
+    (FACTS, "schemas/raw.py", "import duckdb"),
+    (FACTS, "schemas/released.py", "import prefect"),
+    (DOOR, "privatizers/prior.py", "import opendp.prelude"),
+    (DOOR, "privatizers/strata.py", "import random"),
+    (DOOR, "flows/raw/privatize.py", "import secrets"),
+    (DOOR, "estimators/effects.py", "import random"),
+    (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+]
+
+
+LINT = """
+from importlinter.cli import lint_imports
+raise SystemExit(lint_imports(no_cache=True))
+"""
+
+
+def broken_contracts(folder: Path) -> set[str]:
+    """The contracts that the code in a folder breaks."""
+    done = subprocess.run(
+        [sys.executable, "-c", LINT],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    kept = {name for name in CONTRACTS if f"{name} KEPT" in lines}
+    broken = {name for name in CONTRACTS if f"{name} BROKEN" in lines}
+    assert kept | broken == CONTRACTS, done.stdout + done.stderr
+    assert done.returncode == (1 if broken else 0)
+    return broken
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The packages and their contracts, to be tampered with."""
+    for package in PACKAGES:
+        shutil.copytree(
+            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_code_keeps_every_contract() -> None:
+    assert broken_contracts(ROOT) == set()
+
+
+def test_a_copy_keeps_every_contract(copy: Path) -> None:
+    """So whatever breaks one below is what was planted."""
+    assert broken_contracts(copy) == set()
+
+
+@pytest.mark.parametrize(("contract", "place", "statement"), PLANTED)
+def test_a_planted_import_breaks_its_contract(
+    copy: Path, contract: str, place: str, statement: str
+) -> None:
+    with (copy / place).open("a", encoding="utf-8") as file:
+        file.write(f"\n{statement}\n")
+    assert contract in broken_contracts(copy)
+
+
+def test_every_contract_is_tried() -> None:
+    assert {contract for contract, _, _ in PLANTED} == CONTRACTS
+
+
+def test_every_package_is_under_contract() -> None:
+    assert set(PACKAGES) == set(PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])

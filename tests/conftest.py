@@ -1,0 +1,320 @@
+"""What the tests share: a log and its configuration on disk, and ways to run them.
+
+Prefect reads its environment when it is imported, so this file sets that first and imports it late.
+"""
+
+import atexit
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from unittest.mock import patch
+
+import duckdb
+import polars as pl
+import pytest
+
+_exit_status: list[int] = []
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """Remember how the tests ended, for :func:`_end`."""
+    _exit_status.append(int(exitstatus))
+
+
+def _end() -> None:
+    """End before the interpreter takes modules apart: DuckDB then prints pages about itself."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    if _exit_status:
+        os._exit(_exit_status[-1])
+
+
+atexit.register(_end)  # first of all, hence called last of all
+_PREFECT_HOME = Path(tempfile.mkdtemp(prefix="clusterdp-tests-"))
+atexit.register(shutil.rmtree, _PREFECT_HOME, ignore_errors=True)
+os.environ.update(
+    PREFECT_HOME=str(_PREFECT_HOME),
+    PREFECT_SERVER_ANALYTICS_ENABLED="false",
+    DO_NOT_TRACK="1",
+    PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS="120",
+    PREFECT_LOGGING_LEVEL="DEBUG",  # whatever a run could tell, it tells here
+    PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.1",
+)
+
+if TYPE_CHECKING:
+    from flows.check import CheckResult
+    from flows.config import Config
+    from flows.release import ReleaseResult
+
+Content = pl.DataFrame | bytes | str
+Section = Mapping[str, Any]
+
+SENTINEL = 987654.5
+"""An outcome that nothing but the log may show."""
+
+_DEFAULTS: dict[str, Section] = {
+    "source": {},
+    "columns": {"unit": "customer", "arm": "variant", "cluster": "region", "outcome": "clicks"},
+    "arms": {"control": "none", "treatments": ["mail"]},
+    "outcome": {"values": [0, 1, 2, 3]},
+    "privacy": {"mechanism": "cluster-dp", "epsilon": 2.0},
+}
+
+EXACT: Section = {
+    "epsilon": None,
+    "mechanism": "uniform-prior-dp",
+    "strata_statistic": "none",
+    "resampling_probability": 1e-12,
+}
+"""Privacy settings that leave outcomes as they are, but for one in 10¹², to check numbers with."""
+
+
+def a_log(
+    n_units: int = 240,
+    *,
+    arms: tuple[str, ...] = ("none", "mail"),
+    clusters: tuple[str, ...] = ("east", "west"),
+    n_outcomes: int = 4,
+) -> pl.DataFrame:
+    """A faultless log; arms and clusters take turns, outcomes look random but are not."""
+    units = range(n_units)
+    return pl.DataFrame(
+        {
+            "customer": [f"c{unit:05d}" for unit in units],
+            "variant": [arms[unit % len(arms)] for unit in units],
+            "region": [clusters[unit // len(arms) % len(clusters)] for unit in units],
+            "clicks": [float(unit * 7919 % 101 % n_outcomes) for unit in units],
+        }
+    )
+
+
+def rows(*lines: tuple[Any, Any, Any, Any]) -> pl.DataFrame:
+    """A log of these (customer, variant, region, clicks)."""
+    return pl.DataFrame(lines, ["customer", "variant", "region", "clicks"], orient="row")
+
+
+def write_content(path: Path, content: Content) -> None:
+    """Write a log's file in the format that its name says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    packed = path.suffix == ".gz"
+    plain = path.with_suffix("") if packed else path
+    if isinstance(content, str):
+        plain.write_text(content, encoding="utf-8", newline="")
+    elif isinstance(content, bytes):
+        plain.write_bytes(content)
+    elif plain.suffix.lower() == ".parquet":
+        content.write_parquet(plain)
+    elif plain.suffix.lower() == ".csv":
+        content.write_csv(plain)
+    else:
+        content.write_ndjson(plain)
+    if packed:
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
+
+
+def toml(sections: Mapping[str, Section], experiment: str = "trial") -> str:
+    """A configuration; what JSON spells, TOML spells alike, but for inline tables."""
+    lines = [f"experiment = {json.dumps(experiment)}"]
+    for section, keys in sections.items():
+        lines.append(f"[{section}]")
+        lines += [f"{key} = {_value(value)}" for key, value in keys.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    if isinstance(value, float):
+        return repr(value)  # also inf and nan, which TOML has and JSON lacks
+    return json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A configuration on disk, with its log beside it."""
+
+    config: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder everything lies in."""
+        return self.config.parent
+
+    @property
+    def releases(self) -> Path:
+        """Where the releases of the experiment go."""
+        return self.folder / "releases" / "trial"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where the rows that were set aside go."""
+        return self.folder / "quarantine" / "trial"
+
+    @property
+    def entries(self) -> list[str]:
+        """Everything in the folder: files, and folders with a slash at their end."""
+        found = self.folder.rglob("*")
+        return sorted(
+            f"{one.relative_to(self.folder)}{'/' if one.is_dir() else ''}" for one in found
+        )
+
+    @property
+    def files(self) -> list[str]:
+        """The files in the folder."""
+        return [entry for entry in self.entries if not entry.endswith("/")]
+
+    def load(self) -> "Config":
+        """The configuration as the program reads it."""
+        from flows.config import load  # noqa: PLC0415 - see the top of this file
+
+        return load(self.config)
+
+    def check(self, period: str | None = None) -> "CheckResult":
+        """Run ``clusterdp check`` as a plain function."""
+        from flows.check import check  # noqa: PLC0415 - see the top of this file
+
+        return check(self.config, period)
+
+    def run(self, period: str | None = None, *, revise: bool = False) -> "ReleaseResult":
+        """Run the release flow as a plain function, without Prefect."""
+        from flows.release import release  # noqa: PLC0415 - see the top of this file
+
+        return release.fn(str(self.config), period, revise)
+
+    def read(self, period: str = "once") -> pl.DataFrame:
+        """The log as the private steps see it."""
+        from flows.raw.ingest import ingest  # noqa: PLC0415 - see the top of this file
+
+        return ingest(self.load(), period).open().frame
+
+
+def build_experiment(
+    folder: Path,
+    log: Content | Mapping[str, Content] | None = None,
+    file: str = "log.parquet",
+    /,
+    **sections: Section,
+) -> Experiment:
+    """Write a log to ``file`` (or several by their names) and a configuration that fits.
+
+    Keyword arguments are sections of the configuration; their keys replace the defaults, None
+    takes a key out.
+    """
+    folder.mkdir(exist_ok=True)
+    contents = log if isinstance(log, Mapping) else {file: a_log() if log is None else log}
+    for name, content in contents.items():
+        write_content(folder / name, content)
+    names = [*_DEFAULTS, *(name for name in sections if name not in _DEFAULTS)]
+    merged = {name: {**_DEFAULTS.get(name, {}), **sections.get(name, {})} for name in names}
+    merged["source"] = {"path": file, **merged["source"]}
+    config = folder / "trial.toml"
+    config.write_text(toml(merged), encoding="utf-8")
+    return Experiment(config)
+
+
+class Builder(Protocol):
+    """What the fixture ``experiment`` gives: :func:`build_experiment` in a folder of its own."""
+
+    def __call__(
+        self,
+        log: Content | Mapping[str, Content] | None = None,
+        file: str = "log.parquet",
+        /,
+        **sections: Section,
+    ) -> Experiment:
+        """Write a log and a configuration that fits."""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Builder:
+    return partial(build_experiment, tmp_path / "experiment")
+
+
+def released(path: Path, query: str) -> pl.DataFrame:
+    """What a query finds in a released file; a table's name will do."""
+    statement = query if " " in query else f"FROM main.{query}"
+    with duckdb.connect(str(path), read_only=True) as connection:
+        found = pl.from_arrow(connection.sql(statement).to_arrow_table())
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def told(error: BaseException) -> str:
+    """Everything that can be read off an error: it, its causes and contexts, the traceback."""
+    parts = traceback.format_exception(error)
+    seen: list[BaseException] = []
+    left = [error]
+    while left:
+        one = left.pop()
+        if any(one is other for other in seen):
+            continue
+        seen.append(one)
+        parts += [str(one), repr(one), repr(one.args), repr(vars(one))]
+        left += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return "\n".join(parts)
+
+
+class Ran(NamedTuple):
+    """How a run of the program ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class Program(Protocol):
+    """What the fixture ``clusterdp`` gives."""
+
+    def __call__(self, *arguments: str | Path, prefect_home: Path | None = None) -> Ran:
+        """Run the program with these arguments; None leaves Prefect's home to the program."""
+
+
+@pytest.fixture
+def clusterdp(tmp_path: Path) -> Program:
+    def run(*arguments: str | Path, prefect_home: Path | None = None) -> Ran:
+        ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
+        home = {} if prefect_home is None else {"PREFECT_HOME": str(prefect_home)}
+        done = subprocess.run(
+            [sys.executable, "-m", "flows.cli", *map(str, arguments)],
+            cwd=tmp_path,
+            env=ours | home,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def prefect_harness() -> Iterator[Path]:
+    """A Prefect server for flow runs of this session; gives the folder of its database."""
+    from prefect.settings import (  # noqa: PLC0415 - see the top of this file
+        PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
+    )
+    from prefect.testing.utilities import prefect_test_harness  # noqa: PLC0415
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield Path(str(DATABASE.value()).partition(":///")[2]).parent
+
+
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """Give the environment back as it was: the program sets Prefect's variables."""
+    with patch.dict(os.environ):
+        yield

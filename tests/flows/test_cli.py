@@ -1,0 +1,403 @@
+"""The program as a stranger meets it: help, exit codes, one JSON document, plain errors."""
+
+import json
+import re
+import stat
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from flows.cli import run
+from schemas.errors import InputError, StepError
+from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, rows
+
+COMMANDS = ["demo", "check", "release", "estimate", "inspect", "serve"]
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in this process."""
+
+    def call(*arguments: str | Path, debug: bool = False) -> Ran:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments], debug=debug)
+        told = capsys.readouterr()
+        return Ran(code, told.out, told.err)
+
+    return call
+
+
+def document(ended: Ran) -> dict[str, Any]:
+    """The one JSON document that a command printed, and nothing besides."""
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def assert_plain_error(ended: Ran, code: int, *words: str) -> None:
+    """One or a few lines on standard error that begin with the program's name."""
+    assert ended.returncode == code
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("clusterdp: ")
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stderr.splitlines()) <= 3
+    for word in words:
+        assert word in ended.stderr
+
+
+# help
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_names_every_command(command: Command, flag: str) -> None:
+    ended = command(flag)
+    assert ended.returncode == 0
+    for name in COMMANDS:
+        assert re.search(rf"^  {name}  +[A-Z]", ended.stdout, re.MULTILINE)
+    assert "--debug" in ended.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(command: Command, name: str) -> None:
+    ended = command(name, "--help")
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("Usage: ")
+    assert ended.stderr == ""
+    if name != "serve":
+        assert "--json" in ended.stdout
+
+
+def test_the_version_is_told(command: Command) -> None:
+    assert command("--version") == (0, f"clusterdp {version('clusterdp')}\n", "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["check"],
+        ["release"],
+        ["estimate"],
+        ["check", "a.toml", "b.toml"],
+        ["check", "a.toml", "--perod", "x"],
+        ["serve", "a.toml"],
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_bad_input(
+    command: Command, arguments: list[str]
+) -> None:
+    ended = command(*arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert "Usage: " in ended.stderr
+
+
+def test_without_a_command_there_is_help(command: Command) -> None:
+    ended = command()
+    assert ended.returncode == 2
+    assert "Usage: " in ended.stdout + ended.stderr
+
+
+# check
+
+
+def test_check_says_what_a_release_would_hold(command: Command, experiment: Builder) -> None:
+    built = experiment(rows(*a_log(60).rows(), ("x", "fax", "east", SENTINEL)))
+    before = built.entries
+    found = document(command("check", built.config, "--json"))
+    expected = {
+        "n_units": 60,
+        "n_clusters": 2,
+        "quarantined": 1,
+        "quarantined_by_rule": {"arm_not_declared": 1},
+        "sample_ratio_p": 1.0,
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert built.entries == before
+
+
+def test_check_speaks_to_people(command: Command, experiment: Builder) -> None:
+    built = experiment(rows(*a_log(60).rows(), ("x", "fax", "east", SENTINEL)))
+    ended = command("check", built.config)
+    assert ended.returncode == 0
+    assert ended.stderr == ""
+    for words in ("60 in 2 clusters", "arm_not_declared 1", "none 30, mail 30", "p = 1"):
+        assert words in ended.stdout
+    assert str(SENTINEL) not in ended.stdout
+
+
+def test_a_warning_goes_to_standard_error(command: Command, experiment: Builder) -> None:
+    built = experiment(arms={"shares": {"none": 1, "mail": 9}})
+    ended = command("check", built.config, "--json")
+    assert document(ended)["warnings"]
+    assert ended.stderr.startswith("clusterdp: warning: sample ratio mismatch")
+
+
+def test_check_takes_a_period(command: Command, experiment: Builder) -> None:
+    built = experiment({"2026/log.csv": a_log(40)}, source={"path": "{period}/log.csv"})
+    assert document(command("check", built.config, "--period", "2026", "--json"))["n_units"] == 40
+    assert_plain_error(command("check", built.config), 2, "--period: missing")
+    assert_plain_error(command("check", built.config, "--period", "2027"), 2, "no file matches")
+
+
+def test_undeclared_shares_are_told_as_not_tested(command: Command, experiment: Builder) -> None:
+    built = experiment(arms={"shares": "undeclared"})
+    assert document(command("check", built.config, "--json"))["sample_ratio_p"] is None
+    assert "not tested (shares undeclared)" in command("check", built.config).stdout
+
+
+# release, with Prefect in this process
+
+
+def test_release_prints_one_document(
+    command: Command, experiment: Builder, prefect_harness: Path
+) -> None:
+    built = experiment(rows(*a_log(60).rows(), ("x", "fax", "east", SENTINEL)))
+    found = document(command("release", built.config, "--period", "2026-11-20", "--json"))
+    estimates = found.pop("estimates")
+    assert found == {
+        "release_id": "trial.2026-11-20.r1",
+        "path": str(built.releases / "trial.2026-11-20.r1.duckdb"),
+        "status": "published",
+        "mechanism": "cluster-dp",
+        "epsilon": 2.0,
+        "delta": 0.0,
+        "n_units": 60,
+        "quarantined": 1,
+        "quarantined_by_rule": {"arm_not_declared": 1},
+        "sample_ratio_p": 1.0,
+        "warnings": [],
+        "ledger": None,
+    }
+    assert [one["arm"] for one in estimates] == ["mail"]
+
+
+def test_release_speaks_to_people_and_refuses_a_second_time(
+    command: Command, experiment: Builder, prefect_harness: Path
+) -> None:
+    built = experiment(arms={"shares": {"none": 1, "mail": 9}})
+    ended = command("release", built.config)
+    assert ended.returncode == 0
+    assert "trial.once.r1 is published." in ended.stdout
+    assert str(built.releases / "trial.once.r1.duckdb") in ended.stdout
+    assert ended.stderr.startswith("clusterdp: warning: sample ratio mismatch")
+    again = command("release", built.config)
+    assert_plain_error(again, 4, "trial.once.r1", "--revise")
+    revised = document(command("release", built.config, "--revise", "--json"))
+    assert revised["release_id"] == "trial.once.r2"
+
+
+def test_a_relative_configuration_gives_absolute_paths(
+    command: Command,
+    experiment: Builder,
+    prefect_harness: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = experiment()
+    monkeypatch.chdir(built.folder)
+    path = Path(document(command("release", "trial.toml", "--json"))["path"])
+    assert path.is_absolute()
+    monkeypatch.chdir(path.parent)
+    found = document(command("inspect", path.name, "--json"))
+    assert found["path"] == str(path)
+
+
+# estimate and inspect
+
+
+def test_estimate_prints_one_document(command: Command, experiment: Builder) -> None:
+    result = experiment().run()
+    (one,) = document(command("estimate", result.path, "--json"))["estimates"]
+    assert set(one) >= {
+        "arm", "control", "segment", "estimator", "estimate", "std_error", "privacy_std_error",
+        "ci_lower", "ci_upper", "p_value", "relative", "relative_ci_lower", "relative_ci_upper",
+        "n_units",
+    }  # fmt: skip
+    assert one["estimate"] == result.estimates[0].estimate
+    assert one["segment"] is None
+
+
+@pytest.mark.parametrize("n_units", [80, 4])
+def test_numbers_that_are_not_there_are_null(
+    command: Command, experiment: Builder, n_units: int
+) -> None:
+    """Also where a variance is zero, or no stratum has both arms."""
+    log = a_log(n_units, clusters=("a", "b", "c", "d")[: 5 - n_units // 20])
+    path = experiment(log).run().path
+    (one,) = document(command("estimate", path, "--json"))["estimates"]
+    assert (one["estimate"] is None) == (n_units == 4)
+    assert command("estimate", path).returncode == 0
+
+
+def test_the_level_is_heard(command: Command, experiment: Builder) -> None:
+    path = experiment().run().path
+    (wide,) = document(command("estimate", path, "--level", "0.99", "--json"))["estimates"]
+    (usual,) = document(command("estimate", path, "--json"))["estimates"]
+    assert wide["ci_upper"] > usual["ci_upper"]
+    assert "99 % interval" in command("estimate", path, "--level", "0.99").stdout
+
+
+@pytest.mark.parametrize("level", ["0", "1", "-0.5", "95", "nan", "inf"])
+def test_an_impossible_level_is_refused(command: Command, experiment: Builder, level: str) -> None:
+    path = experiment().run().path
+    assert_plain_error(command("estimate", path, "--level", level), 2, "--level", "between 0 and 1")
+
+
+def test_a_level_that_is_no_number_is_refused(command: Command, tmp_path: Path) -> None:
+    ended = command("estimate", tmp_path, "--level", "high")
+    assert ended.returncode == 2
+    assert "--level" in ended.stderr
+
+
+def test_inspect_prints_the_release_row_and_counts(command: Command, experiment: Builder) -> None:
+    result = experiment().run("2026-11-20")
+    found = document(command("inspect", result.path, "--json"))
+    expected = {
+        "release_id": "trial.2026-11-20.r1",
+        "epsilon": 2.0,
+        "delta": 0.0,
+        "neighbours": "one unit's outcome (substitution)",
+        "strata_statistic": "counts",
+        "n_units": 240,
+        "path": str(result.path),
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert found["created_at"].endswith("Z")
+    assert found["row_counts"]["units"] == 240
+    assert found["row_counts"]["estimates"] == 1
+
+
+def test_inspect_says_what_is_promised(command: Command, experiment: Builder) -> None:
+    told = command("inspect", experiment().run().path).stdout
+    assert "(2, 0)-differentially private for one unit's outcome" in told
+    assert "by 7.39 times at most" in told
+    assert "not protected" in told
+
+
+@pytest.mark.parametrize("name", ["estimate", "inspect"])
+def test_what_is_no_release_is_a_plain_error(
+    command: Command, experiment: Builder, tmp_path: Path, name: str
+) -> None:
+    built = experiment()
+    assert_plain_error(command(name, tmp_path / "none.duckdb"), 2, "there is no such file")
+    assert_plain_error(command(name, tmp_path), 2, "there is no such file")
+    assert_plain_error(command(name, built.config), 2, "not a DuckDB file")
+
+
+# how failures end
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
+    """Let ``check`` fail with an error."""
+
+    def fail_with(error: BaseException) -> None:
+        def fail(*_: object) -> NoReturn:
+            raise error
+
+        monkeypatch.setattr("flows.check.check", fail)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (InputError("what, where, what to do"), 2, "clusterdp: what, where, what to do\n"),
+        (StepError("a step failed"), 1, "clusterdp: a step failed\n"),
+        (KeyboardInterrupt(), 1, "clusterdp: interrupted\n"),
+        (PermissionError(13, "Permission denied", "f"), 1, "clusterdp: f: Permission denied\n"),
+        (OSError(28, "No space left on device"), 1, "clusterdp: No space left on device\n"),
+        (
+            ValueError(SENTINEL),
+            1,
+            "clusterdp: unforeseen failure (ValueError); run again with --debug to see where\n",
+        ),
+    ],
+)
+def test_a_failure_is_told_plainly(
+    command: Command,
+    failing: Callable[[BaseException], None],
+    error: BaseException,
+    code: int,
+    told: str,
+) -> None:
+    failing(error)
+    assert command("check", "x.toml") == (code, "", told)
+    assert command("check", "x.toml", "--json") == (code, "", told)
+
+
+def test_debug_shows_where(command: Command, failing: Callable[[BaseException], None]) -> None:
+    failing(InputError("what"))
+    ended = command("check", "x.toml", debug=True)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("Traceback (most recent call last):")
+    assert ended.stderr.endswith("clusterdp: what\n")
+
+
+# the program itself
+
+
+def test_the_program_tells_its_version_and_help(clusterdp: Program) -> None:
+    assert clusterdp("--version") == (0, f"clusterdp {version('clusterdp')}\n", "")
+    assert clusterdp("check", "--help").stdout.startswith("Usage: ")
+
+
+def test_the_program_checks_a_log(clusterdp: Program, experiment: Builder) -> None:
+    built = experiment()
+    before = built.entries
+    assert document(clusterdp("check", built.config, "--json"))["n_units"] == 240
+    assert built.entries == before  # Prefect was not even started
+
+
+def test_the_program_fails_plainly_and_shows_more_with_debug(clusterdp: Program) -> None:
+    assert_plain_error(clusterdp("check", "none.toml"), 2, "none.toml: there is no such file")
+    ended = clusterdp("--debug", "check", "none.toml")
+    assert ended.returncode == 2
+    assert "Traceback (most recent call last):" in ended.stderr
+    assert ended.stderr.endswith("none.toml: there is no such file\n")
+
+
+@pytest.mark.slow
+def test_the_program_releases_and_keeps_prefect_beside_the_configuration(
+    clusterdp: Program, experiment: Builder
+) -> None:
+    built = experiment()
+    ended = clusterdp("release", built.config, "--period", "2026-11-20", "--json")
+    assert document(ended)["release_id"] == "trial.2026-11-20.r1"
+    assert ended.stderr == ""
+    home = built.folder / ".clusterdp"
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert list(home.glob("*.db"))
+    again = clusterdp("release", built.config, "--period", "2026-11-20")
+    assert_plain_error(again, 4, "trial.2026-11-20.r1", "--revise")
+    assert [name for name in built.files if ".clusterdp" not in name] == [
+        "log.parquet",
+        "releases/trial/latest.duckdb",
+        "releases/trial/trial.2026-11-20.r1.duckdb",
+        "trial.toml",
+    ]
+
+
+@pytest.mark.slow
+def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path) -> None:
+    pytest.importorskip("causaldata", reason="the demo's data are an extra: clusterdp[demo]")
+    home = tmp_path / "home"
+    found = document(clusterdp("demo", "--json", prefect_home=home))
+    assert Path(found["path"]).is_relative_to(tmp_path / "clusterdp-demo")
+    assert found["epsilon"] == 2.0
+    (one,) = found["estimates"]
+    assert (one["arm"], one["control"]) == ("cash", "none")
+    # 0.45 in the paper; noise and all, the standard error is about 0.06
+    assert 0.1 < one["estimate"] < 0.8
+    raw = tmp_path / "clusterdp-demo" / "raw"
+    assert stat.S_IMODE(raw.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in raw.iterdir()} == {0o600}
+    assert home.is_dir()
+    assert not (tmp_path / "clusterdp-demo" / ".clusterdp").exists()

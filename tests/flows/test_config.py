@@ -1,0 +1,386 @@
+"""The configuration: strict, and every refusal names its key."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from flows.config import Config, check_period, load
+from schemas.errors import ConfigError
+from tests.conftest import Builder, toml
+
+OWN: dict[str, Any] = {"epsilon": None}
+"""Privacy settings that give the parameters themselves."""
+
+
+def refusal(experiment: Builder, **sections: dict[str, Any]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        experiment(**sections).load()
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_a_small_configuration_takes_the_defaults(experiment: Builder) -> None:
+    config = experiment().load()
+    assert config.outcome.missing_value == 0.0
+    assert config.outcome.rounding == "stochastic"
+    assert config.privacy.min_stratum == 10
+    assert config.arms.expected_shares == (0.5, 0.5)
+    assert not config.arms.same_shares
+    assert config.privacy.delta == 0.0
+
+
+def test_every_key_of_the_contract_is_known(experiment: Builder) -> None:
+    config = experiment(
+        source={"grain": "unit"},
+        columns={"cluster": ["region", "channel"]},
+        arms={"treatments": ["mens", "womens"], "same_shares": True},
+        outcome={"missing": 1, "rounding": "nearest", "guess": [4, 3, 2, 1]},
+        privacy={
+            "mechanism": "auto",
+            "delta": 0.0,
+            "population": "customers",
+            "budget_epsilon": 20.0,
+            "budget_delta": 0.0,
+            "strata_statistic": "counts",
+            "min_stratum": 5,
+            "segment_shares": [0.1, 0.5],
+        },
+        publish={"directory": "out", "unit_id": "plain"},
+        ledger={"url": "sqlite:///ledger.sqlite"},
+        quarantine={"directory": "aside"},
+        run={"memory_limit": "8GB"},
+    ).load()
+    assert config.arms.names == ("none", "mens", "womens")
+    assert config.columns.clusters == ("region", "channel")
+    assert config.outcome.guess == (4.0, 3.0, 2.0, 1.0)
+
+
+def test_paths_are_relative_to_the_file_wherever_one_stands(
+    experiment: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = experiment(publish={"directory": "out"}, quarantine={"directory": "../aside"})
+    monkeypatch.chdir(built.folder)
+    config = load(Path("trial.toml"))
+    assert config.releases == built.folder / "out" / "trial"
+    assert config.quarantined == built.folder / "../aside" / "trial"
+    absolute = str(tmp_path / "elsewhere")
+    assert experiment(publish={"directory": absolute}).load().releases == tmp_path.joinpath(
+        "elsewhere", "trial"
+    )
+
+
+def test_a_home_folder_is_filled_in(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = experiment(publish={"directory": "~/out"}).load()
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert config.releases == Path("/somewhere/out/trial")
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ("source", "paths"),
+        ("columns", "clusters"),
+        ("arms", "treatment"),
+        ("outcome", "value"),
+        ("privacy", "eps"),
+        ("publish", "folder"),
+        ("ledger", "uri"),
+        ("quarantine", "path"),
+        ("run", "threads"),
+    ],
+)
+def test_an_unknown_key_is_named(experiment: Builder, section: str, key: str) -> None:
+    error = refusal(experiment, **{section: {key: "x"}})
+    assert str(error) == f"{section}.{key}: unknown key; remove it or correct its spelling"
+
+
+@pytest.mark.parametrize("line", ["directory = 'x'", "seed = 1", "[plans]\nx = 1"])
+def test_an_unknown_key_at_the_top_is_named(experiment: Builder, line: str) -> None:
+    config = experiment().config
+    config.write_text(line + "\n" + config.read_text() if "[" not in line else toml({}) + line)
+    with pytest.raises(ConfigError, match="unknown key"):
+        load(config)
+
+
+def test_a_missing_key_is_named(experiment: Builder) -> None:
+    assert str(refusal(experiment, columns={"unit": None})).startswith("columns.unit: missing")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("source", "path", 3),
+        ("source", "path", ""),
+        ("source", "grain", "session"),
+        ("columns", "unit", 7),
+        ("columns", "cluster", 7),
+        ("columns", "cluster", ["region", 7]),
+        ("arms", "control", True),
+        ("arms", "treatments", "mail"),
+        ("arms", "treatments", [1]),
+        ("arms", "same_shares", "yes"),
+        ("arms", "same_shares", 1),
+        ("arms", "shares", "equal"),
+        ("arms", "shares", {"none": "half", "mail": 1.0}),
+        ("outcome", "values", "0, 1"),
+        ("outcome", "values", [0, "1"]),
+        ("outcome", "values", [0, True]),
+        ("outcome", "values", [0, float("nan")]),
+        ("outcome", "values", [0, float("inf")]),
+        ("outcome", "missing", "0"),
+        ("outcome", "rounding", "up"),
+        ("outcome", "guess", "normal"),
+        ("privacy", "mechanism", "laplace"),
+        ("privacy", "epsilon", "2"),
+        ("privacy", "epsilon", True),
+        ("privacy", "epsilon", float("nan")),
+        ("privacy", "epsilon", float("inf")),
+        ("privacy", "strata_statistic", "medians"),
+        ("privacy", "min_stratum", 1.5),
+        ("privacy", "min_stratum", 0),
+        ("privacy", "segment_shares", 0.1),
+        ("publish", "directory", ""),
+        ("publish", "unit_id", "hidden"),
+        ("ledger", "url", 1),
+        ("quarantine", "directory", 1),
+        ("run", "memory_limit", 8),
+        ("run", "memory_limit", "lots"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_names_its_key(
+    experiment: Builder, section: str, key: str, value: object
+) -> None:
+    error = refusal(experiment, **{section: {key: value}})
+    assert error.key.startswith(f"{section}.{key}")
+    assert "\n" not in str(error)
+
+
+def test_a_wrong_value_is_shown_as_it_is_our_own(experiment: Builder) -> None:
+    assert "'two'" in str(refusal(experiment, privacy={"epsilon": "two"}))
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a.b", "..", "a\n", "é"])
+def test_an_experiment_has_a_plain_name(experiment: Builder, name: str) -> None:
+    config = experiment().config
+    config.write_text(config.read_text().replace('"trial"', toml({}, name).split(" = ")[1].strip()))
+    with pytest.raises(ConfigError, match="experiment"):
+        load(config)
+
+
+IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
+    ("columns.cluster", {"columns": {"cluster": []}}),
+    ("columns.arm", {"columns": {"arm": "customer"}}),
+    ("columns.outcome", {"columns": {"outcome": "customer"}}),
+    ("columns.cluster", {"columns": {"cluster": "clicks"}}),
+    ("columns.cluster[1]", {"columns": {"cluster": ["region", "region"]}}),
+    ("arms.treatments", {"arms": {"treatments": []}}),
+    ("arms.treatments", {"arms": {"treatments": ["mail", "mail"]}}),
+    ("arms.treatments", {"arms": {"treatments": ["mail", "none"]}}),
+    ("arms.treatments", {"arms": {"treatments": ["mail", ""]}}),
+    ("arms.shares", {"arms": {"shares": {"none": 1.0}}}),
+    ("arms.shares", {"arms": {"shares": {"none": 1.0, "mail": 1.0, "fax": 1.0}}}),
+    ("arms.shares", {"arms": {"shares": {"none": 1.0, "mail": 0.0}}}),
+    ("arms.shares", {"arms": {"shares": {"none": 1.0, "mail": -1.0}}}),
+    ("outcome.values", {"outcome": {"values": []}}),
+    ("outcome.values", {"outcome": {"values": [1]}}),
+    ("outcome.values", {"outcome": {"values": [0, 2, 1]}}),
+    ("outcome.values", {"outcome": {"values": [0, 1, 1]}}),
+    ("outcome.values", {"outcome": {"values": [-1.7e308, 1.7e308]}}),
+    ("outcome.low", {"outcome": {"low": 0.0}}),
+    ("outcome", {"outcome": {"values": None}}),
+    ("outcome", {"outcome": {"values": None, "low": 0.0, "high": 1.0}}),
+    ("outcome.high", {"outcome": {"values": None, "low": 1.0, "high": 1.0, "levels": 3}}),
+    ("outcome.levels", {"outcome": {"values": None, "low": 0.0, "high": 1.0, "levels": 1}}),
+    ("outcome.missing", {"outcome": {"missing": -0.1}}),
+    ("outcome.missing", {"outcome": {"missing": 3.1}}),
+    ("outcome.guess", {"outcome": {"guess": [1, 1, 1]}}),
+    ("outcome.guess", {"outcome": {"guess": [1, 1, 1, -1]}}),
+    ("outcome.guess", {"outcome": {"guess": [0, 0, 0, 0]}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": None}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": 0.0}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": -1.0}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": 1e-17}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": 5e-324}}),
+    ("privacy.epsilon", {"privacy": {"epsilon": 1e300}}),
+    ("privacy.noise_scale", {"privacy": {"noise_scale": 1.0}}),
+    ("privacy.strata_statistic", {"privacy": {"strata_statistic": "none"}}),
+]
+
+
+@pytest.mark.parametrize(("key", "sections"), IMPOSSIBLE)
+def test_an_impossible_value_names_its_key(
+    experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    assert refusal(experiment, **sections).key == key
+
+
+@pytest.mark.parametrize(
+    ("key", "changed"),
+    [
+        ("resampling_probability", {"resampling_probability": None}),
+        ("resampling_probability", {"resampling_probability": 0.0}),
+        ("resampling_probability", {"resampling_probability": 1.0}),
+        ("resampling_probability", {"resampling_probability": 1.5}),
+        ("resampling_probability", {"resampling_probability": -0.5}),
+        ("truncation_threshold", {"truncation_threshold": None}),
+        ("truncation_threshold", {"truncation_threshold": 0.0}),
+        ("truncation_threshold", {"truncation_threshold": -0.1}),
+        ("truncation_threshold", {"truncation_threshold": 0.2501}),
+        ("truncation_threshold", {"mechanism": "uniform-prior-dp", "truncation_threshold": 0.2}),
+        ("noise_scale", {"noise_scale": None}),
+        ("noise_scale", {"noise_scale": 0.0}),
+        ("noise_scale", {"noise_scale": -1.0}),
+        ("noise_scale", {"noise_scale": float("inf")}),
+    ],
+)
+def test_an_impossible_parameter_names_its_key(
+    experiment: Builder, key: str, changed: dict[str, Any]
+) -> None:
+    sound = {"resampling_probability": 0.8, "truncation_threshold": 0.02, "noise_scale": 10.0}
+    assert experiment(privacy=OWN | sound).load().design().epsilon > 0
+    assert refusal(experiment, privacy=OWN | sound | changed).key == f"privacy.{key}"
+
+
+@pytest.mark.parametrize("noise_scale", [5e-324, 1e300])
+def test_a_noise_scale_that_arithmetic_cannot_hold_is_refused(
+    experiment: Builder, noise_scale: float
+) -> None:
+    """Too small, ε is infinite; too large, noisy counts wrap around and show the true ones."""
+    privacy = {"mechanism": "auto", "resampling_probability": 0.5, "noise_scale": noise_scale}
+    assert refusal(experiment, privacy=OWN | privacy).key == "privacy.noise_scale"
+
+
+@pytest.mark.parametrize(
+    ("key", "sections"),
+    [
+        ("source.grain", {"source": {"grain": "event"}}),
+        ("outcome.levels", {"outcome": {"values": None, "low": 0, "high": 1, "levels": "auto"}}),
+        ("privacy.delta", {"privacy": {"delta": 1e-6}}),
+        ("privacy.mechanism", {"privacy": {"mechanism": "noisy-histogram"}}),
+        ("privacy.mechanism", {"privacy": {"mechanism": "noisy-horvitz-thompson"}}),
+        ("privacy.strata_statistic", {"privacy": {"strata_statistic": "means"}}),
+        ("publish.unit_id", {"publish": {"unit_id": "keyed-hash"}}),
+    ],
+)
+def test_what_is_not_built_yet_is_refused_by_name(
+    experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    error = refusal(experiment, **sections)
+    assert error.key == key
+    assert "not available in this version" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("key", "sections"),
+    [
+        ("source.outcomes_path", {"source": {"outcomes_path": "x"}}),
+        ("source.window", {"source": {"window": "7d"}}),
+        ("outcome.aggregate", {"outcome": {"aggregate": "sum"}}),
+        ("columns.time", {"columns": {"time": "ts"}}),
+        ("publish.key_file", {"publish": {"key_file": "key"}}),
+    ],
+)
+def test_a_key_without_the_setting_it_belongs_to_is_refused(
+    experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    assert refusal(experiment, **sections).key == key
+
+
+@pytest.mark.parametrize(
+    ("outcome", "grid"),
+    [
+        ({"values": [-5, 0, 2.5]}, (-5.0, 0.0, 2.5)),
+        ({"values": None, "low": 0.0, "high": 500.0, "levels": 5}, (0, 125, 250, 375, 500)),
+        ({"values": None, "low": 0.1, "high": 0.7, "levels": 2}, (0.1, 0.7)),
+    ],
+)
+def test_the_grid_holds_exactly_its_declared_ends(
+    experiment: Builder, outcome: dict[str, Any], grid: tuple[float, ...]
+) -> None:
+    config = experiment(outcome=outcome).load()
+    assert config.outcome.grid == pytest.approx(grid)
+    assert (config.outcome.grid[0], config.outcome.grid[-1]) == (grid[0], grid[-1])
+    assert config.outcome.missing_value == grid[0]
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        (None, (0.5, 0.5)),
+        ({"mail": 3, "none": 1}, (0.25, 0.75)),
+        ("undeclared", None),
+    ],
+)
+def test_intended_shares_follow_the_order_of_the_arms(
+    experiment: Builder, shares: object, expected: tuple[float, ...] | None
+) -> None:
+    assert experiment(arms={"shares": shares}).load().arms.expected_shares == expected
+
+
+@pytest.mark.parametrize(
+    ("cluster", "expected"),
+    [(None, ()), ("region", ("region",)), (["a", "b"], ("a", "b")), (["a"], ("a",))],
+)
+def test_a_cluster_is_no_column_one_or_several(
+    experiment: Builder, cluster: object, expected: tuple[str, ...]
+) -> None:
+    assert experiment(columns={"cluster": cluster}).load().columns.clusters == expected
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1, 2.0, 7.25])
+@pytest.mark.parametrize("mechanism", ["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-dp"])
+def test_the_epsilon_asked_for_is_the_one_stated(
+    experiment: Builder, mechanism: str, epsilon: float
+) -> None:
+    config = experiment(privacy={"mechanism": mechanism, "epsilon": epsilon}).load()
+    assert config.design().epsilon == epsilon
+
+
+def test_a_file_that_is_no_toml_says_where(experiment: Builder) -> None:
+    config = experiment().config
+    config.write_text("experiment = \n")
+    with pytest.raises(ConfigError, match=r"trial\.toml: not valid TOML: .*line 1"):
+        load(config)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml: there is no such file"):
+        load(tmp_path / "nowhere.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+    (tmp_path / "latin.toml").write_bytes(b'experiment = "\xe9"')
+    with pytest.raises(ConfigError, match=r"latin\.toml: cannot be read"):
+        load(tmp_path / "latin.toml")
+
+
+def test_a_configuration_cannot_be_changed(experiment: Builder) -> None:
+    config: Config = experiment().load()
+    with pytest.raises(ValidationError, match="frozen"):
+        config.experiment = "other"
+
+
+def test_a_refusal_survives_being_pickled(experiment: Builder) -> None:
+    error = refusal(experiment, privacy={"epsilon": -1.0})
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - just pickled here
+    assert (str(again), again.key) == (str(error), error.key)
+
+
+@pytest.mark.parametrize("period", ["2026-11-20", "once", "0", "A_b-9"])
+def test_a_period_is_taken_as_it_is(period: str) -> None:
+    assert check_period(period, "logs/{period}.csv") == period
+    assert check_period(period, "log.csv") == period
+
+
+@pytest.mark.parametrize("period", ["", "-1", "_a", "a b", "a/b", "..", "a.b", "a\n", "é", "a*"])
+def test_a_period_that_is_no_name_is_refused(period: str) -> None:
+    with pytest.raises(ConfigError, match="--period"):
+        check_period(period, "log.csv")
+
+
+def test_without_a_period_the_path_must_not_need_one() -> None:
+    assert check_period(None, "log.csv") == "once"
+    with pytest.raises(ConfigError, match="--period: missing"):
+        check_period(None, "logs/{period}.csv")

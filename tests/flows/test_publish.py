@@ -1,0 +1,307 @@
+"""The released file: the contract's tables and types, whole, closed, and open to everybody."""
+
+import os
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+from tests.conftest import EXACT, Builder, a_log, released, rows
+
+TABLES = {
+    "release": {
+        "release_id": "VARCHAR",
+        "experiment": "VARCHAR",
+        "period": "VARCHAR",
+        "revision": "INTEGER",
+        "created_at": "TIMESTAMP",
+        "mechanism": "VARCHAR",
+        "epsilon": "DOUBLE",
+        "delta": "DOUBLE",
+        "neighbours": "VARCHAR",
+        "resampling_probability": "DOUBLE",
+        "truncation_threshold": "DOUBLE",
+        "noise_scale": "DOUBLE",
+        "strata_statistic": "VARCHAR",
+        "control": "VARCHAR",
+        "same_shares": "BOOLEAN",
+        "n_units": "BIGINT",
+        "n_clusters": "BIGINT",
+        "n_outcomes": "BIGINT",
+        "schema_version": "INTEGER",
+        "package_version": "VARCHAR",
+    },
+    "outcomes": {"outcome": "DOUBLE"},
+    "pools": {"pool": "VARCHAR", "arm": "VARCHAR", "n_units": "BIGINT", "noisy_mean": "DOUBLE"},
+    "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
+    "debias": {
+        "pool": "VARCHAR",
+        "arm": "VARCHAR",
+        "outcome": "DOUBLE",
+        "probability": "DOUBLE",
+        "weight": "DOUBLE",
+        "noisy_count": "BIGINT",
+    },
+    "units": {
+        "unit_id": "VARCHAR",
+        "cluster": "VARCHAR",
+        "arm": "VARCHAR",
+        "outcome": "DOUBLE",
+        "outcome_debiased": "DOUBLE",
+    },
+    "estimates": {
+        "arm": "VARCHAR",
+        "control": "VARCHAR",
+        "segment": "VARCHAR",
+        "estimator": "VARCHAR",
+        "estimate": "DOUBLE",
+        "std_error": "DOUBLE",
+        "privacy_std_error": "DOUBLE",
+        "ci_lower": "DOUBLE",
+        "ci_upper": "DOUBLE",
+        "p_value": "DOUBLE",
+        "confidence_level": "DOUBLE",
+        "n_units": "BIGINT",
+    },
+}
+"""The contract's tables, as DuckDB reports them; `same_shares` is an addition of ours."""
+
+MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
+
+
+def columns_of(path: Path) -> dict[str, dict[str, str]]:
+    query = (
+        "SELECT table_name, column_name, data_type FROM information_schema.columns "
+        "WHERE table_schema = 'main' ORDER BY ordinal_position"
+    )
+    found: dict[str, dict[str, str]] = {}
+    for table, column, kind in released(path, query).rows():
+        found.setdefault(table, {})[column] = kind
+    return found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_file_has_the_tables_of_the_contract(experiment: Builder, mechanism: str) -> None:
+    path = experiment(privacy={"mechanism": mechanism}).run().path
+    found = columns_of(path)
+    for table, columns in TABLES.items():
+        assert found[table] == columns
+
+
+def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
+    path = experiment().run().path
+    counts = {table: released(path, table).height for table in TABLES}
+    assert counts == {
+        "release": 1,
+        "outcomes": 4,
+        "pools": 4,
+        "strata": 4,
+        "debias": 16,
+        "units": 240,
+        "estimates": 1,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_text_is_never_missing(experiment: Builder, mechanism: str) -> None:
+    path = experiment(a_log(clusters=("a", "b", "c")), privacy={"mechanism": mechanism}).run().path
+    for table, columns in TABLES.items():
+        frame = released(path, table)
+        for column, kind in columns.items():
+            if kind == "VARCHAR" and column != "segment":
+                assert frame[column].null_count() == 0
+
+
+def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
+    before = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    path = experiment(privacy={"epsilon": 0.7}).run("2026-11-20").path
+    row = released(path, "release").to_dicts()[0]
+    assert before <= row.pop("created_at") <= before + timedelta(minutes=5)
+    expected = {
+        "release_id": "trial.2026-11-20.r1",
+        "experiment": "trial",
+        "period": "2026-11-20",
+        "revision": 1,
+        "mechanism": "cluster-dp",
+        "epsilon": 0.7,
+        "delta": 0.0,
+        "neighbours": "one unit's outcome (substitution)",
+        "strata_statistic": "counts",
+        "control": "none",
+        "same_shares": False,
+        "n_units": 240,
+        "n_clusters": 2,
+        "n_outcomes": 4,
+        "schema_version": 1,
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "privacy", "statistic"),
+    [
+        ([0, 1], {}, "count-and-complement"),
+        ([0, 1, 2], {}, "counts"),
+        ([0, 1], EXACT, "none"),
+        ([0, 1, 2], EXACT, "none"),
+    ],
+)
+def test_what_is_published_of_the_strata_is_named(
+    experiment: Builder, values: list[int], privacy: dict[str, Any], statistic: str
+) -> None:
+    path = experiment(outcome={"values": values}, privacy=privacy).run().path
+    (manifest,) = released(path, "release").to_dicts()
+    counts = released(path, "debias")["noisy_count"]
+    assert manifest["strata_statistic"] == statistic
+    assert (manifest["noise_scale"] is None) == (statistic == "none")
+    assert counts.null_count() == (len(counts) if statistic == "none" else 0)
+    assert released(path, "pools")["noisy_mean"].null_count() == 4
+
+
+def test_a_count_and_its_complement_add_up_to_the_units(experiment: Builder) -> None:
+    built = experiment(a_log(n_outcomes=2), outcome={"values": [0, 1]}, privacy={"epsilon": 0.1})
+    query = (
+        "SELECT d.pool, d.arm, sum(noisy_count)::BIGINT AS counted, any_value(p.n_units) AS n "
+        "FROM main.debias d JOIN main.pools p USING (pool, arm) GROUP BY ALL"
+    )
+    sums = released(built.run().path, query)
+    assert len(sums) == 4
+    assert sums["counted"].to_list() == sums["n"].to_list()
+
+
+def test_an_estimator_without_its_statistic_has_no_row(experiment: Builder) -> None:
+    estimates = released(experiment(privacy=EXACT).run().path, "estimates")
+    assert estimates["estimator"].to_list() == ["tau_q"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind"),
+    [
+        (pl.Series(["007", "7", "é", "x"]), "VARCHAR"),
+        (pl.Series([3, -1, 10, 2], dtype=pl.Int16), "BIGINT"),
+        (pl.Series([3, 2**40, 10, 2]), "BIGINT"),
+        (pl.Series([2**64 - 1, 0, 2**63, 7], dtype=pl.UInt64), "UBIGINT"),
+    ],
+)
+def test_unit_ids_keep_their_type_and_value(experiment: Builder, ids: pl.Series, kind: str) -> None:
+    log = a_log(4, clusters=("east",)).with_columns(ids.alias("customer"))
+    path = experiment(log).run().path
+    assert columns_of(path)["units"]["unit_id"] == kind
+    assert released(path, "units")["unit_id"].to_list() == sorted(ids.to_list())
+
+
+def test_integers_too_large_for_a_common_type_are_released_whole(experiment: Builder) -> None:
+    parts = {
+        "logs/a.parquet": a_log(4).with_columns(
+            customer=pl.Series([2**63 + i for i in range(4)], dtype=pl.UInt64)
+        ),
+        "logs/b.parquet": a_log(4).with_columns(customer=pl.Series([1, 2, 3, 4])),
+    }
+    path = experiment(parts, source={"path": "logs/*"}).run().path
+    found = {int(unit) for unit in released(path, "units")["unit_id"]}
+    assert found == {1, 2, 3, 4, *(2**63 + i for i in range(4))}
+
+
+def test_names_with_quotes_and_letters_of_all_kinds_survive(experiment: Builder) -> None:
+    names = ("o'east", 'we"st', "sé / ver", "--", "日本")
+    path = experiment(a_log(200, clusters=names), arms={"treatments": ["mail"]}).run().path
+    assert set(released(path, "strata")["cluster"]) == set(names)
+
+
+# the order of rows
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_log_sorted_by_outcome_leaves_no_trace_in_any_order(
+    experiment: Builder, mechanism: str
+) -> None:
+    log = a_log(600, clusters=("west", "east", "north"))
+    keys = {
+        "outcomes": "outcome",
+        "pools": "pool, arm, n_units",
+        "strata": "cluster, arm, pool, n_units",
+        "debias": "pool, arm, outcome",
+        "units": "unit_id, cluster, arm",
+        "estimates": "arm, control, estimator",
+    }
+    orders = []
+    for shuffled in (log.sort("clicks"), log.sample(fraction=1, shuffle=True, seed=7)):
+        path = experiment(shuffled, privacy={"mechanism": mechanism}).run(revise=True).path
+        orders.append(
+            {
+                table: released(path, f"SELECT {key} FROM main.{table}").rows()
+                for table, key in keys.items()
+            }
+        )
+    assert orders[0] == orders[1]
+    released_units = [unit for unit, _, _ in orders[0]["units"]]
+    assert released_units == sorted(released_units)
+
+
+# the file
+
+
+def test_anyone_can_open_it_in_the_storage_version_that_is_stated(experiment: Builder) -> None:
+    path = experiment().run().path
+    head = path.read_bytes()[:20]
+    assert head[8:12] == b"DUCK"
+    assert int.from_bytes(head[12:20], "little") == 64  # of DuckDB 1.0 and later
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS theirs (READ_ONLY)")
+        assert connection.execute("SELECT count(*) FROM theirs.units").fetchone() == (240,)
+
+
+def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
+    built = experiment()
+    built.run()
+    assert sorted(entry.name for entry in built.releases.iterdir()) == [
+        "latest.duckdb",
+        "trial.once.r1.duckdb",
+    ]
+    assert built.files == [
+        "log.parquet",
+        "releases/trial/latest.duckdb",
+        "releases/trial/trial.once.r1.duckdb",
+        "trial.toml",
+    ]
+
+
+def test_the_file_cannot_be_written_and_everybody_can_read_it(experiment: Builder) -> None:
+    path = experiment().run().path
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    latest = path.with_name("latest.duckdb")
+    assert stat.S_IMODE(latest.stat().st_mode) == 0o444
+    assert latest.read_bytes() == path.read_bytes()
+
+
+def test_the_file_keeps_its_mode_whatever_the_umask_is(experiment: Builder) -> None:
+    before = os.umask(0o077)
+    try:
+        built = experiment(rows(*a_log(20).rows(), ("x", "fax", "east", 1.0)))
+        path = built.run().path
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert stat.S_IMODE(built.releases.stat().st_mode) == 0o755
+    assert stat.S_IMODE(built.quarantine.stat().st_mode) == 0o700
+
+
+def test_a_reader_neither_blocks_a_run_nor_loses_what_it_reads(experiment: Builder) -> None:
+    built = experiment()
+    built.run("a")
+    latest = built.releases / "latest.duckdb"
+    with duckdb.connect(str(latest), read_only=True) as reader:
+        assert built.run("b").status == "published"
+        assert reader.execute("SELECT period FROM release").fetchone() == ("a",)
+    assert released(latest, "release")["period"].to_list() == ["b"]
+
+
+def test_the_folder_of_releases_may_have_a_quote_in_its_name(experiment: Builder) -> None:
+    built = experiment(publish={"directory": "it's; here"})
+    path = built.run().path
+    assert path == built.folder / "it's; here" / "trial" / "trial.once.r1.duckdb"
+    assert released(path, "units").height == 240

@@ -1,0 +1,151 @@
+"""Schedules: what is refused before anything starts, and which day a run releases."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from flows.cli import run
+from flows.release import _yesterday
+from flows.serve import serve_releases
+from schemas.errors import ConfigError
+from tests.conftest import Builder, a_log, released, toml
+
+CRON = "15 3 * * *"
+
+
+@pytest.mark.parametrize(
+    "cron", ["", "nonsense", "61 * * * *", "* * * *", "R R * * *", "15 25 * * *", "a b c d e"]
+)
+def test_what_is_no_cron_expression_is_refused(experiment: Builder, cron: str) -> None:
+    with pytest.raises(ConfigError, match=r"--cron: .* is not a cron expression"):
+        serve_releases([experiment().config], cron, "UTC")
+
+
+@pytest.mark.parametrize(
+    "timezone", ["", "Mars/Olympus", "Europe", "utc+1", "+02:00", "../UTC", "/etc/localtime", "\0"]
+)
+def test_what_is_no_time_zone_is_refused(experiment: Builder, timezone: str) -> None:
+    with pytest.raises(ConfigError, match=r"--timezone: .* is not a time zone"):
+        serve_releases([experiment().config], CRON, timezone)
+
+
+def test_a_faulty_configuration_is_refused_before_a_server_is_started(experiment: Builder) -> None:
+    built = experiment(privacy={"epsilon": -1.0})
+    with pytest.raises(ConfigError, match=r"privacy\.epsilon"):
+        serve_releases([built.config], CRON, "UTC")
+
+
+def test_two_configurations_of_one_experiment_are_refused(experiment: Builder) -> None:
+    built = experiment()
+    other = built.folder / "other.toml"
+    other.write_text(built.config.read_text())
+    with pytest.raises(ConfigError, match="two configurations name the same experiment"):
+        serve_releases([built.config, other], CRON, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--cron", "nonsense"), ("--timezone", "Mars/Olympus")]
+)
+def test_the_command_says_which_option_is_at_fault(
+    experiment: Builder, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    options = {"--cron": CRON, "--timezone": "UTC", option: value}
+    arguments = [word for pair in options.items() for word in pair]
+    assert run(["serve", str(experiment().config), *arguments]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith(f"clusterdp: {option}: {value!r} is not a")
+    assert told.out == ""
+
+
+# which day a scheduled run releases
+
+
+def at(monkeypatch: pytest.MonkeyPatch, scheduled: str | None) -> None:
+    """Let the flow run be scheduled for this moment."""
+    moment = None if scheduled is None else datetime.fromisoformat(scheduled)
+    monkeypatch.setattr("flows.release.flow_run", SimpleNamespace(scheduled_start_time=moment))
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "timezone", "expected"),
+    [
+        ("2026-11-21T03:15:00+00:00", "UTC", "2026-11-20"),
+        # around midnight, there and here
+        ("2026-11-20T23:59:59+00:00", "UTC", "2026-11-19"),
+        ("2026-11-21T00:00:00+00:00", "UTC", "2026-11-20"),
+        ("2026-11-20T22:59:59+00:00", "Europe/Zurich", "2026-11-19"),
+        ("2026-11-20T23:00:00+00:00", "Europe/Zurich", "2026-11-20"),
+        ("2026-11-21T04:59:59+00:00", "America/New_York", "2026-11-19"),
+        ("2026-11-21T05:00:00+00:00", "America/New_York", "2026-11-20"),
+        ("2026-11-20T09:59:59+00:00", "Pacific/Kiritimati", "2026-11-19"),
+        ("2026-11-20T10:00:00+00:00", "Pacific/Kiritimati", "2026-11-20"),
+        # the days on which clocks change are 23 and 25 hours long
+        ("2026-03-28T22:59:59+00:00", "Europe/Zurich", "2026-03-27"),
+        ("2026-03-28T23:00:00+00:00", "Europe/Zurich", "2026-03-28"),
+        ("2026-03-29T21:59:59+00:00", "Europe/Zurich", "2026-03-28"),
+        ("2026-03-29T22:00:00+00:00", "Europe/Zurich", "2026-03-29"),
+        ("2026-10-24T22:00:00+00:00", "Europe/Zurich", "2026-10-24"),
+        ("2026-10-25T22:59:59+00:00", "Europe/Zurich", "2026-10-24"),
+        ("2026-10-25T23:00:00+00:00", "Europe/Zurich", "2026-10-25"),
+        # years and leap days
+        ("2027-01-01T03:15:00+00:00", "UTC", "2026-12-31"),
+        ("2028-03-01T03:15:00+00:00", "UTC", "2028-02-29"),
+        # a moment told in another time zone
+        ("2026-11-21T00:30:00+01:00", "UTC", "2026-11-19"),
+    ],
+)
+def test_a_run_releases_the_day_before_in_the_time_zone_of_its_schedule(
+    monkeypatch: pytest.MonkeyPatch, scheduled: str, timezone: str, expected: str
+) -> None:
+    at(monkeypatch, scheduled)
+    assert _yesterday(timezone) == expected
+
+
+def test_a_late_run_releases_the_day_it_was_scheduled_for(
+    monkeypatch: pytest.MonkeyPatch, experiment: Builder
+) -> None:
+    built = experiment({"2026-11-19.csv": a_log(40)}, source={"path": "{period}.csv"})
+    at(monkeypatch, "2026-11-20T03:15:00+00:00")  # long ago, or to come
+    from flows.release import release  # noqa: PLC0415 - its module is patched above
+
+    result = release.fn(str(built.config), None, False, "Europe/Zurich")
+    assert result.release_id == "trial.2026-11-19.r1"
+    assert released(result.path, "release")["period"].to_list() == ["2026-11-19"]
+
+
+def test_a_period_that_is_named_goes_before_the_schedule(
+    monkeypatch: pytest.MonkeyPatch, experiment: Builder
+) -> None:
+    at(monkeypatch, "2026-11-20T03:15:00+00:00")
+    from flows.release import release  # noqa: PLC0415 - its module is patched above
+
+    result = release.fn(str(experiment().config), "backfill", False, "Europe/Zurich")
+    assert result.release_id == "trial.backfill.r1"
+
+
+def test_a_run_without_a_schedule_goes_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, None)
+    zone = ZoneInfo("Pacific/Kiritimati")
+    before = datetime.now(UTC).astimezone(zone).date()
+    found = _yesterday("Pacific/Kiritimati")
+    after = datetime.now(UTC).astimezone(zone).date()
+    assert found in {(day - timedelta(days=1)).isoformat() for day in (before, after)}
+
+
+def test_configurations_of_several_experiments_are_told_apart(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Past the checks the server comes: here it is stood in for, and says that it was asked."""
+
+    def asked() -> None:
+        raise LookupError
+
+    monkeypatch.setattr("flows.serve._server", asked)
+    built = experiment()
+    other = built.folder / "other.toml"
+    other.write_text(built.config.read_text().replace(toml({}), toml({}, "other")))
+    with pytest.raises(LookupError):
+        serve_releases([built.config, other], CRON, "Europe/Zurich")
