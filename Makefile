@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-INSTALL := $(PIP) install --require-hashes --no-build-isolation
+INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check fix lock clean
