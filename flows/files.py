@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -14,22 +14,33 @@ _HALF = ".half-written"
 
 def private_directory(path: Path) -> Path:
     """Make a folder that only its owner can enter (0700); leave an existing one's mode alone."""
-    return _directory(path, 0o700)
+    _make(path, 0o700)
+    return path
 
 
-def public_directory(path: Path) -> Path:
-    """Make a folder that everybody can read (0755)."""
-    return _directory(path, 0o755)
+def public_directory(path: Path) -> list[Path]:
+    """Make a folder that all can read (0755); return those that were missing, outermost first."""
+    return _make(path, 0o755)
 
 
-def _directory(path: Path, mode: int) -> Path:
+def _make(path: Path, mode: int) -> list[Path]:
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()][::-1]
     try:
+        for folder in missing:
+            folder.mkdir(exist_ok=True)  # another run may make it meanwhile
+            folder.chmod(mode if folder == path else 0o755)
         if not path.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
-            path.chmod(mode)
+            raise NotADirectoryError(None, "there is a file of this name")
     except OSError as error:
         raise InputError(f"{path}: cannot make this folder ({error.strerror})") from None
-    return path
+    return missing
+
+
+def remove_if_empty(folders: list[Path]) -> None:
+    """Take back folders that were made for nothing, the innermost first."""
+    for folder in reversed(folders):
+        with suppress(OSError):  # something is in it by now
+            folder.rmdir()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.files import folder_lock, public_directory, sync_directory
+from flows.files import folder_lock, public_directory, remove_if_empty, sync_directory
 from schemas.errors import ConflictError, InputError
 from schemas.released import ReleaseName
 
@@ -40,7 +40,17 @@ def drafting(directory: Path, experiment: str, period: str, *, revise: bool) -> 
     On leaving the block without an error the draft gets its public name and ``latest.duckdb``
     follows; with an error it is gone. Raises ConflictError where the period is published already.
     """
-    public_directory(directory)
+    made = public_directory(directory)
+    try:
+        with _drafting(directory, experiment, period, revise=revise) as draft:
+            yield draft
+    except BaseException:
+        remove_if_empty(made)
+        raise
+
+
+@contextmanager
+def _drafting(directory: Path, experiment: str, period: str, *, revise: bool) -> Iterator[Draft]:
     sweep(directory)
     if published(directory, experiment):
         point_latest(directory, experiment)  # an earlier run may have been killed just before it

@@ -30,7 +30,7 @@ def publish(releases: Path, period: str = "p", content: str = "", *, revise: boo
 
 
 def names(folder: Path) -> set[str]:
-    return {entry.name for entry in folder.iterdir()}
+    return {entry.name for entry in folder.iterdir()} if folder.exists() else set()
 
 
 def latest(folder: Path) -> str:

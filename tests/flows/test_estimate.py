@@ -79,7 +79,7 @@ def test_arms_are_told_apart_whatever_their_names(
     control, treatment = arms
     log = rows(
         *[(f"c{i}", control, "east", 0.0) for i in range(10)],
-        *[(f"t{i}", treatment, "east", 3.0) for i in range(12)],
+        *[(f"t{i}", treatment, "east", 3.0) for i in range(8)],
     )
     built = experiment(log, arms={"control": control, "treatments": [treatment]}, privacy=EXACT)
     assert built.run().estimates[0].estimate == pytest.approx(3)
@@ -205,16 +205,16 @@ def test_out_of_range_outcomes_are_clipped(experiment: Builder) -> None:
 
 
 def test_with_noise_the_estimates_scatter_about_the_truth(experiment: Builder) -> None:
-    """Mean of 12 t-values: beyond 1.6 (5.5 standard errors) by chance with probability 4·10⁻⁸."""
+    """Mean of 8 t-values: beyond 2 (5.6 standard errors) by chance with probability 2·10⁻⁸."""
     log = a_log(1000).with_columns(
         clicks=pl.when(pl.col("variant") == "mail").then(3.0).otherwise("clicks")
     )
     truth, _, _ = stratified(log, "mail")
     built = experiment(log, privacy={"epsilon": 1.0})
-    found = [built.run(revise=True).estimates[0] for _ in range(12)]
+    found = [built.run(revise=True).estimates[0] for _ in range(8)]
     t_values = [((one.estimate or 0) - truth) / (one.std_error or 0) for one in found]
-    assert len({one.estimate for one in found}) == 12
-    assert abs(np.mean(t_values)) < 1.6
+    assert len({one.estimate for one in found}) == 8
+    assert abs(np.mean(t_values)) < 2
     assert all(0 < (one.privacy_std_error or 0) <= 1.1 * (one.std_error or 0) for one in found)
 
 
