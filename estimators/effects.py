@@ -118,12 +118,13 @@ def contrast(strata: StratumMeans, weights: Floats) -> Contrast | None:
     means = (share * strata.mean).sum(axis=0)
     by_arm = spread.sum(axis=0)
     variance = float(by_arm.sum())
-    scatter = float((spread**2 / (strata.n_units - 1.0)).sum())
+    parts = spread / variance if variance > 0 else np.zeros_like(spread)  # no power of V̂ to hold
+    scatter = float((parts**2 / (strata.n_units - 1.0)).sum())
     return Contrast(
         estimate=float(means[0] - means[1]),
         variance=variance,
         noise_variance=float((share**2 * strata.noise_variance).sum()),
-        degrees_of_freedom=variance**2 / scatter if scatter > 0 else np.inf,
+        degrees_of_freedom=1.0 / scatter if scatter > 0 else np.inf,
         n_units=int(weights.sum()),
         treated_mean=float(means[0]),
         treated_variance=float(by_arm[0]),
@@ -213,7 +214,9 @@ def _merge(strata: StratumMeans) -> StratumMeans:
     share = np.divide(n, total, out=np.zeros_like(n), where=total > 0)
     mean = np.where(present, share * strata.mean, 0.0).sum(axis=0)
     within = np.where(n >= MIN_UNITS, (n - 1.0) * strata.variance, 0.0).sum(axis=0)
-    between = np.where(present, n * (strata.mean - mean) ** 2, 0.0).sum(axis=0)
+    apart = np.where(present, strata.mean - mean, 0.0)
+    apart[np.abs(apart) < 1e-12 * np.abs(mean)] = 0.0  # equal means, but for rounding
+    between = (n * apart**2).sum(axis=0)
     variance = np.divide(
         within + between, total - 1.0, out=np.full_like(total, np.nan), where=total >= MIN_UNITS
     )

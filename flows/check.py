@@ -31,6 +31,7 @@ class CheckResult:
             "warnings": list(self.roster.warnings),
             "mechanism": self.design.mechanism.name,
             "epsilon": self.design.epsilon,
+            "delta": self.design.delta,
         }
 
 

@@ -209,6 +209,31 @@ def inspect(release: ReleaseFile, as_json: Json = False) -> None:
 
 
 @app.command()
+def audit(config: ConfigFile, as_json: Json = False) -> None:
+    """Check the claimed guarantee: exactly on small made-up data, and by sampling. Reads no log."""
+    from flows.config import load
+    from flows.show import audit_text
+    from privatizers.audit import audit as audit_claim
+
+    design = load(config).design()
+    logging.getLogger("clusterdp").info("listing and sampling small releases: about half a minute")
+    found = audit_claim(design.mechanism, design.epsilon, design.delta)
+    document = {
+        "claimed_epsilon": found.claimed_epsilon,
+        "delta": found.delta,
+        "exact_epsilon": found.exact_epsilon,
+        "sampled_lower_bound": found.sampled_lower_bound,
+        "holds": found.holds,
+        "confidence": found.confidence,
+        "n_samples": found.n_samples,
+        "mechanism": design.mechanism.name,
+    }
+    _print(audit_text(found, design.mechanism.name), document, as_json=as_json)
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
 def serve(
     configs: Annotated[
         list[Path], typer.Argument(metavar="CONFIG…", help="One or more experiments' TOML files.")

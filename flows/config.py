@@ -5,7 +5,6 @@ data. Paths in the file are relative to it.
 """
 
 import itertools
-import math
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +17,8 @@ from schemas.errors import ConfigError
 
 PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NO_PERIOD = "once"
+
+_GREATEST = 1e70  # of a grid value: its fourth power stays within doubles
 
 
 def _as_tuple(value: object) -> object:
@@ -216,6 +217,7 @@ class Config(Section):
                 n_outcomes=len(self.outcome.grid),
                 strata_statistic=privacy.strata_statistic,
                 epsilon=privacy.epsilon,
+                delta=privacy.delta,
                 resampling_probability=privacy.resampling_probability,
                 truncation_threshold=privacy.truncation_threshold,
                 noise_scale=privacy.noise_scale,
@@ -346,8 +348,8 @@ def _check_grid(grid: tuple[float, ...], key: str) -> None:
         raise ConfigError(key, f"the grid has {len(grid)} point(s): at least 2 are needed")
     if any(upper <= lower for lower, upper in itertools.pairwise(grid)):
         raise ConfigError(key, "the grid must increase from value to value, without repeats")
-    if not math.isfinite(grid[-1] - grid[0]):
-        raise ConfigError(key, "the range from the lowest to the highest value is not finite")
+    if max(-grid[0], grid[-1]) > _GREATEST:
+        raise ConfigError(key, f"values beyond ±{_GREATEST:g} cannot be computed with")
 
 
 def _check_built(config: Config) -> None:
@@ -361,8 +363,6 @@ def _check_built(config: Config) -> None:
         raise ConfigError("outcome.aggregate", 'belongs to grain = "event"')
     if config.columns.time is not None:
         raise ConfigError("columns.time", 'belongs to grain = "event"')
-    if config.privacy.delta != 0:
-        raise _not_yet("privacy.delta", config.privacy.delta)
     if config.publish.unit_id != "plain":
         raise _not_yet("publish.unit_id", config.publish.unit_id)
     if config.publish.key_file is not None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flows.check import CheckResult
     from flows.release import ReleaseResult
     from flows.released.read import ReleaseFile
+    from privatizers.audit import AuditResult
 
 
 def release_text(result: "ReleaseResult") -> str:
@@ -26,7 +27,7 @@ def release_text(result: "ReleaseResult") -> str:
                 {
                     "file": str(result.path),
                     "protected": "every unit's outcome: each was randomised, none is in the file",
-                    "epsilon": f"{result.epsilon:g}: {meaning(result.epsilon)}",
+                    "epsilon": _budget_text(result.epsilon, result.delta),
                     "mechanism": result.mechanism,
                     **roster_pairs(result.roster),
                 }
@@ -63,7 +64,7 @@ def check_text(result: "CheckResult") -> str:
             *pairs(
                 {
                     "mechanism": result.design.mechanism.name,
-                    "epsilon": f"{result.design.epsilon:g}: {meaning(result.design.epsilon)}",
+                    "epsilon": _budget_text(result.design.epsilon, result.design.delta),
                     **roster_pairs(result.roster),
                     "arms": ", ".join(
                         f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
@@ -71,6 +72,30 @@ def check_text(result: "CheckResult") -> str:
                     "sample ratio": _p_text(result.roster.sample_ratio_p),
                 }
             ),
+        ]
+    )
+
+
+def audit_text(found: "AuditResult", mechanism: str) -> str:
+    """What an audit found, and what that does and does not show."""
+    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
+    instance = f"counts {found.instance.counts}, one unit moved to outcome {found.instance.to_cell}"
+    return "\n".join(
+        [
+            f"The claim of {mechanism} {verdict}.",
+            "",
+            *pairs(
+                {
+                    "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}",
+                    "exact loss": f"{found.exact_epsilon:.6g} ({instance})",
+                    "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
+                    f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up releases",
+                }
+            ),
+            "",
+            "The exact loss follows from the parameters; it must not exceed the claim. The sampled",
+            "bound runs the code of a release and shows some of its faults, not all. Neither is a",
+            "proof: the proof lies beside the mechanism's code.",
         ]
     )
 
@@ -97,13 +122,18 @@ def inspect_text(file: "ReleaseFile") -> str:
 
 def promise_lines(manifest: Manifest) -> list[str]:
     """The guarantee in words."""
-    extra = "" if manifest.delta == 0 else f", except with probability {manifest.delta:g}"
+    extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
     return [
         f"Everything in this file together is ({manifest.epsilon:g}, {manifest.delta:g})-"
         "differentially private for one unit's outcome:",
         f"{meaning(manifest.epsilon)}{extra}.",
         "Unit ids, clusters, arms and numbers of units are not protected and stand as they are.",
     ]
+
+
+def _budget_text(epsilon: float, delta: float) -> str:
+    extra = f", and by a further {delta:g}" if delta else ""
+    return f"{epsilon:g}: {meaning(epsilon)}{extra}"
 
 
 def meaning(epsilon: float) -> str:

@@ -1,8 +1,7 @@
 """Arithmetic of the guarantee, rounded toward privacy.
 
 Losses are computed with 60 digits from the exact values of the parameters and turned into a double
-that is never below them; calibration goes the other way and never returns parameters that cost
-more than was asked for.
+that is never below them. What they are the loss of, and what a price can buy, is in `accountant`.
 """
 
 import math
@@ -16,7 +15,7 @@ UNIT = 1 << RESOLUTION
 """Probabilities are realised as whole multiples of 1 / UNIT, which doubles hold exactly."""
 
 _DIGITS = 60
-_SLACK = Decimal(10) ** -50  # far above the error of 60-digit arithmetic, far below a double's
+_SLACK = Decimal(10) ** -40  # above the error of 60-digit arithmetic (10⁻⁴⁴), below a double's
 
 
 def round_up(value: Decimal) -> float:
@@ -72,26 +71,3 @@ def realised_threshold(truncation_threshold: float, n_outcomes: int) -> float:
             "privacy.truncation_threshold", f"{truncation_threshold!r} is not greater than 0"
         )
     return steps / UNIT
-
-
-def calibrated_rate(epsilon: Decimal, least_probability: float) -> float:
-    """Return the least λ, a multiple of 2⁻⁵³, whose :func:`response_loss` is at most ``epsilon``.
-
-    λ = 1 / (1 + γ (e^ε − 1)), rounded up; then checked, and raised where the last digit needs it.
-    """
-    with localcontext(prec=_DIGITS):
-        gamma = Decimal(least_probability)
-        rate = 1 / (1 + gamma * (epsilon.exp() - 1))
-        steps = max(1, math.ceil(rate * UNIT))
-    while steps < UNIT and _exceeds(response_loss(steps / UNIT, least_probability), epsilon):
-        steps += 1
-    if steps >= UNIT:
-        raise ConfigError(
-            "privacy.epsilon", "too small: every outcome would be resampled; ask for more"
-        )
-    return steps / UNIT
-
-
-def _exceeds(loss: Decimal, budget: Decimal) -> bool:
-    with localcontext(prec=_DIGITS):
-        return loss * (1 + _SLACK) > budget

@@ -7,18 +7,19 @@ takes a unit out of one cell and puts it into another (Theorem 3.1 corrected; `c
 """
 
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting import counts_loss
 from privatizers.randomness import discrete_laplace
 
 
 @dataclass(frozen=True)
 class NoisyCounts:
-    """Counts of K outcomes with discrete Laplace noise of scale σ, in units."""
+    """Counts of K outcomes with discrete Laplace noise of scale σ, in units.
+
+    Guarantee: ε_stat = 2/σ, or 1/σ for a count and its complement (`accountant` adds it up).
+    """
 
     n_outcomes: int
     noise_scale: float
@@ -27,11 +28,6 @@ class NoisyCounts:
     def statistic(self) -> str:
         """What is published: ``counts``, or ``count-and-complement`` for K = 2."""
         return "count-and-complement" if self.n_outcomes == 2 else "counts"
-
-    @property
-    def loss(self) -> Decimal:
-        """ε_stat = 2/σ, or 1/σ for a count and its complement."""
-        return counts_loss(self.noise_scale, moved_cells(self.n_outcomes))
 
     def noised(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return Ñ = N + Z for ``counts`` of shape [S, K], Z i.i.d. discrete Laplace.

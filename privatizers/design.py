@@ -1,29 +1,29 @@
 """From what a publisher asks for to a mechanism with parameters, without any data.
 
-Given λ, γ and σ, they are taken as they are. Given ε, it is split by a simple stated rule: a tenth
-of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a prior
-of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy counts
-gives less noise (README, "Which mechanism?").
+Given λ, γ and σ, they are taken as they are. Given ε (and δ), a simple stated rule splits it: a
+tenth of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a
+prior of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy
+counts gives less noise (README, "Which mechanism?").
 """
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
-from fractions import Fraction
 from typing import Literal
 
-from privatizers.accounting import calibrated_rate, counts_loss, realised_threshold
+from privatizers.accountant import calibrate, delta_at, epsilon_at
+from privatizers.accounting import realised_threshold
 from privatizers.cluster_dp import ClusterDP
 from privatizers.cluster_free_dp import ClusterFreeDP
 from privatizers.counts import moved_cells
-from privatizers.mechanism import Mechanism, Parameters, guarantee
+from privatizers.events import CountsNoise, event_of
+from privatizers.mechanism import Mechanism, Parameters
 from privatizers.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
 
 MechanismName = Literal["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
 Statistic = Literal["auto", "counts", "none"]
 
-COUNTS_SHARE = Fraction(1, 10)
+COUNTS_SHARE = 0.1
 """The part of ε that pays for the counts, where ε is given."""
 
 
@@ -35,6 +35,7 @@ class Request:
     n_outcomes: int
     strata_statistic: Statistic = "auto"
     epsilon: float | None = None
+    delta: float = 0.0
     resampling_probability: float | None = None
     truncation_threshold: float | None = None
     noise_scale: float | None = None
@@ -42,10 +43,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism, and the ε that its release states: the one asked for, or the computed one."""
+    """A mechanism, and the (ε, δ) that its release states: as asked for, or ε as computed at δ."""
 
     mechanism: Mechanism
     epsilon: float
+    delta: float
 
 
 def design(request: Request) -> Design:
@@ -53,12 +55,14 @@ def design(request: Request) -> Design:
     _check(request)
     if request.epsilon is None:
         mechanism = _build(request, _declared(request))
-        return Design(mechanism, guarantee(mechanism))
+        event = event_of(mechanism.parameters)
+        return Design(mechanism, epsilon_at(event, request.delta), request.delta)
     mechanism = _build(request, _calibrated(request, request.epsilon))
-    if guarantee(mechanism) > request.epsilon:  # cannot happen; the claim hangs on it
+    event = event_of(mechanism.parameters)
+    if delta_at(event, request.epsilon) > request.delta:  # cannot happen; the claim hangs on it
         msg = "calibration exceeded the epsilon asked for"
         raise AssertionError(msg)
-    return Design(mechanism, request.epsilon)
+    return Design(mechanism, request.epsilon, request.delta)
 
 
 def _has_own_prior(request: Request) -> bool:
@@ -106,13 +110,11 @@ def _calibrated(request: Request, epsilon: float) -> Parameters:
     """Split ε: a tenth for the counts, the rest for the response, λ rounded toward privacy."""
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
-    scale: float | None = None
-    with localcontext(prec=60):
-        left = Decimal(epsilon)
-        if _publishes_counts(request):
-            scale = float(moved_cells(k) / (Fraction(epsilon) * COUNTS_SHARE))
-            left -= counts_loss(scale, moved_cells(k))
-    return Parameters(k, calibrated_rate(left, gamma), gamma, scale)
+    counts = None
+    if _publishes_counts(request):
+        counts = CountsNoise(moved_cells(k) / (epsilon * COUNTS_SHARE), moved_cells(k))
+    rate = calibrate(epsilon, request.delta, gamma, counts)
+    return Parameters(k, rate, gamma, None if counts is None else counts.noise_scale)
 
 
 def _check(request: Request) -> None:
@@ -143,6 +145,8 @@ def _check(request: Request) -> None:
         )
     _check_range("epsilon", request.epsilon, 0, math.inf)
     _check_workable("epsilon", request.epsilon, 1e-9, 700.0)
+    if not 0 <= request.delta < 1:
+        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
     _check_range("resampling_probability", request.resampling_probability, 0, 1)
     _check_range("noise_scale", request.noise_scale, 0, math.inf)
     _check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)

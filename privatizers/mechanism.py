@@ -1,14 +1,15 @@
 """What every user-level mechanism is: a pooling rule, a prior, and a guarantee."""
 
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting import UNIT, realised_rate, realised_threshold, response_loss, round_up
+from privatizers.accountant import pure_epsilon
+from privatizers.accounting import UNIT, realised_rate, realised_threshold
 from privatizers.counts import NoisyCounts
+from privatizers.events import event_of
 from privatizers.randomised_response import RandomisedResponse
 
 
@@ -56,16 +57,6 @@ class Parameters:
         """The noisy counts that go with the outcomes, if any."""
         return None if self.noise_scale is None else NoisyCounts(self.n_outcomes, self.noise_scale)
 
-    @property
-    def loss(self) -> Decimal:
-        """ε_stat + ln(1 + (1 − λ)/(λ γ)): see `cluster_dp.md` for the proof.
-
-        Over disjoint strata it is the maximum, hence the same for one stratum and for a million.
-        """
-        response = response_loss(self.resampling_probability, self.truncation_threshold)
-        with localcontext(prec=60):
-            return response + (self.counts.loss if self.counts else Decimal(0))
-
 
 @dataclass(frozen=True)
 class StrataRelease:
@@ -96,5 +87,9 @@ class Mechanism(Protocol):
 
 
 def guarantee(mechanism: Mechanism) -> float:
-    """The pure ε of everything that one release publishes together, rounded up to a double."""
-    return round_up(mechanism.parameters.loss)
+    """The pure ε of everything that one release publishes together, rounded up to a double.
+
+    ε_stat + ln(1 + (1 − λ)/(λ γ)): see `cluster_dp.md` for the proof. Over disjoint strata it is
+    the maximum, hence the same for one stratum and for a million.
+    """
+    return pure_epsilon(event_of(mechanism.parameters))

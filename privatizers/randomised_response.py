@@ -5,12 +5,11 @@ Each unit keeps its outcome with probability 1 − λ, else draws from q̃ of it
 """
 
 from dataclasses import dataclass
-from decimal import Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting import UNIT, response_loss
+from privatizers.accounting import UNIT
 from privatizers.randomness import random_words
 
 Indices = NDArray[np.integer]
@@ -24,6 +23,9 @@ class RandomisedResponse:
 
     ``resampling_probability`` λ and every entry of ``prior`` q̃ (shape [S, K], rows adding up to
     one) are multiples of 2⁻⁵³, so the comparisons below realise exactly what is published.
+
+    Guarantee: ln(1 + (1 − λ)/(λ γ)), γ the least entry any prior may have (Theorem 3.1's second
+    term).
     """
 
     resampling_probability: float
@@ -56,8 +58,3 @@ class RandomisedResponse:
         """Cumulative sums of q̃ in steps of 2⁻⁵³, the last left out: shape [K − 1, S]."""
         steps = np.rint(self.prior * UNIT).astype(np.uint64)
         return np.ascontiguousarray(np.cumsum(steps, axis=1)[:, :-1].T)
-
-
-def loss(resampling_probability: float, least_probability: float) -> Decimal:
-    """ln(1 + (1 − λ)/(λ γ)), γ the least entry a prior may have (Theorem 3.1's second term)."""
-    return response_loss(resampling_probability, least_probability)

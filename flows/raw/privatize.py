@@ -85,7 +85,7 @@ def _manifest(
         created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
         mechanism=design.mechanism.name,
         epsilon=design.epsilon,
-        delta=0.0,
+        delta=design.delta,
         neighbours=NEIGHBOURS,
         resampling_probability=parameters.resampling_probability,
         truncation_threshold=parameters.truncation_threshold,

@@ -26,6 +26,7 @@ import pytest
 from prefect import flow, get_run_logger
 
 from flows.cli import run
+from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
 from flows.release import release
 from schemas.errors import ClusterdpError, InputError, StepError
@@ -278,9 +279,18 @@ def a_log_with(canary: Canary, file: str) -> pl.DataFrame:
     return pl.concat([log.with_columns(pl.col("clicks").cast(pl.String)), in_words])
 
 
-@pytest.mark.parametrize("file", ["log.parquet", "log.csv", "log.csv.gz", "log.jsonl"])
+CLIPPED = {"values": [0, 1, 2]}
+
+
 @pytest.mark.parametrize(
-    "outcome", [LOW_AND_HIGH, {"values": [0, 1, 2]}], ids=["inside", "clipped"]
+    ("file", "outcome"),
+    [
+        ("log.parquet", LOW_AND_HIGH),
+        ("log.parquet", CLIPPED),
+        ("log.csv.gz", LOW_AND_HIGH),
+        ("log.csv", CLIPPED),
+        ("log.jsonl", LOW_AND_HIGH),
+    ],
 )
 def test_a_release_holds_nothing_of_it(
     experiment: Builder, watch: Watch, file: str, outcome: dict[str, Any]
@@ -351,8 +361,16 @@ def run_into(
     return caught.value, explosive
 
 
-@pytest.mark.parametrize("failure", [in_a_chain, as_ours, as_a_panic])
-@pytest.mark.parametrize("step", PRIVATE_STEPS)
+@pytest.mark.parametrize(
+    ("step", "failure"),
+    [
+        *[(step, in_a_chain) for step in PRIVATE_STEPS],
+        ("ingest, mapping", as_a_panic),
+        ("validate", as_ours),
+        ("validate", as_a_panic),
+        ("privatize", as_a_panic),
+    ],
+)
 def test_a_private_step_that_fails_tells_nothing_of_it(
     experiment: Builder,
     watch: Watch,
@@ -404,7 +422,38 @@ def test_the_command_line_tells_nothing_of_it_even_with_debug(
     assert watch.leaks(built) == []
 
 
-# the container
+# the guard and the container
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, InputError])
+def test_what_a_guarded_step_lets_through_is_bare(kind: type[BaseException]) -> None:
+    """An interruption stays one; neither it nor an error of ours brings what went before along."""
+    canary = Canary.hatch()
+
+    @values_free
+    def step(row: str) -> NoReturn:
+        try:
+            raise ValueError(row)
+        except ValueError as error:
+            raise kind("plain") from error
+
+    with pytest.raises(kind, match="plain") as caught:
+        step(canary.word)
+    assert type(caught.value) is kind
+    assert not canary.sings_in(told(caught.value))
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, MemoryError, pl.exceptions.PanicException])
+def test_of_any_other_error_a_guarded_step_tells_kind_and_place(kind: type[BaseException]) -> None:
+    canary = Canary.hatch()
+
+    @values_free
+    def step(row: str) -> NoReturn:
+        raise kind(row)
+
+    with pytest.raises(StepError, match=rf"^step failed with {kind.__name__} at ") as caught:
+        step(canary.word)
+    assert not canary.sings_in(told(caught.value))
 
 
 def test_what_is_sealed_shows_nothing(watch: Watch) -> None:

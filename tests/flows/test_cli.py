@@ -1,5 +1,6 @@
 """The program as a stranger meets it: help, exit codes, one JSON document, plain errors."""
 
+import dataclasses
 import json
 import re
 import stat
@@ -14,7 +15,7 @@ from flows.cli import run
 from schemas.errors import InputError, StepError
 from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, rows
 
-COMMANDS = ["demo", "check", "release", "estimate", "inspect", "serve"]
+COMMANDS = ["demo", "check", "release", "audit", "estimate", "inspect", "serve"]
 
 Command = Callable[..., Ran]
 
@@ -401,3 +402,35 @@ def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path)
     assert {stat.S_IMODE(file.stat().st_mode) for file in raw.iterdir()} == {0o600}
     assert home.is_dir()
     assert not (tmp_path / "clusterdp-demo" / ".clusterdp").exists()
+
+
+LOCAL = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon": 1.0}
+"""Without counts an audit draws no exact noise, which is what takes the time."""
+
+
+def test_an_audit_checks_the_claim_and_reads_no_log(experiment: Builder, command: Command) -> None:
+    built = experiment(privacy=LOCAL, source={"path": "there-is-no-log.csv"})
+    found = document(command("audit", built.config, "--json"))
+    assert found["holds"] is True
+    assert (found["claimed_epsilon"], found["delta"]) == (1.0, 0.0)
+    assert 0.9 < found["sampled_lower_bound"] < 1.0 + 1e-9
+    assert found["exact_epsilon"] == pytest.approx(1.0, abs=1e-9)  # attained, but for rounding λ
+
+
+def test_an_audit_that_fails_ends_with_exit_code_1(
+    experiment: Builder, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the program claimed less than the mechanism costs."""
+    built = experiment(privacy=LOCAL)
+    honest = built.load().design()
+    monkeypatch.setattr(
+        "flows.config.Config.design", lambda _: dataclasses.replace(honest, epsilon=0.8)
+    )
+    ended = command("audit", built.config)
+    assert ended.returncode == 1
+    assert "DOES NOT HOLD" in ended.stdout
+
+
+def test_a_release_states_the_delta_it_was_asked_for(experiment: Builder) -> None:
+    made = experiment(privacy={"epsilon": 2.0, "delta": 1e-5}).run()
+    assert (made.epsilon, made.delta) == (2.0, 1e-5)

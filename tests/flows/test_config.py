@@ -8,6 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from flows.config import Config, check_period, load
+from privatizers.accountant import delta_at, pure_epsilon
+from privatizers.events import event_of
 from schemas.errors import ConfigError
 from tests.conftest import Builder, toml
 
@@ -62,14 +64,14 @@ def test_paths_are_relative_to_the_file_wherever_one_stands(
     experiment: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(publish={"directory": "out"}, quarantine={"directory": "../aside"})
-    monkeypatch.chdir(built.folder)
-    config = load(Path("trial.toml"))
+    monkeypatch.chdir(built.folder.parent)
+    config = load(Path(built.folder.name, "trial.toml"))
+    monkeypatch.chdir("/")
     assert config.releases == built.folder / "out" / "trial"
     assert config.quarantined == built.folder / "../aside" / "trial"
     absolute = str(tmp_path / "elsewhere")
-    assert experiment(publish={"directory": absolute}).load().releases == tmp_path.joinpath(
-        "elsewhere", "trial"
-    )
+    config = experiment(publish={"directory": absolute}).load()
+    assert config.releases == tmp_path / "elsewhere" / "trial"
 
 
 def test_a_home_folder_is_filled_in(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +207,8 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("privacy.epsilon", {"privacy": {"epsilon": 1e-17}}),
     ("privacy.epsilon", {"privacy": {"epsilon": 5e-324}}),
     ("privacy.epsilon", {"privacy": {"epsilon": 1e300}}),
+    ("privacy.delta", {"privacy": {"delta": -1e-6}}),
+    ("privacy.delta", {"privacy": {"delta": 1.0}}),
     ("privacy.noise_scale", {"privacy": {"noise_scale": 1.0}}),
     ("privacy.strata_statistic", {"privacy": {"strata_statistic": "none"}}),
 ]
@@ -258,7 +262,6 @@ def test_a_noise_scale_that_arithmetic_cannot_hold_is_refused(
     [
         ("source.grain", {"source": {"grain": "event"}}),
         ("outcome.levels", {"outcome": {"values": None, "low": 0, "high": 1, "levels": "auto"}}),
-        ("privacy.delta", {"privacy": {"delta": 1e-6}}),
         ("privacy.mechanism", {"privacy": {"mechanism": "noisy-histogram"}}),
         ("privacy.mechanism", {"privacy": {"mechanism": "noisy-horvitz-thompson"}}),
         ("privacy.strata_statistic", {"privacy": {"strata_statistic": "means"}}),
@@ -384,3 +387,27 @@ def test_without_a_period_the_path_must_not_need_one() -> None:
     assert check_period(None, "log.csv") == "once"
     with pytest.raises(ConfigError, match="--period: missing"):
         check_period(None, "logs/{period}.csv")
+
+
+def test_with_a_delta_less_is_resampled_for_the_same_epsilon(experiment: Builder) -> None:
+    pure, relaxed = (
+        experiment(privacy={"epsilon": 0.5, "delta": delta}).load().design()
+        for delta in (0.0, 1e-3)
+    )
+    assert (relaxed.epsilon, relaxed.delta) == (0.5, 1e-3)
+    rates = [one.mechanism.parameters.resampling_probability for one in (relaxed, pure)]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[1]
+    assert delta_at(event_of(relaxed.mechanism.parameters), 0.5) <= 1e-3
+
+
+def test_parameters_with_a_delta_state_the_epsilon_at_it(experiment: Builder) -> None:
+    own = OWN | {
+        "resampling_probability": 0.8,
+        "truncation_threshold": 0.02,
+        "noise_scale": 10.0,
+    }
+    design = experiment(privacy=own | {"delta": 1e-4}).load().design()
+    event = event_of(design.mechanism.parameters)
+    assert design.epsilon < pure_epsilon(event)
+    assert delta_at(event, design.epsilon) <= 1e-4

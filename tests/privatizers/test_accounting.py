@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privatizers.accountant import calibrate
 from privatizers.accounting import (
     UNIT,
-    calibrated_rate,
     counts_loss,
     realised_rate,
     realised_threshold,
     response_loss,
     round_up,
 )
+from privatizers.budget import written
 from privatizers.cluster_dp import ClusterDP
 from privatizers.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanism import Mechanism, Parameters, guarantee
@@ -119,9 +120,9 @@ def test_without_counts_only_the_response_costs() -> None:
 def test_a_calibrated_rate_is_the_least_that_stays_within_epsilon(
     gamma: float, epsilon: float
 ) -> None:
-    budget = Decimal(epsilon)
+    budget = min(Decimal(epsilon), written(epsilon))
     try:
-        rate = calibrated_rate(budget, gamma)
+        rate = calibrate(epsilon, 0.0, gamma)
     except ConfigError:
         # Right only if even the greatest λ there is costs too much.
         assert exact_response_loss((UNIT - 1) / UNIT, gamma) > budget
@@ -134,7 +135,7 @@ def test_a_calibrated_rate_is_the_least_that_stays_within_epsilon(
 
 def test_an_epsilon_that_would_resample_everybody_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
-        calibrated_rate(Decimal("1e-17"), 0.5)
+        calibrate(1e-17, 0.0, 0.5)
     assert caught.value.key == "privacy.epsilon"
 
 

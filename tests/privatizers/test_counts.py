@@ -1,7 +1,5 @@
 """Noisy counts: which cells carry noise, and what that costs."""
 
-from decimal import Decimal
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,6 @@ def test_one_substitution_moves_two_noised_cells_but_one_where_the_other_is_its_
     n_outcomes: int, moved: int
 ) -> None:
     assert moved_cells(n_outcomes) == moved
-    assert NoisyCounts(n_outcomes, 8.0).loss == Decimal(moved) / 8
 
 
 def test_what_is_published_is_named() -> None:

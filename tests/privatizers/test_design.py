@@ -69,7 +69,9 @@ REFUSED = [
     ),
     (Request("auto", 1, epsilon=1.0), "outcome"),
     (Request("auto", 0, epsilon=1.0), "outcome"),
-    (Request("auto", 3, epsilon=1e-17), EPSILON),  # every outcome would be resampled
+    # Beyond what arithmetic holds: e^ε and 1/ε overflow, and noise of 64 bits would wrap around.
+    *((Request("auto", 3, epsilon=value), EPSILON) for value in (1e-310, 1e-17, 1e7)),
+    *((declared(scale=value), SCALE) for value in (1e-4, 1e13, 1e19)),
 ]
 
 

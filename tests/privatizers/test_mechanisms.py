@@ -207,11 +207,11 @@ INSTANCES = [
     Instance(2, 4, rate=0.5, gamma=0.3, scale=1.0, reach=12),
     Instance(2, 6, rate=0.2, gamma=0.1, scale=3.0, reach=12),
     Instance(2, 5, rate=0.9, gamma=0.5, scale=0.5, reach=12),
-    Instance(3, 4, rate=0.5, gamma=0.3, scale=1.0, reach=6),
-    Instance(3, 6, rate=0.3, gamma=0.2, scale=2.0, reach=6),
-    Instance(3, 5, rate=0.8, gamma=0.02, scale=10.0, reach=6),
+    Instance(3, 4, rate=0.5, gamma=0.3, scale=1.0, reach=3),
+    Instance(3, 6, rate=0.3, gamma=0.2, scale=2.0, reach=3),
+    Instance(3, 5, rate=0.8, gamma=0.02, scale=10.0, reach=3),
 ]
-TIGHT = Instance(3, 6, rate=0.5, gamma=0.25, scale=1.0, reach=6)
+TIGHT = Instance(3, 6, rate=0.5, gamma=0.25, scale=1.0, reach=3)
 
 
 @dataclass(frozen=True)
@@ -306,6 +306,6 @@ class LeakyDP:
 
 
 def test_a_prior_made_of_raw_counts_is_caught_by_the_enumeration() -> None:
-    instance = Instance(3, 6, rate=0.9, gamma=0.01, scale=1.0, reach=6)
+    instance = Instance(3, 6, rate=0.9, gamma=0.01, scale=1.0, reach=3)
     broken = LeakyDP(Parameters.of(3, instance.rate, instance.gamma, instance.scale))
     assert worst_ratio(broken, instance) > guarantee(broken) + 0.1

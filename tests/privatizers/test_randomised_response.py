@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from privatizers import randomised_response
-from privatizers.accounting import UNIT, response_loss
-from privatizers.randomised_response import RandomisedResponse, loss
+from privatizers.accounting import UNIT
+from privatizers.randomised_response import RandomisedResponse
 
 PRIOR = np.array([[0.125, 0.625, 0.25], [0.5, 0.25, 0.25]])
 RATE = 0.75
@@ -91,7 +91,3 @@ def test_every_batch_draws_words_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     response = RandomisedResponse(ALWAYS, np.array([[0.5, 0.5]]))
     drawn = response.draw(np.zeros(128, dtype=int), np.zeros(128, dtype=int))
     assert (drawn[:64] != drawn[64:]).any()  # equal by chance with probability 2⁻⁶⁴
-
-
-def test_the_loss_is_the_accountants() -> None:
-    assert loss(0.8, 0.02) == response_loss(0.8, 0.02)
