@@ -40,6 +40,9 @@ Period = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
+_INTERRUPTED = 130  # what typer makes of Ctrl-C, without a word
+
+
 def main() -> None:
     """Run the program; every failure ends in one or a few plain lines and its exit code."""
     # Registered first, hence called last: after Prefect has stopped its server, and before the
@@ -67,11 +70,11 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     try:
         app(arguments)
     except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            return _failed("interrupted", 1, debug=False)
         return end.code if isinstance(end.code, int) else 0
     except ClusterdpError as error:
         return _failed(str(error), error.exit_code, debug=debug)
-    except KeyboardInterrupt:
-        return _failed("interrupted", 1, debug=False)
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
