@@ -304,12 +304,16 @@ def clusterdp(tmp_path: Path) -> Program:
 @pytest.fixture(scope="session")
 def prefect_harness() -> Iterator[Path]:
     """A Prefect server for flow runs of this session; gives the folder of its database."""
-    from prefect.settings import (  # noqa: PLC0415 - see the top of this file
+    from prefect.logging.configuration import (  # noqa: PLC0415 - see the top of this file
+        setup_logging,
+    )
+    from prefect.settings import (  # noqa: PLC0415
         PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
     )
     from prefect.testing.utilities import prefect_test_harness  # noqa: PLC0415
 
     with prefect_test_harness(server_startup_timeout=120):
+        setup_logging()  # now: at the first run it would hold on to that test's standard error
         yield Path(str(DATABASE.value()).partition(":///")[2]).parent
 
 
