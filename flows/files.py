@@ -27,8 +27,9 @@ def _make(path: Path, mode: int) -> list[Path]:
     missing = [folder for folder in (path, *path.parents) if not folder.exists()][::-1]
     try:
         for folder in missing:
-            folder.mkdir(exist_ok=True)  # another run may make it meanwhile
-            folder.chmod(mode if folder == path else 0o755)
+            own = mode if folder == path else 0o755
+            folder.mkdir(own, exist_ok=True)  # never wider than it may be, even for a moment
+            folder.chmod(own)  # whatever the umask took away
         if not path.is_dir():
             raise NotADirectoryError(None, "there is a file of this name")
     except OSError as error:
