@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix lock clean
+.PHONY: help demo test soak check fix lock clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 
 test: $(VENV)/test check ## lint, types, import contracts and all tests
 	@$(BIN)/python -m pytest
+
+soak: $(VENV)/test ## the repetitions that CI has no time for
+	@$(BIN)/python -m pytest -m soak
 
 check: $(VENV)/test ## lint, types and import contracts alone
 	@$(BIN)/ruff check .

@@ -45,31 +45,25 @@ def prior_moments(
 
 def response_noise_variance(
     n_units: NDArray[np.float64],
-    outcome_mean: NDArray[np.float64],
-    outcome_variance: NDArray[np.float64],
-    prior_mean: NDArray[np.float64],
+    square_about_prior: NDArray[np.float64],
     prior_variance: NDArray[np.float64],
     resampling_probability: float,
 ) -> NDArray[np.float64]:
-    """Estimate what randomised response adds to the variance of a stratum's debiased mean.
+    """Estimate what randomised response adds to the variance of a debiased mean.
 
-    V̂_RR = r (1 + r) [ mean (ỹ − m)² + (1 − λ) Var_q̃(y) ] / n,  r = λ / (1 − λ),
+    V̂_RR = r (1 + r) [ mean (f(ỹ) − m)² + (1 − λ) Var_q̃(f) ] / n,  r = λ / (1 − λ),
 
     where
 
+    - f is what is averaged: the outcome, or any function of it,
     - n is ``n_units``,
-    - mean (ỹ − m)² comes from ``outcome_mean`` and ``outcome_variance``: the mean and the *sample*
-      variance (divisor n − 1; 0 where n = 1) of the randomised outcomes of the stratum,
-    - m and Var_q̃ are ``prior_mean`` and ``prior_variance`` (:func:`prior_moments`),
+    - mean (f(ỹ) − m)² is ``square_about_prior``, over the randomised outcomes, m = E_q̃ f,
+    - Var_q̃(f) is ``prior_variance`` (:func:`prior_moments`),
     - λ is ``resampling_probability``.
 
-    Unbiased given q̃, and never negative. All arrays share one shape; the unit is that of the
-    outcome, squared. A stratum without units gives NaN.
+    Unbiased given q̃, and never negative. All arrays share one shape; the unit is that of f,
+    squared.
     """
-    rate = resampling_probability
-    odds = rate / (1.0 - rate)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        second_moment = (
-            outcome_variance * (n_units - 1.0) / n_units + (outcome_mean - prior_mean) ** 2
-        )
-        return odds * (1.0 + odds) * (second_moment + (1.0 - rate) * prior_variance) / n_units
+    odds = resampling_probability / (1.0 - resampling_probability)
+    spread = square_about_prior + (1.0 - resampling_probability) * prior_variance
+    return odds * (1.0 + odds) * spread / n_units

@@ -1,51 +1,24 @@
-"""The estimator τ̂_Q: a stratified difference in debiased means, with its variance.
+"""Effects of every treatment arm against control: τ̂_Q, the histogram, and both combined.
 
-Source: Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2, for the point estimate. The variance,
-the degrees of freedom and the treatment of small clusters are ours; see the README, "Method".
+Source of the point estimate τ̂_Q: Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2. Everything
+else here is ours: variances, degrees of freedom, calibration by the pools' statistics, small
+clusters and segments; see the README, "Method".
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.intervals import relative_effect, t_interval
+from estimators.comparable import Rows, Strata, comparable
+from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
+from estimators.slices import Debiased, Evidence, Statistic, Sums, Whole, calibrated, sum_by
 
 Floats = NDArray[np.float64]
 
-MIN_UNITS = 2
-"""Units a stratum needs in both arms of a contrast: a sample variance takes two."""
-
-
-@dataclass(frozen=True)
-class StratumMeans:
-    """What the estimators need of every stratum; all arrays have the shape [clusters, arms].
-
-    ``n_units`` is 0, and the other three are NaN, where a cluster lacks an arm.
-    """
-
-    n_units: Floats
-    mean: Floats
-    """Mean of the debiased outcomes v(ỹ)."""
-    variance: Floats
-    """Their sample variance s² (divisor n − 1); NaN or anything where n < 2."""
-    noise_variance: Floats
-    """V̂_RR, the part of the mean's variance that randomised response adds."""
-
-
-@dataclass(frozen=True)
-class Contrast:
-    """τ̂ of one arm against control, and what its interval is made of (one number each)."""
-
-    estimate: float
-    variance: float
-    noise_variance: float
-    degrees_of_freedom: float
-    n_units: int
-    treated_mean: float
-    treated_variance: float
-    control_mean: float
-    control_variance: float
+EstimatorName = Literal["tau_q", "histogram", "combined"]
 
 
 @dataclass(frozen=True)
@@ -55,13 +28,17 @@ class Estimate:
     arm: str
     control: str
     segment: str | None
-    estimator: str
+    estimator: EstimatorName
     estimate: float | None
     std_error: float | None
     privacy_std_error: float | None
     ci_lower: float | None
     ci_upper: float | None
     p_value: float | None
+    p_value_holm: float | None
+    """Adjusted for the number of treatment arms that this estimator compares with control."""
+    minimum_detectable_effect: float | None
+    """The effect that such a release finds with probability 0.8, at the confidence level."""
     confidence_level: float
     relative: float | None
     relative_ci_lower: float | None
@@ -69,117 +46,99 @@ class Estimate:
     n_units: int
 
 
-def comparable_strata(
-    strata: StratumMeans, arm: int, control: int, *, same_shares: bool
-) -> tuple[StratumMeans, Floats]:
-    """Return the strata in which ``arm`` can be compared with ``control``, and their weights.
+@dataclass(frozen=True)
+class Contrasts:
+    """τ̂ of one arm against control in every group, and what its interval is made of; shape [G].
 
-    A cluster with at least two units in both arms stands for itself. The others are merged into
-    one stratum where ``same_shares`` says that every cluster was randomised with the same arm
-    shares (a merged contrast would be confounded otherwise), and are left out where not, or where
-    even merged they hold fewer than two units of an arm.
-
-    Returns the strata, shape [S, 2] with the treated arm first, and for each the number of units
-    of *all* arms in its clusters, shape [S]: the population it speaks for.
+    NaN where the group has no stratum in which the arms can be compared; ``n_units`` is 0 there.
     """
-    pair = [arm, control]
-    chosen = StratumMeans(*(part[:, pair] for part in _parts(strata)))
-    everyone = strata.n_units.sum(axis=1)
-    alone = (chosen.n_units >= MIN_UNITS).all(axis=1)
-    kept = StratumMeans(*(part[alone] for part in _parts(chosen)))
-    weights = everyone[alone]
-    rest = ~alone & (chosen.n_units.sum(axis=1) > 0)
-    if not same_shares or not rest.any():
-        return kept, weights
-    merged = _merge(StratumMeans(*(part[rest] for part in _parts(chosen))))
-    if (merged.n_units < MIN_UNITS).any():
-        return kept, weights
-    joined = (
-        np.concatenate([own, one]) for own, one in zip(_parts(kept), _parts(merged), strict=True)
-    )
-    return StratumMeans(*joined), np.append(weights, everyone[rest].sum())
+
+    estimate: Floats
+    variance: Floats
+    noise_variance: Floats
+    """The part of ``variance`` that privacy adds."""
+    degrees_of_freedom: Floats
+    n_units: Floats
+    treated_mean: Floats
+    treated_variance: Floats
+    control_mean: Floats
+    control_variance: Floats
 
 
-def contrast(strata: StratumMeans, weights: Floats) -> Contrast | None:
-    """Return τ̂_Q over comparable strata, or None where there is no such stratum.
-
-    τ̂_Q = Σ_s b_s ( mean_{treated in s} v(ỹ) − mean_{control in s} v(ỹ) ),
-    V̂   = Σ_s b_s² Σ_a s²_sa / n_sa   (Neyman: assignment and privacy noise; never too small on
-    average),
-    degrees of freedom V̂² / Σ b_s⁴ (s²_sa/n_sa)² / (n_sa − 1)   (Satterthwaite),
-
-    where b_s = ``weights`` / Σ ``weights``, shape [S], and ``strata`` has shape [S, 2], treated
-    first, at least two units each.
-    """
-    if weights.size == 0:
-        return None
-    share = (weights / weights.sum())[:, np.newaxis]
-    spread = share**2 * strata.variance / strata.n_units
-    means = (share * strata.mean).sum(axis=0)
-    by_arm = spread.sum(axis=0)
-    variance = float(by_arm.sum())
-    parts = spread / variance if variance > 0 else np.zeros_like(spread)  # no power of V̂ to hold
-    scatter = float((parts**2 / (strata.n_units - 1.0)).sum())
-    return Contrast(
-        estimate=float(means[0] - means[1]),
-        variance=variance,
-        noise_variance=float((share**2 * strata.noise_variance).sum()),
-        degrees_of_freedom=1.0 / scatter if scatter > 0 else np.inf,
-        n_units=int(weights.sum()),
-        treated_mean=float(means[0]),
-        treated_variance=float(by_arm[0]),
-        control_mean=float(means[1]),
-        control_variance=float(by_arm[1]),
-    )
-
-
-def tau_q(
-    strata: StratumMeans,
-    arms: list[str],
+def effects(
+    evidence: Evidence,
+    arms: Sequence[str],
     control: str,
+    groups: Sequence[str | None],
     *,
     same_shares: bool,
     level: float = 0.95,
 ) -> list[Estimate]:
-    """Estimate the effect of every treatment arm against ``control`` by τ̂_Q.
+    """Estimate the effect of every treatment arm against ``control`` in every group.
 
-    ``strata`` has the shape [clusters, arms], its second axis in the order of ``arms``; ``level``
-    is the confidence level of the intervals. One estimate an arm, in that order. Where no stratum
-    has both arms the numbers are None and ``n_units`` is 0.
+    ``groups`` names the groups of ``evidence``: segments, or None for the whole, which alone has
+    the histogram estimator. An estimator without its statistic has no rows. In the order of
+    estimators, then groups, then ``arms``. ``level`` is the confidence level. Where no stratum has
+    both arms the numbers are None and ``n_units`` is 0.
     """
-    reference = arms.index(control)
-    results = []
-    for position, arm in enumerate(arms):
-        if position == reference:
-            continue
-        pair, weights = comparable_strata(strata, position, reference, same_shares=same_shares)
-        results.append(describe(contrast(pair, weights), arm, control, "tau_q", level))
+    treatments = [position for position, arm in enumerate(arms) if arm != control]
+    if not treatments:
+        return []
+    reference = list(arms).index(control)
+    names: list[EstimatorName] = ["tau_q"]
+    if evidence.has_statistic:
+        names += ["histogram", "combined"] if list(groups) == [None] else ["combined"]
+    results: list[Estimate] = []
+    for name in names:
+        used = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
+        found = [
+            contrasts(used, name, arm, reference, len(groups), same_shares=same_shares)
+            for arm in treatments
+        ]
+        results += _described(
+            found, [arms[arm] for arm in treatments], control, groups, name, level
+        )
     return results
 
 
-def describe(
-    found: Contrast | None, arm: str, control: str, estimator: str, level: float
-) -> Estimate:
-    """Put a contrast into the form in which estimates are published."""
-    empty = Estimate(
-        arm=arm,
-        control=control,
-        segment=None,
-        estimator=estimator,
-        estimate=None,
-        std_error=None,
-        privacy_std_error=None,
-        ci_lower=None,
-        ci_upper=None,
-        p_value=None,
-        confidence_level=level,
-        relative=None,
-        relative_ci_lower=None,
-        relative_ci_upper=None,
-        n_units=0,
-    )
-    if found is None:
-        return empty
+def _described(
+    found: Sequence[Contrasts],
+    arms: Sequence[str],
+    control: str,
+    groups: Sequence[str | None],
+    estimator: EstimatorName,
+    level: float,
+) -> list[Estimate]:
+    """Put contrasts, one an arm, into the form in which estimates are published."""
+    columns = [_columns(one, level) for one in found]
+    adjusted = holm(np.stack([one["p_value"] for one in columns]))
+    for one, p_values in zip(columns, adjusted, strict=True):
+        one["p_value_holm"] = p_values
+    rows = [
+        {
+            name: [None if np.isnan(x) else x for x in column.tolist()]
+            for name, column in one.items()
+        }
+        for one in columns
+    ]
+    return [
+        Estimate(
+            arm=arm,
+            control=control,
+            segment=segment,
+            estimator=estimator,
+            confidence_level=level,
+            n_units=int(one.n_units[at]),
+            **{name: column[at] for name, column in row.items()},
+        )
+        for at, segment in enumerate(groups)
+        for arm, one, row in zip(arms, found, rows, strict=True)
+        if estimator != "histogram" or one.n_units[at] > 0
+    ]
+
+
+def _columns(found: Contrasts, level: float) -> dict[str, Floats]:
+    """Every number of :class:`Estimate`, by name, shape [G] each; NaN where there is none."""
     interval = t_interval(found.estimate, found.variance, found.degrees_of_freedom, level)
     relative = relative_effect(
         (found.treated_mean, found.treated_variance),
@@ -187,43 +146,171 @@ def describe(
         found.degrees_of_freedom,
         level,
     )
-    return replace(
-        empty,
-        estimate=found.estimate,
-        std_error=interval.std_error,
-        privacy_std_error=float(np.sqrt(found.noise_variance)),
-        ci_lower=interval.lower,
-        ci_upper=interval.upper,
-        p_value=interval.p_value,
-        relative=relative.estimate,
-        relative_ci_lower=relative.lower,
-        relative_ci_upper=relative.upper,
-        n_units=found.n_units,
+    return {
+        "estimate": found.estimate,
+        "std_error": interval.std_error,
+        "privacy_std_error": np.sqrt(found.noise_variance),
+        "ci_lower": interval.lower,
+        "ci_upper": interval.upper,
+        "p_value": interval.p_value,
+        "minimum_detectable_effect": minimum_detectable_effect(
+            interval.std_error, found.degrees_of_freedom, level
+        ),
+        "relative": relative.estimate,
+        "relative_ci_lower": relative.lower,
+        "relative_ci_upper": relative.upper,
+    }
+
+
+def contrasts(
+    evidence: Evidence,
+    estimator: EstimatorName,
+    arm: int,
+    control: int,
+    n_groups: int,
+    *,
+    same_shares: bool,
+) -> Contrasts:
+    """Return the effect of ``arm`` against ``control`` in every group.
+
+    τ̂ = Σ_s b_s (θ̂_s,arm − θ̂_s,control), b_s the stratum's share of the group's units (all arms),
+    θ̂ the debiased means calibrated by the pools' statistics (:func:`~estimators.slices.calibrated`)
+    with weight 0 (``tau_q``), 1 (``histogram``) or the pools' own (``combined``).
+
+    V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), else
+    Σ b² Ŝ²/n + V̂_noise with Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)], the bracket clipped to
+    [0, min((y_K − μ̂)(μ̂ − y_1) + V̂(μ̂), (y_K − y_1)²/4)]: without V̂(μ̂) the upper clip would bind
+    always at K = 2, where Â is known, and make Ŝ² too small. Degrees of freedom
+    V̂² / Σ b⁴ [Ŝ⁴/(n − 1) + V_A/2]/n² after Satterthwaite, at most 4 + 6/κ,
+    κ the excess kurtosis that Laplace noise gives the estimate.
+    """
+    strata = comparable(evidence.slices, arm, control, same_shares=same_shares)
+    total = sum_by(strata.group, strata.weight, n_groups)
+    share = strata.weight / total[strata.group]
+    weight = {
+        "tau_q": np.zeros_like(evidence.pools.of_mean.weight),
+        "histogram": np.ones_like(evidence.pools.of_mean.weight),
+        "combined": evidence.pools.of_mean.weight,
+    }[estimator]
+    treated, reference = (
+        _arm_mean(_Side(evidence, rows, strata, share, n_groups), weight, estimator == "tau_q")
+        for rows in (strata.treated, strata.control)
+    )
+    variance = treated.variance + reference.variance
+    found = Contrasts(
+        estimate=treated.mean - reference.mean,
+        variance=variance,
+        noise_variance=treated.noise + reference.noise,
+        degrees_of_freedom=_degrees(
+            variance, treated.scatter + reference.scatter, treated.fourth + reference.fourth
+        ),
+        n_units=total,
+        treated_mean=treated.mean + evidence.center,
+        treated_variance=treated.variance,
+        control_mean=reference.mean + evidence.center,
+        control_variance=reference.variance,
+    )
+    return _without(found, total == 0)
+
+
+def _without(found: Contrasts, empty: NDArray[np.bool_]) -> Contrasts:
+    """Put NaN where there is nothing to compare."""
+    kept = {
+        field.name: np.where(empty, np.nan, getattr(found, field.name)) for field in fields(found)
+    }
+    return Contrasts(**kept | {"n_units": found.n_units})
+
+
+def _degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
+    """V̂² / scatter, no more than a t distribution with the noise's kurtosis has; at least 1."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        own = np.where(scatter > 0, variance**2 / scatter, np.inf)
+        most = np.where(fourth > 0, 4.0 + 6.0 * variance**2 / fourth, np.inf)
+    return np.maximum(np.minimum(own, most), 1.0)
+
+
+@dataclass(frozen=True)
+class _ArmMean:
+    """One arm's weighted mean in every group, shape [G]."""
+
+    mean: Floats
+    variance: Floats
+    noise: Floats
+    scatter: Floats
+    """Half the variance of ``variance``."""
+    fourth: Floats
+    """Fourth cumulant of the statistics' noise in ``mean``."""
+
+
+class _Side:
+    """One arm's slices in the strata of a contrast, ready to be summed up by stratum or group."""
+
+    def __init__(
+        self, evidence: Evidence, rows: Rows, strata: Strata, share: Floats, n_groups: int
+    ) -> None:
+        self.evidence = evidence
+        self.slices = evidence.slices.take(rows.rows)
+        self.mean = evidence.mean.take(rows.rows)
+        self.square = evidence.square.take(rows.rows)
+        self.stratum, self.group = rows.stratum, strata.group
+        self.share, self.n_groups = share, n_groups
+        self.n_units = sum_by(rows.stratum, self.slices.n_units, len(strata.group))
+        self.part = self.slices.n_units / self.n_units[rows.stratum]
+
+    def by_group(self, weight: Floats) -> Sums:
+        """The arm's weighted mean in every group."""
+        target, share = self.group[self.stratum], self.share[self.stratum] * self.part
+        statistic, whole = self.evidence.pools.of_mean, self.evidence.whole_mean
+        return calibrated(
+            target, self.n_groups, share, self.slices, self.mean, whole, statistic, weight
+        )
+
+    def by_stratum(self, own: Debiased, whole: Whole, statistic: Statistic, weight: Floats) -> Sums:
+        """The mean of every stratum."""
+        return calibrated(
+            self.stratum, len(self.group), self.part, self.slices, own, whole, statistic, weight
+        )
+
+    def over_strata(self, values: Floats) -> Floats:
+        """Add up by group."""
+        return sum_by(self.group, values, self.n_groups)
+
+
+def _arm_mean(side: _Side, weight: Floats, neyman: bool) -> _ArmMean:
+    found = side.by_group(weight)
+    n = side.n_units
+    spread, uncertainty = _sample_variance(side) if neyman else _outcome_variance(side, weight)
+    sampling = side.over_strata(side.share**2 * spread / n)
+    scatter = side.share**4 * (spread**2 / (n - 1.0) + uncertainty / 2.0) / n**2
+    return _ArmMean(
+        mean=found.value,
+        variance=sampling if neyman else sampling + found.noise,
+        noise=found.noise,
+        scatter=side.over_strata(scatter),
+        fourth=found.fourth,
     )
 
 
-def _parts(strata: StratumMeans) -> tuple[Floats, Floats, Floats, Floats]:
-    return strata.n_units, strata.mean, strata.variance, strata.noise_variance
+def _sample_variance(side: _Side) -> tuple[Floats, Floats]:
+    """s² of the debiased outcomes in every stratum, which has the noise in it already."""
+    n, mean = side.slices.n_units, side.mean.mean
+    middle = sum_by(side.stratum, side.part * mean, len(side.group))[side.stratum]
+    apart = mean - middle
+    apart[np.abs(apart) < 1e-12 * np.abs(middle)] = 0.0  # equal means, but for rounding
+    within = side.slices.variance / (1.0 - side.evidence.rate) ** 2
+    squares = sum_by(side.stratum, (n - 1.0) * within + n * apart**2, len(side.group))
+    return squares / (side.n_units - 1.0), np.zeros_like(side.n_units)
 
 
-def _merge(strata: StratumMeans) -> StratumMeans:
-    """Make one stratum of several: shape [S, 2] to [1, 2]."""
-    n = strata.n_units
-    total = n.sum(axis=0)
-    present = n > 0
-    share = np.divide(n, total, out=np.zeros_like(n), where=total > 0)
-    mean = np.where(present, share * strata.mean, 0.0).sum(axis=0)
-    within = np.where(n >= MIN_UNITS, (n - 1.0) * strata.variance, 0.0).sum(axis=0)
-    apart = np.where(present, strata.mean - mean, 0.0)
-    apart[np.abs(apart) < 1e-12 * np.abs(mean)] = 0.0  # equal means, but for rounding
-    between = (n * apart**2).sum(axis=0)
-    variance = np.divide(
-        within + between, total - 1.0, out=np.full_like(total, np.nan), where=total >= MIN_UNITS
+def _outcome_variance(side: _Side, weight: Floats) -> tuple[Floats, Floats]:
+    """Ŝ² of the outcomes in every stratum, and V_A, what noise adds to its variance."""
+    known, n = side.evidence, side.n_units
+    mean = side.by_stratum(side.mean, known.whole_mean, known.pools.of_mean, weight)
+    square = side.by_stratum(
+        side.square, known.whole_square, known.pools.of_square, known.pools.of_square.weight
     )
-    noise = np.where(present, share**2 * strata.noise_variance, 0.0).sum(axis=0)
-    return StratumMeans(
-        n_units=total[np.newaxis],
-        mean=mean[np.newaxis],
-        variance=variance[np.newaxis],
-        noise_variance=noise[np.newaxis],
-    )
+    inside = np.clip(mean.value, known.lowest, known.highest)
+    widest = ((known.highest - known.lowest) / 2.0) ** 2
+    most = np.minimum((known.highest - inside) * (inside - known.lowest) + mean.noise, widest)
+    spread = np.clip(square.value - mean.value**2 + mean.noise, 0.0, most)
+    return spread * n / (n - 1.0), square.noise

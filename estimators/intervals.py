@@ -1,76 +1,121 @@
-"""Confidence intervals from a point, a variance and its degrees of freedom."""
+"""Confidence intervals, tests and power, from points, variances and degrees of freedom.
 
-import math
+Everything works on arrays of one shape. NaN stands for what cannot be had.
+"""
+
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
+
+Floats = NDArray[np.float64]
 
 MIN_CONTROL_ERRORS = 3.0
 """A ratio is refused where the control mean is closer to zero than this many standard errors."""
 
+POWER = 0.8
+"""The probability with which a minimum detectable effect is found."""
+
 
 @dataclass(frozen=True)
 class Interval:
-    """Standard error, bounds and two-sided p-value against zero.
+    """Standard errors, bounds and two-sided p-values against zero.
 
-    Bounds and p-value are None where the variance is zero: nothing is known of the error then.
+    Bounds and p-value are NaN where the variance is zero: nothing is known of the error then.
     """
 
-    std_error: float
-    lower: float | None
-    upper: float | None
-    p_value: float | None
+    std_error: Floats
+    lower: Floats
+    upper: Floats
+    p_value: Floats
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A relative effect and its bounds; all None where it is refused."""
+    """Relative effects and their bounds; all NaN where refused."""
 
-    estimate: float | None
-    lower: float | None
-    upper: float | None
+    estimate: Floats
+    lower: Floats
+    upper: Floats
 
 
 def t_interval(
-    estimate: float, variance: float, degrees_of_freedom: float, level: float
+    estimate: Floats, variance: Floats, degrees_of_freedom: Floats, level: float
 ) -> Interval:
     """Return estimate ± t_{(1+level)/2, df} · √variance and the p-value of no effect.
 
-    ``level`` lies in (0, 1); an infinite ``degrees_of_freedom`` gives the normal interval.
+    ``level`` lies in (0, 1); infinite ``degrees_of_freedom`` give the normal interval.
     """
-    if not variance > 0:
-        return Interval(0.0, None, None, None)
-    error = math.sqrt(variance)
-    reach = quantile(degrees_of_freedom, level) * error
-    p_value = 2.0 * float(stdtr(degrees_of_freedom, -abs(estimate) / error))
+    error = np.sqrt(variance)
+    known = np.where(variance > 0, error, np.nan)
+    reach = quantile(degrees_of_freedom, level) * known
+    p_value = 2.0 * stdtr(degrees_of_freedom, -np.abs(estimate) / known)
     return Interval(error, estimate - reach, estimate + reach, p_value)
 
 
-def quantile(degrees_of_freedom: float, level: float) -> float:
+def quantile(degrees_of_freedom: Floats, level: float) -> Floats:
     """The two-sided Student quantile t_{(1+level)/2}."""
-    return -float(stdtrit(degrees_of_freedom, (1.0 - level) / 2.0))
+    return np.asarray(-stdtrit(degrees_of_freedom, (1.0 - level) / 2.0), dtype=np.float64)
+
+
+def minimum_detectable_effect(
+    std_error: Floats, degrees_of_freedom: Floats, level: float, power: float = POWER
+) -> Floats:
+    """Return the effect that a test at 1 − ``level`` finds with probability ``power``.
+
+    (t_{(1+level)/2} + t_{power}) · std_error, both quantiles with the same degrees of freedom; NaN
+    where the standard error is 0, as nothing is known of it then.
+    """
+    known = np.where(std_error > 0, std_error, np.nan)
+    other = np.asarray(stdtrit(degrees_of_freedom, power), dtype=np.float64)
+    return (quantile(degrees_of_freedom, level) + other) * known
+
+
+def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, level: float) -> Floats:
+    """Return the probability that a true ``effect`` is found at 1 − ``level``, in its direction.
+
+    P(T > t_{(1+level)/2} − |effect|/std_error), the inverse of :func:`minimum_detectable_effect`.
+    """
+    shift = np.abs(effect) / std_error - quantile(degrees_of_freedom, level)
+    return np.asarray(stdtr(degrees_of_freedom, shift), dtype=np.float64)
+
+
+def holm(p_values: Floats) -> Floats:
+    """Return p-values adjusted for the number of hypotheses, the first axis (Holm 1979).
+
+    The i-th smallest of m is multiplied by m − i + 1; none is less than a smaller one, or more
+    than 1. NaN is no hypothesis, and stays.
+    """
+    order = np.argsort(p_values, axis=0)  # NaN last
+    sorted_values = np.take_along_axis(p_values, order, axis=0)
+    rank = np.arange(p_values.shape[0]).reshape(-1, *[1] * (p_values.ndim - 1))
+    left = (~np.isnan(p_values)).sum(axis=0) - rank
+    raised = np.minimum(np.maximum.accumulate(sorted_values * left, axis=0), 1.0)
+    result = np.empty_like(p_values)
+    np.put_along_axis(result, order, raised, axis=0)
+    return result
 
 
 def relative_effect(
-    treated: tuple[float, float],
-    control: tuple[float, float],
-    degrees_of_freedom: float,
+    treated: tuple[Floats, Floats],
+    control: tuple[Floats, Floats],
+    degrees_of_freedom: Floats,
     level: float,
 ) -> Ratio:
     """Return the lift μ₁/μ₀ − 1 with Fieller's interval.
 
     ``treated`` and ``control`` are (mean, variance) pairs, independent of each other. Refused
-    (all None) where |μ̂₀| is under three standard errors, or where Fieller's set is no interval.
+    (all NaN) where |μ̂₀| is under three standard errors, or where Fieller's set is no interval.
     """
     (mean_1, var_1), (mean_0, var_0) = treated, control
-    if not (var_0 > 0 and var_1 > 0) or abs(mean_0) < MIN_CONTROL_ERRORS * math.sqrt(var_0):
-        return Ratio(None, None, None)
     square = quantile(degrees_of_freedom, level) ** 2
-    a = mean_0**2 - square * var_0
-    half_b = mean_1 * mean_0
-    c = mean_1**2 - square * var_1
-    discriminant = half_b**2 - a * c
-    if a <= 0 or discriminant < 0:
-        return Ratio(None, None, None)
-    root = math.sqrt(discriminant)
-    return Ratio(mean_1 / mean_0 - 1.0, (half_b - root) / a - 1.0, (half_b + root) / a - 1.0)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        a = mean_0**2 - square * var_0
+        half_b = mean_1 * mean_0
+        discriminant = half_b**2 - a * (mean_1**2 - square * var_1)
+        kept = (var_0 > 0) & (var_1 > 0) & (a > 0) & (discriminant >= 0)
+        kept &= np.abs(mean_0) >= MIN_CONTROL_ERRORS * np.sqrt(var_0)
+        root = np.sqrt(discriminant)
+        parts = (mean_1 / mean_0 - 1.0, (half_b - root) / a - 1.0, (half_b + root) / a - 1.0)
+    return Ratio(*(np.where(kept, part, np.nan) for part in parts))

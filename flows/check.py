@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.charging import Account
 from flows.config import check_period, load
+from flows.key import read_key
+from flows.ledger import Statement
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from flows.roster import Roster
@@ -18,6 +21,15 @@ class CheckResult:
 
     roster: Roster
     design: Design
+    statement: Statement
+    """What the population has paid so far, without this release."""
+    key_warnings: tuple[str, ...] = ()
+    """What is wrong with the key of the unit ids, if there is one."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should look into; none of it stops a release."""
+        return (*self.roster.warnings, *self.key_warnings)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp check --json``."""
@@ -28,17 +40,27 @@ class CheckResult:
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
-            "warnings": list(self.roster.warnings),
+            "warnings": list(self.warnings),
             "mechanism": self.design.mechanism.name,
             "epsilon": self.design.epsilon,
             "delta": self.design.delta,
+            "ledger": self.statement.as_json(),
         }
 
 
 def check(config_path: Path, period: str | None) -> CheckResult:
-    """Read and validate a configuration and its log; raises what a release would raise."""
+    """Read and validate a configuration and its log; raises what a release would raise.
+
+    Whether a period that was released would be unchanged is not looked into: that would need the
+    key of the ledger's digests, which a release makes.
+    """
     config = load(config_path)
     period = check_period(period, config.source.path)
+    design = config.design()
+    key = read_key(config)
+    account = Account(config, design)
+    account.refuse_early(period, revise=False)
     log = plain_step(ingest)(config, period)
-    _, roster = plain_step(validate)(config, log, None)
-    return CheckResult(roster, config.design())
+    _, _, roster = plain_step(validate)(config, log)
+    warnings = key.warnings if key else ()
+    return CheckResult(roster, design, account.statement(), warnings)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 import typer
 
-from schemas.errors import ClusterdpError
+from schemas.errors import BudgetError, ClusterdpError, ConflictError
 
 app = typer.Typer(
     name="clusterdp",
@@ -130,16 +130,19 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Release a real experiment and estimate its effect from the release."""
-    from flows.demo import NOTES, prepare
+    from flows.demo import NOTES, PERIOD, prepare
     from flows.prefect_home import settle
 
-    config, period = prepare(directory.absolute())
+    config = prepare(directory.absolute())
     settle(config.parent)
     from flows.release import release as release_flow
     from flows.show import demo_text
 
-    result = release_flow(str(config), period)
-    _print(demo_text(result, NOTES), result.as_json(), as_json=as_json)
+    try:
+        result = release_flow(str(config), PERIOD)
+    except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
+        raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
+    _print(demo_text(result, config, NOTES), result.as_json(), as_json=as_json)
 
 
 @app.command()
@@ -149,7 +152,7 @@ def check(config: ConfigFile, period: Period = None, as_json: Json = False) -> N
     from flows.show import check_text
 
     result = dry_run(config, period)
-    _warn(result.roster.warnings)
+    _warn(result.warnings)
     _print(check_text(result), result.as_json(), as_json=as_json)
 
 
@@ -177,25 +180,39 @@ def release(
     from flows.show import release_text
 
     result = release_flow(str(config.absolute()), period, revise)
-    _warn(result.roster.warnings)
+    _warn(result.warnings)
     _print(release_text(result), result.as_json(), as_json=as_json)
 
 
 @app.command()
 def estimate(
     release: ReleaseFile,
+    segments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A CSV or Parquet file of yours with the columns unit_id and segment.",
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     as_json: Json = False,
 ) -> None:
-    """Estimate effects from a released file alone."""
+    """Estimate effects from a released file alone, over all of it or by segment."""
     from flows.released.estimate import estimate_file
+    from flows.released.segments import estimate_segments
     from flows.show import estimates_lines
     from schemas.errors import ConfigError
 
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    found = estimate_file(release, level)
-    document = {"estimates": [asdict(one) for one in found]}
+    document: dict[str, Any] = {}
+    if segments is None:
+        found = estimate_file(release, level)
+    else:
+        by_segment = estimate_segments(release, segments, level)
+        _warn(by_segment.warnings)
+        found, document = by_segment.estimates, {"segments": by_segment.as_json()}
+    document["estimates"] = [asdict(one) for one in found]
     _print("\n".join(estimates_lines(found)), document, as_json=as_json)
 
 
@@ -209,6 +226,49 @@ def inspect(release: ReleaseFile, as_json: Json = False) -> None:
     document = asdict(found.manifest) | {"created_at": found.manifest.created_at.isoformat() + "Z"}
     document |= {"path": str(found.path), "row_counts": found.row_counts}
     _print(inspect_text(found), document, as_json=as_json)
+
+
+@app.command()
+def ledger(
+    config: ConfigFile,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show charges that were given back, too.")
+    ] = False,
+    abandon: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RELEASE_ID",
+            help="Settle a charge whose run you know to be dead, on a machine that cannot be seen "
+            "from here. What may have become public stays charged.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the experiment's population has paid and may still pay, entry by entry."""
+    from flows.charging import Account
+    from flows.config import load
+    from flows.show import ledger_text
+
+    loaded = load(config)
+    account = Account(loaded, loaded.design())
+    if abandon is not None:
+        print(f"clusterdp: {abandon} is {account.abandon(abandon)} now", file=sys.stderr)
+    statement = account.statement()
+    document = {"experiment": loaded.experiment, **statement.as_json()}
+    document["entries"] = [
+        {
+            "release_id": entry.name.release_id,
+            "experiment": entry.name.experiment,
+            "period": entry.name.period,
+            "epsilon": entry.cost.epsilon,
+            "delta": entry.cost.delta,
+            "state": str(entry.state),
+            "created_at": entry.created_at.isoformat() + "Z",
+        }
+        for entry in statement.entries
+        if entry.counts or everything
+    ]
+    _print(ledger_text(statement, everything=everything), document, as_json=as_json)
 
 
 @app.command()
@@ -234,6 +294,27 @@ def audit(config: ConfigFile, as_json: Json = False) -> None:
     _print(audit_text(found, design.mechanism.name), document, as_json=as_json)
     if not found.holds:
         raise typer.Exit(1)
+
+
+@app.command("hash-ids")
+def hash_ids(
+    config: ConfigFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file with ids.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    column: Annotated[str, typer.Option(help="The column of the ids.")] = "unit_id",
+    as_json: Json = False,
+) -> None:
+    """Replace a file's ids by those of a release with keyed-hash ids, so that it can be joined.
+
+    Needs the key of the configuration, so whoever has the key runs it.
+    """
+    from flows.hash_ids import hash_ids as replace_ids
+
+    found = replace_ids(config, file, output, column)
+    _warn(found.warnings)
+    missing = f"; {found.n_missing:,} had no id" if found.n_missing else ""
+    text = f"{found.path}: {found.n_rows:,} rows, ids hashed{missing}"
+    _print(text, found.as_json(), as_json=as_json)
 
 
 @app.command()

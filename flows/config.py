@@ -5,6 +5,7 @@ data. Paths in the file are relative to it.
 """
 
 import itertools
+import math
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from privatizers.budget import Budget
 from privatizers.design import Design, Request, design
 from schemas.errors import ConfigError
 
@@ -114,6 +116,12 @@ class Outcome(Section):
         return (low, *inner, high)
 
     @property
+    def weights(self) -> tuple[float, ...]:
+        """The declared guess at the outcomes' distribution over the grid, adding up to one."""
+        weights = [1.0] * len(self.grid) if self.guess == "uniform" else list(self.guess)
+        return tuple(weight / sum(weights) for weight in weights)
+
+    @property
     def missing_value(self) -> float:
         """What a missing or unreadable outcome counts as."""
         return self.grid[0] if self.missing is None else self.missing
@@ -148,7 +156,7 @@ class Publish(Section):
 
     directory: Name = "releases"
     unit_id: Literal["plain", "keyed-hash"] = "plain"
-    key_file: str | None = None
+    key_file: Name | None = None
 
 
 class Ledger(Section):
@@ -201,6 +209,17 @@ class Config(Section):
         """The folder of this experiment's rows that were set aside."""
         return self.path(self.quarantine.directory) / self.experiment
 
+    @property
+    def population(self) -> str:
+        """Who pays for the releases: experiments on the same people name the same."""
+        return self.privacy.population or self.experiment
+
+    @property
+    def budget(self) -> Budget:
+        """What the population may pay in all; infinite where nothing is declared."""
+        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
+        return Budget(*(math.inf if one is None else one for one in declared))
+
     def design(self) -> Design:
         """The mechanism and its parameters, chosen without any data."""
         privacy = self.privacy
@@ -229,6 +248,8 @@ class Config(Section):
         _check_columns(self.columns)
         _check_arms(self.arms)
         _check_outcome(self.outcome)
+        _check_publish(self.publish)
+        _check_budget(self.privacy)
         _check_built(self)
         self.design()
         return self
@@ -352,6 +373,25 @@ def _check_grid(grid: tuple[float, ...], key: str) -> None:
         raise ConfigError(key, f"values beyond ±{_GREATEST:g} cannot be computed with")
 
 
+def _check_budget(privacy: Privacy) -> None:
+    if privacy.population is not None and not privacy.population.strip():
+        raise ConfigError(
+            "privacy.population", "empty; leave the key out for the experiment's name"
+        )
+    for key in ("budget_epsilon", "budget_delta"):
+        amount = getattr(privacy, key)
+        if amount is not None and amount < 0:
+            raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
+
+
+def _check_publish(publish: Publish) -> None:
+    """A key for hashed ids, and no other."""
+    if publish.unit_id == "keyed-hash" and publish.key_file is None:
+        raise ConfigError("publish.key_file", 'missing: unit_id = "keyed-hash" needs a key')
+    if publish.unit_id == "plain" and publish.key_file is not None:
+        raise ConfigError("publish.key_file", 'belongs to unit_id = "keyed-hash"')
+
+
 def _check_built(config: Config) -> None:
     """Refuse what the configuration can say but this version cannot do yet."""
     if config.source.grain == "event":
@@ -363,10 +403,6 @@ def _check_built(config: Config) -> None:
         raise ConfigError("outcome.aggregate", 'belongs to grain = "event"')
     if config.columns.time is not None:
         raise ConfigError("columns.time", 'belongs to grain = "event"')
-    if config.publish.unit_id != "plain":
-        raise _not_yet("publish.unit_id", config.publish.unit_id)
-    if config.publish.key_file is not None:
-        raise ConfigError("publish.key_file", 'belongs to unit_id = "keyed-hash"')
 
 
 def _not_yet(key: str, value: object) -> ConfigError:

@@ -5,7 +5,6 @@ American Economic Review 2008): people tested for HIV drew a cash incentive at r
 pick up their result. The data ship with the package `causaldata` (MIT licence).
 """
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -42,15 +41,18 @@ missing = 0                # no record of picking it up counts as not picked up
 [privacy]
 mechanism = "cluster-dp"
 epsilon = 2.0
+budget_epsilon = 6.0       # these people pay for three releases, and no more
 min_stratum = 10           # villages with a smaller arm share one prior and its counts
 """
 
 
-def prepare(directory: Path) -> tuple[Path, str]:
-    """Write the demo's log and configuration; return the configuration's path and a new period.
+PERIOD = "2004"
 
-    The log lies in a folder of mode 0700, as raw outcomes do. Every demo is a period of its own,
-    named by the clock, so that none is refused as published already.
+
+def prepare(directory: Path) -> Path:
+    """Write the demo's log and configuration, and return the configuration's path.
+
+    The log lies in a folder of mode 0700, as raw outcomes do.
     """
     public_directory(directory)
     raw = private_directory(directory / "raw")
@@ -58,7 +60,7 @@ def prepare(directory: Path) -> tuple[Path, str]:
     (raw / "thornton_hiv.csv").chmod(0o600)
     config = directory / "demo.toml"
     config.write_text(_CONFIG, encoding="utf-8")
-    return config, datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S")
+    return config
 
 
 def _log() -> pl.DataFrame:

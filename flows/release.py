@@ -3,22 +3,28 @@
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from prefect import flow
 from prefect.runtime import flow_run
 
 from estimators.effects import Estimate
+from flows.charging import Account, Charge
 from flows.config import check_period, load
+from flows.key import read_key
+from flows.ledger import Statement
+from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.validate import validate
-from flows.released.draft import drafting
-from flows.released.estimate import estimate
+from flows.raw.validate import set_aside, validate
+from flows.released.draft import workplace
+from flows.released.estimate import estimate, estimate_file
 from flows.released.publish import publish
+from flows.released.read import read_release
 from flows.roster import Roster
 from flows.step import step
+from schemas.released import Manifest
 
 
 @dataclass(frozen=True)
@@ -27,12 +33,12 @@ class ReleaseResult:
 
     release_id: str
     path: Path
-    status: str
-    mechanism: str
-    epsilon: float
-    delta: float
+    status: Literal["published", "unchanged"]
+    manifest: Manifest
     roster: Roster
     estimates: list[Estimate]
+    statement: Statement
+    warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp release --json``."""
@@ -40,16 +46,16 @@ class ReleaseResult:
             "release_id": self.release_id,
             "path": str(self.path),
             "status": self.status,
-            "mechanism": self.mechanism,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
+            "mechanism": self.manifest.mechanism,
+            "epsilon": self.manifest.epsilon,
+            "delta": self.manifest.delta,
             "n_units": self.roster.n_units,
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
-            "warnings": list(self.roster.warnings),
+            "warnings": list(self.warnings),
             "estimates": [asdict(one) for one in self.estimates],
-            "ledger": None,
+            "ledger": self.statement.as_json(),
         }
 
 
@@ -74,23 +80,46 @@ def release(
         period = _yesterday(schedule_timezone)
     period = check_period(period, config.source.path)
     design = config.design()
-    # Leaving this block gives the file its name; leaving it by an error leaves nothing.
-    with drafting(config.releases, config.experiment, period, revise=revise) as draft:
+    key = read_key(config)
+    account = Account(config, design)
+    account.refuse_early(period, revise=revise)
+    with workplace(config.releases) as folder:
         log = step(ingest)(config, period)
-        rows, roster = step(validate)(config, log, draft.name.release_id)
-        tables = step(privatize)(config, rows, design, draft.name)
-        step(publish)(tables, draft.working)
-        estimates = step(estimate)(draft.working)
-    manifest = tables.manifest
+        rows, aside, roster = step(validate)(config, log)
+        made_from = step(fingerprint)(config, rows, design)
+        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
+        if not charge.is_new:
+            return _unchanged(charge, roster, known)
+        # Leaving this block makes the draft public; leaving it by an error gives the charge back.
+        with account.publishing(charge) as warnings:
+            step(set_aside)(config, aside, charge.name.release_id)
+            tables = step(privatize)(config, rows, design, charge.name)
+            step(publish)(tables, charge.draft)
+            estimates = step(estimate)(charge.draft)
     return ReleaseResult(
-        release_id=draft.name.release_id,
-        path=draft.path,
+        release_id=charge.name.release_id,
+        path=charge.path,
         status="published",
-        mechanism=manifest.mechanism,
-        epsilon=manifest.epsilon,
-        delta=manifest.delta,
+        manifest=tables.manifest,
         roster=roster,
         estimates=estimates,
+        statement=charge.statement,
+        warnings=(*known, *warnings),
+    )
+
+
+def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> ReleaseResult:
+    """Say of the release that is there already what was said when it was made."""
+    return ReleaseResult(
+        release_id=charge.name.release_id,
+        path=charge.path,
+        status="unchanged",
+        manifest=read_release(charge.path).manifest,
+        roster=roster,
+        estimates=estimate_file(charge.path),
+        statement=charge.statement,
+        warnings=warnings,
     )
 
 

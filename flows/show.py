@@ -4,31 +4,42 @@ import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from estimators.effects import Estimate
+from flows.charges import amount_text
 from flows.roster import Roster
+from privatizers.budget import NO_LIMIT, Budget
 from schemas.released import Manifest
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
+    from flows.ledger import Statement
     from flows.release import ReleaseResult
     from flows.released.read import ReleaseFile
     from privatizers.audit import AuditResult
 
 
 def release_text(result: "ReleaseResult") -> str:
-    """One screen on a release that was just made."""
+    """One screen on a release that was just made, or was there already."""
+    manifest = result.manifest
+    head = {
+        "published": f"{result.release_id} is published.",
+        "unchanged": f"{result.release_id} is published already, from the same rows and settings: "
+        "unchanged,\nnothing was drawn or charged.",
+    }
     return "\n".join(
         [
-            f"{result.release_id} is published.",
+            head[result.status],
             "",
             *pairs(
                 {
                     "file": str(result.path),
                     "protected": "every unit's outcome: each was randomised, none is in the file",
-                    "epsilon": _budget_text(result.epsilon, result.delta),
-                    "mechanism": result.mechanism,
+                    "epsilon": _budget_text(manifest.epsilon, manifest.delta),
+                    "paid so far": paid_text(result.statement),
+                    "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
                 }
             ),
@@ -38,7 +49,7 @@ def release_text(result: "ReleaseResult") -> str:
     )
 
 
-def demo_text(result: "ReleaseResult", notes: str) -> str:
+def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
     """What the demo did: as a release, with what is special about its data, and what to try."""
     return "\n".join(
         [
@@ -48,9 +59,10 @@ def demo_text(result: "ReleaseResult", notes: str) -> str:
             "",
             *textwrap.wrap(notes, 96),
             "",
-            "Look inside:",
+            "Look inside, and at what these people have paid. Run the demo again: it is unchanged.",
             f"  clusterdp inspect {result.path}",
             f"  clusterdp estimate {result.path}",
+            f"  clusterdp ledger {config}",
         ]
     )
 
@@ -70,10 +82,65 @@ def check_text(result: "CheckResult") -> str:
                         f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
                     ),
                     "sample ratio": _p_text(result.roster.sample_ratio_p),
+                    "paid so far": paid_text(result.statement),
                 }
             ),
         ]
     )
+
+
+def ledger_text(statement: "Statement", *, everything: bool) -> str:
+    """What a population has paid, entry by entry."""
+    terms = statement.terms
+    shown = [entry for entry in statement.entries if entry.counts or everything]
+    rows = [
+        (
+            entry.name.release_id,
+            amount_text(entry.cost.epsilon),
+            amount_text(entry.cost.delta),
+            str(entry.state),
+            f"{entry.created_at:%Y-%m-%d %H:%M}",
+            entry.host,
+        )
+        for entry in shown
+    ]
+    head = ("release", "epsilon", "delta", "state", "charged (UTC)", "by")
+    left = terms.limit.left_after(statement.spent)
+    return "\n".join(
+        [
+            f"population {terms.population!r}",
+            "",
+            *pairs(
+                {
+                    "paid": paid_text(statement),
+                    "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
+                    "next release": _amounts(terms.cost),
+                }
+            ),
+            "",
+            *(table(head, rows) if rows else ["Nothing was charged yet."]),
+        ]
+    )
+
+
+def paid_text(statement: "Statement") -> str:
+    """What a unit that is in every release of the population has paid."""
+    many = statement.n_releases
+    by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
+    paid = _amounts(statement.spent, statement.terms.limit)
+    return f"{paid}, {by}" if many else paid
+
+
+def _amounts(amounts: Budget, of: Budget = NO_LIMIT) -> str:
+    """Each amount by its name, and ``of`` what limit; what is endless goes without saying."""
+    parts = []
+    for name in ("epsilon", "delta"):
+        amount, limit = getattr(amounts, name), getattr(of, name)
+        if math.isinf(amount) or (name == "delta" and not amount and math.isinf(limit)):
+            continue
+        declared = "" if math.isinf(limit) else f" of {amount_text(limit)}"
+        parts.append(f"{name} {amount_text(amount)}{declared}")
+    return ", ".join(parts)
 
 
 def audit_text(found: "AuditResult", mechanism: str) -> str:
@@ -159,31 +226,54 @@ def roster_pairs(roster: Roster) -> dict[str, str]:
     }
 
 
+_ESTIMATORS = {
+    "tau_q": "from the randomised outcomes alone (tau_q)",
+    "histogram": "from the noisy counts alone (histogram)",
+    "combined": "from both, which is the sharpest (combined)",
+}
+
+
 def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
-    """Effects as a table."""
+    """Effects as tables, one for each estimator, the sharpest first."""
     if not estimates:
         return ["no treatment arm to compare"]
-    level = f"{100 * estimates[0].confidence_level:g} % interval"
-    head = ("arm", "effect", level, "std. error", "from privacy", "relative", "p", "units")
-    lines = [f"effect of each arm against {estimates[0].control!r} (tau_q)"]
-    return lines + table(head, [_estimate_cells(one) for one in estimates])
+    lines = [f"effect of each arm against {estimates[0].control!r}"]
+    for name in ("combined", "tau_q", "histogram"):
+        rows = [one for one in estimates if one.estimator == name]
+        if rows:
+            lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]
+    return lines
 
 
-def _estimate_cells(one: Estimate) -> tuple[str, ...]:
+def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
+    level = f"{100 * rows[0].confidence_level:g} % interval"
+    several = len({one.arm for one in rows}) > 1
+    segments = any(one.segment is not None for one in rows)
+    head = ["arm", "effect", level, "std. error", "from privacy", "relative", "p"]
+    head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
+    return table(head, [_estimate_cells(one, segments, several) for one in rows])
+
+
+def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
+    first = [*([one.segment or ""] if segments else []), one.arm]
     if one.estimate is None:
-        return (one.arm, "no stratum has both arms", "", "", "", "", "", "0")
-    interval = _range(one.ci_lower, one.ci_upper)
+        return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
     relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
-    return (
-        one.arm,
+    return [
+        *first,
         _number(one.estimate),
-        interval,
+        _range(one.ci_lower, one.ci_upper),
         _number(one.std_error),
         _number(one.privacy_std_error),
         relative,
-        "–" if one.p_value is None else f"{one.p_value:.2g}",
+        _p_value(one.p_value),
+        *([_p_value(one.p_value_holm)] if several else []),
         f"{one.n_units:,}",
-    )
+    ]
+
+
+def _p_value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
 
 
 def _range(lower: float | None, upper: float | None) -> str:

@@ -67,6 +67,10 @@ class Budget:
         return Budget(_remainder(self.epsilon, spent.epsilon), _remainder(self.delta, spent.delta))
 
 
+NO_LIMIT = Budget(math.inf, math.inf)
+"""The limit where none is declared."""
+
+
 def total(budgets: Iterable[Budget]) -> Budget:
     """Add up what was spent on the same people: Σε and Σδ, rounded up once."""
     spent = list(budgets)

@@ -29,9 +29,21 @@ class ClusterDP:
         """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The guess, clipped to γ and renormalised."""
+        return guessed_prior(guess, self.parameters)
+
     def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
         """Noise the counts, and make the prior of the noisy counts alone."""
         return noisy_prior(counts, self.parameters)
+
+
+def guessed_prior(guess: NDArray[np.float64], parameters: Parameters) -> NDArray[np.float64]:
+    """Return the prior of shares that are known without noise, shape [K]."""
+    prior: NDArray[np.float64] = truncated_prior(
+        guess[np.newaxis], np.ones(1), parameters.truncation_threshold
+    )[0]
+    return prior
 
 
 def noisy_prior(counts: NDArray[np.int64], parameters: Parameters) -> StrataRelease:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.cluster_dp import noisy_prior
+from privatizers.cluster_dp import guessed_prior, noisy_prior
 from privatizers.mechanism import Parameters, StrataRelease
 from privatizers.strata import everyone_shares
 
@@ -27,6 +27,10 @@ class ClusterFreeDP:
     def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:  # noqa: ARG002 - the protocol's
         """All clusters share one pool."""
         return everyone_shares(sizes)
+
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The guess, clipped to γ and renormalised."""
+        return guessed_prior(guess, self.parameters)
 
     def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
         """Noise the counts, and make the prior of the noisy counts alone."""

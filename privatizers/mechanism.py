@@ -85,6 +85,10 @@ class Mechanism(Protocol):
         """Draw what is published of the strata from raw ``counts`` of shape [S, K], n ≥ 1 each."""
         ...
 
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The prior, about, of a large stratum whose outcomes follow ``guess``; shape [K] both."""
+        ...
+
 
 def guarantee(mechanism: Mechanism) -> float:
     """The pure ε of everything that one release publishes together, rounded up to a double.

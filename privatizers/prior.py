@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 def truncated_prior(
-    noisy_counts: NDArray[np.int64], n_units: NDArray[np.int64], gamma: float
+    noisy_counts: NDArray[np.int64] | Floats, n_units: NDArray[np.int64] | Floats, gamma: float
 ) -> Floats:
     """Clip noisy shares to [γ, 1] and renormalise them without going below γ.
 

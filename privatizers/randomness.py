@@ -1,9 +1,9 @@
 """The one door for privacy randomness.
 
-All noise of a release comes from the two functions here, and both from the operating system's
-entropy. Nothing here takes a seed, a generator or a setting, so neither a configuration nor a
-caller can make the noise predictable. An import contract and a test keep every other module from
-drawing on its own.
+All noise of a release comes from two functions here, the keys that are made from a third, and all
+of it from the operating system's entropy. Nothing here takes a seed, a generator or a setting, so
+neither a configuration nor a caller can make the noise predictable. An import contract and a test
+keep every other module from drawing on its own.
 """
 
 import os
@@ -21,6 +21,11 @@ RESOLUTION = 53
 
 _SHIFT = np.uint64(64 - RESOLUTION)
 _LAPLACE_BATCH = 1_000_000
+
+
+def secret_key() -> bytes:
+    """Return 32 bytes that nobody can guess, for a key that is kept."""
+    return os.urandom(32)
 
 
 def random_words(size: int) -> NDArray[np.uint64]:

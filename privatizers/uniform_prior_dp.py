@@ -29,6 +29,11 @@ class UniformPriorDP:
         """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """1/K, whatever the guess."""
+        prior: NDArray[np.float64] = uniform_prior(1, len(guess))[0]
+        return prior
+
     def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
         """Noise the counts if they are published; the prior never looks at them."""
         parameters = self.parameters

@@ -35,6 +35,12 @@ class InputError(ClusterdpError):
     exit_code = 2
 
 
+class BudgetError(ClusterdpError):
+    """A release that its population's budget does not cover; nothing was drawn or written."""
+
+    exit_code = 3
+
+
 class ConflictError(ClusterdpError):
     """The release exists already; nothing was touched."""
 

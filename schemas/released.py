@@ -44,7 +44,14 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "package_version": "VARCHAR",
     },
     "outcomes": {"outcome": "DOUBLE"},
-    "pools": {"pool": "VARCHAR", "arm": "VARCHAR", "n_units": "BIGINT", "noisy_mean": "DOUBLE"},
+    "pools": {
+        "pool": "VARCHAR",
+        "arm": "VARCHAR",
+        "n_units": "BIGINT",
+        "noisy_mean": "DOUBLE",
+        "mean_weight": "DOUBLE",
+        "square_weight": "DOUBLE",
+    },
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
     "debias": {
         "pool": "VARCHAR",
@@ -72,6 +79,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "ci_lower": "DOUBLE",
         "ci_upper": "DOUBLE",
         "p_value": "DOUBLE",
+        "p_value_holm": "DOUBLE",
         "confidence_level": "DOUBLE",
         "n_units": "BIGINT",
     },

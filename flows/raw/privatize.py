@@ -7,10 +7,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from estimators.combining import Weights, counts_noise, declared_weights
 from estimators.debias import debias_vector
 from flows.config import Config
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
+from flows.raw.unit_ids import released_ids
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
 from privatizers.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
@@ -28,11 +30,13 @@ def privatize(
 ) -> ReleaseTables:
     """Randomise every outcome and make the tables of the release ``name``.
 
-    In this order: round outcomes onto the grid, once; count them by (pool, arm); let the mechanism
-    draw what is published of the strata; draw every unit's outcome.
+    In this order: put units in the order of their released ids; round outcomes onto the grid,
+    once; count them by (pool, arm); let the mechanism draw what is published of the strata; draw
+    every unit's outcome.
     """
-    # By unit from here on, whatever order the log had: it may have been sorted by outcome.
-    frame = rows.open().sort(UNIT)
+    frame = rows.open()
+    # By released id from here on: where ids are hashed, the order of raw ones would tell of them.
+    frame = frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)).sort(UNIT)
     mechanism = design.mechanism
     grid = np.array(config.outcome.grid)
     to_level = stochastic_levels if config.outcome.rounding == "stochastic" else nearest_levels
@@ -53,7 +57,7 @@ def privatize(
     return ReleaseTables(
         manifest=_manifest(config, design, name, n_units=len(frame), n_clusters=len(clusters)),
         outcomes=pl.DataFrame({"outcome": grid}),
-        pools=_pools(strata),
+        pools=_pools(strata, _weights(config, design, strata)),
         strata=_strata(strata),
         debias=_debias(strata, drawn, grid, weights),
         units=pl.DataFrame(
@@ -106,14 +110,33 @@ def _named(names: list[str], positions: Ints) -> pl.Series:
     return pl.Series(names, dtype=pl.String).gather(positions)
 
 
-def _pools(strata: Strata) -> pl.DataFrame:
+def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
+    """What the counts weigh in ``combined``, from public facts; None where none are published."""
+    parameters = design.mechanism.parameters
+    if parameters.counts is None or parameters.noise_scale is None:
+        return None
+    guess = np.array(config.outcome.weights)
+    return declared_weights(
+        np.array(config.outcome.grid),
+        guess,
+        design.mechanism.expected_prior(guess),
+        parameters.resampling_probability,
+        counts_noise(parameters.noise_scale, parameters.counts.statistic),
+        strata.cell_sizes.astype(np.float64),
+    )
+
+
+def _pools(strata: Strata, weights: Weights | None) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
+    nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
     return pl.DataFrame(
         {
             "pool": _named(strata.pools, pool),
             "arm": _named(strata.arms, arm),
             "n_units": strata.cell_sizes,
-            "noisy_mean": pl.Series([None] * len(pool), dtype=pl.Float64),
+            "noisy_mean": nothing,
+            "mean_weight": nothing if weights is None else weights.of_mean,
+            "square_weight": nothing if weights is None else weights.of_square,
         }
     )
 

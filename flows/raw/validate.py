@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandera.errors
@@ -15,31 +16,59 @@ from flows.raw.sealed import Sealed
 from flows.raw.sources import RawLog
 from flows.roster import Roster
 from schemas.errors import InputError
-from schemas.raw import ARM, CLUSTER, FILE, PUBLIC_COLUMNS, RULE, Rule, fits, rules
+from schemas.raw import ARM, CLUSTER, FILE, PUBLIC_COLUMNS, RULE, UNIT, Rule, fits, rules
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The rows that were set aside, without their outcome, and the files they came from."""
+
+    frame: pl.DataFrame
+    """The rule each row broke, and its public columns."""
+    files: tuple[Path, ...]
 
 
 @values_free
 def validate(
-    config: Config, log: Sealed[RawLog], quarantine_name: str | None
-) -> tuple[Sealed[pl.DataFrame], Roster]:
-    """Return the rows that are kept, and the public facts about the log.
+    config: Config, log: Sealed[RawLog]
+) -> tuple[Sealed[pl.DataFrame], Sealed[Aside], Roster]:
+    """Return the rows that are kept, those that are set aside, and public facts about the log.
 
     Rows are set aside for faults in unit, arm or cluster alone (:func:`schemas.raw.rules`), never
-    for an outcome. They are kept for the operator in the quarantine folder under
-    ``quarantine_name``, with file, row and rule but without their outcome; None keeps nothing.
-    Raises InputError where a declared arm has no units or nothing is left; nothing is written then.
+    for an outcome. Raises InputError where a declared arm has no units or nothing is left. Nothing
+    is written here: see :func:`set_aside`.
     """
     raw = log.open()
     applied = rules(config.arms.names)
     judged = raw.frame.with_columns(_first_broken(applied).alias(RULE))
-    kept = judged.filter(pl.col(RULE).is_null()).drop(RULE)
-    aside = judged.filter(pl.col(RULE).is_not_null())
+    # By unit from here on, whatever order the log had: it may have been sorted by outcome.
+    kept = judged.filter(pl.col(RULE).is_null()).drop(RULE).sort(UNIT)
+    aside = judged.filter(pl.col(RULE).is_not_null()).select(RULE, *PUBLIC_COLUMNS)
     roster = _roster(config, kept, aside, applied)
     _check_left(config, roster, raw)
     _check_schema(kept, config.arms.names)
-    if quarantine_name is not None:
-        _keep_aside(config.quarantined / f"{quarantine_name}.parquet", aside, raw.files)
-    return Sealed(kept, kept.height), roster
+    return Sealed(kept, kept.height), Sealed(Aside(aside, raw.files), aside.height), roster
+
+
+@values_free
+def set_aside(config: Config, aside: Sealed[Aside], release_id: str) -> None:
+    """Keep what was set aside of a release where the operator alone can read it (mode 0600).
+
+    ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public
+    columns of each row. Where nothing was set aside, that of an earlier attempt at this release is
+    removed.
+    """
+    found = aside.open()
+    path = config.quarantined / f"{release_id}.parquet"
+    if found.frame.is_empty():
+        path.unlink(missing_ok=True)
+        return
+    private_directory(path.parent)
+    names = pl.Series([str(file) for file in found.files])
+    rows = found.frame.with_columns(names.gather(found.frame[FILE]).alias(FILE))
+    with replace_file(path, mode=0o600) as file:
+        rows.write_parquet(file)
+        os.fsync(file.fileno())
 
 
 def _first_broken(applied: Iterable[Rule]) -> pl.Expr:
@@ -101,18 +130,3 @@ def _check_schema(kept: pl.DataFrame, arms: tuple[str, ...]) -> None:
     else:
         return
     raise InputError(f"rows that passed every rule break the schema ({', '.join(checks)})")
-
-
-def _keep_aside(path: Path, aside: pl.DataFrame, files: tuple[Path, ...]) -> None:
-    """Write rows that were set aside where the operator alone can read them (mode 0600)."""
-    if aside.is_empty():
-        path.unlink(missing_ok=True)  # of an earlier attempt at this release
-        return
-    private_directory(path.parent)
-    names = pl.Series([str(file) for file in files])
-    rows = aside.select(RULE, *(name for name in PUBLIC_COLUMNS)).with_columns(
-        names.gather(aside[FILE]).alias(FILE)
-    )
-    with replace_file(path, mode=0o600) as file:
-        rows.write_parquet(file)
-        os.fsync(file.fileno())

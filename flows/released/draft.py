@@ -2,7 +2,8 @@
 
 A draft is written in a private working folder beside the releases, and given its name by one
 atomic act that fails where the name is taken. A run that was killed leaves a working folder that
-no living process holds a lock on; the next run removes it.
+no living process holds a lock on; the next run finishes what the ledger says was about to become
+public, and removes the rest.
 """
 
 import fcntl
@@ -10,13 +11,12 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from flows.files import folder_lock, public_directory, remove_if_empty, sync_directory
-from schemas.errors import ConflictError, InputError
+from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.released import ReleaseName
 
 LATEST = "latest.duckdb"
@@ -24,43 +24,69 @@ _WORKING = ".draft-"
 _LOCK = "lock"
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A release being made: its name, the file to write, and the path it will have."""
-
-    name: ReleaseName
-    working: Path
-    path: Path
-
-
 @contextmanager
-def drafting(directory: Path, experiment: str, period: str, *, revise: bool) -> Iterator[Draft]:
-    """Open a draft of the period's first release, or with ``revise`` of its next revision.
+def workplace(directory: Path) -> Iterator[Path]:
+    """Open a working folder of one's own (0700) in the folder of an experiment's releases.
 
-    On leaving the block without an error the draft gets its public name and ``latest.duckdb``
-    follows; with an error it is gone. Raises ConflictError where the period is published already.
+    It is locked while this process lives, and gone on leaving the block; so is the folder of the
+    releases if it was made for nothing.
     """
     made = public_directory(directory)
     try:
-        with _drafting(directory, experiment, period, revise=revise) as draft:
-            yield draft
-    except BaseException:
+        folder, handle = _locked_folder(directory)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(handle)
+    finally:
         remove_if_empty(made)
-        raise
 
 
-@contextmanager
-def _drafting(directory: Path, experiment: str, period: str, *, revise: bool) -> Iterator[Draft]:
-    sweep(directory)
-    if published(directory, experiment):
-        point_latest(directory, experiment)  # an earlier run may have been killed just before it
-    name = _next_name(directory, experiment, period, revise=revise)
-    path = directory / f"{name.release_id}.duckdb"
-    with _working_folder(directory) as folder:
-        draft = Draft(name, folder / "release.duckdb", path)
-        yield draft
-        _publish(draft)
-    point_latest(directory, experiment)
+def draft_in(folder: Path) -> Path:
+    """Return the file in a working folder that is to become the release."""
+    return folder / "release.duckdb"
+
+
+def complete(draft: Path) -> None:
+    """Make a closed draft unchangeable, and durable: from here on a power cut does it no harm."""
+    draft.chmod(0o444)
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    sync_directory(draft.parent)
+
+
+def make_public(draft: Path, path: Path) -> None:
+    """Give a complete draft its public name, by one act.
+
+    Raises ConflictError where the name is taken and ClusterdpError where the act fails; nothing
+    is published then.
+    """
+    try:
+        try:
+            os.link(draft, path)
+        except OSError:  # a network file system may lose the answer to a request that it granted
+            if not has_name(draft, path):
+                raise
+    except FileExistsError:
+        failure: ClusterdpError = ConflictError(
+            f"{path}: there is a file of this name already; nothing was published. Move it away "
+            "if it is no release, and run again"
+        )
+    except OSError as error:
+        failure = ClusterdpError(f"{path}: cannot get its name ({error.strerror})")
+    else:
+        sync_directory(path.parent)
+        return
+    raise failure
+
+
+def has_name(draft: Path, path: Path) -> bool:
+    """Whether a draft has got its public name."""
+    try:
+        return draft.samefile(path)
+    except FileNotFoundError:
+        return False
 
 
 def published(directory: Path, experiment: str) -> list[ReleaseName]:
@@ -88,49 +114,31 @@ def point_latest(directory: Path, experiment: str) -> None:
         sync_directory(directory)
 
 
-def sweep(directory: Path) -> None:
-    """Remove working folders that no living run holds."""
+def sweep(directory: Path, keep: Collection[Path]) -> None:
+    """Remove working folders that no living run holds, but for those to ``keep``."""
     with folder_lock(directory):
         for folder in directory.glob(f"{_WORKING}*"):
-            _remove_if_dead(folder)
-
-
-def _remove_if_dead(folder: Path) -> None:
-    with suppress(OSError):  # held by a living run, or gone meanwhile
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(handle)
-
-
-def _next_name(directory: Path, experiment: str, period: str, *, revise: bool) -> ReleaseName:
-    revisions = [
-        name.revision for name in published(directory, experiment) if name.period == period
-    ]
-    if not revisions:
-        return ReleaseName(experiment, period, 1)
-    if revise:
-        return ReleaseName(experiment, period, max(revisions) + 1)
-    raise _conflict(ReleaseName(experiment, period, max(revisions)))
-
-
-def _conflict(name: ReleaseName) -> ConflictError:
-    return ConflictError(
-        f"period {name.period!r} is published already, as {name.release_id}; nothing was done. "
-        "Another draw on the same people costs privacy again: ask for it with --revise"
-    )
+            if folder not in keep:
+                with lock_of_the_dead(folder) as dead:
+                    if dead:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _working_folder(directory: Path) -> Iterator[Path]:
-    """A folder of one's own (mode 0700), locked while this process lives, and then gone."""
-    folder, handle = _locked_folder(directory)
+def lock_of_the_dead(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a working folder if no living run does; gives whether that is so."""
     try:
-        yield folder
+        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:  # gone
+        yield False
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held
+        yield False
+    else:
+        yield True
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
 
 
@@ -146,20 +154,9 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
         return folder, handle
 
 
-def _publish(draft: Draft) -> None:
-    """Give the closed file its public name, whole; fail where the name is taken."""
-    draft.working.chmod(0o444)
-    with draft.working.open("rb") as file:
-        os.fsync(file.fileno())
-    try:
-        os.link(draft.working, draft.path)
-    except FileExistsError:
-        raise _conflict(draft.name) from None
-    sync_directory(draft.path.parent)
-
-
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # a file system without hard links
-        shutil.copy(source, target)
+    except OSError:  # a file system without hard links, or one that lost its answer
+        if not has_name(source, target):
+            shutil.copy(source, target)

@@ -5,21 +5,29 @@ from pathlib import Path
 
 import polars as pl
 
-from estimators.effects import Estimate, tau_q
+from estimators.effects import Estimate, effects
+from flows.released.evidence import read_released
 from flows.released.publish import add_estimates
-from flows.released.read import opened, read_manifest, stratum_means
+from flows.released.read import opened, read_manifest
 from schemas.released import TABLES
 
 
 def estimate_file(path: Path, level: float = 0.95) -> list[Estimate]:
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
-    ``level`` is the confidence level. τ̂_Q, see :func:`estimators.effects.tau_q`.
+    By every estimator that the release has the statistics for (:func:`estimators.effects.effects`).
+    ``level`` is the confidence level.
     """
     with opened(path) as connection:
-        manifest = read_manifest(connection)
-        strata, arms = stratum_means(connection, manifest)
-    return tau_q(strata, arms, manifest.control, same_shares=manifest.same_shares, level=level)
+        released = read_released(connection, read_manifest(connection))
+    return effects(
+        released.evidence(),
+        released.arms,
+        released.manifest.control,
+        [None],
+        same_shares=released.manifest.same_shares,
+        level=level,
+    )
 
 
 def estimate(draft: Path) -> list[Estimate]:

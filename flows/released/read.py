@@ -1,4 +1,4 @@
-"""Reading a released file: the manifest, and the sums the estimators need."""
+"""Reading a released file: what it says of itself."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 
-from estimators.debias import prior_moments, response_noise_variance
-from estimators.effects import StratumMeans
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION, TABLES, Manifest
 
@@ -62,61 +59,6 @@ def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     names = [field.name for field in fields(Manifest)]
     row = _row(connection, f"SELECT {', '.join(names)} FROM main.release")  # noqa: S608 - our own column names
     return Manifest(**dict(zip(names, row, strict=True)))
-
-
-# One pass over the units; everything else is of the size of the strata. Means and variances of ỹ
-# are enough, since the debiased outcome is linear in it: v(ỹ) = (ỹ − λ m) / (1 − λ).
-_STRATA = """
-WITH drawn AS (
-    SELECT cluster, arm, count(*) AS n, avg(outcome) AS mean, var_samp(outcome) AS variance
-    FROM main.units GROUP BY cluster, arm
-), priors AS (
-    SELECT pool, arm, list(probability ORDER BY outcome) AS prior
-    FROM main.debias GROUP BY pool, arm
-)
-SELECT s.cluster, s.arm, d.n, d.mean, coalesce(d.variance, 0.0) AS variance, p.prior
-FROM main.strata AS s
-JOIN drawn AS d ON d.cluster = s.cluster AND d.arm = s.arm
-JOIN priors AS p ON p.pool = s.pool AND p.arm = s.arm
-ORDER BY s.cluster, s.arm
-"""
-
-
-def stratum_means(
-    connection: duckdb.DuckDBPyConnection, manifest: Manifest
-) -> tuple[StratumMeans, list[str]]:
-    """Return means and variances of the debiased outcomes, and the arms, control first.
-
-    The arrays have the shape [clusters, arms].
-    """
-    grid = np.array(
-        [
-            row[0]
-            for row in connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
-        ]
-    )
-    table = connection.sql(_STRATA).to_arrow_table()
-    rate = manifest.resampling_probability
-    n, mean, variance = (
-        table[name].to_numpy().astype(np.float64) for name in ("n", "mean", "variance")
-    )
-    prior = np.asarray(table["prior"].combine_chunks().flatten()).reshape(len(n), len(grid))
-    prior_mean, prior_variance = prior_moments(grid, prior)
-    noise = response_noise_variance(n, mean, variance, prior_mean, prior_variance, rate)
-    columns = (n, (mean - rate * prior_mean) / (1 - rate), variance / (1 - rate) ** 2, noise)
-
-    clusters, cluster = np.unique(np.asarray(table["cluster"]), return_inverse=True)
-    found = np.asarray(table["arm"])
-    arms = [manifest.control, *sorted(set(found.tolist()) - {manifest.control})]
-    arm = np.searchsorted(np.sort(arms), found)
-    arm = np.argsort(arms, stable=True).take(arm)
-    shape = (len(clusters), len(arms))
-    filled = []
-    for column, empty in zip(columns, (0.0, np.nan, np.nan, np.nan), strict=True):
-        matrix = np.full(shape, empty)
-        matrix[cluster, arm] = column
-        filled.append(matrix)
-    return StratumMeans(*filled), arms
 
 
 def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """The import contracts hold, and each of them bites."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import Builder
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -19,6 +22,7 @@ BOUNDARY = "code outside the privacy boundary never reaches code inside it"
 PURE = "mechanisms and estimators are pure: no orchestration, no database"
 FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
+UNSOUND = "claims that are printed but unsound are for replication alone"
 
 PLANTED = [
     (LAYERS, "schemas/errors.py", "import estimators.debias"),
@@ -41,6 +45,13 @@ PLANTED = [
     (DOOR, "flows/raw/privatize.py", "import secrets"),
     (DOOR, "estimators/effects.py", "import random"),
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
+    (UNSOUND, "flows/release.py", "from flows.replication.printed_claims import theorem_3_1"),
+    (UNSOUND, "flows/cli.py", "def later():\n    import flows.replication.printed_claims"),
+    (UNSOUND, "flows/config.py", "from flows import replication"),
+    (UNSOUND, "flows/raw/privatize.py", "from flows.replication import printed_claims"),
+    (UNSOUND, "flows/released/publish.py", "import flows.replication.printed_claims as claims"),
+    (UNSOUND, "privatizers/accountant.py", "import flows.replication.printed_claims"),
+    (UNSOUND, "estimators/effects.py", "from flows.replication import printed_claims"),
 ]
 
 
@@ -95,6 +106,29 @@ def test_a_planted_import_breaks_its_contract(
     with (copy / place).open("a", encoding="utf-8") as file:
         file.write(f"\n{statement}\n")
     assert contract in broken_contracts(copy)
+
+
+A_RELEASE = """
+import json, sys
+import flows.charging, flows.cli, flows.hash_ids, flows.serve, flows.show
+from flows.release import release
+
+assert release.fn(sys.argv[1]).status == "published"
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("flows."))))
+"""
+
+
+def test_a_release_never_comes_near_an_unsound_claim(experiment: Builder) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", A_RELEASE, str(experiment().config)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert "flows.raw.privatize" in loaded
+    assert [name for name in loaded if "replication" in name] == []
 
 
 def test_every_contract_is_tried() -> None:

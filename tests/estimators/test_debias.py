@@ -96,22 +96,21 @@ def test_a_priors_variance_survives_a_large_offset() -> None:
     assert variance == 0.25
 
 
-def noise_variance(case: Case, n_units: float, mean: float, variance: float) -> float:
-    """V̂_RR of one stratum from the moments of its randomised outcomes."""
+def noise_variance(case: Case, values: Floats) -> float:
+    """V̂_RR of the mean of these randomised outcomes."""
     prior_mean, prior_variance = prior_moments(case.outcomes, case.prior)
-    own = np.array(n_units), np.array(mean), np.array(variance)
-    return float(response_noise_variance(*own, prior_mean, prior_variance, case.rate))
+    square = np.asarray(np.mean((values - prior_mean) ** 2))
+    n = np.array(float(len(values)))
+    return float(response_noise_variance(n, square, prior_variance, case.rate))
 
 
 def expected_noise(case: Case, levels: tuple[int, ...]) -> tuple[float, float]:
     """E V̂_RR and Var of the mean of v(ỹ), over every way in which these units can be drawn."""
-    n = len(levels)
     estimated = mean = square = 0.0
-    for drawn in product(range(len(case.prior)), repeat=n):
+    for drawn in product(range(len(case.prior)), repeat=len(levels)):
         chance = math.prod(case.response[to, old] for to, old in zip(drawn, levels, strict=True))
         values = case.outcomes[list(drawn)]
-        spread = float(values.var(ddof=1)) if n > 1 else 0.0
-        estimated += chance * noise_variance(case, n, float(values.mean()), spread)
+        estimated += chance * noise_variance(case, values)
         debiased = float(case.vector[list(drawn)].mean())
         mean += chance * debiased
         square += chance * debiased**2
@@ -130,16 +129,17 @@ def test_the_noise_variance_is_right_on_average(case: Case, data: st.DataObject)
 
 
 @settings(max_examples=100, deadline=None)
-@given(cases(), st.floats(1, 1e6), st.floats(-100, 100), st.floats(0, 1e4))
-def test_the_noise_variance_is_never_negative(
-    case: Case, n: float, mean: float, variance: float
+@given(st.floats(1, 1e6), st.floats(0, 1e4), st.floats(0, 1e4), st.floats(0.001, 0.95))
+def test_the_noise_variance_is_never_negative_and_halves_with_twice_the_units(
+    n: float, square: float, spread: float, rate: float
 ) -> None:
-    assert noise_variance(case, n, mean, variance) >= 0
+    parts = np.array(square), np.array(spread), rate
+    found = response_noise_variance(np.array(n), *parts)
+    assert found >= 0
+    assert response_noise_variance(np.array(2 * n), *parts) == found / 2
 
 
-def test_a_stratum_without_units_has_no_noise_variance() -> None:
-    n, nothing = np.array([0.0, 2.0]), np.array([np.nan, 1.0])
-    prior = np.array([0.5, 0.5])
-    found = response_noise_variance(n, nothing, nothing, prior, prior, 0.5)
-    assert np.isnan(found[0])
-    assert np.isfinite(found[1])
+def test_one_unit_by_hand() -> None:
+    """λ = ½, so r = 1: 2·[(ỹ − m)² + ½ Var]."""
+    found = response_noise_variance(np.array(1.0), np.array(9.0), np.array(4.0), 0.5)
+    assert found == 2 * (9 + 0.5 * 4)

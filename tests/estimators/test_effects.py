@@ -1,168 +1,161 @@
-"""τ̂_Q against a transcription that knows every unit, and its treatment of small clusters.
+"""Every estimator against a transcription that knows every unit, and small clusters.
 
 A cluster's weight counts its units of all arms, also of those outside the contrast: the effect is
 that on the whole population of the clusters compared.
 """
 
 import math
-from dataclasses import dataclass
-from statistics import fmean, variance
+from dataclasses import asdict, astuple, fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from estimators.effects import (
-    Contrast,
-    Estimate,
-    StratumMeans,
-    comparable_strata,
+from estimators.comparable import comparable
+from estimators.effects import Contrasts, Estimate, EstimatorName, contrasts, effects
+from tests.estimators.reference import (
+    Cell,
+    Result,
+    Told,
+    Unit,
     contrast,
-    describe,
-    tau_q,
+    evidence_of,
+    laplace_cumulants,
+    random_release,
 )
 
-Floats = NDArray[np.float64]
 Units = list[list[list[float]]]
 """Debiased outcomes of every unit, by cluster and arm."""
 
-
-@dataclass(frozen=True)
-class Trial:
-    """Every unit's debiased outcome, and a noise variance for each stratum."""
-
-    units: Units
-    noise: list[list[float]]
-
-    @property
-    def strata(self) -> StratumMeans:
-        """What the estimators are given of it: NaN where there is nothing to say."""
-        return StratumMeans(
-            n_units=np.array([[float(len(arm)) for arm in arms] for arms in self.units]),
-            mean=np.array([[fmean(arm) if arm else np.nan for arm in arms] for arms in self.units]),
-            variance=np.array(
-                [[variance(arm) if len(arm) > 1 else np.nan for arm in arms] for arms in self.units]
-            ),
-            noise_variance=np.where(
-                [[bool(arm) for arm in arms] for arms in self.units], self.noise, np.nan
-            ),
-        )
+ESTIMATORS: tuple[EstimatorName, ...] = ("tau_q", "histogram", "combined")
 
 
-def trial(*clusters: list[list[float]]) -> Trial:
-    """A trial whose strata all have the noise variance 0.01."""
-    return Trial(list(clusters), [[0.01] * len(arms) for arms in clusters])
+def trial(*clusters: list[list[float]]) -> Told:
+    """A release in which these are the debiased outcomes, exactly.
+
+    With λ = ½ and a prior of mean 0 about the grid's mean, 0, they are twice the outcomes.
+    """
+    units = [
+        Unit(cluster, arm, value / 2)
+        for cluster, arms in enumerate(clusters)
+        for arm, values in enumerate(arms)
+        for value in values
+    ]
+    cells = {(unit.cluster, unit.arm): Cell((0.5, 0.5)) for unit in units}
+    return Told((-100.0, 100.0), 0.5, tuple(units), {c: c for c in range(len(clusters))}, cells)
 
 
-@st.composite
-def trials(draw: st.DrawFn) -> Trial:
-    n_clusters, n_arms = draw(st.integers(1, 6)), draw(st.integers(2, 4))
-    outcomes = st.lists(st.floats(-100, 100).map(lambda value: round(value, 2)), max_size=6)
-    noises = st.lists(st.floats(0.001, 10), min_size=n_arms, max_size=n_arms)
-    arms = st.lists(outcomes, min_size=n_arms, max_size=n_arms)
-    return Trial(
-        draw(st.lists(arms, min_size=n_clusters, max_size=n_clusters)),
-        draw(st.lists(noises, min_size=n_clusters, max_size=n_clusters)),
-    )
+def found_at(found: Contrasts, group: int) -> Result:
+    numbers: dict[str, Any] = {
+        field.name: float(getattr(found, field.name)[group]) for field in fields(found)
+    }
+    return Result(**numbers)
 
 
-@dataclass(frozen=True)
-class Group:
-    """A stratum of the estimator: one cluster, or several merged."""
-
-    treated: list[float]
-    control: list[float]
-    noise: tuple[float, float]
-    """Noise variances of the two means."""
-    weight: int
-
-
-def merged_noise(units: Units, noise: list[list[float]], arm: int) -> float:
-    """The noise variance of the mean of several clusters' units in an arm."""
-    total = sum(len(arms[arm]) for arms in units)
-    return sum(
-        (len(arms[arm]) / total) ** 2 * own[arm]
-        for arms, own in zip(units, noise, strict=True)
-        if arms[arm]
-    )
-
-
-def groups(given_: Trial, arm: int, *, same_shares: bool) -> list[Group]:
-    """Clusters with two units in arm and control (0), and the rest in one group if it may be."""
-    found, rest = [], []
-    for arms, noise in zip(given_.units, given_.noise, strict=True):
-        if min(len(arms[arm]), len(arms[0])) >= 2:
-            own = (noise[arm], noise[0])
-            found.append(Group(arms[arm], arms[0], own, sum(map(len, arms))))
-        elif arms[arm] or arms[0]:
-            rest.append((arms, noise))
-    units, noises = [arms for arms, _ in rest], [noise for _, noise in rest]
-    treated = [value for arms in units for value in arms[arm]]
-    control = [value for arms in units for value in arms[0]]
-    if same_shares and min(len(treated), len(control)) >= 2:
-        both = (merged_noise(units, noises, arm), merged_noise(units, noises, 0))
-        found.append(Group(treated, control, both, sum(len(a) for arms in units for a in arms)))
-    return found
-
-
-def brute_force(given_: Trial, arm: int, *, same_shares: bool) -> Contrast | None:
-    """τ̂_Q, V̂ and the degrees of freedom, unit by unit."""
-    found = groups(given_, arm, same_shares=same_shares)
-    if not found:
-        return None
-    whole = sum(group.weight for group in found)
-    means, spreads, scatter, noise = [0.0, 0.0], [0.0, 0.0], 0.0, 0.0
-    for group in found:
-        share = group.weight / whole
-        for side, values in enumerate((group.treated, group.control)):
-            spread = share**2 * variance(values) / len(values)
-            means[side] += share * fmean(values)
-            spreads[side] += spread
-            scatter += spread**2 / (len(values) - 1)
-            noise += share**2 * group.noise[side]
-    total = sum(spreads)
-    degrees = total**2 / scatter if scatter > 0 else math.inf
-    return Contrast(
-        means[0] - means[1],
-        total,
-        noise,
-        degrees,
-        whole,
-        means[0],
-        spreads[0],
-        means[1],
-        spreads[1],
-    )  # fmt: skip - estimate and error, then the two sides
-
-
-def assert_same(found: Contrast, expected: Contrast) -> None:
+def assert_same(found: Result, expected: Result, scale: float) -> None:
+    """``scale`` is the size of debiased outcomes: doubles cancel in proportion to it."""
     assert found.n_units == expected.n_units
     for name in ("estimate", "treated_mean", "control_mean"):
-        # Means of numbers up to 100, in doubles.
-        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-11)
-    for name in ("variance", "noise_variance", "treated_variance", "control_variance"):
-        # Mean squares of numbers up to 100 that may nearly cancel: 1e4 · 1e-16, and some.
         wanted = getattr(expected, name)
-        assert getattr(found, name) == pytest.approx(wanted, rel=1e-9, abs=1e-11)
-    if expected.variance > 0:  # at least 1e-9, as outcomes that differ do so by 0.01
-        wanted = expected.degrees_of_freedom
-        assert found.degrees_of_freedom == pytest.approx(wanted, rel=1e-5, abs=0)  # 1e-11 / 1e-9
+        assert getattr(found, name) == pytest.approx(wanted, abs=1e-11 * scale)
+    for name in ("variance", "noise_variance", "treated_variance", "control_variance"):
+        # Differences of squares, and of powers of four: 1e-16 of them, and some.
+        wanted = getattr(expected, name)
+        assert getattr(found, name) == pytest.approx(wanted, rel=1e-7, abs=1e-9 * scale**2)
+    if expected.variance > 1e-4 * scale**2:
+        # As above. Where nothing is uncertain they are infinite, but for rounding.
+        wanted = 1 / expected.degrees_of_freedom
+        assert 1 / found.degrees_of_freedom == pytest.approx(wanted, rel=1e-4, abs=1e-9)
 
 
-@settings(max_examples=300, deadline=None)
-@given(trials(), st.booleans())
-def test_tau_q_is_that_of_the_brute_force_transcription(given_: Trial, same_shares: bool) -> None:
-    strata = given_.strata
-    for arm in range(1, strata.n_units.shape[1]):
-        expected = brute_force(given_, arm, same_shares=same_shares)
-        found = contrast(*comparable_strata(strata, arm, 0, same_shares=same_shares))
-        if expected is None or found is None:
-            assert found is expected
-            continue
-        assert_same(found, expected)
+def assert_is_the_reference(told: Told, n_groups: int, *, same_shares: bool) -> None:
+    evidence = evidence_of(told)
+    scale = (told.grid[-1] - told.grid[0]) / (1 - told.rate)
+    for arm in range(1, max(unit.arm for unit in told.units) + 1):
+        for name in ESTIMATORS:
+            if name == "histogram" and n_groups > 1:
+                continue
+            used = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
+            found = contrasts(used, name, arm, 0, n_groups, same_shares=same_shares)
+            for group in range(n_groups):
+                expected = contrast(told, name, arm, group=group, same_shares=same_shares)
+                if expected is None:
+                    assert found.n_units[group] == 0
+                    assert math.isnan(found.estimate[group])
+                    assert math.isnan(found.variance[group])
+                else:
+                    assert_same(found_at(found, group), expected, scale)
+
+
+every_stream = pytest.mark.parametrize(
+    "streams", [range(i, i + 12) for i in range(0, 72, 12)], ids=str
+)
+shares = pytest.mark.parametrize("same_shares", [False, True])
+
+
+@shares
+@every_stream
+def test_every_estimator_is_its_transcription(streams: range, same_shares: bool) -> None:
+    for stream in streams:
+        told = random_release(stream)
+        whole = tuple(replace(unit, groups=frozenset({0})) for unit in told.units)
+        assert_is_the_reference(replace(told, units=whole), 1, same_shares=same_shares)
+
+
+@shares
+@every_stream
+def test_every_segment_is_its_transcription(streams: range, same_shares: bool) -> None:
+    """Segments that overlap, and units that are in none of them but count in their pool."""
+    for stream in streams:
+        told = random_release(stream)
+        if any(unit.groups for unit in told.units):
+            assert_is_the_reference(told, 3, same_shares=same_shares)
+
+
+def test_the_releases_tried_have_every_case_in_them() -> None:
+    """Merged strata, pools of several clusters, contrasts of nobody, capped degrees of freedom."""
+    seen: dict[str, int] = dict.fromkeys(("capped", "several", "merged", "none"), 0)
+    for stream in range(40):
+        told = random_release(stream)
+        told = replace(told, units=tuple(replace(u, groups=frozenset({0})) for u in told.units))
+        seen["several"] += len(set(told.pool_of.values())) < len(told.pool_of)
+        apart = contrast(told, "combined", 1, same_shares=False)
+        together = contrast(told, "combined", 1, same_shares=True)
+        seen["none"] += apart is None
+        seen["merged"] += (together.n_units if together else 0) > (apart.n_units if apart else 0)
+        loud = contrast(replace(told, noise_scale=100.0), "combined", 1)
+        seen["capped"] += loud is not None and 4 < loud.degrees_of_freedom < 20
+    assert min(seen.values()) >= 3, seen
+
+
+def numbers(one: Estimate) -> list[float]:
+    return [math.nan if x is None else float(x) for x in astuple(one) if not isinstance(x, str)]
+
+
+@pytest.mark.parametrize("stream", [1, 2, 3, 5, 8, 13])
+def test_groups_together_are_each_of_them_alone(stream: int) -> None:
+    told = random_release(stream)
+    arms = [f"arm {arm}" for arm in range(max(unit.arm for unit in told.units) + 1)]
+    assert len(arms) > 1
+    assert all(any(group in unit.groups for unit in told.units) for group in range(3))
+    names = ("a", "b", "c")
+    together = effects(evidence_of(told), arms, "arm 0", names, same_shares=True)
+    for group, name in enumerate(names):
+        mine = [
+            replace(unit, groups=frozenset({0} if group in unit.groups else ()))
+            for unit in told.units
+        ]
+        evidence = evidence_of(replace(told, units=tuple(mine)))
+        alone = effects(evidence, arms, "arm 0", [name], same_shares=True)
+        own = [one for one in together if one.segment == name]
+        assert [(o.arm, o.estimator) for o in own] == [(o.arm, o.estimator) for o in alone]
+        for one, other in zip(own, alone, strict=True):
+            # The same sums in the same order, but for where a merged stratum stands.
+            assert numbers(one) == pytest.approx(numbers(other), rel=1e-9, abs=1e-9, nan_ok=True)
 
 
 LARGE = [[1.0, 2.0, 4.0], [3.0, 5.0, 7.0]]
@@ -174,8 +167,12 @@ def only(found: list[Estimate]) -> Estimate:
     return found[0]
 
 
-def estimated(given_: Trial, *, same_shares: bool) -> Estimate:
-    return only(tau_q(given_.strata, ["control", "drug"], "control", same_shares=same_shares))
+def estimated(given_: Told, *, same_shares: bool) -> Estimate:
+    return only(
+        effects(
+            evidence_of(given_), ["control", "drug"], "control", [None], same_shares=same_shares
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,8 +223,12 @@ def test_weights_count_the_units_of_all_arms() -> None:
     """A third arm of 90 makes the first cluster's weight 94, though the contrast has 4 of it."""
     first = [[0.0, 1.0], [5.0, 6.0], [0.0] * 90]
     second = [[0.0, 1.0], [1.0, 2.0], [0.0, 1.0]]
-    found = tau_q(
-        trial(first, second).strata, ["control", "drug", "other"], "control", same_shares=False
+    found = effects(
+        evidence_of(trial(first, second)),
+        ["control", "drug", "other"],
+        "control",
+        [None],
+        same_shares=False,
     )
     assert found[0].estimate == pytest.approx(
         (94 * 5 + 6 * 1) / 100, rel=1e-14, abs=0
@@ -235,59 +236,69 @@ def test_weights_count_the_units_of_all_arms() -> None:
     assert found[0].n_units == 100
 
 
+def strata_weights(given_: Told, *, same_shares: bool) -> list[float]:
+    found = comparable(evidence_of(given_).slices, 1, 0, same_shares=same_shares)
+    return [float(weight) for weight in found.weight]
+
+
 def test_a_merged_stratum_counts_the_units_of_all_arms_too() -> None:
     clusters = [[[0.0], [1.0], [0.0] * 7], [[0.0], [1.0], [0.0] * 8]]
-    strata, weights = comparable_strata(trial(*clusters).strata, 1, 0, same_shares=True)
-    assert weights.tolist() == [19.0]
-    assert strata.n_units.tolist() == [[2.0, 2.0]]
+    found = comparable(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
+    assert found.weight.tolist() == [19.0]
+    assert found.treated.stratum.tolist() == found.control.stratum.tolist() == [0, 0]
 
 
 def test_a_cluster_with_neither_arm_of_a_contrast_does_not_count_in_it() -> None:
     empty: list[list[float]] = [[], [], [1.0, 2.0, 3.0]]
     large = [*LARGE, [0.0]]
     for same_shares in (False, True):
-        _, weights = comparable_strata(trial(large, empty).strata, 1, 0, same_shares=same_shares)
-        assert weights.tolist() == [7.0]
+        assert strata_weights(trial(large, empty), same_shares=same_shares) == [7.0]
 
 
 def test_every_treatment_arm_is_compared_with_control_in_the_order_of_the_arms() -> None:
     arms = [[3.0, 4.0], [0.0, 1.0], [7.0, 8.0]]  # the second is control
-    found = tau_q(trial(arms).strata, ["b", "control", "a"], "control", same_shares=False)
+    found = effects(
+        evidence_of(trial(arms)), ["b", "control", "a"], "control", [None], same_shares=False
+    )
     assert [(one.arm, one.control) for one in found] == [("b", "control"), ("a", "control")]
     assert [one.estimate for one in found] == [3.0, 7.0]
     assert [one.estimator for one in found] == ["tau_q", "tau_q"]
 
 
 def test_arms_that_cannot_be_compared_have_no_numbers_and_cover_nobody() -> None:
-    found = tau_q(
-        trial([[0.0, 1.0], [5.0, 6.0], [9.0]]).strata,
+    found = effects(
+        evidence_of(trial([[0.0, 1.0], [5.0, 6.0], [9.0]])),
         ["control", "drug", "rare"],
         "control",
+        [None],
         same_shares=True,
     )
     assert found[0].estimate == 5.0
-    assert found[1] == describe(None, "rare", "control", "tau_q", 0.95)
+    assert found[0].p_value_holm == found[0].p_value  # one hypothesis is left
+    numbers = {name for name, value in asdict(found[1]).items() if value is not None}
+    assert numbers == {"arm", "control", "estimator", "confidence_level", "n_units"}
     assert found[1].n_units == 0
-    assert found[1].estimate is found[1].std_error is found[1].ci_lower is found[1].p_value is None
+
+
+def test_without_any_treatment_there_is_nothing_to_compare() -> None:
+    assert effects(evidence_of(trial([[0.0, 1.0]])), ["c"], "c", [None], same_shares=True) == []
 
 
 def test_outcomes_that_are_all_equal_have_no_error_and_no_bounds() -> None:
     found = estimated(trial([[1.0] * 4, [3.0] * 4]), same_shares=False)
     assert found.estimate == 2.0
     assert found.std_error == 0.0
-    assert found.ci_lower is found.ci_upper is found.p_value is None
+    assert found.ci_lower is found.ci_upper is found.p_value is found.p_value_holm is None
+    assert found.minimum_detectable_effect is None
     assert found.relative is found.relative_ci_lower is found.relative_ci_upper is None
 
 
 def test_one_arm_of_equal_outcomes_leaves_the_error_of_the_other() -> None:
-    found = contrast(
-        *comparable_strata(trial([[1.0] * 4, LARGE[1]]).strata, 1, 0, same_shares=True)
-    )
-    assert found is not None
-    assert found.variance == pytest.approx(4 / 3, rel=1e-15, abs=0)  # s² = 4 over n = 3
-    assert found.degrees_of_freedom == pytest.approx(
-        2, rel=1e-15, abs=0
-    )  # those of one arm of three
+    evidence = evidence_of(trial([[1.0] * 4, LARGE[1]]))
+    found = contrasts(evidence, "tau_q", 1, 0, 1, same_shares=True)
+    # s² = 4 over n = 3, and the degrees of freedom of one arm of three.
+    assert found.variance[0] == pytest.approx(4 / 3, rel=1e-15, abs=0)
+    assert found.degrees_of_freedom[0] == pytest.approx(2, rel=1e-15, abs=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -308,29 +319,114 @@ def test_in_a_single_cluster_it_is_welchs_test(
     assert found.ci_upper == pytest.approx(float(interval.high), rel=1e-7, abs=1e-7)
 
 
+COUNTED = Told(
+    grid=(0.0, 1.0, 2.0),
+    rate=0.25,
+    units=tuple(
+        Unit(cluster, arm, float((3 * cluster + 5 * arm + i * i) % 3 if i % 4 else arm % 3))
+        for cluster in range(3)
+        for arm in range(4)
+        for i in range(12 + 3 * arm)
+    ),
+    pool_of={0: 0, 1: 1, 2: 1},
+    cells={
+        (pool, arm): Cell((0.2, 0.3, 0.5), (3 + arm, 4, 5 + 2 * arm), 0.4, 0.7)
+        for pool in range(2)
+        for arm in range(4)
+    },
+    noise_scale=1.5,
+)
+"""A release with counts: two of three clusters share a pool."""
+ARMS = ["control", "a", "b", "c"]
+
+
 def test_an_estimate_is_described_with_its_interval_its_noise_and_its_lift() -> None:
-    found = describe(
-        Contrast(
-            estimate=2.0,
-            variance=0.25,
-            noise_variance=0.04,
-            degrees_of_freedom=math.inf,
-            n_units=100,
-            treated_mean=12.0,
-            treated_variance=0.16,
-            control_mean=10.0,
-            control_variance=0.09,
-        ),
-        "drug",
-        "control",
-        "tau_q",
-        0.9,
-    )
-    assert (found.estimate, found.std_error, found.n_units) == (2.0, 0.5, 100)
-    assert found.privacy_std_error == pytest.approx(0.2, rel=1e-15, abs=0)  # a square root
-    assert found.confidence_level == 0.9
-    assert found.ci_upper == pytest.approx(2 + 1.6448536 * 0.5, abs=1e-7)  # digits given
-    assert found.relative == pytest.approx(0.2, rel=1e-14, abs=0)  # a division and a difference
-    assert found.relative_ci_lower is not None
-    assert found.relative_ci_upper is not None
-    assert found.relative_ci_lower < 0.2 < found.relative_ci_upper
+    found = effects(evidence_of(COUNTED), ARMS, "control", [None], same_shares=True, level=0.9)
+    assert [(one.estimator, one.arm) for one in found] == [
+        (name, arm) for name in ESTIMATORS for arm in "abc"
+    ]
+    for one in found:
+        known = contrast(COUNTED, one.estimator, ARMS.index(one.arm), same_shares=True)
+        assert known is not None
+        error, t = math.sqrt(known.variance), student(known.degrees_of_freedom)
+        expected = {
+            "estimate": known.estimate,
+            "std_error": error,
+            "privacy_std_error": math.sqrt(known.noise_variance),
+            "ci_lower": known.estimate - t.ppf(0.95) * error,
+            "ci_upper": known.estimate + t.ppf(0.95) * error,
+            "p_value": 2 * t.sf(abs(known.estimate) / error),
+            "minimum_detectable_effect": (t.ppf(0.95) + t.ppf(0.8)) * error,
+        }
+        for name, number in expected.items():
+            assert getattr(one, name) == pytest.approx(number, rel=1e-8), name
+        assert (one.confidence_level, one.n_units, one.segment) == (0.9, 198, None)
+        if one.relative is not None:
+            assert one.relative == pytest.approx(known.treated_mean / known.control_mean - 1)
+            assert one.relative_ci_lower is not None
+            assert one.relative_ci_upper is not None
+            assert one.relative_ci_lower < one.relative < one.relative_ci_upper
+    assert any(one.relative is not None for one in found)
+
+
+def test_p_values_are_adjusted_within_an_estimator_and_a_segment() -> None:
+    halves = [replace(u, groups=frozenset({i % 2})) for i, u in enumerate(COUNTED.units)]
+    evidence = evidence_of(replace(COUNTED, units=tuple(halves)))
+    found = effects(evidence, ARMS, "control", ["even", "odd"], same_shares=True)
+    assert len(found) == 2 * 2 * 3
+    for name in ("tau_q", "combined"):
+        for segment in ("even", "odd"):
+            own = [one for one in found if (one.estimator, one.segment) == (name, segment)]
+            own.sort(key=lambda one: one.p_value or 0)
+            raised = 0.0
+            for nth, one in enumerate(own):
+                assert one.p_value is not None
+                raised = max(raised, min(1.0, one.p_value * (3 - nth)))
+                assert one.p_value_holm == pytest.approx(raised, rel=1e-12)
+
+
+def test_only_the_whole_has_the_histogram() -> None:
+    evidence = evidence_of(COUNTED)
+    whole = effects(evidence, ARMS, "control", [None], same_shares=True)
+    segment = effects(evidence, ARMS, "control", ["everyone"], same_shares=True)
+    assert {one.estimator for one in whole} == set(ESTIMATORS)
+    assert {one.estimator for one in segment} == {"tau_q", "combined"}
+    both = [[one for one in found if one.estimator != "histogram"] for found in (whole, segment)]
+    assert [replace(one, segment="everyone") for one in both[0]] == both[1]
+
+
+def test_shared_pools_have_no_histogram_unless_arms_have_the_same_shares() -> None:
+    evidence = evidence_of(COUNTED)
+    apart = effects(evidence, ARMS, "control", [None], same_shares=False)
+    together = effects(evidence, ARMS, "control", [None], same_shares=True)
+    assert {one.n_units for one in apart if one.estimator == "histogram"} == {66}
+    assert {one.n_units for one in together if one.estimator == "histogram"} == {198}
+    shared = replace(COUNTED, pool_of=dict.fromkeys(range(3), 0))
+    shared = replace(shared, cells={k: v for k, v in COUNTED.cells.items() if k[0] == 0})
+    found = effects(evidence_of(shared), ARMS, "control", [None], same_shares=False)
+    assert {one.estimator for one in found} == {"tau_q", "combined"}
+
+
+def test_laplace_noise_caps_the_degrees_of_freedom() -> None:
+    """With one noisy number alone the error is nearly Laplace's, of kurtosis 6: df = 5."""
+    loud = replace(COUNTED, noise_scale=3e3, pool_of=dict.fromkeys(range(3), 0))
+    found = contrasts(evidence_of(loud), "histogram", 1, 0, 1, same_shares=True)
+    second, fourth = laplace_cumulants(1e2)
+    assert fourth / second**2 == pytest.approx(3, rel=1e-3)
+    # M = Σ (y − ȳ) Ñ / n has two numbers an arm, ±1 beside 0; arms have 36 and 45 units.
+    parts = [2 / n**2 for n in (36, 45)]
+    kurtosis = 3 * sum(2 / n**4 for n in (36, 45)) / sum(parts) ** 2
+    assert found.degrees_of_freedom[0] == pytest.approx(4 + 6 / kurtosis, rel=1e-3)
+
+
+def test_the_variance_of_outcomes_stays_within_what_the_grid_allows() -> None:
+    """Counts far off make squares and means that no outcomes have."""
+    for counts, least in (((500, -900, 500), False), ((-400, 900, -400), True)):
+        cells = {key: replace(cell, noisy=counts) for key, cell in COUNTED.cells.items()}
+        told = replace(COUNTED, cells=cells)
+        found = contrasts(evidence_of(told), "combined", 1, 0, 1, same_shares=True)
+        sampling = found.variance[0] - found.noise_variance[0]
+        if least:
+            assert sampling == 0
+        else:
+            assert 0 < sampling < 1.0 / 11 * 2  # a spread of 1 at most, over 12 and 15 units each

@@ -1,76 +1,143 @@
 """Killed at any moment: nothing half under a public name, and the next run finishes the job.
 
-Two sweeps. A whole run is killed at places within its steps and between them. Where files get
-their names, the same act is repeated and killed one call of the operating system later each time,
-until one comes through.
+Three sweeps. A whole run is killed at places within its steps and between them, and from outside at
+random moments. Where charges are made and files get their names, the same act is repeated and
+killed one call of the operating system or of SQLite later each time, until one comes through.
 """
 
+import hashlib
+import inspect
 import json
 import os
+import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
 
+from flows.charges import Fingerprint
+from flows.charging import Account
+from flows.config import Config
 from flows.files import replace_file
-from flows.release import release
-from flows.released.draft import LATEST, drafting, published
+from flows.ledger import Ledger, ledger_url
+from flows.released.draft import LATEST, complete, workplace
 from flows.released.read import read_release
-from schemas.errors import ConflictError
-from tests.conftest import Builder, Experiment, a_log, build_experiment, released, rows
+from privatizers.design import Design
+from tests.conftest import Builder, Experiment, a_log, build_experiment, rows
+
+EPSILON = 2.0  # of one release
 
 # A process of its own, in which a child is forked for every death; it says how each ended.
 HEAD = """
-import importlib, json, os, signal, sys
+import importlib, io, json, os, shutil, signal, sqlite3, sys, time
+from contextlib import closing
 from pathlib import Path
 
-FOLDER, *PLACES = sys.argv[1:]
+FOLDER, *GIVEN = sys.argv[1:]
+FOLDER = Path(FOLDER)
 
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def ended(act, *given):
+def begun(act, *given):
     child = os.fork()
     if child == 0:
         act(*given)
         os._exit(0)
+    return child
+
+
+def end_of(child):
     return -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 """
 
-AT_PLACES = """
+RUNS = """
 from flows.release import release
 
 
-def run(config, place):
+def run(folder):
+    release.fn(f"{folder}/trial.toml", "b", False)
+
+
+def run_to(place, folder):
     when, _, name = place.partition(" ")
-    module, _, name = name.rpartition(".")
-    original = getattr(importlib.import_module(module), name)
+    name, _, number = name.partition("#")
+    left = [int(number or 1)]
+    owner, name = owner_of(name)
+    original = getattr(owner, name)
 
     def act_and_die(*given, **named):
-        if when == "after":
-            original(*given, **named)
-        die()
+        left[0] -= 1
+        if left[0] == 0 and when == "before":
+            die()
+        result = original(*given, **named)
+        if left[0] == 0:
+            die()
+        return result
 
-    setattr(importlib.import_module(module), name, act_and_die)
-    release.fn(config, "b", False)
+    setattr(owner, name, act_and_die)
+    run(folder)
 
 
-ends = [ended(run, f"{FOLDER}/{i}/trial.toml", place) for i, place in enumerate(PLACES)]
+def owner_of(name):
+    *parts, name = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            owner = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            owner = getattr(owner, part)
+        return owner, name
+
+
+def usual_time():
+    begin = time.perf_counter()
+    assert end_of(begun(run, FOLDER / "usual")) == 0
+    return time.perf_counter() - begin
+
+
+def kill_after(delay, folder):
+    child = begun(run, folder)
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    return end_of(child)
+
+
+usual = usual_time()
+ends = []
+for number, place in enumerate(GIVEN):
+    folder = FOLDER / str(number)
+    if place.startswith("at "):
+        ends.append(kill_after(usual * float(place.removeprefix("at ")), folder))
+    else:
+        ends.append(end_of(begun(run_to, place, folder)))
 print(json.dumps(ends))
 """
 
-BEFORE_CALLS = """
-import io
-
+CALLS = """
+from flows.charges import Fingerprint
+from flows.charging import Account
+from flows.config import Config
+from flows.config import load
 from flows.files import replace_file
-from flows.released.draft import drafting
+from flows.released.draft import workplace
+
+# Whatever changes nothing may be left out: a death before it is one before the next call.
+READING = {
+    "fspath", "stat", "lstat", "fstat", "listdir", "scandir", "getpid", "getcwd", "urandom",
+    "text_encoding", "fileno", "cursor", "fetchone", "fetchall", "create_function",
+}
 
 
 def die_before_call(number):
@@ -86,14 +153,23 @@ def die_before_call(number):
 
 
 def asks_the_system(called):
-    of_a_file = isinstance(getattr(called, "__self__", None), io.IOBase)
-    return of_a_file or called.__module__ in ("posix", "io", "_io", "fcntl")
+    of = getattr(called, "__self__", None)
+    if called.__name__ in READING or isinstance(of, sqlite3.Cursor) and called.__name__ == "close":
+        return False
+    if isinstance(of, (io.IOBase, sqlite3.Connection, sqlite3.Cursor)):
+        return True
+    return called.__module__ in ("posix", "io", "_io", "fcntl")
 
 
 def publish(folder, number):
+    config = CONFIG.model_copy(update={"directory": folder})
+    account = Account(config, DESIGN)
     die_before_call(number)
-    with drafting(folder, "trial", "b", revise=False) as draft:
-        draft.working.write_text("whole")
+    with workplace(config.releases) as place:
+        charge = account.reserve("b", Fingerprint("k:r", "k:u", "k:s"), place, revise=False)
+        if charge.is_new:
+            with account.publishing(charge):
+                charge.draft.write_text("whole")
 
 
 def replace(folder, number):
@@ -102,92 +178,268 @@ def replace(folder, number):
         file.write(b"new")
 
 
+act, template = GIVEN
+if act == "publish":
+    CONFIG = load(Path(template) / "trial.toml")
+    DESIGN = CONFIG.design()
 ends = []
 while 0 not in ends:
-    ends.append(ended(globals()[PLACES[0]], Path(FOLDER) / str(len(ends)), len(ends)))
+    folder = copy_of(Path(template), FOLDER / str(len(ends)))
+    ends.append(end_of(begun(globals()[act], folder, len(ends))))
 print(json.dumps(ends))
 """
 
 
-def ends_of(script: str, folder: Path, *places: str) -> list[int]:
+def copy_of(template: Path, target: Path) -> Path:
+    """Copy an experiment, releases as links, and let the copy's ledger speak of the copy."""
+
+    def link_or_copy(source: str, copy: str) -> None:
+        (os.link if source.endswith(".duckdb") else shutil.copy)(source, copy)
+
+    shutil.copytree(template, target, copy_function=link_or_copy)
+    if (target / "ledger.sqlite").exists():
+        with closing(sqlite3.connect(target / "ledger.sqlite")) as ledger:
+            for column in ("path", "draft"):
+                query = f"UPDATE clusterdp_charges SET {column} = replace({column}, ?, ?)"
+                ledger.execute(query, (f"{template}/", f"{target}/"))
+            ledger.commit()
+    return target
+
+
+def ends_of(script: str, folder: Path, *given: str | Path) -> list[int]:
     """Let one act be killed in each folder; by which signal each ended, 0 where it came through."""
     done = subprocess.run(
-        [sys.executable, "-c", HEAD + script, str(folder), *places],
+        [sys.executable, "-c", HEAD + inspect.getsource(copy_of) + script, folder, *given],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     ends: list[int] = json.loads(done.stdout.splitlines()[-1])
+    assert set(ends) <= {0, signal.SIGKILL}, done.stderr
     return ends
+
+
+def state_of_b(account: Account) -> str | None:
+    """The state of the last charge for a release of period b, if there is one."""
+    entries = account.statement().entries
+    states = [entry.state.value for entry in entries if entry.name.period == "b"]
+    return states[-1] if states else None
 
 
 # whole runs
 
+
+class Death(NamedTuple):
+    """How far a run had come when it was killed."""
+
+    charge: str | None
+    """The state of its charge."""
+    public: bool = False
+    """Whether its release had its name."""
+
+
+UNCHARGED = Death(None)
+RESERVED = Death("reserved")
+COMPLETE = Death("publishing")
+LINKED = Death("publishing", public=True)
+PUBLIC = Death("published", public=True)
+
+COMMIT = "sqlalchemy.engine.default.DefaultDialect.do_commit"
+
+A_LATER_RELEASE = {
+    "after flows.released.draft._locked_folder": UNCHARGED,
+    "after flows.release.validate": UNCHARGED,
+    "after flows.release.fingerprint": UNCHARGED,
+    f"before {COMMIT}#1": UNCHARGED,  # of what dead runs left
+    f"before {COMMIT}#2": UNCHARGED,
+    f"after {COMMIT}#2": RESERVED,
+    "after flows.charging.sweep": RESERVED,
+    "before os.fsync": RESERVED,  # while it writes the quarantine
+    "before flows.raw.privatize.stochastic_levels": RESERVED,
+    "after flows.release.privatize": RESERVED,
+    "after flows.released.publish._insert": RESERVED,
+    "after flows.released.estimate.add_estimates": RESERVED,
+    "after flows.charging.complete": RESERVED,
+    f"before {COMMIT}#3": RESERVED,
+    f"after {COMMIT}#3": COMPLETE,
+    "before os.link": COMPLETE,
+    "after os.link": LINKED,
+    f"before {COMMIT}#4": LINKED,
+    f"after {COMMIT}#4": PUBLIC,
+    "before flows.charging.point_latest#2": PUBLIC,
+    "after os.link#2": PUBLIC,  # of latest, beside it
+    "after flows.charging.point_latest#2": PUBLIC,
+    "before shutil.rmtree": PUBLIC,
+}
+THE_FIRST_RELEASE = {
+    "before flows.raw.fingerprint._make_key": UNCHARGED,
+    "before os.link": UNCHARGED,  # of the key
+    "after os.link": UNCHARGED,
+    "after flows.raw.fingerprint._make_key": UNCHARGED,
+    "after flows.ledger._make_private": UNCHARGED,
+    f"before {COMMIT}#1": UNCHARGED,
+    f"after {COMMIT}#1": UNCHARGED,
+    f"after {COMMIT}#2": RESERVED,
+    "after flows.charging.complete": RESERVED,
+    "before os.link#2": COMPLETE,
+    "after os.link#2": LINKED,
+    "before flows.charging.point_latest": PUBLIC,
+}
 PLACES = [
-    "before flows.release.ingest",
-    "before os.fsync",  # while it writes the quarantine
-    "after flows.raw.validate._keep_aside",
-    "before flows.raw.privatize.stochastic_levels",
-    "after flows.released.publish._insert",
-    "after flows.released.estimate.add_estimates",
-    "before os.link",
-    "after os.link",
-    "before flows.released.draft.point_latest",
-    "after flows.released.draft.point_latest",
+    *((place, True, death) for place, death in A_LATER_RELEASE.items()),
+    *((place, False, death) for place, death in THE_FIRST_RELEASE.items()),
 ]
+A_FEW = 5  # random moments
+
+
+class Killed(NamedTuple):
+    """A run of period b that was killed, and whether period a had been released before it."""
+
+    place: str
+    built: Experiment
+    account: Account
+    later: bool
+
+
+Kill = Callable[[Iterable[tuple[str, bool]]], list[Killed]]
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
-    """Experiments that have released a period already, each killed in the next at one place."""
-    original = build_experiment(
-        tmp_path_factory.mktemp("killed") / "original",
-        rows(*a_log(60).rows(), ("x", "fax", "east", 1.0)),
-    )
-    original.run("a")
-    copies = tmp_path_factory.mktemp("copies")
-    for i in range(len(PLACES)):  # by links, as latest is a link to its release
-        shutil.copytree(original.folder, copies / str(i), copy_function=os.link)
-    assert ends_of(AT_PLACES, copies, *PLACES) == [signal.SIGKILL] * len(PLACES)
-    return {place: Experiment(copies / str(i) / "trial.toml") for i, place in enumerate(PLACES)}
+def kill(tmp_path_factory: pytest.TempPathFactory) -> Kill:
+    """Gives a function that kills a run at each of some places, all in one process."""
+    log = rows(*a_log(60).rows(), ("x", "fax", "east", 1.0))
+    folder = tmp_path_factory.mktemp("templates")
+    enough = {"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON}
+    first, later = (build_experiment(folder / name, log, privacy=enough) for name in "fl")
+    later.run("a")
+    config = later.load()
+    design = config.design()
+
+    def kill_at(places: Iterable[tuple[str, bool]]) -> list[Killed]:
+        given = list(places)
+        copies = tmp_path_factory.mktemp("copies")
+        for number, (_, is_later) in enumerate(given):
+            copy_of((later if is_later else first).folder, copies / str(number))
+        copy_of(later.folder, copies / "usual")
+        ends = ends_of(RUNS, copies, *[place for place, _ in given])
+        missed = [place for (place, _), end in zip(given, ends, strict=True) if end == 0]
+        assert [place for place in missed if not place.startswith("at ")] == []
+        found = []
+        for number, (place, is_later) in enumerate(given):
+            built = Experiment(copies / str(number) / "trial.toml")
+            account = Account(config.model_copy(update={"directory": built.folder}), design)
+            found.append(Killed(place, built, account, is_later))
+        return found
+
+    return kill_at
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.fixture(scope="module")
+def killed(kill: Kill) -> dict[tuple[str, bool], Killed]:
+    """One run killed at each place, and a few at random moments (``at 0``, ``at 1``, …)."""
+    places = [(place, later) for place, later, _ in PLACES]
+    moments = random_moments(A_FEW)
+    found = kill([*places, *moments])
+    names = [*places, *((f"at {i}", later) for i, (_, later) in enumerate(moments))]
+    return dict(zip(names, found, strict=True))
+
+
+def random_moments(count: int) -> list[tuple[str, bool]]:
+    """Places anywhere in the usual time of a run; says which."""
+    seed = random.SystemRandom().getrandbits(32)
+    generator = random.Random(seed)  # noqa: S311 - moments of death are no secret
+    moments = [(f"at {generator.uniform(0, 1.1):.4f}", True) for _ in range(count)]
+    print(f"random kills, seed {seed}: {moments}")  # noqa: T201 - for whoever sees one fail
+    return moments
+
+
+@pytest.mark.parametrize(("place", "later", "death"), PLACES)
 def test_a_run_that_is_killed_leaves_nothing_half_and_the_next_finishes_the_job(
-    killed: dict[str, Experiment], place: str
+    killed: dict[tuple[str, bool], Killed], place: str, death: Death, *, later: bool
 ) -> None:
-    built = killed[place]
-    assert_nothing_is_half(built)
-    if (built.releases / "trial.b.r1.duckdb").exists():
-        with pytest.raises(ConflictError, match=r"published already, as trial\.b\.r1"):
-            built.run("b")
-    else:
-        assert built.run("b").release_id == "trial.b.r1"
-    names = [LATEST, "trial.a.r1.duckdb", "trial.b.r1.duckdb"]
-    assert sorted(path.name for path in built.releases.iterdir()) == names
-    assert released(built.releases / LATEST, "release")["period"].to_list() == ["b"]
-    assert_nothing_is_half(built)
+    one = killed[place, later]
+    public = (one.built.releases / "trial.b.r1.duckdb").exists()
+    assert Death(state_of_b(one.account), public) == death
+    assert_the_next_run_finishes_the_job(one)
 
 
-def assert_nothing_is_half(built: Experiment) -> None:
-    """Whatever has a public name is whole, whether or not anybody has cleaned up."""
-    for path in built.releases.glob("*.duckdb"):
-        found = read_release(path)
-        assert found.row_counts["units"] == found.manifest.n_units == 60
-        assert found.row_counts["estimates"] == 1
-        assert path.stat().st_mode & 0o777 == 0o444
-    for path in built.quarantine.glob("*.parquet"):
+@pytest.mark.parametrize("moment", range(A_FEW))
+def test_a_run_that_is_killed_at_any_moment_is_finished_too(
+    killed: dict[tuple[str, bool], Killed], moment: int
+) -> None:
+    one = killed[f"at {moment}", True]
+    print(f"killed {one.place} of its time, as {state_of_b(one.account)}")  # noqa: T201
+    assert_the_next_run_finishes_the_job(one)
+
+
+@pytest.mark.soak
+def test_a_hundred_runs_that_are_killed_at_random_are_finished_too(kill: Kill) -> None:
+    deaths: dict[str | None, int] = {}
+    for one in kill(random_moments(100)):
+        state = state_of_b(one.account)
+        deaths[state] = deaths.get(state, 0) + 1
+        assert_the_next_run_finishes_the_job(one)
+    print(deaths)  # noqa: T201 - how they were spread
+    assert {None, "reserved"} <= set(deaths)
+
+
+def assert_the_next_run_finishes_the_job(one: Killed) -> None:
+    built, releases = one.built, one.built.releases
+    assert_sound(one)
+    state = state_of_b(one.account)
+    drafts = [digest(path) for path in releases.glob(".draft-*/release.duckdb")]
+
+    result = built.run("b")
+    assert result.release_id == "trial.b.r1"
+    assert result.status == ("unchanged" if state in ("publishing", "published") else "published")
+    if state == "publishing":
+        assert [digest(result.path)] == drafts  # the very bytes that may have been seen
+    periods = ["a", "b"] if one.later else ["b"]
+    assert built.entries == [
+        "ledger.sqlite",
+        "log.parquet",
+        "quarantine/",
+        "quarantine/digest.key",
+        "quarantine/trial/",
+        *[f"quarantine/trial/trial.{period}.r1.parquet" for period in periods],
+        "releases/",
+        "releases/trial/",
+        f"releases/trial/{LATEST}",
+        *[f"releases/trial/trial.{period}.r1.duckdb" for period in periods],
+        "trial.toml",
+    ]
+    assert (releases / LATEST).samefile(result.path)
+    assert result.statement.spent.epsilon == EPSILON * len(periods)
+    assert_sound(one)
+
+
+def assert_sound(killed: Killed) -> None:
+    """Whatever has a public name is whole and charged for, whether or not anybody cleaned up."""
+    built = killed.built
+    public = [path for path in built.releases.glob("*.duckdb") if path.name != LATEST]
+    found = {path.stem: read_release(path) for path in public}
+    for one in found.values():
+        assert one.row_counts["units"] == one.manifest.n_units == 60
+        assert one.row_counts["estimates"] >= 1  # put in by one statement
+        assert one.path.stat().st_mode & 0o777 == 0o444
+    if (built.releases / LATEST).exists():
+        assert any((built.releases / LATEST).samefile(path) for path in public)
+    for path in built.quarantine.glob("[!.]*"):
         assert pl.read_parquet(path).height == 1
+    key = built.quarantine.parent / "digest.key"
+    assert not key.exists() or len(key.read_bytes()) == 32
+
+    statement = killed.account.statement()
+    charged = {entry.name.release_id: entry.cost for entry in statement.entries if entry.counts}
+    assert set(found) <= set(charged)
+    assert all(charged[name].epsilon == found[name].manifest.epsilon == EPSILON for name in found)
+    assert statement.spent.epsilon >= EPSILON * len(found)
 
 
-def test_the_next_run_leaves_nothing_of_a_killed_one_in_the_quarantine(
-    killed: dict[str, Experiment],
-) -> None:
-    built = killed["before os.fsync"]
-    built.run("b", revise=True)
-    assert [path.name for path in built.quarantine.iterdir() if path.name[0] == "."] == []
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_a_run_that_is_interrupted_cleans_up_at_once(
@@ -199,74 +451,127 @@ def test_a_run_that_is_interrupted_cleans_up_at_once(
     built = experiment()
     monkeypatch.setattr("flows.released.publish._insert", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        release.fn(str(built.config))
+        built.run("b")
     assert not built.releases.exists()
+    config = built.load()
+    assert state_of_b(Account(config, config.design())) == "void"
 
 
 # one call after another
 
-MOST_CALLS = 300
-"""More than an act makes, so that one comes through."""
+DIGESTS = Fingerprint("k:r", "k:u", "k:s")
+STATES_AT_DEATH = {
+    "the first release": {None, "reserved", "publishing", "published"},
+    "a dead run to finish": {"publishing", "published"},
+    "a dead run to void": {"reserved", "void", "publishing", "published"},
+}
 
 
-def calls_of(act: str, folder: Path) -> int:
-    """Kill an act before each call that it makes; how many these are."""
-    ends = ends_of(BEFORE_CALLS, folder, act)
+def a_scene(folder: Path, name: str) -> tuple[Config, Design]:
+    """An experiment whose releases are one line each, before the run of period b."""
+    built = build_experiment(folder, privacy={"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON})
+    config = built.load()
+    design = config.design()
+    account = Account(config, design)
+    if name != "the first release":
+        assert publish_line(account, built.releases, "a", "earlier") == "published"
+    if "dead" in name:
+        dead = built.releases / ".draft-dead"
+        dead.mkdir()
+        charge = account.reserve("b", DIGESTS, dead, revise=False)
+        charge.draft.write_text("of the dead")
+        if "finish" in name:
+            complete(charge.draft)
+            ledger = Ledger(ledger_url(config.ledger.url, config.directory))
+            assert charge.receipt.charge is not None
+            ledger.begin_publishing(charge.receipt.charge)
+    return config, design
+
+
+def publish_line(account: Account, releases: Path, period: str, line: str) -> str:
+    """What a run does about its charge and its file; says what became of it."""
+    with workplace(releases) as folder:
+        charge = account.reserve(period, DIGESTS, folder, revise=False)
+        assert charge.name.release_id == f"trial.{period}.r1"
+        if not charge.is_new:
+            return "unchanged"
+        with account.publishing(charge):
+            charge.draft.write_text(line)
+        return "published"
+
+
+def calls_of(act: str, template: Path, folder: Path) -> list[Path]:
+    """Kill an act before each call that it makes; its folders, the last where it came through."""
+    ends = ends_of(CALLS, folder, act, template)
     assert ends == [signal.SIGKILL] * (len(ends) - 1) + [0]
-    return len(ends) - 1
+    return [folder / str(number) for number in range(len(ends))]
 
 
-@pytest.mark.parametrize("earlier", [True, False], ids=["a later release", "the first release"])
-def test_publishing_that_is_killed_before_any_call_leaves_nothing_half(
-    tmp_path: Path, *, earlier: bool
+@pytest.mark.parametrize("scene", STATES_AT_DEATH)
+def test_publishing_that_is_killed_before_any_call_is_finished_by_the_next_run(
+    tmp_path: Path, scene: str
 ) -> None:
-    folders = [tmp_path / str(i) for i in range(MOST_CALLS)]
-    for folder in folders if earlier else []:
-        with drafting(folder, "trial", "a", revise=False) as draft:
-            draft.working.write_text("earlier")
-    calls = calls_of("publish", tmp_path)
-    assert calls > 20
-    for folder in folders[: calls + 1]:
-        assert_publishing_can_be_finished(folder, earlier=earlier)
+    config, design = a_scene(tmp_path / "template", scene)
+    (tmp_path / "runs").mkdir()
+    folders = calls_of("publish", tmp_path / "template", tmp_path / "runs")
+    assert len(folders) > 60
+    earlier = {} if scene == "the first release" else {"trial.a.r1.duckdb": "earlier"}
+    seen = set()
+    for folder in folders:
+        account = Account(config.model_copy(update={"directory": folder}), design)
+        seen.add(state_of_b(account))
+        assert_publishing_can_be_finished(account, folder / "releases" / "trial", earlier)
+    assert seen == STATES_AT_DEATH[scene]
 
 
-def assert_publishing_can_be_finished(folder: Path, *, earlier: bool) -> None:
-    first = {"trial.a.r1.duckdb": "earlier"} if earlier else {}
-    both = first | {"trial.b.r1.duckdb": "whole"}
-    before = contents(folder)
+def assert_publishing_can_be_finished(
+    account: Account, releases: Path, earlier: dict[str, str]
+) -> None:
+    state, before = state_of_b(account), contents(releases)
     latest = before.pop(LATEST, None)
-    assert before in (first, both)
+    line = before.get("trial.b.r1.duckdb")
+    assert before == earlier | ({} if line is None else {"trial.b.r1.duckdb": line})
+    assert line in ("whole", "of the dead", None)
     assert latest in (before.values() if earlier else {*before.values(), None})
-    try:
-        with drafting(folder, "trial", "b", revise=False) as draft:
-            draft.working.write_text("whole")
-    except ConflictError:
-        assert before == both
+    if line is not None:
+        assert state in ("publishing", "published")
+    if state == "published":
+        assert line is not None
+    drafts = {path.read_text() for path in releases.glob(".draft-*/release.duckdb")}
+
+    finished = state in ("publishing", "published")
+    told = publish_line(account, releases, "b", "anew")
+    assert told == ("unchanged" if finished else "published")
+    after = contents(releases)
+    assert after.pop(LATEST) == after["trial.b.r1.duckdb"]
+    if not finished:
+        assert after == earlier | {"trial.b.r1.duckdb": "anew"}
     else:
-        assert before == first
-    assert contents(folder) == both | {LATEST: "whole"}
-    assert len(list(folder.iterdir())) == len(both) + 1  # no working folder, no half of latest
-    assert published(folder, "trial")[-1].period == "b"
+        assert after["trial.b.r1.duckdb"] in ({line} if line is not None else drafts)
+    assert len(list(releases.iterdir())) == len(after) + 1  # nothing lies about
+    assert account.statement().spent.epsilon == EPSILON * len(after)
+    assert state_of_b(account) == "published"
 
 
-def contents(folder: Path) -> dict[str, str]:
+def contents(releases: Path) -> dict[str, str]:
     """What stands under a public name."""
-    return {path.name: path.read_text() for path in folder.glob("*.duckdb")}
+    return {path.name: path.read_text() for path in releases.glob("*.duckdb")}
 
 
 def test_replacing_a_file_that_is_killed_before_any_call_leaves_the_old_or_the_new(
     tmp_path: Path,
 ) -> None:
-    folders = [tmp_path / str(i) for i in range(MOST_CALLS)]
-    for folder in folders:
-        folder.mkdir()
-        (folder / "file").write_text("old")
-    calls = calls_of("replace", tmp_path)
-    assert calls > 5
-    left = [(folder / "file").read_text() for folder in folders[: calls + 1]]
+    for name in ("template", "runs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "template" / "file").write_text("old")
+    folders = calls_of("replace", tmp_path / "template", tmp_path / "runs")
+    assert len(folders) > 5
+    left = [(folder / "file").read_text() for folder in folders]
     assert left[0] == "old"
     assert set(left) == {"old", "new"}
     assert left == sorted(left, reverse=True)  # once it is new it stays so
-    with replace_file(folders[0] / "file", mode=0o600) as file:
-        file.write(b"newer")
-    assert (folders[0] / "file").read_text() == "newer"
+    for folder in folders:
+        with replace_file(folder / "file", mode=0o600) as file:
+            file.write(b"newer")
+        assert [path.name for path in folder.iterdir()] == ["file"]
+        assert (folder / "file").read_text() == "newer"

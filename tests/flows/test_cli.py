@@ -13,9 +13,19 @@ import pytest
 
 from flows.cli import run
 from schemas.errors import InputError, StepError
-from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, rows
+from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, released, rows
 
-COMMANDS = ["demo", "check", "release", "audit", "estimate", "inspect", "serve"]
+COMMANDS = [
+    "demo",
+    "check",
+    "release",
+    "ledger",
+    "audit",
+    "estimate",
+    "inspect",
+    "hash-ids",
+    "serve",
+]
 
 Command = Callable[..., Ran]
 
@@ -174,24 +184,127 @@ def test_release_prints_one_document(
         "quarantined_by_rule": {"arm_not_declared": 1},
         "sample_ratio_p": 1.0,
         "warnings": [],
-        "ledger": None,
+        "ledger": {
+            "population": "trial",
+            "spent_epsilon": 2.0,
+            "spent_delta": 0.0,
+            "budget_epsilon": None,
+            "budget_delta": None,
+            "n_releases": 1,
+        },
     }
-    assert [one["arm"] for one in estimates] == ["mail"]
+    assert [one["arm"] for one in estimates] == ["mail"] * 3
 
 
-def test_release_speaks_to_people_and_refuses_a_second_time(
+def test_release_speaks_to_people_and_refuses_other_rows(
     command: Command, experiment: Builder, prefect_harness: Path
 ) -> None:
-    built = experiment(arms={"shares": {"none": 1, "mail": 9}})
+    built = experiment(arms={"shares": {"none": 1, "mail": 9}}, privacy={"budget_epsilon": 4.0})
     ended = command("release", built.config)
     assert ended.returncode == 0
     assert "trial.once.r1 is published." in ended.stdout
     assert str(built.releases / "trial.once.r1.duckdb") in ended.stdout
     assert ended.stderr.startswith("clusterdp: warning: sample ratio mismatch")
+    assert "paid so far     epsilon 2 of 4, by a unit in its one release" in ended.stdout
     again = command("release", built.config)
-    assert_plain_error(again, 4, "trial.once.r1", "--revise")
+    assert again.returncode == 0
+    assert "unchanged" in again.stdout
+    a_log(242).write_parquet(built.folder / "log.parquet")
+    assert_plain_error(command("release", built.config), 4, "trial.once.r1", "--revise")
     revised = document(command("release", built.config, "--revise", "--json"))
     assert revised["release_id"] == "trial.once.r2"
+    assert revised["ledger"]["spent_epsilon"] == revised["ledger"]["budget_epsilon"] == 4.0
+    refused = command("release", built.config, "--revise")
+    assert_plain_error(refused, 3, "of the 4", "0 is left", "trial.once.r1 2, trial.once.r2 2")
+
+
+# ledger
+
+
+def test_a_ledger_that_is_not_there_is_empty_and_is_not_made(
+    command: Command, experiment: Builder
+) -> None:
+    built = experiment(privacy={"budget_epsilon": 5.0, "population": "people"})
+    before = built.entries
+    assert document(command("ledger", built.config, "--json")) == {
+        "experiment": "trial",
+        "population": "people",
+        "spent_epsilon": 0.0,
+        "spent_delta": 0.0,
+        "budget_epsilon": 5.0,
+        "budget_delta": None,
+        "n_releases": 0,
+        "entries": [],
+    }
+    told = command("ledger", built.config).stdout
+    assert "Nothing was charged yet." in told
+    assert "left          epsilon 5" in told
+    assert built.entries == before
+
+
+def test_the_ledger_shows_what_was_spent_entry_by_entry(
+    command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = experiment(privacy={"budget_epsilon": 5.0, "delta": 1e-6})
+    built.run("a")
+    with monkeypatch.context() as broken:
+        broken.setattr("flows.released.publish._insert", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            built.run("b")
+    built.run("c")
+    found = document(command("ledger", built.config, "--json"))
+    assert (found["spent_epsilon"], found["spent_delta"]) == (4.0, 2e-6)
+    names = ("release_id", "period", "epsilon", "delta", "state")
+    assert [tuple(entry[name] for name in names) for entry in found["entries"]] == [
+        ("trial.a.r1", "a", 2.0, 1e-6, "published"),
+        ("trial.c.r1", "c", 2.0, 1e-6, "published"),
+    ]
+    everything = document(command("ledger", built.config, "--all", "--json"))["entries"]
+    assert [entry["state"] for entry in everything] == ["published", "void", "published"]
+    told = command("ledger", built.config).stdout
+    for words in (
+        "epsilon 4 of 5, delta 2e-06, by a unit in all 2 releases",
+        "left          epsilon 1",
+        "trial.a.r1",
+        "published",
+    ):
+        assert words in told
+    assert "trial.b.r1" not in told
+
+
+def test_only_an_unfinished_charge_can_be_abandoned(command: Command, experiment: Builder) -> None:
+    built = experiment()
+    built.run("a")
+    done = command("ledger", built.config, "--abandon", "trial.a.r1")
+    assert_plain_error(done, 2, "--abandon", "published already")
+    none = command("ledger", built.config, "--abandon", "trial.b.r1")
+    assert_plain_error(none, 2, "--abandon", "not in the ledger")
+
+
+# hash-ids
+
+
+def test_ids_are_hashed_as_releases_hash_them(command: Command, experiment: Builder) -> None:
+    built = experiment(publish={"unit_id": "keyed-hash", "key_file": "ids.key"})
+    key = built.folder / "ids.key"
+    key.touch(0o600)
+    key.write_text("a key that is long enough\n")
+    segments, hashed = built.folder / "segments.csv", built.folder / "hashed.csv"
+    segments.write_text("unit_id,segment\nc00007,a\nc00008,b\n,c\n", encoding="utf-8")
+    found = document(command("hash-ids", built.config, segments, "-o", hashed, "--json"))
+    assert found == {"path": str(hashed), "n_rows": 3, "n_missing": 1, "warnings": []}
+    query = (
+        f"SELECT segment, cluster, arm FROM main.units JOIN '{hashed}' USING (unit_id) ORDER BY 1"
+    )
+    assert released(built.run().path, query).rows() == [
+        ("a", "west", "mail"),
+        ("b", "east", "none"),
+    ]
+    again = command("hash-ids", built.config, segments, "-o", hashed)
+    assert_plain_error(again, 2, "exists already")
+
+
+# paths
 
 
 def test_a_relative_configuration_gives_absolute_paths(
@@ -214,11 +327,12 @@ def test_a_relative_configuration_gives_absolute_paths(
 
 def test_estimate_prints_one_document(command: Command, experiment: Builder) -> None:
     result = experiment().run()
-    (one,) = document(command("estimate", result.path, "--json"))["estimates"]
+    (one, histogram, combined) = document(command("estimate", result.path, "--json"))["estimates"]
+    assert (histogram["estimator"], combined["estimator"]) == ("histogram", "combined")
     assert set(one) >= {
         "arm", "control", "segment", "estimator", "estimate", "std_error", "privacy_std_error",
         "ci_lower", "ci_upper", "p_value", "relative", "relative_ci_lower", "relative_ci_upper",
-        "n_units",
+        "n_units", "p_value_holm", "minimum_detectable_effect",
     }  # fmt: skip
     assert one["estimate"] == result.estimates[0].estimate
     assert one["segment"] is None
@@ -231,15 +345,15 @@ def test_numbers_that_are_not_there_are_null(
     """Also where a variance is zero, or no stratum has both arms."""
     log = a_log(n_units, clusters=("a", "b", "c", "d")[: 5 - n_units // 20])
     path = experiment(log).run().path
-    (one,) = document(command("estimate", path, "--json"))["estimates"]
-    assert (one["estimate"] is None) == (n_units == 4)
+    found = document(command("estimate", path, "--json"))["estimates"]
+    assert {one["estimate"] is None for one in found} == {n_units == 4}
     assert command("estimate", path).returncode == 0
 
 
 def test_the_level_is_heard(command: Command, experiment: Builder) -> None:
     path = experiment().run().path
-    (wide,) = document(command("estimate", path, "--level", "0.99", "--json"))["estimates"]
-    (usual,) = document(command("estimate", path, "--json"))["estimates"]
+    wide, *_ = document(command("estimate", path, "--level", "0.99", "--json"))["estimates"]
+    usual, *_ = document(command("estimate", path, "--json"))["estimates"]
     assert wide["ci_upper"] > usual["ci_upper"]
     assert "99 % interval" in command("estimate", path, "--level", "0.99").stdout
 
@@ -271,7 +385,7 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     assert {name: found[name] for name in expected} == expected
     assert found["created_at"].endswith("Z")
     assert found["row_counts"]["units"] == 240
-    assert found["row_counts"]["estimates"] == 1
+    assert found["row_counts"]["estimates"] == 3
 
 
 def test_inspect_says_what_is_promised(command: Command, experiment: Builder) -> None:
@@ -376,10 +490,12 @@ def test_the_program_releases_and_keeps_prefect_beside_the_configuration(
     home = built.folder / ".clusterdp"
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert list(home.glob("*.db"))
-    again = clusterdp("release", built.config, "--period", "2026-11-20")
-    assert_plain_error(again, 4, "trial.2026-11-20.r1", "--revise")
+    again = clusterdp("release", built.config, "--period", "2026-11-20", "--json")
+    assert document(again)["status"] == "unchanged"
     assert [name for name in built.files if ".clusterdp" not in name] == [
+        "ledger.sqlite",
         "log.parquet",
+        "quarantine/digest.key",
         "releases/trial/latest.duckdb",
         "releases/trial/trial.2026-11-20.r1.duckdb",
         "trial.toml",
@@ -393,7 +509,8 @@ def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path)
     found = document(clusterdp("demo", "--json", prefect_home=home))
     assert Path(found["path"]).is_relative_to(tmp_path / "clusterdp-demo")
     assert found["epsilon"] == 2.0
-    (one,) = found["estimates"]
+    one, _, combined = found["estimates"]
+    assert combined["std_error"] < one["std_error"]
     assert (one["arm"], one["control"]) == ("cash", "none")
     # 0.45 in the paper; noise and all, the standard error is about 0.06
     assert 0.1 < one["estimate"] < 0.8
@@ -433,4 +550,4 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
 
 def test_a_release_states_the_delta_it_was_asked_for(experiment: Builder) -> None:
     made = experiment(privacy={"epsilon": 2.0, "delta": 1e-5}).run()
-    assert (made.epsilon, made.delta) == (2.0, 1e-5)
+    assert (made.manifest.epsilon, made.manifest.delta) == (2.0, 1e-5)

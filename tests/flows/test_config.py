@@ -146,6 +146,8 @@ def test_a_missing_key_is_named(experiment: Builder) -> None:
         ("privacy", "segment_shares", 0.1),
         ("publish", "directory", ""),
         ("publish", "unit_id", "hidden"),
+        ("publish", "key_file", ""),
+        ("publish", "key_file", 3),
         ("ledger", "url", 1),
         ("quarantine", "directory", 1),
         ("run", "memory_limit", 8),
@@ -265,7 +267,6 @@ def test_a_noise_scale_that_arithmetic_cannot_hold_is_refused(
         ("privacy.mechanism", {"privacy": {"mechanism": "noisy-histogram"}}),
         ("privacy.mechanism", {"privacy": {"mechanism": "noisy-horvitz-thompson"}}),
         ("privacy.strata_statistic", {"privacy": {"strata_statistic": "means"}}),
-        ("publish.unit_id", {"publish": {"unit_id": "keyed-hash"}}),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(
@@ -290,6 +291,16 @@ def test_a_key_without_the_setting_it_belongs_to_is_refused(
     experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
 ) -> None:
     assert refusal(experiment, **sections).key == key
+
+
+def test_hashed_ids_need_a_key(experiment: Builder) -> None:
+    error = refusal(experiment, publish={"unit_id": "keyed-hash"})
+    assert str(error) == 'publish.key_file: missing: unit_id = "keyed-hash" needs a key'
+
+
+def test_the_key_is_not_read_with_the_configuration(experiment: Builder) -> None:
+    publish = experiment(publish={"unit_id": "keyed-hash", "key_file": "nowhere"}).load().publish
+    assert (publish.unit_id, publish.key_file) == ("keyed-hash", "nowhere")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,25 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from flows.released.draft import LATEST, drafting, point_latest, published, sweep
-from schemas.errors import ConflictError, InputError
+from flows.released.draft import (
+    LATEST,
+    complete,
+    draft_in,
+    lock_of_the_dead,
+    make_public,
+    point_latest,
+    published,
+    sweep,
+    workplace,
+)
+from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.released import ReleaseName
 
 
@@ -22,11 +34,17 @@ def releases(tmp_path: Path) -> Path:
     return tmp_path / "releases" / "trial"
 
 
-def publish(releases: Path, period: str = "p", content: str = "", *, revise: bool = False) -> Path:
+def publish(releases: Path, period: str = "p", revision: int = 1, content: str = "") -> Path:
     """Make a release whose file says its own name, or ``content``."""
-    with drafting(releases, "trial", period, revise=revise) as draft:
-        draft.working.write_text(content or draft.name.release_id)
-    return draft.path
+    release_id = ReleaseName("trial", period, revision).release_id
+    path = releases / f"{release_id}.duckdb"
+    with workplace(releases) as folder:
+        draft = draft_in(folder)
+        draft.write_text(content or release_id)
+        complete(draft)
+        make_public(draft, path)
+        point_latest(releases, "trial")
+    return path
 
 
 def names(folder: Path) -> set[str]:
@@ -37,106 +55,162 @@ def latest(folder: Path) -> str:
     return (folder / LATEST).read_text()
 
 
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """Nothing is private by the grace of the umask."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
 # one release
 
 
 def test_a_release_gets_its_name_and_latest_follows(releases: Path) -> None:
     path = publish(releases)
-    assert path == releases / "trial.p.r1.duckdb"
     assert names(releases) == {"trial.p.r1.duckdb", LATEST}
     assert path.read_text() == latest(releases) == "trial.p.r1"
 
 
-def test_a_release_cannot_be_written_and_everybody_can_read_it(releases: Path) -> None:
+def test_a_release_cannot_be_written_and_everybody_can_read_it(
+    releases: Path, no_umask: None
+) -> None:
     publish(releases)
     for name in names(releases):
-        assert stat.S_IMODE((releases / name).stat().st_mode) == 0o444
-    assert stat.S_IMODE(releases.stat().st_mode) == 0o755
+        assert mode(releases / name) == 0o444
+    assert mode(releases) == 0o755
 
 
-def test_nothing_stands_under_a_public_name_while_it_is_made(releases: Path) -> None:
-    with drafting(releases, "trial", "p", revise=False) as draft:
-        draft.working.write_text("half")
+def test_everybody_can_read_a_release_whatever_the_umask(releases: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        path = publish(releases)
+    finally:
+        os.umask(before)
+    assert (mode(path), mode(releases), mode(releases.parent)) == (0o444, 0o755, 0o755)
+
+
+def test_nobody_else_sees_a_release_in_the_making(releases: Path, no_umask: None) -> None:
+    with workplace(releases) as folder:
+        draft_in(folder).write_text("half")
+        assert folder.parent == releases
+        assert mode(folder) == 0o700
         assert list(releases.glob("*.duckdb")) == []
-        assert stat.S_IMODE(draft.working.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt, SystemExit])
 def test_an_error_leaves_nothing(releases: Path, failure: type[BaseException]) -> None:
+    releases.parent.mkdir()
     with (  # noqa: PT012 - the block is what is tested
         pytest.raises(failure),
-        drafting(releases, "trial", "p", revise=False) as draft,
+        workplace(releases) as folder,
     ):
-        draft.working.write_text("half")
+        draft_in(folder).write_text("half")
         raise failure
-    assert names(releases) == set()
+    assert not releases.exists()
+    assert releases.parent.exists()  # not this run's to remove
 
 
 def test_an_error_leaves_what_was_there(releases: Path) -> None:
     publish(releases)
     with (  # noqa: PT012 - the block is what is tested
         pytest.raises(RuntimeError),
-        drafting(releases, "trial", "p", revise=True) as draft,
+        workplace(releases) as folder,
     ):
-        draft.working.write_text("half")
+        draft_in(folder).write_text("half")
         raise RuntimeError
     assert names(releases) == {"trial.p.r1.duckdb", LATEST}
     assert latest(releases) == "trial.p.r1"
 
 
-def test_a_block_that_wrote_nothing_publishes_nothing(releases: Path) -> None:
-    with pytest.raises(FileNotFoundError), drafting(releases, "trial", "p", revise=False):
+def test_folders_that_were_made_for_nothing_are_gone(tmp_path: Path) -> None:
+    with workplace(tmp_path / "a" / "b" / "c"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_there_stays_even_if_it_is_empty(releases: Path) -> None:
+    releases.mkdir(parents=True)
+    with workplace(releases):
         pass
     assert names(releases) == set()
+    assert releases.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "releases").write_text("a file")
-    with pytest.raises(InputError, match="cannot make this folder"):
-        publish(tmp_path / "releases" / "trial")
+    with (
+        pytest.raises(InputError, match="cannot make this folder"),
+        workplace(tmp_path / "releases" / "trial"),
+    ):
+        pass
+
+
+def test_a_draft_that_was_never_written_cannot_be_completed(releases: Path) -> None:
+    with workplace(releases) as folder, pytest.raises(FileNotFoundError):
+        complete(draft_in(folder))
+
+
+# the name
+
+
+def test_a_name_that_is_taken_is_a_conflict_and_nothing_is_touched(releases: Path) -> None:
+    path = publish(releases)
+    before = path.stat()
+    with pytest.raises(ConflictError, match=r"trial\.p\.r1\.duckdb: there is a file of this name"):
+        publish(releases, content="another")
+    assert path.stat() == before
+    assert path.read_text() == latest(releases) == "trial.p.r1"
+    assert names(releases) == {"trial.p.r1.duckdb", LATEST}
+
+
+def test_even_a_dangling_link_is_not_written_through(releases: Path, tmp_path: Path) -> None:
+    releases.mkdir(parents=True)
+    (releases / "trial.p.r1.duckdb").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConflictError, match="there is a file of this name"):
+        publish(releases)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_name_that_cannot_be_given_is_a_plain_failure(
+    releases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(ClusterdpError, match=r"cannot get its name \(Operation not") as caught:
+        publish(releases)
+    assert not isinstance(caught.value, ConflictError)
+    assert not releases.exists()
 
 
 # several releases
 
 
-def test_a_published_period_is_a_conflict_and_nothing_is_touched(releases: Path) -> None:
-    path = publish(releases)
-    before = path.stat()
-    with pytest.raises(ConflictError, match=r"published already, as trial\.p\.r1.*--revise"):
-        publish(releases, content="another")
-    assert path.stat() == before
-    assert names(releases) == {"trial.p.r1.duckdb", LATEST}
-
-
-def test_a_revision_stands_beside_the_first(releases: Path) -> None:
-    publish(releases)
-    assert publish(releases, revise=True).name == "trial.p.r2.duckdb"
-    assert latest(releases) == "trial.p.r2"
-    with pytest.raises(ConflictError, match=r"trial\.p\.r2"):
-        publish(releases)
-
-
-def test_a_revision_of_nothing_is_the_first(releases: Path) -> None:
-    assert publish(releases, revise=True).name == "trial.p.r1.duckdb"
-
-
 @pytest.mark.parametrize(
-    ("periods", "expected"),
+    ("given", "expected"),
     [
-        (["2026-11-19", "2026-11-20"], "trial.2026-11-20.r1"),
-        (["2026-11-20", "2026-11-19"], "trial.2026-11-20.r1"),
-        (["2026-11-20", "2026-11-20", "2026-11-19"], "trial.2026-11-20.r2"),
-        (["a"] * 11, "trial.a.r11"),
-        (["a"] * 10 + ["b", "a"], "trial.b.r1"),
+        (["2026-11-19.r1", "2026-11-20.r1"], "2026-11-20.r1"),
+        (["2026-11-20.r1", "2026-11-19.r1"], "2026-11-20.r1"),
+        (["2026-11-20.r1", "2026-11-20.r2", "2026-11-19.r1"], "2026-11-20.r2"),
+        (["2026-11-20.r2", "2026-11-20.r1"], "2026-11-20.r2"),
+        ([f"a.r{number}" for number in range(1, 12)], "a.r11"),
+        (["a.r9", "b.r1", "a.r10"], "b.r1"),
     ],
 )
 def test_latest_is_the_greatest_period_then_revision(
-    releases: Path, periods: list[str], expected: str
+    releases: Path, given: list[str], expected: str
 ) -> None:
-    for period in periods:
-        publish(releases, period, revise=True)
-    assert latest(releases) == expected
-    assert (releases / LATEST).samefile(releases / f"{expected}.duckdb")
+    for one in given:
+        period, _, revision = one.partition(".r")
+        publish(releases, period, int(revision))
+    assert latest(releases) == f"trial.{expected}"
+    assert (releases / LATEST).samefile(releases / f"trial.{expected}.duckdb")
 
 
 def test_only_releases_of_the_experiment_count(releases: Path) -> None:
@@ -155,22 +229,19 @@ def test_only_releases_of_the_experiment_count(releases: Path) -> None:
     assert published(releases, "trial") == [ReleaseName("trial", "p", 1)]
 
 
-def test_latest_is_repaired_where_a_run_was_killed_just_before_it(releases: Path) -> None:
-    publish(releases, "a")
-    (releases / "trial.b.r1.duckdb").write_text("trial.b.r1")  # named, but latest not moved
-    assert latest(releases) == "trial.a.r1"
-    with pytest.raises(ConflictError):
-        publish(releases, "b")
-    assert latest(releases) == "trial.b.r1"
+def test_a_folder_that_is_not_there_has_no_releases(releases: Path) -> None:
+    assert published(releases, "trial") == []
 
 
 def test_latest_comes_back_where_it_is_gone_or_half_moved(releases: Path) -> None:
-    publish(releases, "a")
+    older = publish(releases, "a")
+    publish(releases, "b")
     (releases / LATEST).unlink()
-    (releases / f".{LATEST}.new").write_text("left by a run that was killed")
+    os.link(older, releases / f".{LATEST}.new")  # left by a run that was killed
     point_latest(releases, "trial")
-    assert latest(releases) == "trial.a.r1"
-    assert names(releases) == {"trial.a.r1.duckdb", LATEST}
+    assert latest(releases) == "trial.b.r1"
+    assert older.read_text() == "trial.a.r1"
+    assert names(releases) == {"trial.a.r1.duckdb", "trial.b.r1.duckdb", LATEST}
 
 
 def test_a_file_system_without_links_gets_a_copy_of_latest(
@@ -186,12 +257,13 @@ def test_a_file_system_without_links_gets_a_copy_of_latest(
     point_latest(releases, "trial")
     assert latest(releases) == "trial.a.r1"
     assert not (releases / LATEST).samefile(releases / "trial.a.r1.duckdb")
+    assert mode(releases / LATEST) == 0o444
 
 
 def test_who_reads_latest_keeps_what_was_opened(releases: Path) -> None:
     publish(releases)
     with (releases / LATEST).open() as reader:
-        publish(releases, revise=True)
+        publish(releases, revision=2)
         assert reader.read() == "trial.p.r1"
     assert latest(releases) == "trial.p.r2"
 
@@ -199,14 +271,16 @@ def test_who_reads_latest_keeps_what_was_opened(releases: Path) -> None:
 # several runs at once
 
 
-def test_of_two_threads_publishing_a_period_one_wins(releases: Path) -> None:
+def test_of_two_threads_publishing_a_name_one_wins(releases: Path) -> None:
     inside = threading.Barrier(2)
 
     def run(content: str) -> str:
         try:
-            with drafting(releases, "trial", "p", revise=False) as draft:
-                draft.working.write_text(content)
+            with workplace(releases) as folder:
+                draft_in(folder).write_text(content)
                 inside.wait(timeout=30)  # both have drawn before either has a name
+                make_public(draft_in(folder), releases / "trial.p.r1.duckdb")
+                point_latest(releases, "trial")
         except ConflictError:
             return "conflict"
         return content
@@ -222,15 +296,17 @@ def test_of_two_threads_publishing_a_period_one_wins(releases: Path) -> None:
 RUN = """
 import sys
 from pathlib import Path
-from flows.released.draft import drafting
+from flows.released.draft import draft_in, make_public, point_latest, workplace
 from schemas.errors import ConflictError
 
 releases, period, content = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 try:
-    with drafting(releases, "trial", period, revise=False) as draft:
-        draft.working.write_text(content)
+    with workplace(releases) as folder:
+        draft_in(folder).write_text(content)
         print("inside", flush=True)
         sys.stdin.readline()
+        make_public(draft_in(folder), releases / f"trial.{period}.r1.duckdb")
+        point_latest(releases, "trial")
 except ConflictError:
     print("conflict")
 else:
@@ -259,7 +335,7 @@ def runs(releases: Path, periods: list[str]) -> list[str]:
     return [process.communicate(timeout=60)[0].strip() for process in processes]
 
 
-def test_of_two_processes_publishing_a_period_one_wins(releases: Path) -> None:
+def test_of_two_processes_publishing_a_name_one_wins(releases: Path) -> None:
     ends = runs(releases, ["p", "p"])
     assert sorted(ends) == ["conflict", "published"]
     winner = f"p of {ends.index('published')}"
@@ -273,40 +349,79 @@ def test_two_processes_publishing_two_periods_both_win(releases: Path) -> None:
     assert names(releases) == {"trial.a.r1.duckdb", "trial.b.r1.duckdb", LATEST}
 
 
+def test_runs_that_begin_all_at_once_all_publish(releases: Path) -> None:
+    def run(number: int) -> str:
+        return publish(releases, f"p{number:03d}").name
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(run, range(64)))
+    assert names(releases) == {*made, LATEST}
+    assert latest(releases) == "trial.p063.r1"
+
+
 # working folders
 
 
-def test_the_folder_of_a_dead_run_is_removed(releases: Path) -> None:
-    for name, held in ((".draft-old", True), (".draft-older", False)):
-        (releases / name / "spill").mkdir(parents=True)
-        (releases / name / "release.duckdb").write_text("half")
-        if held:
-            (releases / name / "lock").write_text("")
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Lock a working folder as its run does while it lives."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def a_folder(releases: Path, name: str) -> Path:
+    """The working folder of a run that was killed in the middle."""
+    folder = releases / name
+    (folder / "spill").mkdir(parents=True)
+    (folder / "spill" / "file").write_text("spilt")
+    draft_in(folder).write_text("half")
+    return folder
+
+
+def test_the_folder_of_a_dead_run_is_removed_even_if_it_never_had_a_lock(releases: Path) -> None:
     publish(releases)
+    (a_folder(releases, ".draft-old") / "lock").write_text("")
+    a_folder(releases, ".draft-older")
+    (releases / ".draft-just-made").mkdir()
+    sweep(releases, keep=())
     assert names(releases) == {"trial.p.r1.duckdb", LATEST}
 
 
 def test_the_folder_of_a_living_run_is_kept(releases: Path) -> None:
-    with drafting(releases, "trial", "a", revise=False) as draft:
-        draft.working.write_text("whole")
-        publish(releases, "b")
-        assert draft.working.read_text() == "whole"
-    assert (releases / "trial.a.r1.duckdb").read_text() == "whole"
-    assert names(releases) == {"trial.a.r1.duckdb", "trial.b.r1.duckdb", LATEST}
-
-
-def test_a_lock_that_a_living_process_holds_keeps_the_folder(releases: Path) -> None:
-    folder = releases / ".draft-other"
-    folder.mkdir(parents=True)
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        sweep(releases)
-        assert folder.exists()
-    finally:
-        os.close(handle)
-    sweep(releases)
+    with workplace(releases) as folder:
+        draft_in(folder).write_text("whole")
+        sweep(releases, keep=())
+        assert draft_in(folder).read_text() == "whole"
     assert not folder.exists()
+
+
+def test_a_lock_that_another_process_holds_keeps_the_folder_while_it_lives(releases: Path) -> None:
+    folder = a_folder(releases, ".draft-other")
+    with held(folder):
+        sweep(releases, keep=())
+        assert draft_in(folder).read_text() == "half"
+    sweep(releases, keep=())
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_still_needed_is_kept_whole(releases: Path) -> None:
+    kept, other = a_folder(releases, ".draft-kept"), a_folder(releases, ".draft-other")
+    sweep(releases, keep=[kept])
+    assert (draft_in(kept).read_text(), names(kept / "spill")) == ("half", {"file"})
+    assert not other.exists()
+
+
+def test_a_sweep_takes_nothing_but_working_folders(releases: Path) -> None:
+    publish(releases)
+    others = {"notes", "draft-of-mine", ".hidden"}
+    for other in others:
+        (releases / other).mkdir()
+    sweep(releases, keep=())
+    assert names(releases) == {"trial.p.r1.duckdb", LATEST, *others}
 
 
 def test_a_run_that_sweeps_while_another_begins_does_it_no_harm(
@@ -318,7 +433,7 @@ def test_a_run_that_sweeps_while_another_begins_does_it_no_harm(
 
     def make_then_be_swept(*, prefix: str, dir: Path) -> str:  # noqa: A002 - mkdtemp's
         folder = make(prefix=prefix, dir=dir)
-        sweeps.append(threading.Thread(target=sweep, args=[releases]))
+        sweeps.append(threading.Thread(target=sweep, args=[releases, ()]))
         sweeps[0].start()
         sweeps[0].join(timeout=1)  # it may have to wait for a lock of the run that begins
         return folder
@@ -329,11 +444,21 @@ def test_a_run_that_sweeps_while_another_begins_does_it_no_harm(
     assert names(releases) == {"trial.p.r1.duckdb", LATEST}
 
 
-def test_runs_that_begin_all_at_once_all_publish(releases: Path) -> None:
-    def run(number: int) -> str:
-        return publish(releases, f"p{number:03d}").name
+def test_who_looks_at_a_dead_run_has_its_lock_until_done(releases: Path) -> None:
+    folder = a_folder(releases, ".draft-dead")
+    with lock_of_the_dead(folder) as mine:
+        assert mine
+        with lock_of_the_dead(folder) as another:
+            assert not another
+    with lock_of_the_dead(folder) as later:
+        assert later
 
-    with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(run, range(64)))
-    assert names(releases) == {*made, LATEST}
-    assert latest(releases) == "trial.p063.r1"
+
+def test_a_living_run_and_one_that_is_gone_have_no_lock_of_the_dead(releases: Path) -> None:
+    with workplace(releases) as folder:
+        with lock_of_the_dead(folder) as dead:
+            assert not dead
+        assert folder.exists()
+    with lock_of_the_dead(folder) as dead:
+        assert not dead
+    assert not folder.exists()

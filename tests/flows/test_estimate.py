@@ -17,7 +17,8 @@ from flows.released.estimate import estimate_file
 from flows.released.read import read_release
 from schemas.errors import InputError
 from schemas.released import TABLES
-from tests.conftest import EXACT, Builder, a_log, released, rows
+from tests.conftest import EXACT, Builder, a_log, build_experiment, released, rows
+from tests.estimators.reference import Cell, Told, Unit, contrast, laplace_cumulants
 
 
 def stratified(
@@ -88,12 +89,13 @@ def test_arms_are_told_apart_whatever_their_names(
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.99])
 def test_the_level_moves_the_interval_alone(experiment: Builder, level: float) -> None:
     path = experiment(privacy=EXACT).run().path
-    (usual,) = estimate_file(path)
+    (usual,) = estimate_file(path)  # without counts there is τ̂_Q alone
     (other,) = estimate_file(path, level)
     assert_is(other, stratified(a_log(), "mail"), 240)
     moved = {name for name, value in asdict(other).items() if asdict(usual)[name] != value}
     assert moved <= {
         "ci_lower", "ci_upper", "confidence_level", "relative_ci_lower", "relative_ci_upper",
+        "minimum_detectable_effect",
     }  # fmt: skip
     assert other.confidence_level == level
 
@@ -151,8 +153,10 @@ def test_with_same_shares_lone_clusters_are_compared_together(experiment: Builde
 def test_where_no_cluster_can_be_compared_there_is_no_number(experiment: Builder) -> None:
     log = rows(*[(f"c{i}", arm, arm, 1.0) for i, arm in enumerate(["none", "mail"] * 5)])
     result = experiment(log).run()
-    (one,) = result.estimates
-    assert (one.estimate, one.std_error, one.ci_lower, one.n_units) == (None, None, None, 0)
+    # Two pools of one cluster each, and no cluster with both arms: no histogram either.
+    assert [one.estimator for one in result.estimates] == ["tau_q", "combined"]
+    for one in result.estimates:
+        assert (one.estimate, one.std_error, one.ci_lower, one.n_units) == (None, None, None, 0)
     assert released(result.path, "estimates").is_empty()
 
 
@@ -172,10 +176,14 @@ def test_outcomes_that_are_all_alike_have_no_effect(
     log = a_log(80).with_columns(clicks=pl.lit(outcome, pl.Float64))
     privacy = {**EXACT, "strata_statistic": "counts", "noise_scale": 5.0}
     built = experiment(log, outcome={"values": grid, "rounding": "nearest"}, privacy=privacy)
-    (one,) = built.run().estimates
-    assert one.estimate == pytest.approx(0, abs=1e-9)
-    assert one.std_error == pytest.approx(0, abs=1e-9)
-    assert one.n_units == 80
+    tau_q, histogram, combined = built.run().estimates
+    assert tau_q.std_error == pytest.approx(0, abs=1e-9)
+    for one in (tau_q, combined):
+        assert one.estimate == pytest.approx(0, abs=1e-9)
+        assert one.privacy_std_error == pytest.approx(0, abs=1e-4)
+        assert one.n_units == 80
+    assert histogram.privacy_std_error is not None
+    assert histogram.privacy_std_error > 0.05  # it has nothing but the counts
 
 
 def test_a_unit_that_stands_twice_is_left_out(experiment: Builder) -> None:
@@ -199,6 +207,138 @@ def test_out_of_range_outcomes_are_clipped(experiment: Builder) -> None:
     result = experiment(log, privacy=EXACT).run()
     clipped = log.with_columns(pl.col("clicks").clip(0, 3))
     assert_is(result.estimates[0], stratified(clipped, "mail"), 80)
+
+
+# against a transcription from the tables
+
+
+def told(path: Path) -> tuple[Told, list[str]]:
+    """A release as its tables tell it, and its arms, control first."""
+    (manifest,) = released(path, "release").to_dicts()
+    control = manifest["control"]
+    units = released(path, "units")
+    arms = [control, *sorted(set(units["arm"]) - {control})]
+    places = released(path, "strata")
+    clusters, pools = sorted(set(places["cluster"])), sorted(set(places["pool"]))
+    grid = tuple(sorted(released(path, "outcomes")["outcome"].to_list()))
+    cells = {}
+    for row in released(path, "pools").to_dicts():
+        own = released(
+            path,
+            f"FROM main.debias WHERE pool = '{row['pool']}' AND arm = '{row['arm']}'"
+            " ORDER BY outcome",
+        )
+        noisy = own["noisy_count"].to_list()
+        cells[pools.index(row["pool"]), arms.index(row["arm"])] = Cell(
+            tuple(own["probability"]),
+            None if noisy[0] is None else tuple(noisy),
+            row["mean_weight"] or 0.0,
+            row["square_weight"] or 0.0,
+        )
+    return Told(
+        grid,
+        manifest["resampling_probability"],
+        tuple(
+            Unit(clusters.index(row["cluster"]), arms.index(row["arm"]), row["outcome"])
+            for row in units.to_dicts()
+        ),
+        {clusters.index(row["cluster"]): pools.index(row["pool"]) for row in places.to_dicts()},
+        cells,
+        manifest["noise_scale"],
+    ), arms
+
+
+def assert_is_told(path: Path, *, same_shares: bool, level: float = 0.95) -> list[Estimate]:
+    """Every estimate of the file is its transcription."""
+    release, arms = told(path)
+    found = estimate_file(path, level)
+    for one in found:
+        expected = contrast(release, one.estimator, arms.index(one.arm), same_shares=same_shares)
+        assert expected is not None
+        error = math.sqrt(expected.variance)
+        reach = stats.t.ppf((1 + level) / 2, expected.degrees_of_freedom) * error
+        wanted = {
+            "estimate": expected.estimate,
+            "std_error": error,
+            "privacy_std_error": math.sqrt(expected.noise_variance),
+            "n_units": expected.n_units,
+            "ci_lower": expected.estimate - reach,
+            "ci_upper": expected.estimate + reach,
+        }
+        for name, number in wanted.items():
+            assert getattr(one, name) == pytest.approx(number, rel=1e-9, abs=1e-9), name
+    return found
+
+
+MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("values", [[-1, 0, 1, 4], [0, 3]], ids=["K = 4", "K = 2"])
+@pytest.mark.parametrize("same_shares", [False, True])
+def test_every_estimate_is_its_transcription_from_the_tables(
+    experiment: Builder, mechanism: str, values: list[float], same_shares: bool
+) -> None:
+    """Three arms; west and north are small and share a pool, where the mechanism has several."""
+    log = a_log(330, arms=("none", "mail", "call"), clusters=("east", "west", "east", "north"))
+    log = log.filter((pl.col("region") == "east") | (pl.int_range(pl.len()) % 5 == 0))
+    path = (
+        experiment(
+            log,
+            arms={"treatments": ["mail", "call"], "same_shares": same_shares},
+            outcome={"values": values},
+            privacy={"mechanism": mechanism, "epsilon": 3.0, "min_stratum": 20,
+                     "strata_statistic": "counts"},
+        )
+        .run()
+        .path
+    )  # fmt: skip
+    found = assert_is_told(path, same_shares=same_shares)
+    assert_is_told(path, same_shares=same_shares, level=0.8)
+    sizes = released(path, "SELECT pool, count(DISTINCT cluster) AS n FROM main.strata GROUP BY 1")
+    lone = mechanism != "cluster-free-dp"
+    assert sorted(sizes["n"]) == ([1, 2] if lone else [3])
+    names = {one.estimator for one in found}
+    assert names == {"tau_q", "combined"} | ({"histogram"} if lone or same_shares else set())
+    covered = {one.n_units for one in found if one.estimator == "histogram"}
+    whole = log.height if same_shares else log.filter(pl.col("region") == "east").height
+    assert covered <= {whole}
+    assert {one.n_units for one in found if one.estimator != "histogram"} == {log.height}
+
+
+def test_weights_are_those_of_the_declared_guess(experiment: Builder) -> None:
+    """Whatever the outcomes are, and by the formula: v n / (v n + s)."""
+    privacy = {"mechanism": "uniform-prior-dp", "epsilon": 1.0, "strata_statistic": "counts"}
+    guess, found = [0.7, 0.1, 0.1, 0.1], []
+    for factor in (0.0, 1.0):
+        built = build_experiment(
+            experiment().folder.parent / f"guess {factor}",
+            a_log().with_columns(pl.col("clicks") * factor),
+            outcome={"guess": guess},
+            privacy=privacy,
+        )
+        path = built.run().path
+        found.append(released(path, "pools"))
+        (manifest,) = released(path, "release").to_dicts()
+    assert found[0].equals(found[1])
+    rate, (second, _) = (
+        manifest["resampling_probability"],
+        laplace_cumulants(manifest["noise_scale"]),
+    )
+    odds, steps = rate / (1 - rate), np.arange(4) - 1.5
+    for column, of in (("mean_weight", steps), ("square_weight", steps**2)):
+        unit = odds * (guess @ (of - of.mean()) ** 2) + odds * (1 + odds) * of.var()
+        total = second * ((of - of.mean()) ** 2).sum()
+        for n, weight in found[0].select("n_units", column).rows():
+            assert weight == pytest.approx(unit * n / (unit * n + total), rel=1e-9)
+
+
+def test_without_counts_there_is_tau_q_alone(experiment: Builder) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "epsilon": 1.0, "strata_statistic": "none"}
+    result = experiment(privacy=privacy).run()
+    assert [one.estimator for one in assert_is_told(result.path, same_shares=False)] == ["tau_q"]
+    pools = released(result.path, "pools")
+    assert pools["mean_weight"].null_count() == pools["square_weight"].null_count() == len(pools)
 
 
 # with noise

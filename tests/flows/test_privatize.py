@@ -1,7 +1,9 @@
 """From kept rows to the tables of a release: what they hold, in which order, drawn with what."""
 
+import hmac
 import math
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from tests.conftest import EXACT, Builder, Experiment, a_log, rows
 
 def tables_of(built: Experiment) -> ReleaseTables:
     config = built.load()
-    kept, _ = validate(config, ingest(config, "once"), None)
+    kept, _, _ = validate(config, ingest(config, "once"))
     return privatize(config, kept, config.design(), ReleaseName("trial", "once", 1))
 
 
@@ -45,7 +47,7 @@ def test_strata_pools_and_units_count_the_same_people(experiment: Builder) -> No
     units = tables.units.group_by("cluster", "arm").len()
     assert {(cluster, arm): n for cluster, arm, n in units.rows()} == sizes
     pooled = tables.strata.group_by("pool", "arm").agg(pl.col("n_units").sum())
-    assert sorted(pooled.rows()) == sorted(tables.pools.drop("noisy_mean").rows())
+    assert sorted(pooled.rows()) == sorted(tables.pools.select("pool", "arm", "n_units").rows())
     assert tables.manifest.n_units == 70
     assert tables.manifest.n_clusters == 2
 
@@ -122,7 +124,10 @@ def test_where_all_clusters_are_small_there_is_one_pool(experiment: Builder) -> 
 
 def test_cluster_free_has_one_pool_and_strata_by_cluster(experiment: Builder) -> None:
     tables = tables_of(experiment(privacy={"mechanism": "cluster-free-dp"}))
-    assert tables.pools.drop("noisy_mean").rows() == [("all", "none", 120), ("all", "mail", 120)]
+    assert tables.pools.select("pool", "arm", "n_units").rows() == [
+        ("all", "none", 120),
+        ("all", "mail", 120),
+    ]
     assert strata_of(tables) == [
         (cluster, arm, "all", 60) for cluster in ("east", "west") for arm in ("none", "mail")
     ]
@@ -148,7 +153,8 @@ def noisy_sums(tables: ReleaseTables) -> dict[tuple[str, str], int]:
 
 
 def sizes_of(tables: ReleaseTables) -> dict[tuple[str, str], int]:
-    return {(pool, arm): n for pool, arm, n, _ in tables.pools.rows()}
+    sizes = tables.pools.select("pool", "arm", "n_units").rows()
+    return {(pool, arm): n for pool, arm, n in sizes}
 
 
 def many_clusters(n_outcomes: int) -> pl.DataFrame:
@@ -347,6 +353,60 @@ def test_unit_ids_keep_their_type_and_value(
     units = tables_of(experiment(a_log(4).with_columns(ids.alias("customer")))).units["unit_id"]
     assert units.dtype == kind
     assert units.to_list() == sorted(ids.to_list())
+
+
+HASHED = {"unit_id": "keyed-hash", "key_file": "../key"}
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> bytes:
+    """A key beside the experiment's folder, where ``HASHED`` looks for it."""
+    (tmp_path / "key").write_bytes(b"a key of some length")
+    return b"a key of some length"
+
+
+def hashed(key: bytes, unit: object) -> str:
+    return hmac.new(key, str(unit).encode(), "sha256").hexdigest()
+
+
+@pytest.mark.parametrize("ids", ["text", "integer"])
+def test_hashed_ids_stand_with_their_own_rows_and_in_their_own_order(
+    experiment: Builder, key: bytes, ids: str
+) -> None:
+    log = a_log(300, clusters=("west", "east", "north"))
+    if ids == "integer":
+        log = log.with_columns(customer=(pl.int_range(300) * 7919) % 1009)
+    tables = tables_of(experiment(log, publish=HASHED, privacy=EXACT))
+    expected = sorted(
+        (hashed(key, unit), *facts) for unit, *facts in zip(*by_column(log), strict=True)
+    )
+    assert tables.units["unit_id"].dtype == pl.String
+    assert tables.units.select("unit_id", "arm", "cluster", "outcome").rows() == expected
+    debiased = tables.units["outcome_debiased"].to_list()
+    assert debiased == pytest.approx([row[3] for row in expected], abs=1e-9)
+
+
+def by_column(log: pl.DataFrame) -> list[list[Any]]:
+    return [log[name].to_list() for name in ("customer", "variant", "region", "clicks")]
+
+
+def test_no_raw_id_is_in_a_release_of_hashed_ones(experiment: Builder, key: bytes) -> None:
+    log = a_log(100)
+    tables = tables_of(experiment(log, publish=HASHED))
+    released = "\n".join(frame.write_csv() for frame in tables.frames().values())
+    released += repr(tables.manifest)
+    assert hashed(key, "c00007") in released
+    assert [unit for unit in log["customer"] if unit in released] == []
+
+
+def test_the_order_of_hashed_ids_is_another_than_that_of_raw_ones(
+    experiment: Builder, key: bytes
+) -> None:
+    log = a_log(300)
+    raw = {hashed(key, unit): position for position, unit in enumerate(log["customer"])}
+    units = tables_of(experiment(log, publish=HASHED)).units["unit_id"].to_list()
+    assert units == sorted(raw)
+    assert [raw[unit] for unit in units] != list(range(300))
 
 
 # the manifest

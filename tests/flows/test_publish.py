@@ -36,7 +36,14 @@ TABLES = {
         "package_version": "VARCHAR",
     },
     "outcomes": {"outcome": "DOUBLE"},
-    "pools": {"pool": "VARCHAR", "arm": "VARCHAR", "n_units": "BIGINT", "noisy_mean": "DOUBLE"},
+    "pools": {
+        "pool": "VARCHAR",
+        "arm": "VARCHAR",
+        "n_units": "BIGINT",
+        "noisy_mean": "DOUBLE",
+        "mean_weight": "DOUBLE",
+        "square_weight": "DOUBLE",
+    },
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
     "debias": {
         "pool": "VARCHAR",
@@ -64,11 +71,15 @@ TABLES = {
         "ci_lower": "DOUBLE",
         "ci_upper": "DOUBLE",
         "p_value": "DOUBLE",
+        "p_value_holm": "DOUBLE",
         "confidence_level": "DOUBLE",
         "n_units": "BIGINT",
     },
 }
-"""The contract's tables, as DuckDB reports them; `same_shares` is an addition of ours."""
+"""The contract's tables, as DuckDB reports them.
+
+`same_shares`, the weights of the pools and `p_value_holm` are additions of ours.
+"""
 
 MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
 
@@ -102,7 +113,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "strata": 4,
         "debias": 16,
         "units": 240,
-        "estimates": 1,
+        "estimates": 3,  # as many estimators
     }
 
 
@@ -174,7 +185,10 @@ def test_a_count_and_its_complement_add_up_to_the_units(experiment: Builder) -> 
 
 
 def test_an_estimator_without_its_statistic_has_no_row(experiment: Builder) -> None:
-    estimates = released(experiment(privacy=EXACT).run().path, "estimates")
+    built = experiment()
+    estimates = released(built.run().path, "estimates")
+    assert estimates["estimator"].to_list() == ["tau_q", "histogram", "combined"]
+    estimates = released(experiment(privacy=EXACT).run(revise=True).path, "estimates")
     assert estimates["estimator"].to_list() == ["tau_q"]
 
 
@@ -263,7 +277,9 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
         "trial.once.r1.duckdb",
     ]
     assert built.files == [
+        "ledger.sqlite",
         "log.parquet",
+        "quarantine/digest.key",
         "releases/trial/latest.duckdb",
         "releases/trial/trial.once.r1.duckdb",
         "trial.toml",

@@ -2,14 +2,16 @@
 
 import inspect
 import logging
+import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
+import polars as pl
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -20,12 +22,30 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from flows.charging import Account
 from flows.release import ReleaseResult, release
 from flows.step import plain_step, step
-from schemas.errors import ConfigError, ConflictError, InputError
-from tests.conftest import SENTINEL, Builder, Experiment, a_log, released, rows
+from schemas.errors import BudgetError, ConfigError, ConflictError, InputError, StepError
+from tests.conftest import (
+    SENTINEL,
+    Builder,
+    Experiment,
+    a_log,
+    build_experiment,
+    released,
+    rows,
+    write_content,
+)
 
-STEPS = ["ingest", "validate", "privatize", "publish", "estimate"]
+STEPS = [
+    "ingest",
+    "validate",
+    "fingerprint",
+    "set_aside",
+    "privatize",
+    "publish",
+    "estimate",
+]
 
 
 # as a plain function
@@ -37,11 +57,15 @@ def test_a_run_says_what_it_made(experiment: Builder) -> None:
     assert result.release_id == "trial.2026-11-20.r1"
     assert result.path == built.releases / "trial.2026-11-20.r1.duckdb"
     assert result.path.is_absolute()
-    assert (result.status, result.mechanism) == ("published", "cluster-dp")
-    assert (result.epsilon, result.delta) == (2.0, 0.0)
+    assert (result.status, result.manifest.mechanism) == ("published", "cluster-dp")
+    assert (result.manifest.epsilon, result.manifest.delta) == (2.0, 0.0)
     assert result.roster.n_units == 100
     assert result.roster.quarantined_by_rule == {"arm_not_declared": 1}
-    assert [one.arm for one in result.estimates] == ["mail"]
+    assert [(one.arm, one.estimator) for one in result.estimates] == [
+        ("mail", "tau_q"),
+        ("mail", "histogram"),
+        ("mail", "combined"),
+    ]
 
 
 def test_its_document_has_the_keys_of_the_contract(experiment: Builder) -> None:
@@ -50,7 +74,14 @@ def test_its_document_has_the_keys_of_the_contract(experiment: Builder) -> None:
         "release_id", "path", "status", "mechanism", "epsilon", "delta", "n_units", "quarantined",
         "quarantined_by_rule", "sample_ratio_p", "ledger",
     }  # fmt: skip
-    assert document["ledger"] is None  # there is none yet
+    assert document["ledger"] == {
+        "population": "trial",
+        "spent_epsilon": 2.0,
+        "spent_delta": 0.0,
+        "budget_epsilon": None,
+        "budget_delta": None,
+        "n_releases": 1,
+    }
     assert set(document["estimates"][0]) >= {
         "arm", "control", "segment", "estimator", "estimate", "std_error", "privacy_std_error",
         "ci_lower", "ci_upper", "p_value", "relative", "relative_ci_lower", "relative_ci_upper",
@@ -58,15 +89,210 @@ def test_its_document_has_the_keys_of_the_contract(experiment: Builder) -> None:
     }  # fmt: skip
 
 
-def test_a_published_period_is_a_conflict_unless_revised(experiment: Builder) -> None:
+# one draw a release
+
+
+def paid(result: ReleaseResult) -> float:
+    return result.statement.spent.epsilon
+
+
+def test_the_same_again_is_unchanged_and_free(experiment: Builder) -> None:
+    log = rows(*a_log(100).rows(), ("x", "fax", "east", 1.0))
+    built = experiment(log)
+    first = built.run()
+    content, before = first.path.read_bytes(), built.entries
+    write_content(built.folder / "log.parquet", log.sample(fraction=1.0, shuffle=True, seed=1))
+    again = built.run()
+    assert (first.status, again.status) == ("published", "unchanged")
+    assert paid(again) == paid(first) == 2.0
+    assert again.path.read_bytes() == content
+    assert built.entries == before
+    was, now = first.as_json(), again.as_json()
+    assert {key for key in was if was[key] != now[key]} == {"status"}
+
+
+def other_rows(built: Experiment) -> None:
+    log = a_log().with_columns(
+        clicks=pl.when(pl.col("customer") == "c00007")
+        .then((pl.col("clicks") + 1) % 4)
+        .otherwise("clicks")
+    )
+    write_content(built.folder / "log.parquet", log)
+
+
+def late_rows(built: Experiment) -> None:
+    write_content(built.folder / "log.parquet", a_log(242))
+
+
+def other_settings(built: Experiment) -> None:
+    text = built.config.read_text(encoding="utf-8")
+    built.config.write_text(text.replace("epsilon = 2.0", "epsilon = 1.5"), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (other_rows, "from other rows; rows that came late need a revision"),
+        (late_rows, "from other rows; rows that came late need a revision"),
+        (other_settings, "with other settings"),
+    ],
+)
+def test_anything_else_for_a_published_period_is_a_conflict_unless_revised(
+    experiment: Builder, change: Callable[[Experiment], None], says: str
+) -> None:
     built = experiment()
-    first = built.run().path.read_bytes()
-    with pytest.raises(ConflictError, match=r"trial\.once\.r1.*--revise"):
+    first = built.run()
+    content = first.path.read_bytes()
+    change(built)
+    with pytest.raises(ConflictError, match=rf"trial\.once\.r1.*{says}.*--revise"):
+        built.run()
+    assert paid_of(built) == 2.0
+    revised = built.run(revise=True)
+    assert revised.release_id == "trial.once.r2"
+    assert paid(revised) == 2.0 + revised.manifest.epsilon
+    assert first.path.read_bytes() == content
+    assert built.run().release_id == "trial.once.r2"  # unchanged now
+
+
+def paid_of(built: Experiment) -> float:
+    config = built.load()
+    return Account(config, config.design()).statement().spent.epsilon
+
+
+def test_what_no_release_depends_on_may_change(experiment: Builder) -> None:
+    built = experiment()
+    built.run()
+    text = built.config.read_text(encoding="utf-8")
+    built.config.write_text(f'{text}[run]\nmemory_limit = "1GB"\n', encoding="utf-8")
+    (built.folder / "log.parquet").rename(built.folder / "other.parquet")
+    text = built.config.read_text(encoding="utf-8").replace("log.parquet", "other.parquet")
+    built.config.write_text(text, encoding="utf-8")
+    assert built.run().status == "unchanged"
+
+
+def test_the_revision_that_fits_is_the_answer(experiment: Builder) -> None:
+    built = experiment()
+    built.run()
+    other_rows(built)
+    built.run(revise=True)
+    write_content(built.folder / "log.parquet", a_log())
+    again = built.run()
+    assert (again.release_id, again.status) == ("trial.once.r1", "unchanged")
+
+
+def test_a_release_whose_file_is_gone_is_not_drawn_again(experiment: Builder) -> None:
+    built = experiment()
+    path = built.run().path
+    path.unlink()
+    with pytest.raises(ConflictError, match=r"file is gone.*Put the file back.*--revise"):
         built.run()
     assert built.run(revise=True).release_id == "trial.once.r2"
-    assert (built.releases / "trial.once.r1.duckdb").read_bytes() == first
-    with pytest.raises(ConflictError, match=r"trial\.once\.r2"):
+
+
+def test_a_release_that_moved_with_its_folder_is_found(experiment: Builder) -> None:
+    built = experiment()
+    built.run()
+    (built.folder / "releases").rename(built.folder / "moved")
+    text = built.config.read_text(encoding="utf-8")
+    built.config.write_text(f'{text}[publish]\ndirectory = "moved"\n', encoding="utf-8")
+    again = built.run()
+    assert again.status == "unchanged"
+    assert again.path == built.folder / "moved" / "trial" / "trial.once.r1.duckdb"
+
+
+# the budget
+
+
+def test_a_release_over_budget_is_refused_and_nothing_is_touched(experiment: Builder) -> None:
+    built = experiment(privacy={"budget_epsilon": 5.0})
+    built.run("a")
+    built.run("b")
+    before = {name: (built.folder / name).read_bytes() for name in built.files}
+    with pytest.raises(BudgetError, match=r"costs epsilon 2.*of the 5 .*1 is left") as refused:
+        built.run("c")
+    assert "Spent by trial.a.r1 2, trial.b.r1 2." in str(refused.value)
+    with pytest.raises(BudgetError):
+        built.run("b", revise=True)
+    assert {name: (built.folder / name).read_bytes() for name in built.files} == before
+    assert built.run("b").status == "unchanged"
+
+
+def test_what_can_never_fit_is_refused_before_the_log_is_read(experiment: Builder) -> None:
+    built = experiment(privacy={"budget_epsilon": 1.0}, source={"path": "none.csv"})
+    before = built.entries
+    with pytest.raises(BudgetError):
         built.run()
+    with pytest.raises(BudgetError):
+        built.check()
+    assert built.entries == before
+
+
+def test_tenths_fill_a_budget_exactly(experiment: Builder) -> None:
+    built = experiment(privacy={"epsilon": 0.1, "budget_epsilon": 0.3})
+    assert [paid(built.run(period)) for period in "abc"] == [0.1, 0.2, 0.3]
+    with pytest.raises(BudgetError, match="0 is left"):
+        built.run("d")
+
+
+def test_delta_has_a_budget_of_its_own(experiment: Builder) -> None:
+    built = experiment(privacy={"delta": 1e-6, "budget_delta": 1.5e-6})
+    built.run("a")
+    with pytest.raises(BudgetError, match=r"costs delta 1e-06.*of the 1\.5e-06.*5e-07 is left"):
+        built.run("b")
+
+
+def test_experiments_on_the_same_people_share_a_budget(tmp_path: Path) -> None:
+    shared = {"population": "people", "budget_epsilon": 5.0}
+    ledger = {"url": f"sqlite:///{tmp_path}/ledger.sqlite"}
+    quarantine = {"directory": f"{tmp_path}/quarantine"}  # and with it the key of the digests
+    one, two, apart = (
+        build_experiment(tmp_path / name, privacy=privacy, ledger=ledger, quarantine=quarantine)
+        for name, privacy in (("one", shared), ("two", shared), ("apart", {"budget_epsilon": 2.0}))
+    )
+    for number, built in enumerate((two, apart)):
+        text = built.config.read_text(encoding="utf-8")
+        built.config.write_text(text.replace('"trial"', f'"trial{number}"'), encoding="utf-8")
+    assert [paid(built.run("a")) for built in (one, two)] == [2.0, 4.0]
+    for built in (one, two):
+        with pytest.raises(BudgetError, match=r"trial\.a\.r1 2, trial0\.a\.r1 2"):
+            built.run("b")
+    result = apart.run("a")
+    assert paid(result) == 2.0
+    (warning,) = result.warnings  # its people are the very same, which it did not declare
+    assert "population 'people' too, for epsilon 4" in warning
+
+
+def test_what_a_failed_run_was_charged_is_given_back(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = experiment(privacy={"budget_epsilon": 2.0})
+    with monkeypatch.context() as broken:
+        broken.setattr("flows.released.publish._insert", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            built.run()
+        assert paid_of(built) == 0.0
+    assert built.run().release_id == "trial.once.r1"
+
+
+def test_the_charge_comes_before_any_draw(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = experiment()
+    found = []
+
+    def look(*_: object) -> NoReturn:
+        found.append(paid_of(built))
+        raise InterruptedError
+
+    monkeypatch.setattr("privatizers.randomness.os.urandom", os.urandom)
+    built.run("first")  # makes the ledger's key, which is drawn, too
+    monkeypatch.setattr("privatizers.randomness.os.urandom", look)
+    with pytest.raises(StepError, match="InterruptedError"):
+        built.run()
+    assert found == [4.0]
+
+
+# revisions and periods
 
 
 def test_a_revision_is_drawn_anew(experiment: Builder) -> None:
@@ -100,7 +326,7 @@ def test_after_a_failure_the_next_run_does_the_job(
         broken.setattr("flows.released.publish._insert", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             built.run()
-    assert built.files == ["log.parquet", "trial.toml"]
+    assert built.files == ["ledger.sqlite", "log.parquet", "quarantine/digest.key", "trial.toml"]
     assert built.run().release_id == "trial.once.r1"
 
 

@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.sealed import Sealed
-from flows.raw.validate import validate
+from flows.raw.validate import set_aside, validate
 from flows.roster import Roster
 from schemas.errors import InputError
 from schemas.raw import rules
@@ -31,10 +31,11 @@ SOUND = [("a", "none", "east", 1.0), ("b", "mail", "east", 2.0)]
 Row = tuple[Any, Any, Any, Any]
 
 
-def judge(built: Experiment, quarantine_name: str | None = NAME) -> tuple[pl.DataFrame, Roster]:
+def judge(built: Experiment) -> tuple[pl.DataFrame, Roster]:
     """The rows that are kept and the roster, as a run makes them."""
     config = built.load()
-    kept, roster = validate(config, ingest(config, "once"), quarantine_name)
+    kept, aside, roster = validate(config, ingest(config, "once"))
+    set_aside(config, aside, NAME)
     return kept.open(), roster
 
 
@@ -126,6 +127,19 @@ def test_a_faultless_log_is_kept_whole(experiment: Builder) -> None:
         quarantined_by_rule={},
         sample_ratio_p=1.0,
     )
+
+
+@pytest.mark.parametrize("column", ["clicks", "variant"])
+@pytest.mark.parametrize("ids", ["text", "integer"])
+def test_kept_rows_stand_by_unit_whatever_the_order_of_the_log(
+    experiment: Builder, column: str, ids: str
+) -> None:
+    log = a_log(60)
+    if ids == "integer":
+        log = log.with_columns(customer=(pl.int_range(60) * 7919) % 1009 - 500)
+    kept, _ = judge(experiment(log.sort(column, descending=True)))
+    assert kept["unit"].to_list() == sorted(log["customer"])
+    assert kept["outcome"].to_list() == log.sort("customer")["clicks"].to_list()
 
 
 def test_every_rule_is_tried_here(experiment: Builder) -> None:
@@ -236,6 +250,33 @@ def test_without_faults_there_is_no_quarantine_file(experiment: Builder) -> None
     judge(built)
     judge(experiment(a_log()))
     assert list(built.quarantine.iterdir()) == []  # that of the earlier attempt is gone too
+
+
+def test_judging_alone_writes_nothing(experiment: Builder) -> None:
+    built = aside(experiment)
+    before = built.entries
+    config = built.load()
+    _, found, roster = validate(config, ingest(config, "once"))
+    assert found.n_rows == roster.quarantined == 2
+    assert built.entries == before
+
+
+def test_what_is_set_aside_holds_no_outcome_and_cannot_be_looked_at(experiment: Builder) -> None:
+    config = aside(experiment).load()
+    _, found, _ = validate(config, ingest(config, "once"))
+    assert repr(found) == "<sealed, 2 rows>"
+    assert "outcome" not in found.open().frame.columns
+    assert str(SENTINEL) not in repr(found.open())
+
+
+def test_rows_set_aside_keep_their_unit_where_released_ids_are_hashed(
+    experiment: Builder, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    log = rows(*SOUND, ("x", "fax", "east", 1.0))
+    built = experiment(log, publish={"unit_id": "keyed-hash", "key_file": str(tmp_path / "key")})
+    judge(built)
+    assert pl.read_parquet(built.quarantine / f"{NAME}.parquet")["unit"].to_list() == ["x"]
 
 
 def test_a_dry_run_keeps_nothing(experiment: Builder) -> None:

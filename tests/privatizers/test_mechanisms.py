@@ -18,6 +18,7 @@ from privatizers.mechanism import Mechanism, Parameters, StrataRelease, guarante
 from privatizers.prior import realised_prior, truncated_prior
 from privatizers.randomised_response import RandomisedResponse
 from privatizers.strata import everyone_shares, small_clusters_share
+from privatizers.uniform_prior_dp import UniformPriorDP
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -296,6 +297,9 @@ class LeakyDP:
     def pool_of(self, sizes: Counts, min_stratum: int) -> Counts:
         return small_clusters_share(sizes, min_stratum)
 
+    def expected_prior(self, guess: Floats) -> Floats:
+        return ClusterDP(self.parameters).expected_prior(guess)
+
     def strata(self, counts: Counts) -> StrataRelease:
         sound = ClusterDP(self.parameters).strata(counts)
         gamma, sizes = self.parameters.truncation_threshold, counts.sum(axis=1)
@@ -309,3 +313,15 @@ def test_a_prior_made_of_raw_counts_is_caught_by_the_enumeration() -> None:
     instance = Instance(3, 6, rate=0.9, gamma=0.01, scale=1.0, reach=3)
     broken = LeakyDP(Parameters.of(3, instance.rate, instance.gamma, instance.scale))
     assert worst_ratio(broken, instance) > guarantee(broken) + 0.1
+
+
+def test_the_prior_that_is_expected_is_the_one_of_shares_without_noise() -> None:
+    guess = np.array([0.7, 0.25, 0.05, 0.0])
+    parameters = Parameters.of(4, 0.5, 0.1, 2.0)
+    uniform = UniformPriorDP(Parameters.of(4, 0.5, 0.25, 2.0)).expected_prior(guess)
+    assert uniform.tolist() == [0.25] * 4
+    for mechanism in (ClusterDP(parameters), ClusterFreeDP(parameters)):
+        found = mechanism.expected_prior(guess)
+        many = mechanism.strata((guess * 10**9).astype(np.int64)[np.newaxis]).response.prior[0]
+        assert found == pytest.approx(many, abs=1e-6)
+        assert found.min() >= 0.1

@@ -133,6 +133,9 @@ class Imitation:
     def pool_of(self, sizes: Counts, min_stratum: int) -> Counts:
         return small_clusters_share(sizes, min_stratum)
 
+    def expected_prior(self, guess: Floats) -> Floats:
+        return ClusterDP(self.parameters).expected_prior(guess)
+
     def released(self, noisy: Counts, sizes: Counts) -> StrataRelease:
         gamma = self.parameters.truncation_threshold
         prior = realised_prior(truncated_prior(noisy, sizes, gamma), gamma)

@@ -1,0 +1,119 @@
+"""What the statistic of a pool is worth beside its randomised outcomes, by public facts alone.
+
+A release of counts (or of noisy means) tells the mean of a pool twice: M from the statistic, with
+the noise variance V_M, and the mean μ̂_RR of the debiased outcomes, with V_RR. Uncorrelated as they
+are, μ̂_RR + w (M − μ̂_RR) with w = V_RR / (V_RR + V_M) has the least noise. Here V_RR comes from the
+*declared guess* at the outcomes and public sizes: a weight taken from noisy counts, priors or
+randomised outcomes would bias the estimate.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cumulants:
+    """Variance and fourth cumulant of the integer noise on one number; zero for no noise."""
+
+    second: float
+    fourth: float
+
+    @classmethod
+    def of_discrete_laplace(cls, scale: float) -> "Cumulants":
+        """Those of Z with P(Z = k) ∝ a^|k|, a = exp(−1/``scale``).
+
+        κ₂ = 2a/(1 − a)², κ₄ = 2a(1 + 4a + a²)/(1 − a)⁴.
+        """
+        a = np.exp(-1.0 / scale)
+        gap = -np.expm1(-1.0 / scale)
+        return cls(float(2 * a / gap**2), float(2 * a * (1 + 4 * a + a * a) / gap**4))
+
+
+def unit_noise(
+    values: Floats, outcomes: Floats, prior: Floats, resampling_probability: float
+) -> float:
+    """Return what randomised response adds to the variance of one debiased value, times n = 1.
+
+    v = r·E_p(f − m)² + r(1 + r)·Var_q(f),  r = λ/(1 − λ), m = E_q f,
+
+    where f is ``values``, shape [K] (the outcomes, or any function of them), p the distribution
+    ``outcomes`` of the true ones, q the ``prior`` (shape [K] each), λ
+    ``resampling_probability``. The unit is that of ``values``, squared.
+    """
+    odds = resampling_probability / (1.0 - resampling_probability)
+    mean = float(prior @ values)
+    spread = float(prior @ (values - mean) ** 2)
+    return odds * float(outcomes @ (values - mean) ** 2) + odds * (1.0 + odds) * spread
+
+
+def statistic_weight(n_units: Floats, unit_variance: float, statistic_variance: float) -> Floats:
+    """Return w = (v/n) / (v/n + s/n²) = v n / (v n + s), the weight of the pool's own statistic.
+
+    v is ``unit_variance`` (:func:`unit_noise`), s ``statistic_variance``, that of the statistic's
+    *sum* over the pool, n ``n_units``. 0 where v is.
+    """
+    own = unit_variance * n_units
+    total = own + statistic_variance
+    return np.divide(own, total, out=np.zeros_like(own), where=total > 0)
+
+
+@dataclass(frozen=True)
+class CountsNoise:
+    """Noise on a pool's counts, as far as sums over the pool hold it."""
+
+    noise: Cumulants
+    complement: bool
+    """Whether there is one noisy count and its complement (K = 2): one draw, of both signs."""
+
+    def of_sum(self, values: Floats) -> Cumulants:
+        """Return the cumulants of n M = n f̄ + Σ_y (f(y) − f̄) Ñ_y, f being ``values``, shape [K].
+
+        κ₂(Z) Σ(f − f̄)² and κ₄(Z) Σ(f − f̄)⁴; with a complement κ₂(Z) (f₂ − f₁)² and likewise.
+        """
+        steps = values - values.mean()
+        if self.complement:
+            steps = values[1:] - values[:1]
+        return Cumulants(
+            self.noise.second * float(np.sum(steps**2)), self.noise.fourth * float(np.sum(steps**4))
+        )
+
+
+def counts_noise(noise_scale: float, strata_statistic: str) -> CountsNoise:
+    """Return the noise of a release that states this ``noise_scale`` and ``strata_statistic``."""
+    return CountsNoise(
+        Cumulants.of_discrete_laplace(noise_scale), strata_statistic == "count-and-complement"
+    )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the statistics of every pool weigh beside its randomised outcomes; shape [P] each."""
+
+    of_mean: Floats
+    of_square: Floats
+
+
+def declared_weights(
+    grid: Floats,
+    guess: Floats,
+    prior: Floats,
+    resampling_probability: float,
+    noise: CountsNoise,
+    n_units: Floats,
+) -> Weights:
+    """Return the weights of noisy counts, for outcomes d = y − ȳ and for their squares.
+
+    ``guess`` is the declared distribution over ``grid``, ``prior`` what the mechanism would make
+    of it (shape [K] each), ``n_units`` the sizes of the pools, shape [P].
+    """
+    values = grid - grid.mean()
+
+    def weight(of: Floats) -> Floats:
+        own = unit_noise(of, guess, prior, resampling_probability)
+        return statistic_weight(n_units, own, noise.of_sum(of).second)
+
+    return Weights(weight(values), weight(values**2))

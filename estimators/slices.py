@@ -1,0 +1,266 @@
+"""What estimators are given: sums over slices of strata, and what is known of their pools.
+
+A *slice* is the part of a (cluster, arm) stratum that lies in one group: in a segment of the
+analyst's, or all of it. Outcomes are measured from the grid's mean ȳ throughout, d = ỹ − ȳ, so that
+squares do not cancel.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.debias import response_noise_variance
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def sum_by(target: Ints, values: Floats, size: int) -> Floats:
+    """Add up ``values`` by their position in ``target``; the result has the shape [size]."""
+    return np.bincount(target, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """One row a slice; all arrays have the shape [R]."""
+
+    group: Ints
+    """Position of the segment; 0 where there is only the whole."""
+    cluster: Ints
+    arm: Ints
+    pool: Ints
+    """Position of the (pool, arm) in :class:`Pools`."""
+    n_units: Floats
+    mean: Floats
+    """Mean of d over the slice's randomised outcomes."""
+    variance: Floats
+    """Their sample variance (divisor n − 1); 0 where n = 1."""
+    fourth: Floats
+    """Mean of d⁴."""
+
+    def take(self, rows: Ints | NDArray[np.bool_]) -> "Slices":
+        """The chosen rows."""
+        return Slices(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """What is published of each pool's outcomes, d or d²; all arrays have the shape [P].
+
+    NaN with weight 0 where nothing is.
+    """
+
+    value: Floats
+    variance: Floats
+    """Of its noise."""
+    fourth: Floats
+    """Fourth cumulant of its noise."""
+    weight: Floats
+    """What it weighs beside the randomised outcomes, by the declared guess."""
+
+
+@dataclass(frozen=True)
+class Pools:
+    """One row a (pool, arm), with its prior and its statistics; all arrays have the shape [P]."""
+
+    prior_mean: Floats
+    """m, the mean of d under the prior q̃."""
+    prior_variance: Floats
+    prior_square: Floats
+    """Mean of d² under q̃."""
+    prior_square_variance: Floats
+    of_mean: Statistic
+    of_square: Statistic
+    pool: Ints
+    """Which pool this is, whatever the arm."""
+    n_clusters: Ints
+    """Clusters that share the pool."""
+
+
+@dataclass(frozen=True)
+class Debiased:
+    """A function of the outcomes, debiased and averaged over slices, with its noise; shape [R]."""
+
+    mean: Floats
+    noise: Floats
+    """V̂_RR: what randomised response adds to the variance of ``mean``."""
+
+    def take(self, rows: Ints) -> "Debiased":
+        """The chosen rows."""
+        return Debiased(self.mean[rows], self.noise[rows])
+
+
+def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
+    """Mean of the debiased d over each slice: (mean − λ m)/(1 − λ).
+
+    V̂_RR = r(1 + r)[mean (d − m)² + (1 − λ) Var_q̃]/n is unbiased given q̃ and never negative.
+    """
+    n, m = slices.n_units, pools.prior_mean[slices.pool]
+    square = slices.variance * (n - 1.0) / n + (slices.mean - m) ** 2
+    spread = pools.prior_variance[slices.pool]
+    return Debiased(
+        (slices.mean - rate * m) / (1.0 - rate), response_noise_variance(n, square, spread, rate)
+    )
+
+
+def debias_square(slices: Slices, pools: Pools, rate: float) -> Debiased:
+    """Mean of the debiased d² over each slice, likewise."""
+    n, m = slices.n_units, pools.prior_square[slices.pool]
+    found = slices.variance * (n - 1.0) / n + slices.mean**2
+    square = np.maximum(slices.fourth - 2.0 * m * found + m * m, 0.0)
+    spread = pools.prior_square_variance[slices.pool]
+    return Debiased(
+        (found - rate * m) / (1.0 - rate), response_noise_variance(n, square, spread, rate)
+    )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Debiased means over whole pools, with their noise; shape [P]."""
+
+    n_units: Floats
+    mean: Floats
+    noise: Floats
+
+
+def over_pools(slices: Slices, debiased: Debiased, n_pools: int) -> Whole:
+    """Average whole strata (no segments) over their pools."""
+    n = sum_by(slices.pool, slices.n_units, n_pools)
+    total = sum_by(slices.pool, slices.n_units * debiased.mean, n_pools)
+    noise = sum_by(slices.pool, slices.n_units**2 * debiased.noise, n_pools)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return Whole(n, total / n, noise / n**2)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Weighted sums of slices, calibrated by the pools' statistics; shape [T]."""
+
+    value: Floats
+    noise: Floats
+    fourth: Floats
+    """Fourth cumulant of the noise that the statistics bring along."""
+
+
+def calibrated(
+    target: Ints,
+    n_targets: int,
+    share: Floats,
+    slices: Slices,
+    own: Debiased,
+    whole: Whole,
+    statistic: Statistic,
+    weight: Floats,
+) -> Sums:
+    """Return θ̂ = Σ_c t_c v̂_c + Σ_p w_p T_p (M_p − μ̂_p) for every target, with its noise variance.
+
+    V̂ = Σ t_c² V_c − 2 Σ_p w_p T_p Σ_{c in p} t_c n_c V_c / N_p + Σ_p w_p² T_p² (V_p + V_M,p),
+
+    where, over the slices c of a target,
+
+    - t is ``share`` and ``target`` the target of each slice, shape [R]; slices of no target are
+      left out beforehand,
+    - v̂_c, V_c are ``own``; μ̂_p, V_p, N_p are ``whole``, of all units in the pool, of which the
+      slice's are a part: hence the covariance n_c V_c / N_p,
+    - M_p and V_M,p are ``statistic``, and w is ``weight``, shape [P],
+    - T_p = Σ t_c over the target's slices in pool p.
+
+    With one pool a target, and all of its units in the slice, this is (1 − w) μ̂ + w M.
+    """
+    value = sum_by(target, share * own.mean, n_targets)
+    noise = sum_by(target, share**2 * own.noise, n_targets)
+    fourth = np.zeros(n_targets)
+    used = weight[slices.pool] > 0
+    if not used.any():
+        return Sums(value, noise, fourth)
+    target, share, pool = target[used], share[used], slices.pool[used]
+    n, spread = slices.n_units[used], own.noise[used]
+    pairs, pair = np.unique(target * len(weight) + pool, return_inverse=True)
+    at, of = pairs // len(weight), pairs % len(weight)
+    factor = weight[of] * sum_by(pair, share, len(pairs))
+    common = sum_by(pair, share * n * spread, len(pairs)) / whole.n_units[of]
+    shift = factor * (statistic.value[of] - whole.mean[of])
+    change = factor**2 * (whole.noise[of] + statistic.variance[of]) - 2.0 * factor * common
+    return Sums(
+        value + sum_by(at, shift, n_targets),
+        np.maximum(noise + sum_by(at, change, n_targets), 0.0),
+        sum_by(at, factor**4 * statistic.fourth[of], n_targets),
+    )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that a release tells of slices and of the pools they lie in, debiased."""
+
+    slices: Slices
+    pools: Pools
+    mean: Debiased
+    square: Debiased
+    whole_mean: Whole
+    whole_square: Whole
+    rate: float
+    """λ."""
+    center: float
+    """ȳ, which outcomes are measured from."""
+    lowest: float
+    highest: float
+    """The ends of the grid, measured likewise."""
+
+    @property
+    def has_statistic(self) -> bool:
+        """Whether anything is published of the pools besides their priors."""
+        return not bool(np.isnan(self.pools.of_mean.value).all())
+
+    @classmethod
+    def of(
+        cls, slices: Slices, everyone: Slices, pools: Pools, rate: float, grid: Floats
+    ) -> "Evidence":
+        """Debias ``slices``, and ``everyone``: the whole strata that they are parts of."""
+        size = len(pools.prior_mean)
+        return cls(
+            slices=slices,
+            pools=pools,
+            mean=debias_mean(slices, pools, rate),
+            square=debias_square(slices, pools, rate),
+            whole_mean=over_pools(everyone, debias_mean(everyone, pools, rate), size),
+            whole_square=over_pools(everyone, debias_square(everyone, pools, rate), size),
+            rate=rate,
+            center=float(grid.mean()),
+            lowest=float(grid[0] - grid.mean()),
+            highest=float(grid[-1] - grid.mean()),
+        )
+
+    def by_pool(self, *, same_shares: bool) -> "Evidence":
+        """Return this of whole pools in place of strata.
+
+        Pools of several clusters are left out unless every cluster was randomised with the same
+        arm shares: their arms could differ by their clusters otherwise.
+        """
+        every, size = self.slices, len(self.pools.prior_mean)
+        n = sum_by(every.pool, every.n_units, size)
+        share = every.n_units / n[every.pool]
+        mean = sum_by(every.pool, share * every.mean, size)
+        apart = (every.mean - mean[every.pool]) ** 2
+        squares = sum_by(
+            every.pool, (every.n_units - 1.0) * every.variance + every.n_units * apart, size
+        )
+        kept = np.flatnonzero((n > 0) & ((self.pools.n_clusters == 1) | same_shares))
+        arm = np.zeros(size, dtype=np.int64)
+        arm[every.pool] = every.arm
+        slices = Slices(
+            group=np.zeros(len(kept), dtype=np.int64),
+            cluster=self.pools.pool[kept],
+            arm=arm[kept],
+            pool=kept,
+            n_units=n[kept],
+            mean=mean[kept],
+            variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
+            fourth=sum_by(every.pool, share * every.fourth, size)[kept],
+        )
+        return replace(
+            self,
+            slices=slices,
+            mean=debias_mean(slices, self.pools, self.rate),
+            square=debias_square(slices, self.pools, self.rate),
+        )

@@ -1,0 +1,159 @@
+"""From a released file to what the estimators are given: sums over slices, and facts of pools.
+
+One pass over the units; everything else is of the size of the strata, or of the segments in them.
+"""
+
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from estimators.combining import counts_noise
+from estimators.debias import prior_moments
+from estimators.slices import Evidence, Pools, Slices, Statistic
+from schemas.released import Manifest
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Outcomes are measured from the grid's mean, so that powers of them do not cancel.
+MOMENTS = """
+    count(*)::DOUBLE AS n,
+    avg(d) AS mean,
+    coalesce(var_samp(d), 0.0) AS variance,
+    avg((d * d) * (d * d)) AS fourth
+"""
+_WHOLE = f"""
+SELECT cluster, arm, {MOMENTS}
+FROM (SELECT cluster, arm, outcome - $center AS d FROM main.units)
+GROUP BY cluster, arm ORDER BY cluster, arm
+"""  # noqa: S608 - constants of ours
+_POOLS = """
+SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.mean_weight, p.square_weight,
+       d.prior, d.noisy, s.n_clusters
+FROM main.pools AS p
+JOIN (
+    SELECT pool, arm, list(probability ORDER BY outcome) AS prior,
+           list(noisy_count ORDER BY outcome) AS noisy
+    FROM main.debias GROUP BY pool, arm
+) AS d ON d.pool = p.pool AND d.arm = p.arm
+JOIN (
+    SELECT pool, count(DISTINCT cluster) AS n_clusters FROM main.strata GROUP BY pool
+) AS s ON s.pool = p.pool
+ORDER BY p.pool, p.arm
+"""
+_PLACES = "SELECT cluster, arm, pool FROM main.strata"
+
+
+@dataclass(frozen=True)
+class Released:
+    """What the estimators need of a release: its whole strata, its pools, and its arms."""
+
+    manifest: Manifest
+    grid: Floats
+    arms: tuple[str, ...]
+    """Control first, then the treatments by name."""
+    everyone: Slices
+    pools: Pools
+    places: pl.DataFrame
+    """Every (cluster, arm) with its codes: ``cluster arm cluster_code arm_code pool_code``."""
+
+    def evidence(self, slices: Slices | None = None) -> Evidence:
+        """The evidence on ``slices``, or on whole strata."""
+        rate = self.manifest.resampling_probability
+        return Evidence.of(slices or self.everyone, self.everyone, self.pools, rate, self.grid)
+
+
+def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Released:
+    """Read a release once for all estimates."""
+    outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
+    grid = np.array([row[0] for row in outcomes])
+    pools = read_frame(connection, _POOLS)
+    places = read_frame(connection, _PLACES)
+    others = sorted(set(places["arm"].to_list()) - {manifest.control})
+    arms = (manifest.control, *others)
+    places = places.join(
+        pools.select("pool", "arm").with_row_index("pool_code"), on=["pool", "arm"], how="left"
+    ).with_columns(
+        _codes("cluster", places["cluster"].unique().sort().to_list()).alias("cluster_code"),
+        _codes("arm", list(arms)).alias("arm_code"),
+    )
+    center = {"center": float(grid.mean())}
+    whole = read_frame(connection, _WHOLE, center).with_columns(pl.lit(0, pl.Int64).alias("group"))
+    return Released(
+        manifest=manifest,
+        grid=grid,
+        arms=arms,
+        everyone=slices_of(whole, places),
+        pools=_pools(pools, grid, manifest),
+        places=places,
+    )
+
+
+def slices_of(rows: pl.DataFrame, places: pl.DataFrame) -> Slices:
+    """Bring rows of ``group cluster arm n mean variance fourth`` into arrays."""
+    found = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
+    group, cluster, arm, pool = (
+        found[name].to_numpy().astype(np.int64)
+        for name in ("group", "cluster_code", "arm_code", "pool_code")
+    )
+    n, mean, variance, fourth = (
+        found[name].to_numpy().astype(np.float64) for name in ("n", "mean", "variance", "fourth")
+    )
+    return Slices(group, cluster, arm, pool, n, mean, variance, fourth)
+
+
+def _pools(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Pools:
+    size = len(grid)
+    values = grid - grid.mean()
+    prior = pools["prior"].explode().to_numpy().astype(np.float64).reshape(-1, size)
+    mean, variance = prior_moments(values, prior)
+    square, square_variance = prior_moments(values**2, prior)
+    n = pools["n"].to_numpy()
+    noisy = pools["noisy"].explode().cast(pl.Float64).to_numpy().reshape(-1, size)
+    return Pools(
+        prior_mean=mean,
+        prior_variance=variance,
+        prior_square=square,
+        prior_square_variance=square_variance,
+        of_mean=_statistic(values, noisy, n, pools["mean_weight"], manifest),
+        of_square=_statistic(values**2, noisy, n, pools["square_weight"], manifest),
+        pool=_codes_of(pools["pool"]),
+        n_clusters=pools["n_clusters"].to_numpy().astype(np.int64),
+    )
+
+
+def _statistic(
+    values: Floats, noisy: Floats, n: Floats, weight: pl.Series, manifest: Manifest
+) -> Statistic:
+    """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, f being ``values``; nothing where no counts are published."""
+    if manifest.noise_scale is None:
+        nothing = np.full(len(n), np.nan)
+        return Statistic(nothing, nothing, nothing, np.zeros(len(n)))
+    noise = counts_noise(manifest.noise_scale, manifest.strata_statistic).of_sum(values)
+    middle = values.mean()
+    return Statistic(
+        value=middle + noisy @ (values - middle) / n,
+        variance=noise.second / n**2,
+        fourth=noise.fourth / n**4,
+        weight=weight.to_numpy().astype(np.float64),
+    )
+
+
+def _codes(column: str, names: list[str]) -> pl.Expr:
+    return pl.col(column).cast(pl.Enum(names)).to_physical().cast(pl.Int64)
+
+
+def _codes_of(labels: pl.Series) -> Ints:
+    names = labels.unique().sort()
+    return labels.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
+
+
+def read_frame(
+    connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, float] | None = None
+) -> pl.DataFrame:
+    """What a query finds."""
+    found = pl.from_arrow(connection.sql(query, params=parameters or {}).to_arrow_table())
+    return found if isinstance(found, pl.DataFrame) else found.to_frame()

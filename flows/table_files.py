@@ -1,0 +1,52 @@
+"""Tables that people hand in beside a release (segments, ids): CSV or Parquet, read plainly."""
+
+from pathlib import Path
+
+import polars as pl
+
+from schemas.errors import InputError
+
+FORMATS = (".csv", ".parquet")
+_TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
+
+
+def check_format(path: Path) -> None:
+    """Refuse a name that is neither CSV nor Parquet."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: not a format for this command ({', '.join(FORMATS)})")
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a table as it is, a CSV file's fields as text; InputError where that fails."""
+    check_format(path)
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    try:
+        if path.suffix.lower() == ".csv":
+            return pl.read_csv(path, infer_schema=False, glob=False)
+        return pl.read_parquet(path, glob=False, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, OSError):
+        pass
+    what = "Parquet" if path.suffix.lower() == ".parquet" else "CSV in UTF-8"
+    raise InputError(f"{path}: cannot be read as {what}; is it whole, and is there a header?")
+
+
+def id_column(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
+    """Return ids as a log's are read: text or integers; empty or undecodable text is null."""
+    ids = text_or_integer(frame, path, column)
+    if ids.dtype.is_integer() or ids.dtype == pl.Null:
+        return ids
+    text = pl.col(column).cast(pl.String)
+    readable = (text != "") & ~text.str.contains("\ufffd", literal=True)
+    return frame.select(pl.when(readable).then(text))[column]
+
+
+def text_or_integer(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
+    """Return a column that has to be text or integers; InputError where it is missing or not."""
+    if column not in frame.columns:
+        raise InputError(f"{path}: there is no column {column!r}")
+    found = frame[column]
+    kind = found.dtype
+    if not (kind.is_integer() or kind in (pl.Null, pl.Boolean) or isinstance(kind, _TEXT_LIKE)):
+        raise InputError(f"{path}: column {column!r} is {kind}; it has to be text or integer")
+    return found

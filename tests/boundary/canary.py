@@ -1,0 +1,338 @@
+"""What nobody may see, planted in a log, and the search for it wherever a run leaves a trace.
+
+A canary is an outcome, a unit id or a covariate that nobody else has. Every run has its own, as
+runs share Prefect's database. Searched for beside them: the keys of the experiment, and the digests
+by which its ledger knows the same rows again, as they depend on outcomes.
+"""
+
+import base64
+import gzip
+import itertools
+import os
+import sqlite3
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+from flows.raw.fingerprint import KEY_FILE, fingerprint
+from flows.raw.ingest import ingest
+from flows.raw.sealed import Sealed
+from flows.raw.validate import validate
+from tests.conftest import Builder, Experiment
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Something to look for, by how it would look in a file."""
+
+    name: str
+    marks: tuple[bytes, ...]
+    home: str = ""
+    """The files of the experiment's folder that it belongs in."""
+
+    def is_in(self, content: bytes | str) -> bool:
+        """Whether it is to be found there."""
+        found = content.encode() if isinstance(content, str) else content
+        return any(mark in found for mark in self.marks)
+
+
+def marked(name: str, *marks: bytes, home: str = "") -> Secret:
+    """A secret that would look like one of these, plain or in Base64 (as in a pickle in JSON)."""
+    return Secret(name, (*marks, *(packed for mark in marks for packed in in_base64(mark))), home)
+
+
+def in_base64(mark: bytes) -> Iterator[bytes]:
+    """What Base64 shows of it, wherever it begins."""
+    for before, start in enumerate((0, 2, 3)):
+        whole = (before + len(mark)) * 8 // 6
+        yield base64.b64encode(bytes(before) + mark)[start:whole]
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A value to look for, as a number and, where a format or a column has text, as a word."""
+
+    value: float
+    word: str
+
+    @classmethod
+    def hatch(cls, kind: Literal["outcome", "unit", "covariate"] = "outcome") -> "Canary":
+        """A canary that no other run has; units have whole numbers."""
+        number = next(_numbers)
+        value = 887654.5 + number if kind != "unit" else 8_876_543_000_001 + number
+        return cls(value, f"CANARY{number}{kind.upper()}")
+
+    def secret(self, name: str = "canary", home: str = "") -> Secret:
+        """How it would look: as text, as a number in either byte order."""
+        texts = [str(self.value), f"{self.value:,}", self.word]
+        packed = [struct.pack(f"{order}d", self.value) for order in "<>"]
+        if isinstance(self.value, int):
+            packed += [struct.pack(f"{order}q", self.value) for order in "<>"]
+        else:
+            texts.append(f"{self.value:e}")
+        utf16 = self.word.encode("utf-16-le")
+        return marked(name, *(text.encode() for text in texts), utf16, *packed, home=home)
+
+
+# the search
+
+
+def contents(path: Path) -> Iterator[bytes | str]:
+    """The bytes of a file; where they may be packed, also the rows."""
+    content = path.read_bytes()
+    yield content
+    if content.startswith(b"\x1f\x8b"):
+        yield gzip.decompress(content)
+    elif content.startswith(b"PAR1"):
+        yield spelt(pl.read_parquet(path))
+    elif content.startswith(b"SQLite format 3"):
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in tables.fetchall():
+                yield spelt(connection.execute(f'SELECT * FROM "{table}"').fetchall())
+    elif content[8:12] == b"DUCK":
+        with duckdb.connect(str(path), read_only=True) as database:
+            found = database.execute("SELECT schema_name, table_name FROM duckdb_tables()")
+            for schema, table in found.fetchall():
+                yield spelt(database.execute(f'FROM "{schema}"."{table}"').fetchall())
+
+
+def spelt(value: object) -> str:
+    """All that a value holds, as an error message without any restraint would show it."""
+    if isinstance(value, Sealed):
+        value = value.open()
+    if isinstance(value, pl.DataFrame):
+        value = value.rows()
+    if isinstance(value, pl.Series):
+        value = value.to_list()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, bytes | memoryview):
+        value = [bytes(value).decode("latin-1"), bytes(value).hex()]
+    if is_dataclass(value) and not isinstance(value, type):
+        value = [getattr(value, field.name) for field in fields(value)]
+    if isinstance(value, dict):
+        value = [*value.items()]
+    if isinstance(value, list | tuple | set):
+        return " ".join(map(spelt, value))
+    return str(value)
+
+
+def leaks_into(folder: Path, *secrets: Secret, root: Path | None = None) -> list[str]:
+    """Which of the secrets are in which files of a folder, packed or not, other than at home.
+
+    Homes are relative to ``root``.
+    """
+    found = []
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        pieces = list(contents(file))
+        for secret in secrets:
+            at_home = root is not None and secret.home and file in root.glob(secret.home)
+            if not at_home and any(map(secret.is_in, pieces)):
+                found.append(f"{secret.name} in {file}")
+    return found
+
+
+def exposed(folder: Path) -> list[str]:
+    """What of an experiment's folder others than its owner could read or change, but should not.
+
+    Releases are for all to read, and for nobody to write. Logs and configurations are the
+    operator's own.
+    """
+    releases = folder / "releases"
+    found: list[str] = []
+    left = [path for path in folder.iterdir() if path.suffix != ".toml" and path.stem != "log"]
+    while left:
+        path = left.pop()
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+            public = 0o755 if path in (releases, releases / "trial") else 0
+            if path.parent == releases / "trial" and ".duckdb" in path.name:
+                public = 0o444
+            if mode & 0o077 & ~public:
+                found.append(f"{path} {mode:04o}")
+            if path.is_dir() and mode & 0o011:  # others can enter
+                left += path.iterdir()
+        except FileNotFoundError:
+            continue  # gone meanwhile
+    return found
+
+
+# what is planted
+
+
+@dataclass(frozen=True)
+class Planted:
+    """An experiment whose log has canaries in it, and all that is to be looked for."""
+
+    built: Experiment
+    secrets: tuple[Secret, ...]
+
+    def named(self, name: str) -> Secret:
+        """One of the secrets."""
+        (found,) = (secret for secret in self.secrets if secret.name == name)
+        return found
+
+
+LOW_AND_HIGH = {"values": [0, 1_000_000]}
+"""A grid with the canary inside its range, so that nothing is clipped before outcomes are drawn."""
+
+CLIPPED = {"values": [0, 1, 2]}
+
+Ids = Literal["plain", "hashed words", "hashed numbers"]
+
+
+def plant(
+    experiment: Builder,
+    file: str = "log.parquet",
+    outcome: dict[str, Any] = LOW_AND_HIGH,
+    ids: Ids = "hashed words",
+) -> Planted:
+    """Build an experiment with one faultless row and one that is set aside full of canaries."""
+    outcomes, covariate = Canary.hatch("outcome"), Canary.hatch("covariate")
+    kept, aside = Canary.hatch("unit"), Canary.hatch("unit")
+    as_text = not file.endswith(".parquet")
+    rows: list[tuple[Any, ...]] = [
+        (f"c{i:02d}", "mail" if i % 2 else "none", "east", float(i // 2 % 2), 1.5)
+        for i in range(24)
+    ]
+    rows.append((kept.word, "mail", "east", outcomes.value, covariate.value))
+    rows.append((aside.word, "fax", "east", outcomes.value, covariate.value))
+    if ids == "hashed numbers":
+        units = [*range(24), kept.value, aside.value]
+        rows = [(unit, *row[1:]) for unit, row in zip(units, rows, strict=True)]
+    if as_text:
+        rows.append((f"{kept.word}2", "mail", "east", outcomes.word, covariate.word))
+        rows.append((f"{aside.word}2", "fax", "east", outcomes.word, covariate.word))
+        rows = [(*row[:3], *map(str, row[3:])) for row in rows]
+    log = pl.DataFrame(rows, ["customer", "variant", "region", "clicks", "income"], orient="row")
+
+    hashed = ids != "plain"
+    publish = {"unit_id": "keyed-hash", "key_file": "ids.key"} if hashed else {}
+    built = experiment(log, file, outcome=outcome, publish=publish)
+    secrets = [
+        outcomes.secret("outcome"),
+        covariate.secret("covariate"),
+        aside.secret("id set aside", home="quarantine/trial/*.parquet"),
+    ]
+    if hashed:
+        key = os.urandom(32).hex().encode()
+        (built.folder / "ids.key").touch(mode=0o600)
+        (built.folder / "ids.key").write_bytes(key)
+        secrets += [kept.secret("id"), marked("key of ids", key, home="ids.key")]
+    return Planted(built, (*secrets, *digests_of(built)))
+
+
+def digests_of(built: Experiment) -> list[Secret]:
+    """What the ledger will know the rows by, and the key that this depends on."""
+    config = built.load()
+    rows, _, _ = validate(config, ingest(config, "once"))
+    digests = vars(fingerprint(config, rows, config.design()))
+    found = [
+        marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")
+        for name, digest in digests.items()
+        for text in [digest.partition(":")[2]]
+    ]
+    key = (built.folder / "quarantine" / KEY_FILE).read_bytes()
+    return [*found, marked("digest key", key, key.hex().encode(), home=f"quarantine/{KEY_FILE}")]
+
+
+# a run's surroundings
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A run's surroundings, and what was heard of it."""
+
+    folders: tuple[Path, ...]
+    heard: Callable[[], str]
+
+    def leaks(self, planted: Planted, *more: object) -> list[str]:
+        """Where secrets are to be found that should not be there, and what is open to others."""
+        built = planted.built
+        for log in built.folder.glob("log.*"):
+            log.unlink()
+        found = [
+            leak
+            for folder in (*self.folders, built.folder)
+            for leak in leaks_into(folder, *planted.secrets, root=built.folder)
+        ]
+        texts = {"what was heard": self.heard(), "what came back": spelt(more)}
+        for place, text in texts.items():
+            found += [
+                f"{secret.name} in {place}" for secret in planted.secrets if secret.is_in(text)
+            ]
+        return found + exposed(built.folder)
+
+
+def watching(
+    prefect: Path,
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator[Watch]:
+    """Watch a run, in surroundings where nothing is private by itself."""
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    caplog.set_level("DEBUG")
+
+    def heard() -> str:
+        wait_for_prefect(prefect, "clusterdp-release")
+        streams = capfd.readouterr()
+        return "\n".join((streams.out, streams.err, caplog.text))
+
+    umask = os.umask(0)
+    try:
+        yield Watch((temporary, prefect, Path(os.environ["PREFECT_HOME"])), heard)
+    finally:
+        os.umask(umask)
+
+
+def wait_for_prefect(database: Path, name: str) -> None:
+    """Wait until the logs and states of the flow's runs have come in."""
+    query = (
+        "SELECT count(*) FROM flow_run r JOIN flow f ON f.id = r.flow_id WHERE f.name = ? "
+        "AND NOT EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id "
+        "AND l.task_run_id IS NULL AND l.message LIKE 'Finished in state%')"
+    )
+    deadline = time.monotonic() + 60
+    with closing(sqlite3.connect(next(database.glob("*.db")))) as connection:
+        while connection.execute(query, (name,)).fetchone() != (0,):
+            assert time.monotonic() < deadline, "the logs of a flow run never arrived"
+            time.sleep(0.1)
+
+
+# failures
+
+
+@dataclass
+class Explosive:
+    """Stands in for a function or a method, and fails with all that it was given."""
+
+    fail: Callable[[str], NoReturn]
+    said: str = ""
+
+    def __call__(self, *given: object, **named: object) -> NoReturn:
+        """Fail."""
+        self.said = spelt([*given, *named.values()])
+        self.fail(self.said)
+
+    def __get__(self, instance: object, kind: type) -> Any:
+        """Be a method where a class has it."""
+        return self if instance is None else partial(self, instance)

@@ -1,0 +1,392 @@
+"""A release told unit by unit, and every estimator transcribed from its definition.
+
+θ̂ = Σ_i a_i v(ỹ_i) + Σ_p β_p M_p: what each unit and each statistic counts for is put down one by
+one, so that V̂_noise = Σ_i a_i² V̂_i + Σ_p β_p² Var M_p needs no formula for covariances. Nothing of
+the product is used but, in :func:`evidence_of`, the containers that its estimators read.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from statistics import fmean, variance
+
+import numpy as np
+
+from estimators.slices import Evidence, Pools, Slices, Statistic
+
+Function = Callable[[float], float]
+
+
+@cache
+def laplace_cumulants(scale: float) -> tuple[float, float]:
+    """κ₂ and κ₄ of the discrete Laplace distribution, by summing its probabilities."""
+    reach = math.ceil(60 * scale) + 10
+    weights = [math.exp(-abs(k) / scale) for k in range(-reach, reach + 1)]
+    second, fourth = (
+        math.fsum(w * k**power for k, w in zip(range(-reach, reach + 1), weights, strict=True))
+        / math.fsum(weights)
+        for power in (2, 4)
+    )
+    return second, fourth - 3 * second**2
+
+
+@dataclass(frozen=True)
+class Unit:
+    cluster: int
+    arm: int
+    value: float
+    """Randomised outcome."""
+    groups: frozenset[int] = frozenset({0})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is published of a (pool, arm); no ``noisy`` counts where there are none."""
+
+    prior: tuple[float, ...]
+    noisy: tuple[int, ...] | None = None
+    mean_weight: float = 0.0
+    square_weight: float = 0.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """All that a release says."""
+
+    grid: tuple[float, ...]
+    rate: float
+    units: tuple[Unit, ...]
+    pool_of: dict[int, int]
+    """Pool of each cluster."""
+    cells: dict[tuple[int, int], Cell]
+    """By pool and arm."""
+    noise_scale: float | None = None
+
+    @cached_property
+    def center(self) -> float:
+        return fmean(self.grid)
+
+    @cached_property
+    def steps(self) -> list[float]:
+        """The grid from its mean."""
+        return [value - self.center for value in self.grid]
+
+    def key(self, unit: Unit) -> tuple[int, int]:
+        return self.pool_of[unit.cluster], unit.arm
+
+    def cell(self, unit: Unit) -> Cell:
+        return self.cells[self.key(unit)]
+
+    @cached_property
+    def _members(self) -> dict[tuple[int, int], list[int]]:
+        keys = [self.key(unit) for unit in self.units]
+        return {key: [at for at, own in enumerate(keys) if own == key] for key in self.cells}
+
+    def of(self, key: tuple[int, int]) -> list[int]:
+        """The units of a (pool, arm)."""
+        return self._members[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[tuple[int, int], Function], tuple[float, float]]:
+        return {}
+
+    def prior_moments(self, unit: Unit, f: Function) -> tuple[float, float]:
+        """Mean and variance of f under the unit's prior."""
+        key = self.key(unit), f
+        if key not in self._known:
+            pairs = list(zip(self.cell(unit).prior, map(f, self.steps), strict=True))
+            mean = math.fsum(p * value for p, value in pairs)
+            self._known[key] = mean, math.fsum(p * (value - mean) ** 2 for p, value in pairs)
+        return self._known[key]
+
+    def debiased(self, unit: Unit, f: Function) -> float:
+        prior, _ = self.prior_moments(unit, f)
+        return (f(unit.value - self.center) - self.rate * prior) / (1 - self.rate)
+
+    def unit_noise(self, unit: Unit, f: Function) -> float:
+        """V̂_RR of one unit."""
+        prior, spread = self.prior_moments(unit, f)
+        own = (f(unit.value - self.center) - prior) ** 2
+        return self.rate / (1 - self.rate) ** 2 * (own + (1 - self.rate) * spread)
+
+    def statistic(self, key: tuple[int, int], f: Function) -> tuple[float, float, float]:
+        """M, its variance and its fourth cumulant."""
+        noisy, n = self.cells[key].noisy, len(self.of(key))
+        assert noisy is not None
+        assert self.noise_scale is not None
+        middle = fmean(f(d) for d in self.steps)
+        factors = [(f(d) - middle) / n for d in self.steps]
+        value = middle + math.fsum(c * count for c, count in zip(factors, noisy, strict=True))
+        if len(factors) == 2:  # one draw, added above and taken away below
+            factors = [factors[1] - factors[0]]
+        second, fourth = laplace_cumulants(self.noise_scale)
+        return (
+            value,
+            second * math.fsum(c**2 for c in factors),
+            fourth * math.fsum(c**4 for c in factors),
+        )
+
+
+def identity(d: float) -> float:
+    return d
+
+
+def squared(d: float) -> float:
+    return d * d
+
+
+@dataclass(frozen=True)
+class Mean:
+    value: float
+    noise: float
+    fourth: float
+
+
+def weighted(
+    told: Told, f: Function, share: dict[int, float], weights: dict[tuple[int, int], float]
+) -> Mean:
+    """θ̂ = Σ share v + Σ_p w_p T_p (M_p − μ̂_p), T_p the sum of the shares in the pool."""
+    counts_for, totals = dict(share), dict.fromkeys(told.cells, 0.0)
+    for at, part in share.items():
+        totals[told.key(told.units[at])] += part
+    value = noise = fourth = 0.0
+    for key, total in totals.items():
+        beta = weights[key] * total
+        if beta == 0:
+            continue
+        everyone = told.of(key)
+        for at in everyone:
+            counts_for[at] = counts_for.get(at, 0.0) - beta / len(everyone)
+        own = told.statistic(key, f)
+        value, noise, fourth = (
+            value + beta * own[0],
+            noise + beta**2 * own[1],
+            fourth + beta**4 * own[2],
+        )
+    for at, factor in counts_for.items():
+        value += factor * told.debiased(told.units[at], f)
+        noise += factor**2 * told.unit_noise(told.units[at], f)
+    return Mean(value, noise, fourth)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """Units by their positions."""
+
+    treated: list[int]
+    control: list[int]
+    weight: int
+
+
+def strata_of(
+    units: Sequence[Unit],
+    members: Sequence[int],
+    place: Callable[[Unit], int],
+    arms: tuple[int, int],
+    *,
+    same_shares: bool,
+) -> list[Stratum]:
+    """Places with two units in both arms, and the rest in one stratum if that may be."""
+    alone, rest = [], []
+    for name in sorted({place(units[at]) for at in members}):
+        here = [at for at in members if place(units[at]) == name]
+        sides = [[at for at in here if units[at].arm == arm] for arm in arms]
+        if min(map(len, sides)) >= 2:
+            alone.append(Stratum(sides[0], sides[1], len(here)))
+        elif max(map(len, sides)) > 0:
+            rest.append(Stratum(sides[0], sides[1], len(here)))
+    treated, control = (
+        [at for one in rest for at in getattr(one, side)] for side in ("treated", "control")
+    )
+    if same_shares and min(len(treated), len(control)) >= 2:
+        alone.append(Stratum(treated, control, sum(one.weight for one in rest)))
+    return alone
+
+
+@dataclass(frozen=True)
+class Side:
+    mean: float
+    variance: float
+    noise: float
+    scatter: float
+    fourth: float
+
+
+@dataclass(frozen=True)
+class Result:
+    estimate: float
+    variance: float
+    noise_variance: float
+    degrees_of_freedom: float
+    n_units: int
+    treated_mean: float
+    treated_variance: float
+    control_mean: float
+    control_variance: float
+
+
+def contrast(
+    told: Told,
+    estimator: str,
+    arm: int,
+    control: int = 0,
+    group: int = 0,
+    *,
+    same_shares: bool = False,
+) -> Result | None:
+    """τ̂ of ``arm`` against ``control``, V̂ and the degrees of freedom; None without strata."""
+    members = [at for at, unit in enumerate(told.units) if group in unit.groups]
+    clusters = {
+        cluster: list(told.pool_of.values()).count(pool) for cluster, pool in told.pool_of.items()
+    }
+
+    def place(unit: Unit) -> int:
+        return told.pool_of[unit.cluster] if estimator == "histogram" else unit.cluster
+
+    if estimator == "histogram" and not same_shares:
+        members = [at for at in members if clusters[told.units[at].cluster] == 1]
+    strata = strata_of(told.units, members, place, (arm, control), same_shares=same_shares)
+    if not strata:
+        return None
+    total = sum(one.weight for one in strata)
+    parts = [one.weight / total for one in strata]
+    treated = _side(told, estimator, parts, [one.treated for one in strata])
+    reference = _side(told, estimator, parts, [one.control for one in strata])
+    spread, scatter = treated.variance + reference.variance, treated.scatter + reference.scatter
+    fourth = treated.fourth + reference.fourth
+    degrees = min(
+        spread**2 / scatter if scatter > 0 else math.inf,
+        4 + 6 * spread**2 / fourth if fourth > 0 else math.inf,
+    )
+    return Result(
+        estimate=treated.mean - reference.mean,
+        variance=spread,
+        noise_variance=treated.noise + reference.noise,
+        degrees_of_freedom=max(degrees, 1.0),
+        n_units=total,
+        treated_mean=treated.mean + told.center,
+        treated_variance=treated.variance,
+        control_mean=reference.mean + told.center,
+        control_variance=reference.variance,
+    )
+
+
+def _side(told: Told, estimator: str, parts: list[float], strata: list[list[int]]) -> Side:
+    weights = {
+        key: {"tau_q": 0.0, "histogram": 1.0, "combined": cell.mean_weight}[estimator]
+        for key, cell in told.cells.items()
+    }
+    of_square = {key: cell.square_weight for key, cell in told.cells.items()}
+    share = {at: b / len(own) for b, own in zip(parts, strata, strict=True) for at in own}
+    found = weighted(told, identity, share, weights)
+    sampling = scatter = 0.0
+    for b, own in zip(parts, strata, strict=True):
+        n = len(own)
+        if estimator == "tau_q":
+            spread, known = variance([told.debiased(told.units[at], identity) for at in own]), 0.0
+        else:
+            equal = dict.fromkeys(own, 1 / n)
+            mean = weighted(told, identity, equal, weights)
+            square = weighted(told, squared, equal, of_square)
+            inside = min(max(mean.value, told.steps[0]), told.steps[-1])
+            widest = ((told.steps[-1] - told.steps[0]) / 2) ** 2
+            most = (told.steps[-1] - inside) * (inside - told.steps[0]) + mean.noise
+            most = min(most, widest)
+            spread = min(max(square.value - mean.value**2 + mean.noise, 0.0), most) * n / (n - 1)
+            known = square.noise
+        sampling += b**2 * spread / n
+        scatter += b**4 * (spread**2 / (n - 1) + known / 2) / n**2
+    both = sampling if estimator == "tau_q" else sampling + found.noise
+    return Side(found.value, both, found.noise, scatter, found.fourth)
+
+
+def evidence_of(told: Told) -> Evidence:
+    """What the product's estimators are given of a release."""
+    keys = sorted(told.cells)
+    groups = sorted({group for unit in told.units for group in unit.groups})
+    whole = [(0, unit) for unit in told.units]
+    parts = [(group, unit) for group in groups for unit in told.units if group in unit.groups]
+    cells = [told.cells[key] for key in keys]
+    prior = np.array([cell.prior for cell in cells])
+    steps = np.array(told.steps)
+    mean, square = prior @ steps, prior @ steps**2
+    n_clusters = [list(told.pool_of.values()).count(pool) for pool, _ in keys]
+    pools = Pools(
+        prior_mean=mean,
+        prior_variance=prior @ steps**2 - mean**2,
+        prior_square=square,
+        prior_square_variance=np.maximum(prior @ steps**4 - square**2, 0.0),
+        of_mean=_statistic(told, keys, identity, [cell.mean_weight for cell in cells]),
+        of_square=_statistic(told, keys, squared, [cell.square_weight for cell in cells]),
+        pool=np.array([pool for pool, _ in keys]),
+        n_clusters=np.array(n_clusters),
+    )
+    slices, everyone = _slices(told, parts, keys), _slices(told, whole, keys)
+    return Evidence.of(slices, everyone, pools, told.rate, np.array(told.grid))
+
+
+def _statistic(
+    told: Told, keys: list[tuple[int, int]], f: Function, weight: list[float]
+) -> Statistic:
+    nothing = (math.nan, math.nan, math.nan)
+    found = [
+        nothing if told.cells[key].noisy is None or not told.of(key) else told.statistic(key, f)
+        for key in keys
+    ]
+    value, spread, fourth = np.array(found).T
+    return Statistic(value, spread, fourth, np.array(weight))
+
+
+def _slices(told: Told, units: list[tuple[int, Unit]], keys: list[tuple[int, int]]) -> Slices:
+    rows = sorted({(group, unit.cluster, unit.arm) for group, unit in units})
+    n, means, variances, fourths = [], [], [], []
+    for row in rows:
+        values = [
+            unit.value - told.center
+            for group, unit in units
+            if (group, unit.cluster, unit.arm) == row
+        ]
+        n.append(float(len(values)))
+        means.append(fmean(values))
+        variances.append(variance(values) if len(values) > 1 else 0.0)
+        fourths.append(fmean(value**4 for value in values))
+    group, cluster, arm = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    pool = np.array([keys.index((told.pool_of[c], a)) for _, c, a in rows], dtype=np.int64)
+    moments = (np.array(column) for column in (n, means, variances, fourths))
+    return Slices(group, cluster, arm, pool, *moments)
+
+
+def random_release(stream: int) -> Told:
+    """Any release: K from 2 to 5, clusters alone or sharing pools, strata of 0 to 6 units.
+
+    Groups overlap, and some units are in none.
+    """
+    random = np.random.default_rng(stream)
+    k, n_clusters, n_arms = (
+        int(random.integers(low, high)) for low, high in ((2, 6), (1, 6), (2, 5))
+    )
+    grid = tuple(
+        np.sort(random.choice(np.arange(-20, 21), k, replace=False)).astype(float).tolist()
+    )
+    pool_of = {c: int(random.integers(0, n_clusters)) for c in range(n_clusters)}
+    units = tuple(
+        Unit(cluster, arm, grid[random.integers(k)], _groups(random))
+        for cluster in range(n_clusters)
+        for arm in range(n_arms)
+        for _ in range(random.integers(0, 7))
+    ) or (Unit(0, 0, grid[0]),)
+    cells = {
+        key: Cell(
+            tuple(random.dirichlet(np.ones(k)).tolist()),
+            tuple(random.integers(-3, 12, k).tolist()),
+            *(float(random.choice([0.0, round(random.random(), 3), 1.0])) for _ in range(2)),
+        )
+        for key in sorted({(pool_of[unit.cluster], unit.arm) for unit in units})
+    }
+    rate, scale = float(random.uniform(0.05, 0.95)), float(random.uniform(0.3, 5))
+    return Told(grid, rate, units, pool_of, cells, scale)
+
+
+def _groups(random: np.random.Generator) -> frozenset[int]:
+    return frozenset(np.flatnonzero(random.random(3) < 0.6).tolist())
