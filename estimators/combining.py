@@ -8,11 +8,13 @@ randomised outcomes would bias the estimate.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Rate = TypeVar("Rate", float, Floats)
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,15 @@ class Cumulants:
 
 
 def unit_noise(
-    values: Floats, outcomes: Floats, prior: Floats, resampling_probability: float
-) -> float:
+    values: Floats, outcomes: Floats, prior: Floats, resampling_probability: Rate
+) -> Rate:
     """Return what randomised response adds to the variance of one debiased value, times n = 1.
 
     v = r·E_p(f − m)² + r(1 + r)·Var_q(f),  r = λ/(1 − λ), m = E_q f,
 
     where f is ``values``, shape [K] (the outcomes, or any function of them), p the distribution
     ``outcomes`` of the true ones, q the ``prior`` (shape [K] each), λ
-    ``resampling_probability``. The unit is that of ``values``, squared.
+    ``resampling_probability``, one or an array of them. The unit is that of ``values``, squared.
     """
     odds = resampling_probability / (1.0 - resampling_probability)
     mean = float(prior @ values)
@@ -90,6 +92,38 @@ def counts_noise(noise_scale: float, strata_statistic: str) -> CountsNoise:
 
 
 @dataclass(frozen=True)
+class MeansNoise:
+    """Noise on a pool's sum of outcomes, in steps of the grid; it says nothing of other sums."""
+
+    noise: Cumulants
+    grid_step: float
+    """h, in the unit of the outcomes."""
+
+    @property
+    def of_outcomes(self) -> Cumulants:
+        """Return the cumulants of n M: κ₂(Z) h² and κ₄(Z) h⁴."""
+        step = self.grid_step
+        return Cumulants(self.noise.second * step**2, self.noise.fourth * step**4)
+
+
+StatisticNoise = CountsNoise | MeansNoise
+
+
+def statistic_noise(
+    noise_scale: float | None, strata_statistic: str, grid_step: float | None
+) -> StatisticNoise | None:
+    """Return the noise on what a release publishes of its pools; None where it publishes nothing.
+
+    All three are what the release states of itself; ``grid_step`` is None but for means.
+    """
+    if noise_scale is None:
+        return None
+    if grid_step is not None:
+        return MeansNoise(Cumulants.of_discrete_laplace(noise_scale), grid_step)
+    return counts_noise(noise_scale, strata_statistic)
+
+
+@dataclass(frozen=True)
 class Weights:
     """What the statistics of every pool weigh beside its randomised outcomes; shape [P] each."""
 
@@ -102,18 +136,22 @@ def declared_weights(
     guess: Floats,
     prior: Floats,
     resampling_probability: float,
-    noise: CountsNoise,
+    noise: StatisticNoise,
     n_units: Floats,
 ) -> Weights:
-    """Return the weights of noisy counts, for outcomes d = y − ȳ and for their squares.
+    """Return the weights of the pools' statistics, for outcomes d = y − ȳ and for their squares.
 
-    ``guess`` is the declared distribution over ``grid``, ``prior`` what the mechanism would make
-    of it (shape [K] each), ``n_units`` the sizes of the pools, shape [P].
+    Means say nothing of squares: their weight is 0 then. ``guess`` is the declared distribution
+    over ``grid``, ``prior`` what the mechanism would make of it (shape [K] each), ``n_units`` the
+    sizes of the pools, shape [P].
     """
     values = grid - grid.mean()
 
-    def weight(of: Floats) -> Floats:
+    def weight(of: Floats, sum_noise: Cumulants) -> Floats:
         own = unit_noise(of, guess, prior, resampling_probability)
-        return statistic_weight(n_units, own, noise.of_sum(of).second)
+        return statistic_weight(n_units, own, sum_noise.second)
 
-    return Weights(weight(values), weight(values**2))
+    if isinstance(noise, MeansNoise):
+        return Weights(weight(values, noise.of_outcomes), np.zeros_like(n_units))
+    squares = values**2
+    return Weights(weight(values, noise.of_sum(values)), weight(squares, noise.of_sum(squares)))

@@ -34,7 +34,6 @@ from flows.released.draft import (
 )
 from flows.released.read import read_release
 from privatizers.budget import Budget
-from privatizers.design import Design
 from schemas.errors import ClusterdpError
 from schemas.released import ReleaseName
 
@@ -73,14 +72,14 @@ class Charge:
 class Account:
     """An experiment's dealings with its ledger."""
 
-    def __init__(self, config: Config, design: Design) -> None:
-        """Take the terms from a configuration and its design; nothing is read or made yet."""
+    def __init__(self, config: Config) -> None:
+        """Take the terms from a configuration; nothing is read or made yet."""
         self._config = config
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
         self._terms = Terms(
             experiment=config.experiment,
             population=config.population,
-            cost=Budget(design.epsilon, design.delta),
+            cost=config.cost,
             limit=config.budget,
         )
 

@@ -8,7 +8,9 @@ from flows.charging import Account
 from flows.config import check_period, load
 from flows.key import read_key
 from flows.ledger import Statement
+from flows.planning import settled
 from flows.raw.ingest import ingest
+from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.roster import Roster
 from flows.step import plain_step
@@ -56,11 +58,11 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     """
     config = load(config_path)
     period = check_period(period, config.source.path)
-    design = config.design()
     key = read_key(config)
-    account = Account(config, design)
+    account = Account(config)
     account.refuse_early(period, revise=False)
     log = plain_step(ingest)(config, period)
-    _, _, roster = plain_step(validate)(config, log)
+    rows, _, roster = plain_step(validate)(config, log)
+    design = settled(config, stratum_sizes(rows, config.arms.names)).design
     warnings = key.warnings if key else ()
     return CheckResult(roster, design, account.statement(), warnings)

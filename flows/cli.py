@@ -194,10 +194,18 @@ def estimate(
             help="A CSV or Parquet file of yours with the columns unit_id and segment.",
         ),
     ] = None,
+    covariates: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A CSV or Parquet file of yours with unit_id and columns to adjust the effects "
+            "for: numbers, text or booleans from before the experiment.",
+        ),
+    ] = None,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     as_json: Json = False,
 ) -> None:
-    """Estimate effects from a released file alone, over all of it or by segment."""
+    """Estimate effects from a released file alone: all of it, by segment, or adjusted."""
     from flows.released.estimate import estimate_file
     from flows.released.segments import estimate_segments
     from flows.show import estimates_lines
@@ -205,8 +213,16 @@ def estimate(
 
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
+    if segments is not None and covariates is not None:
+        raise ConfigError("--covariates", "cannot go with --segments; ask for one of them")
     document: dict[str, Any] = {}
-    if segments is None:
+    if covariates is not None:
+        from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
+
+        adjusted = estimate_covariates(release, covariates, level)
+        _warn(adjusted.warnings)
+        found, document = adjusted.estimates, {"covariates": adjusted.as_json()}
+    elif segments is None:
         found = estimate_file(release, level)
     else:
         by_segment = estimate_segments(release, segments, level)
@@ -226,6 +242,21 @@ def inspect(release: ReleaseFile, as_json: Json = False) -> None:
     document = asdict(found.manifest) | {"created_at": found.manifest.created_at.isoformat() + "Z"}
     document |= {"path": str(found.path), "row_counts": found.row_counts}
     _print(inspect_text(found), document, as_json=as_json)
+
+
+@app.command()
+def report(
+    release: ReleaseFile,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page to write.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Write one web page about a release, with plots, from the released file alone."""
+    from flows.released.report import write_report
+
+    path = write_report(release, output)
+    _print(str(path), {"path": str(path)}, as_json=as_json)
 
 
 @app.command()
@@ -250,7 +281,7 @@ def ledger(
     from flows.show import ledger_text
 
     loaded = load(config)
-    account = Account(loaded, loaded.design())
+    account = Account(loaded)
     if abandon is not None:
         print(f"clusterdp: {abandon} is {account.abandon(abandon)} now", file=sys.stderr)
     statement = account.statement()
@@ -272,13 +303,31 @@ def ledger(
 
 
 @app.command()
-def audit(config: ConfigFile, as_json: Json = False) -> None:
-    """Check the claimed guarantee: exactly on small made-up data, and by sampling. Reads no log."""
-    from flows.config import load
+def plan(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
+    """Show the design a release would have and how sharp it would be. Reads no outcome.
+
+    Only unit, arm and cluster columns are read, so that a log without outcomes will do.
+    """
+    from flows.plan import plan as plan_release
+    from flows.show_plan import plan_text
+
+    found = plan_release(config, period)
+    _warn(found.roster.warnings)
+    _print(plan_text(found), found.as_json(), as_json=as_json)
+
+
+@app.command()
+def audit(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
+    """Check the claimed guarantee: exactly on small made-up data, and by sampling.
+
+    Reads no outcome. A design that is planned (mechanism = "auto") follows from who is in the log
+    of the period; any other needs no log.
+    """
+    from flows.plan import design_of
     from flows.show import audit_text
     from privatizers.audit import audit as audit_claim
 
-    design = load(config).design()
+    design = design_of(config, period)
     logging.getLogger("clusterdp").info("listing and sampling small releases: about half a minute")
     found = audit_claim(design.mechanism, design.epsilon, design.delta)
     document = {

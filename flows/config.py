@@ -14,12 +14,15 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from privatizers.budget import Budget
-from privatizers.design import Design, Request, design
+from privatizers.design import Design, Request, check, design
+from privatizers.lattice import lattice_of
+from privatizers.planner import even_grid
 from schemas.errors import ConfigError
 
 PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NO_PERIOD = "once"
 
+_FINE = 1001  # values that stand for a continuous outcome in a plan
 _GREATEST = 1e70  # of a grid value: its fourth power stays within doubles
 
 
@@ -106,25 +109,38 @@ class Outcome(Section):
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """The grid points, increasing."""
+        """The grid points, increasing; of a planned grid, once it is settled."""
+        if self.levels == "auto":
+            raise ConfigError("outcome.levels", '"auto" has no grid before it is planned')
+        return self.support
+
+    @property
+    def support(self) -> tuple[float, ...]:
+        """Where outcomes may lie, increasing: the grid, or what a grid is planned for."""
         if self.values is not None:
             return self.values
         low, high, levels = self.low, self.high, self.levels
-        if low is None or high is None or not isinstance(levels, int):
+        if low is None or high is None or levels is None:
             raise ConfigError("outcome", "give either values, or low, high and levels")
-        inner = (low + (high - low) * (step / (levels - 1)) for step in range(1, levels - 1))
-        return (low, *inner, high)
+        if levels == "auto":
+            levels = _FINE if self.guess == "uniform" else len(self.guess)
+        return even_grid(low, high, levels)
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The declared guess at the outcomes' distribution over the grid, adding up to one."""
-        weights = [1.0] * len(self.grid) if self.guess == "uniform" else list(self.guess)
+        """The declared guess at the outcomes' distribution over ``support``, adding up to one."""
+        weights = [1.0] * len(self.support) if self.guess == "uniform" else list(self.guess)
         return tuple(weight / sum(weights) for weight in weights)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest grid value."""
+        return self.support[0], self.support[-1]
 
     @property
     def missing_value(self) -> float:
         """What a missing or unreadable outcome counts as."""
-        return self.grid[0] if self.missing is None else self.missing
+        return self.ends[0] if self.missing is None else self.missing
 
 
 class Privacy(Section):
@@ -148,7 +164,7 @@ class Privacy(Section):
     noise_scale: Number | None = None
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
     min_stratum: Annotated[int, Field(ge=1)] = 10
-    segment_shares: Numbers = ()
+    segment_shares: Numbers = (0.1, 0.5)
 
 
 class Publish(Section):
@@ -220,27 +236,43 @@ class Config(Section):
         declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
         return Budget(*(math.inf if one is None else one for one in declared))
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether a planner chooses the design, which takes the sizes of the strata."""
+        return self.privacy.mechanism == "auto" and self.privacy.epsilon is not None
+
+    @property
+    def cost(self) -> Budget:
+        """What one release costs: as asked for, or as declared parameters come to."""
+        if self.privacy.epsilon is not None:
+            return Budget(self.privacy.epsilon, self.privacy.delta)
+        declared = self.design()
+        return Budget(declared.epsilon, declared.delta)
+
     def design(self) -> Design:
-        """The mechanism and its parameters, chosen without any data."""
-        privacy = self.privacy
+        """The mechanism and its parameters as declared, where nothing is planned."""
+        if self.is_planned:
+            msg = "this design is planned: see flows.planning"
+            raise AssertionError(msg)
+        return design(self._request())
+
+    def _request(self) -> Request:
+        privacy, support = self.privacy, self.outcome.support
         name = privacy.mechanism
         if name == "noisy-histogram":
             raise _not_yet("privacy.mechanism", name)
         if name == "noisy-horvitz-thompson":
             raise _not_yet("privacy.mechanism", name)
-        if privacy.strata_statistic == "means":
-            raise _not_yet("privacy.strata_statistic", "means")
-        return design(
-            Request(
-                mechanism=name,
-                n_outcomes=len(self.outcome.grid),
-                strata_statistic=privacy.strata_statistic,
-                epsilon=privacy.epsilon,
-                delta=privacy.delta,
-                resampling_probability=privacy.resampling_probability,
-                truncation_threshold=privacy.truncation_threshold,
-                noise_scale=privacy.noise_scale,
-            )
+        return Request(
+            mechanism=name,
+            n_outcomes=len(support),
+            strata_statistic=privacy.strata_statistic,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            resampling_probability=privacy.resampling_probability,
+            truncation_threshold=privacy.truncation_threshold,
+            noise_scale=privacy.noise_scale,
+            lattice=lattice_of(support),
         )
 
     def checked(self) -> Self:
@@ -251,7 +283,10 @@ class Config(Section):
         _check_publish(self.publish)
         _check_budget(self.privacy)
         _check_built(self)
-        self.design()
+        _check_planned(self)
+        check(self._request())
+        if not self.is_planned:
+            self.design()
         return self
 
 
@@ -340,8 +375,8 @@ def _check_arms(arms: Arms) -> None:
 
 def _check_outcome(outcome: Outcome) -> None:
     _check_range(outcome)
-    _check_grid(outcome.grid, "outcome.values" if outcome.values is not None else "outcome.levels")
-    grid = outcome.grid
+    grid = outcome.support
+    _check_grid(grid, "outcome.values" if outcome.values is not None else "outcome.levels")
     if not grid[0] <= outcome.missing_value <= grid[-1]:
         raise ConfigError("outcome.missing", f"{outcome.missing} lies outside the grid")
     guess = outcome.guess
@@ -352,13 +387,12 @@ def _check_outcome(outcome: Outcome) -> None:
 def _check_range(outcome: Outcome) -> None:
     """Either values, or low, high and levels."""
     ranged = [key for key in ("low", "high", "levels") if getattr(outcome, key) is not None]
-    if outcome.values is not None and ranged:
+    coarser = outcome.levels == "auto"  # which goes with values, too
+    if outcome.values is not None and ranged != ["levels"] * coarser:
         raise ConfigError(f"outcome.{ranged[0]}", "given together with values: give one of them")
     if outcome.values is None and len(ranged) < 3:
         raise ConfigError("outcome", "give either values, or low, high and levels")
-    if outcome.levels == "auto":
-        raise _not_yet("outcome.levels", "auto")
-    if outcome.levels is not None and outcome.levels < 2:
+    if isinstance(outcome.levels, int) and outcome.levels < 2:
         raise ConfigError("outcome.levels", f"{outcome.levels} is fewer than 2")
     if outcome.low is not None and outcome.high is not None and outcome.low >= outcome.high:
         raise ConfigError("outcome.high", f"{outcome.high} is not above outcome.low {outcome.low}")
@@ -382,6 +416,26 @@ def _check_budget(privacy: Privacy) -> None:
         amount = getattr(privacy, key)
         if amount is not None and amount < 0:
             raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
+
+
+def _check_planned(config: Config) -> None:
+    """What a planner needs, and what needs a planner."""
+    if config.outcome.levels == "auto":
+        if not config.is_planned:
+            raise ConfigError(
+                "outcome.levels",
+                '"auto" needs mechanism = "auto" and an epsilon, from which the grid is planned',
+            )
+        if config.outcome.rounding != "stochastic":
+            raise ConfigError(
+                "outcome.rounding",
+                '"nearest" would shift means on a planned, coarser grid: use "stochastic"',
+            )
+    for share in config.privacy.segment_shares:
+        if not 0 < share < 1:
+            raise ConfigError(
+                "privacy.segment_shares", f"{share!r} is not strictly between 0 and 1"
+            )
 
 
 def _check_publish(publish: Publish) -> None:

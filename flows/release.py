@@ -14,9 +14,11 @@ from flows.charging import Account, Charge
 from flows.config import check_period, load
 from flows.key import read_key
 from flows.ledger import Statement
+from flows.planning import settled
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
+from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import set_aside, validate
 from flows.released.draft import workplace
 from flows.released.estimate import estimate, estimate_file
@@ -79,14 +81,14 @@ def release(
     if period is None and schedule_timezone is not None:
         period = _yesterday(schedule_timezone)
     period = check_period(period, config.source.path)
-    design = config.design()
     key = read_key(config)
-    account = Account(config, design)
+    account = Account(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases) as folder:
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log)
-        made_from = step(fingerprint)(config, rows, design)
+        chosen = settled(config, stratum_sizes(rows, config.arms.names))
+        made_from = step(fingerprint)(chosen.config, rows, chosen.design)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
@@ -94,7 +96,7 @@ def release(
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(set_aside)(config, aside, charge.name.release_id)
-            tables = step(privatize)(config, rows, design, charge.name)
+            tables = step(privatize)(chosen.config, rows, chosen.design, charge.name)
             step(publish)(tables, charge.draft)
             estimates = step(estimate)(charge.draft)
     return ReleaseResult(

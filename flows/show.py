@@ -228,17 +228,23 @@ def roster_pairs(roster: Roster) -> dict[str, str]:
 
 _ESTIMATORS = {
     "tau_q": "from the randomised outcomes alone (tau_q)",
-    "histogram": "from the noisy counts alone (histogram)",
+    "histogram": "from the noisy counts or means alone (histogram)",
     "combined": "from both, which is the sharpest (combined)",
+    "regression_combined": "from both, adjusted for the covariates (regression_combined)",
+    "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
+    "cuped": "likewise, with one slope for both arms (cuped)",
 }
 
 
+_ADJUSTED = ("regression_combined", "regression", "cuped")
+
+
 def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
-    """Effects as tables, one for each estimator, the sharpest first."""
+    """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
     if not estimates:
         return ["no treatment arm to compare"]
     lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name in ("combined", "tau_q", "histogram"):
+    for name in (*_ADJUSTED, "combined", "tau_q", "histogram"):
         rows = [one for one in estimates if one.estimator == name]
         if rows:
             lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]

@@ -15,17 +15,29 @@ import struct
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
+from functools import lru_cache
 from typing import TypeVar
 
 from privatizers.accounting import UNIT, counts_loss, response_loss, round_up
 from privatizers.budget import written
-from privatizers.events import CountsNoise, Disjoint, Event, Response, Step, Together, Unprotected
+from privatizers.events import (
+    CountsNoise,
+    Disjoint,
+    Event,
+    Response,
+    Step,
+    StratumNoise,
+    SumNoise,
+    Together,
+    Unprotected,
+)
 from schemas.errors import ConfigError
 
 _DIGITS = 60
 _RAISE = 1 + Decimal(10) ** -40
 _MOST_WAYS = 4096  # through disjoint parts; the strata of a release are alike and make one
-_MOST_ATOMS = 2_000  # of an exact loss; a release has nine
+_MOST_ATOMS = 2_000  # of an exact loss; a release with counts has nine
+_SUM_ATOMS = 256  # about as many values of the loss of a noisy sum are told apart
 
 Loss = TypeVar("Loss", int, Decimal)
 
@@ -38,13 +50,16 @@ Losses = tuple[tuple[Decimal, Decimal], ...]
 def pure_loss(event: Event) -> Decimal:
     """Return the pure ε of an event to 60 digits; infinite where something is unprotected.
 
-    Together: the sum. Disjoint: the greatest. ``CountsNoise``: moved cells / σ. ``Response``:
-    ln(1 + (1 − λ)/(λ γ)). Theorem 3.1 of Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ
-    where two cells move, and a branch 2/γ, which do not hold; `cluster_dp.md` has the proof.
+    Together: the sum. Disjoint: the greatest. ``CountsNoise``: moved cells / σ. ``SumNoise``: most
+    steps / σ. ``Response``: ln(1 + (1 − λ)/(λ γ)). Theorem 3.1 of Javanmard, Mirrokni and
+    Pouget-Abadie (2025) has 1/σ where two cells move, and a branch 2/γ, which do not hold;
+    `cluster_dp.md` has the proof.
     """
     match event:
         case CountsNoise():
             return counts_loss(event.noise_scale, event.moved_cells)
+        case SumNoise():
+            return counts_loss(event.noise_scale, event.most_steps)
         case Response():
             return response_loss(event.resampling_probability, event.least_probability)
         case Together():
@@ -68,7 +83,8 @@ def delta_at(event: Event, epsilon: float) -> float:
 
     where the loss of parts done together is the sum of independent losses, one each, of
     dominating pairs (which compose: Zhu, Dong and Wang 2022): a moved cell of counts has ±1/σ with
-    the masses 1/(1+a) and a/(1+a), a = e^(−1/σ); a response has the log ratios of
+    the masses 1/(1+a) and a/(1+a), a = e^(−1/σ); a sum moved by M has (M − 2k)/σ for k = 0 … M with
+    the masses 1/(1+a), then (1−a)a^k/(1+a), and a^M/(1+a) at last; a response has the log ratios of
     P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two swapped. Over disjoint parts it is
     the greatest. It is zero from the pure ε on. ``epsilon`` is at least 0.
     """
@@ -94,11 +110,11 @@ def epsilon_at(event: Event, delta: float) -> float:
 
 
 def calibrate(
-    epsilon: float, delta: float, least_probability: float, counts: CountsNoise | None = None
+    epsilon: float, delta: float, least_probability: float, counts: StratumNoise | None = None
 ) -> float:
     """Return the least λ, a multiple of 2⁻⁵³, for which a release costs at most (ε, δ).
 
-    The release is ``counts``, where there are any, together with a response whose prior gives
+    The release is ``counts`` (or a sum), where there are any, and a response whose prior gives
     every outcome at least ``least_probability`` γ. To resample more is post-processing, so δ(ε)
     falls as λ grows, and λ is found by halving; δ(ε) at the one returned has been checked. For
     δ = 0 it is the `calibrated_rate` of what the counts leave of ε. Raises ConfigError where ε is
@@ -188,6 +204,8 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         base, times = counts_loss(step.noise_scale, 1), times * step.moved_cells
         a = (-base).exp()
         once = {1: 1 / (1 + a), -1: a / (1 + a)}
+    elif isinstance(step, SumNoise):
+        base, once = _sum_atoms(step)
     elif isinstance(step, Response):
         rate, least = Decimal(step.resampling_probability), Decimal(step.least_probability)
         base = response_loss(step.resampling_probability, step.least_probability)
@@ -199,6 +217,26 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
     for _ in range(times):
         masses = _convolved(masses, once)
     return {multiple * base: mass for multiple, mass in masses.items()}
+
+
+@lru_cache(maxsize=64)
+def _sum_atoms(step: SumNoise) -> tuple[Decimal, dict[int, Decimal]]:
+    """The loss of a noisy sum in multiples of 1/σ; where M is great, put together upward.
+
+    Of every M // 256 + 1 values of k the loss is that of the least, the greatest of theirs, which
+    can only raise δ(ε); their masses add up to (a^k₁ − a^k₂)/(1+a).
+    """
+    with localcontext(prec=_DIGITS):
+        most, base = step.most_steps, counts_loss(step.noise_scale, 1)
+        a = (-base).exp()
+        width = 1 + most // _SUM_ATOMS
+        once = {
+            most - 2 * k: (a**k - a ** min(k + width, most)) / (1 + a)
+            for k in range(0, most, width)
+        }
+        once[most] += a / (1 + a)
+        once[-most] = a**most / (1 + a)
+        return base, once
 
 
 def _convolved(one: Mapping[Loss, Decimal], other: Mapping[Loss, Decimal]) -> dict[Loss, Decimal]:

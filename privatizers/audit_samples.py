@@ -45,7 +45,8 @@ def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> in
     by_units = effort.units // (2 * instance.n_units)
     if mechanism.parameters.noise_scale is None:
         return by_units
-    noised = 1 if instance.n_outcomes == 2 else instance.n_outcomes
+    one_noise = instance.n_outcomes == 2 or mechanism.parameters.lattice is not None
+    noised = 1 if one_noise else instance.n_outcomes
     return min(by_units, effort.noised_cells // (2 * noised))
 
 
@@ -110,6 +111,8 @@ def _about(
         if release.noisy_counts is not None:
             noisy = release.noisy_counts[rows, cell].astype(np.float64)
             columns[f"noisy count of the outcome {which}, {whose}"] = noisy
+    if release.noisy_sums is not None:
+        columns[f"noisy sum of outcomes, {whose}"] = release.noisy_sums[rows].astype(np.float64)
     return columns
 
 
@@ -119,7 +122,8 @@ def _signature(
     """Categories of the changed unit's draw, the priors at γ, and the noisy counts' sides.
 
     A noisy count is on D's side where it is no less than D's count of the outcome given up, and
-    no more than D's count of the outcome taken: what gives the greatest ratios, all at once.
+    no more than D's count of the outcome taken, a noisy sum where it is D's or further from the
+    neighbour's: what gives the greatest ratios, all at once.
     """
     gamma = mechanism.parameters.truncation_threshold
     moved = (instance.from_cell, instance.to_cell)
@@ -127,6 +131,11 @@ def _signature(
     if release.noisy_counts is not None:
         given, taken = (release.noisy_counts[:, cell] - instance.counts[cell] for cell in moved)
         bits += [given >= 0, taken <= 0]
+    lattice = mechanism.parameters.lattice
+    if release.noisy_sums is not None and lattice is not None:
+        total = int(np.dot(lattice.steps, instance.counts))
+        upward = lattice.steps[instance.to_cell] > lattice.steps[instance.from_cell]
+        bits.append(release.noisy_sums <= total if upward else release.noisy_sums >= total)
     places = 3.0 * 2.0 ** np.arange(len(bits))
     signature: Floats = own + places @ np.stack(bits)
     return signature

@@ -12,7 +12,7 @@ from typing import Any
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privatizers.accountant import Way, pure_epsilon, ways
-from privatizers.events import CountsNoise, Event, Response, Step, Together
+from privatizers.events import CountsNoise, Event, Response, Step, SumNoise, Together
 
 _FINENESS = 1000
 _ARITHMETIC = 1e-12  # of δ: above what Fourier transforms and cut-off tails leave (1e-15 each)
@@ -71,10 +71,16 @@ def _cells(step: Step) -> int:
 
 
 def _distribution(step: Step, interval: float) -> Distribution:
-    """The loss of one moved cell of counts, or of one response: its three-outcome pair."""
+    """The loss of a moved cell of counts, of a moved sum, or of a response: its three outcomes."""
     if isinstance(step, CountsNoise):
         return pld.from_discrete_laplace_mechanism(
             1 / step.noise_scale, sensitivity=1, value_discretization_interval=interval
+        )
+    if isinstance(step, SumNoise):
+        return pld.from_discrete_laplace_mechanism(
+            1 / step.noise_scale,
+            sensitivity=step.most_steps,
+            value_discretization_interval=interval,
         )
     if isinstance(step, Response):
         upper = _log_masses(step)

@@ -15,16 +15,17 @@ from privatizers.accounting import realised_threshold
 from privatizers.cluster_dp import ClusterDP
 from privatizers.cluster_free_dp import ClusterFreeDP
 from privatizers.counts import moved_cells
-from privatizers.events import CountsNoise, event_of
+from privatizers.events import CountsNoise, StratumNoise, SumNoise, event_of
+from privatizers.lattice import Lattice
 from privatizers.mechanism import Mechanism, Parameters
 from privatizers.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
 
 MechanismName = Literal["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
-Statistic = Literal["auto", "counts", "none"]
+StatisticName = Literal["auto", "counts", "means", "none"]
 
-COUNTS_SHARE = 0.1
-"""The part of ε that pays for the counts, where ε is given."""
+STATISTIC_SHARE = 0.1
+"""The part of ε that pays for the statistic of the strata, where ε is given and nothing plans."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,16 @@ class Request:
 
     mechanism: MechanismName
     n_outcomes: int
-    strata_statistic: Statistic = "auto"
+    strata_statistic: StatisticName = "auto"
     epsilon: float | None = None
     delta: float = 0.0
     resampling_probability: float | None = None
     truncation_threshold: float | None = None
     noise_scale: float | None = None
+    lattice: Lattice | None = None
+    """Of the grid, if it has one: means are published as sums of its steps."""
+    statistic_share: float = STATISTIC_SHARE
+    """The part of ``epsilon`` that pays for the statistic of the strata, if any."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Design:
 
 def design(request: Request) -> Design:
     """Choose mechanism and parameters; raises ConfigError naming the key where that fails."""
-    _check(request)
+    check(request)
     if request.epsilon is None:
         mechanism = _build(request, _declared(request))
         event = event_of(mechanism.parameters)
@@ -69,8 +74,13 @@ def _has_own_prior(request: Request) -> bool:
     return request.mechanism in ("cluster-dp", "cluster-free-dp")
 
 
-def _publishes_counts(request: Request) -> bool:
+def _publishes_statistic(request: Request) -> bool:
     return request.strata_statistic != "none"
+
+
+def _lattice(request: Request) -> Lattice | None:
+    """The lattice that sums are published on; None where counts or nothing are."""
+    return request.lattice if request.strata_statistic == "means" else None
 
 
 def _build(request: Request, parameters: Parameters) -> Mechanism:
@@ -95,39 +105,51 @@ def _declared(request: Request) -> Parameters:
             "privacy.truncation_threshold",
             f"{gamma!r}: a uniform prior over {k} outcomes has 1/{k}; leave the key out",
         )
-    if _publishes_counts(request) != (request.noise_scale is not None):
+    if _publishes_statistic(request) != (request.noise_scale is not None):
         raise ConfigError(
             "privacy.noise_scale",
-            'missing: the counts of the strata need it (or set strata_statistic = "none")'
+            'missing: what is published of the strata needs it (or strata_statistic = "none")'
             if request.noise_scale is None
             else 'given, but strata_statistic is "none": leave one of them out',
         )
     threshold = gamma if gamma is not None and _has_own_prior(request) else 1 / k
-    return Parameters.of(k, request.resampling_probability, threshold, request.noise_scale)
+    return Parameters.of(
+        k, request.resampling_probability, threshold, request.noise_scale, _lattice(request)
+    )
 
 
 def _calibrated(request: Request, epsilon: float) -> Parameters:
-    """Split ε: a tenth for the counts, the rest for the response, λ rounded toward privacy."""
+    """Split ε: a tenth for the strata, the rest for the response, λ rounded toward privacy."""
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
-    counts = None
-    if _publishes_counts(request):
-        counts = CountsNoise(moved_cells(k) / (epsilon * COUNTS_SHARE), moved_cells(k))
-    rate = calibrate(epsilon, request.delta, gamma, counts)
-    return Parameters(k, rate, gamma, None if counts is None else counts.noise_scale)
+    share, lattice = epsilon * request.statistic_share, _lattice(request)
+    noise: StratumNoise | None = None
+    if lattice is not None:
+        noise = SumNoise(lattice.most / share, lattice.most)
+    elif _publishes_statistic(request):
+        noise = CountsNoise(moved_cells(k) / share, moved_cells(k))
+    rate = calibrate(epsilon, request.delta, gamma, noise)
+    return Parameters(k, rate, gamma, None if noise is None else noise.noise_scale, lattice)
 
 
-def _check(request: Request) -> None:
-    """Refuse impossible values, naming the key, the value and the rule."""
+def check(request: Request) -> None:
+    """Raise ConfigError for impossible values, naming the key, the value and the rule."""
     k = request.n_outcomes
     if k < 2:
         raise ConfigError(
             "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
         )
-    if _has_own_prior(request) and not _publishes_counts(request):
+    if _has_own_prior(request) and request.strata_statistic in ("none", "means"):
         raise ConfigError(
             "privacy.strata_statistic",
-            f'"none" does not go with {request.mechanism}: its prior is made of the counts',
+            f'"{request.strata_statistic}" does not go with {request.mechanism}: its prior is made '
+            "of the counts",
+        )
+    if request.strata_statistic == "means" and request.lattice is None:
+        raise ConfigError(
+            "privacy.strata_statistic",
+            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
+            'publish "counts"',
         )
     parameters = {
         "resampling_probability": request.resampling_probability,

@@ -12,6 +12,8 @@ own code, evaluated on a full vector of counts for each (cell, total); vectors w
 can differ in the last bits of q̃, by up to 4 K 2⁻⁵³. Losses listed are therefore good to 4 K 2⁻⁵³/γ,
 10⁻¹¹ for K = 5 and γ = 0.001, and are never above what a q̃ ≥ γ allows.
 
+A noisy sum, where that is published, is listed from its true value: the prior is uniform then.
+
 **What is left out.** Noisy counts are listed from −reach to n + reach. Beyond, q̃ stays the same
 and so does the ratio of probabilities, hence no greater loss is missed; the probability of it all
 is bounded by ``tail_mass`` and added to δ.
@@ -33,6 +35,7 @@ from privatizers.count_lattice import (
     own_prior,
 )
 from privatizers.instances import Instance
+from privatizers.lattice import Lattice
 from privatizers.mechanism import Mechanism, Parameters
 from privatizers.prior import realised_prior, uniform_prior
 
@@ -169,6 +172,8 @@ def _views(model: Model, instance: Instance, reach: int) -> tuple[_View, _View]:
     if scale is None:
         one = np.ones(1)
         return _constant(model, instance, one, np.zeros(1))
+    if model.parameters.lattice is not None:
+        return _sum_views(model, instance, model.parameters.lattice, scale, reach)
     if model.complement:
         return _complement_views(model, instance, scale, reach)
     gamma = model.parameters.truncation_threshold
@@ -201,6 +206,15 @@ def _constant(model: Model, instance: Instance, mass: Floats, loss: Floats) -> t
         for cell in (instance.from_cell, instance.to_cell)
     )
     return giving, taking
+
+
+def _sum_views(
+    model: Model, instance: Instance, lattice: Lattice, scale: float, reach: int
+) -> tuple[_View, _View]:
+    """Views where the sum is noised: it is listed from its true value, which alone matters."""
+    moved = lattice.steps[instance.to_cell] - lattice.steps[instance.from_cell]
+    noisy = np.arange(min(moved, 0) - reach, max(moved, 0) + reach + 1)
+    return _constant(model, instance, mass_of(noisy, 0, scale), loss_of(noisy, 0, moved, scale))
 
 
 def _complement_views(
@@ -289,6 +303,7 @@ def _tail_mass(model: Model, reach: int) -> float:
     scale = model.parameters.noise_scale
     if scale is None:
         return 0.0
-    noised = 1 if model.complement else model.parameters.n_outcomes
+    one_noise = model.complement or model.parameters.lattice is not None
+    noised = 1 if one_noise else model.parameters.n_outcomes
     tail = 2 * math.exp(-(reach + 1) / scale) / (1 + math.exp(-1 / scale))
     return noised * tail

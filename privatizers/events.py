@@ -30,6 +30,25 @@ class CountsNoise:
 
 
 @dataclass(frozen=True, slots=True)
+class SumNoise:
+    """The sum of a stratum's outcomes was published in whole steps with discrete Laplace noise."""
+
+    noise_scale: float
+    """σ, in steps."""
+    most_steps: int
+    """How far one substitution moves the sum at most, in steps."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no sampler could have done."""
+        _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
+        _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
+
+
+StratumNoise = CountsNoise | SumNoise
+"""What may be published of a stratum beside its units."""
+
+
+@dataclass(frozen=True, slots=True)
 class Response:
     """Outcomes were kept with probability 1 − λ, else drawn from a prior of at least γ a cell."""
 
@@ -67,8 +86,8 @@ class Unprotected:
     """Something was published without protection: the price is infinite, and has a name."""
 
 
-Event = CountsNoise | Response | Together | Disjoint | Unprotected
-Step = CountsNoise | Response | Unprotected
+Event = CountsNoise | SumNoise | Response | Together | Disjoint | Unprotected
+Step = CountsNoise | SumNoise | Response | Unprotected
 """What is not made of other events."""
 
 
@@ -81,6 +100,8 @@ def event_of(parameters: "Parameters") -> Event:
     response = Response(parameters.resampling_probability, parameters.truncation_threshold)
     if parameters.noise_scale is None:
         return response
+    if parameters.lattice is not None:
+        return Together((SumNoise(parameters.noise_scale, parameters.lattice.most), response))
     moved = moved_cells(parameters.n_outcomes)
     return Together((CountsNoise(parameters.noise_scale, moved), response))
 

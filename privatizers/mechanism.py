@@ -10,7 +10,9 @@ from privatizers.accountant import pure_epsilon
 from privatizers.accounting import UNIT, realised_rate, realised_threshold
 from privatizers.counts import NoisyCounts
 from privatizers.events import event_of
+from privatizers.lattice import Lattice
 from privatizers.randomised_response import RandomisedResponse
+from privatizers.sums import NoisySums
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,16 @@ class Parameters:
     """λ, γ and σ of a user-level mechanism, as realised, and K.
 
     ``resampling_probability`` and ``truncation_threshold`` are multiples of 2⁻⁵³ (use
-    :meth:`of` to round toward privacy); ``noise_scale`` is None where no counts are published.
+    :meth:`of` to round toward privacy); ``noise_scale`` is None where nothing is published of the
+    strata: it is in units for counts, in grid steps for sums.
     """
 
     n_outcomes: int
     resampling_probability: float
     truncation_threshold: float
     noise_scale: float | None
+    lattice: Lattice | None = None
+    """Of the grid, where sums are published; None for counts."""
 
     def __post_init__(self) -> None:
         """Refuse parameters that have not been rounded: a claim would not hold exactly."""
@@ -35,6 +40,9 @@ class Parameters:
         if round(self.truncation_threshold * UNIT) * self.n_outcomes > UNIT:
             msg = f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}"
             raise ValueError(msg)
+        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
+            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
+            raise ValueError(msg)
 
     @classmethod
     def of(
@@ -43,6 +51,7 @@ class Parameters:
         resampling_probability: float,
         truncation_threshold: float,
         noise_scale: float | None,
+        lattice: Lattice | None = None,
     ) -> "Parameters":
         """Round λ up and γ to what a prior can hold, both toward privacy where possible."""
         return cls(
@@ -50,12 +59,29 @@ class Parameters:
             realised_rate(resampling_probability),
             realised_threshold(truncation_threshold, n_outcomes),
             noise_scale,
+            lattice,
         )
 
     @property
     def counts(self) -> NoisyCounts | None:
         """The noisy counts that go with the outcomes, if any."""
-        return None if self.noise_scale is None else NoisyCounts(self.n_outcomes, self.noise_scale)
+        if self.noise_scale is None or self.lattice is not None:
+            return None
+        return NoisyCounts(self.n_outcomes, self.noise_scale)
+
+    @property
+    def sums(self) -> NoisySums | None:
+        """The noisy sums that go with the outcomes, if any."""
+        if self.noise_scale is None or self.lattice is None:
+            return None
+        return NoisySums(self.lattice, self.noise_scale)
+
+    @property
+    def strata_statistic(self) -> str:
+        """What is published of each stratum: ``means``, ``none``, or a kind of counts."""
+        if self.noise_scale is None:
+            return "none"
+        return "means" if self.counts is None else self.counts.statistic
 
 
 @dataclass(frozen=True)
@@ -65,6 +91,8 @@ class StrataRelease:
     noisy_counts: NDArray[np.int64] | None
     """Ñ, shape [S, K]; None where none are published."""
     response: RandomisedResponse
+    noisy_sums: NDArray[np.int64] | None = None
+    """S̃ in grid steps, shape [S]; None where none are published."""
 
 
 class Mechanism(Protocol):

@@ -1,9 +1,9 @@
-"""Uniform-Prior-DP: classical randomised response over the grid, with or without noisy counts.
+"""Uniform-Prior-DP: classical randomised response over the grid, with or without a statistic.
 
 Algorithm 1 of Javanmard, Mirrokni and Pouget-Abadie (2025). The prior is 1/K and knows nothing, so
 γ = 1/K, and without counts the release is locally private: ε = ln(1 + K (1 − λ)/λ), δ = 0. Counts
-published beside it cost 2/σ more (1/σ for K = 2), although the prior does not use them: a reader
-sees both.
+published beside it cost 2/σ more (1/σ for K = 2), and noisy sums M/σ, although the prior uses
+neither: a reader sees both.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from privatizers.strata import small_clusters_share
 
 @dataclass(frozen=True)
 class UniformPriorDP:
-    """The prior 1/K everywhere; counts, where asked for, per pool and arm as in Cluster-DP."""
+    """The prior 1/K everywhere; counts or sums, where asked for, per pool and arm."""
 
     name: ClassVar[str] = "uniform-prior-dp"
     parameters: Parameters
@@ -35,8 +35,10 @@ class UniformPriorDP:
         return prior
 
     def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
-        """Noise the counts if they are published; the prior never looks at them."""
+        """Noise the counts or their sums if they are published; the prior looks at neither."""
         parameters = self.parameters
         prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)
         noisy = None if parameters.counts is None else parameters.counts.noised(counts)
-        return StrataRelease(noisy, RandomisedResponse(parameters.resampling_probability, prior))
+        sums = None if parameters.sums is None else parameters.sums.noised(counts)
+        response = RandomisedResponse(parameters.resampling_probability, prior)
+        return StrataRelease(noisy, response, sums)

@@ -35,6 +35,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "truncation_threshold": "DOUBLE",
         "noise_scale": "DOUBLE",
         "strata_statistic": "VARCHAR",
+        "grid_step": "DOUBLE",
         "control": "VARCHAR",
         "same_shares": "BOOLEAN",
         "n_units": "BIGINT",
@@ -119,8 +120,10 @@ class Manifest:
     truncation_threshold: float
     """γ, the least prior probability realised."""
     noise_scale: float | None
-    """σ in units; None where no statistic of the strata is published."""
+    """σ, in units for counts, in grid steps for means; None where neither is published."""
     strata_statistic: str
+    grid_step: float | None
+    """One step of the grid, where means are published; else None."""
     control: str
     same_shares: bool
     """Whether every cluster was randomised with the same arm shares (declared)."""

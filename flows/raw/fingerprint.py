@@ -123,7 +123,7 @@ def _settings(config: Config, design: Design) -> bytes:
         "resampling_probability": parameters.resampling_probability,
         "truncation_threshold": parameters.truncation_threshold,
         "noise_scale": parameters.noise_scale,
-        "strata_statistic": parameters.counts.statistic if parameters.counts else "none",
+        "strata_statistic": parameters.strata_statistic,
         "epsilon": design.epsilon,
         "delta": design.delta,
         "min_stratum": config.privacy.min_stratum,

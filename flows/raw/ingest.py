@@ -19,8 +19,20 @@ def ingest(config: Config, period: str) -> Sealed[RawLog]:
     range. Nothing is drawn here: rounding onto the grid is the first act of :func:`privatize`, so
     that a dry run spends no randomness and a charge can come before any of it.
     """
-    log = read_log(config, period)
-    grid = np.array(config.outcome.grid)
+    return _ingested(config, read_log(config, period))
+
+
+@values_free
+def ingest_places(config: Config, period: str) -> Sealed[RawLog]:
+    """Read who is where in the files of ``period``, and no outcome: each counts as missing.
+
+    For what may not look at outcomes, a plan; the column of outcomes need not even be there.
+    """
+    return _ingested(config, read_log(config, period, outcomes=False))
+
+
+def _ingested(config: Config, log: RawLog) -> Sealed[RawLog]:
+    ends = np.array(config.outcome.ends)
     values = log.frame[OUTCOME].to_numpy()
-    mapped = pl.Series(OUTCOME, map_outcomes(values, grid, config.outcome.missing_value))
+    mapped = pl.Series(OUTCOME, map_outcomes(values, ends, config.outcome.missing_value))
     return Sealed(RawLog(log.frame.with_columns(mapped), log.files), log.frame.height)

@@ -7,11 +7,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from estimators.combining import Weights, counts_noise, declared_weights
+from estimators.combining import Weights, declared_weights, statistic_noise
 from estimators.debias import debias_vector
 from flows.config import Config
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
+from flows.raw.sizes import places_of
 from flows.raw.unit_ids import released_ids
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
@@ -42,22 +43,24 @@ def privatize(
     to_level = stochastic_levels if config.outcome.rounding == "stochastic" else nearest_levels
     levels = to_level(frame[OUTCOME].to_numpy(), grid)
 
-    clusters = frame[CLUSTER].unique().sort().to_list()
-    arms = list(config.arms.names)
-    cluster, arm = _codes(frame[CLUSTER], clusters), _codes(frame[ARM], arms)
-    sizes = np.bincount(cluster * len(arms) + arm, minlength=len(clusters) * len(arms))
-    sizes = sizes.reshape(len(clusters), len(arms))
-    pool_of = mechanism.pool_of(sizes, config.privacy.min_stratum)
-    strata = lay_out(clusters, arms, sizes, pool_of)
+    places = places_of(frame, config.arms.names)
+    pool_of = mechanism.pool_of(places.sizes, config.privacy.min_stratum)
+    strata = lay_out(places.clusters, list(config.arms.names), places.sizes, pool_of)
 
-    cells = strata.cells(cluster, arm)
+    cells = strata.cells(places.cluster, places.arm)
     drawn = mechanism.strata(stratum_counts(levels, cells, len(strata.cell_sizes), len(grid)))
     randomised = drawn.response.draw(levels, cells)
     weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
     return ReleaseTables(
-        manifest=_manifest(config, design, name, n_units=len(frame), n_clusters=len(clusters)),
+        manifest=_manifest(
+            config, design, name, n_units=len(frame), n_clusters=len(places.clusters)
+        ),
         outcomes=pl.DataFrame({"outcome": grid}),
-        pools=_pools(strata, _weights(config, design, strata)),
+        pools=_pools(
+            strata,
+            _noisy_means(config, design, drawn, strata),
+            _weights(config, design, strata),
+        ),
         strata=_strata(strata),
         debias=_debias(strata, drawn, grid, weights),
         units=pl.DataFrame(
@@ -70,11 +73,6 @@ def privatize(
             }
         ),
     )
-
-
-def _codes(labels: pl.Series, names: list[str]) -> Ints:
-    """Position of each label in ``names``."""
-    return labels.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int64)
 
 
 def _manifest(
@@ -94,7 +92,8 @@ def _manifest(
         resampling_probability=parameters.resampling_probability,
         truncation_threshold=parameters.truncation_threshold,
         noise_scale=parameters.noise_scale,
-        strata_statistic=parameters.counts.statistic if parameters.counts else "none",
+        strata_statistic=parameters.strata_statistic,
+        grid_step=_grid_step(config, design),
         control=config.arms.control,
         same_shares=config.arms.same_shares,
         n_units=n_units,
@@ -111,9 +110,12 @@ def _named(names: list[str], positions: Ints) -> pl.Series:
 
 
 def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
-    """What the counts weigh in ``combined``, from public facts; None where none are published."""
+    """What the statistics weigh in ``combined``, from public facts; None where there are none."""
     parameters = design.mechanism.parameters
-    if parameters.counts is None or parameters.noise_scale is None:
+    noise = statistic_noise(
+        parameters.noise_scale, parameters.strata_statistic, _grid_step(config, design)
+    )
+    if noise is None:
         return None
     guess = np.array(config.outcome.weights)
     return declared_weights(
@@ -121,12 +123,25 @@ def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
         guess,
         design.mechanism.expected_prior(guess),
         parameters.resampling_probability,
-        counts_noise(parameters.noise_scale, parameters.counts.statistic),
+        noise,
         strata.cell_sizes.astype(np.float64),
     )
 
 
-def _pools(strata: Strata, weights: Weights | None) -> pl.DataFrame:
+def _grid_step(config: Config, design: Design) -> float | None:
+    lattice = design.mechanism.parameters.lattice
+    return None if lattice is None else lattice.step_of(config.outcome.grid)
+
+
+def _noisy_means(config: Config, design: Design, drawn: StrataRelease, strata: Strata) -> pl.Series:
+    """y_1 + h S̃/n of every cell; null where no means are published."""
+    step = _grid_step(config, design)
+    if drawn.noisy_sums is None or step is None:
+        return pl.Series([None] * len(strata.cell_sizes), dtype=pl.Float64)
+    return pl.Series(config.outcome.grid[0] + step * drawn.noisy_sums / strata.cell_sizes)
+
+
+def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
     return pl.DataFrame(
@@ -134,7 +149,7 @@ def _pools(strata: Strata, weights: Weights | None) -> pl.DataFrame:
             "pool": _named(strata.pools, pool),
             "arm": _named(strata.arms, arm),
             "n_units": strata.cell_sizes,
-            "noisy_mean": nothing,
+            "noisy_mean": noisy_means,
             "mean_weight": nothing if weights is None else weights.of_mean,
             "square_weight": nothing if weights is None else weights.of_square,
         }

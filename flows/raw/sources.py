@@ -9,6 +9,7 @@ import csv
 import glob
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,10 +40,16 @@ class RawLog:
     files: tuple[Path, ...]
 
 
-def read_log(config: Config, period: str) -> RawLog:
-    """Read every file that the configured path names for ``period``."""
+def read_log(config: Config, period: str, *, outcomes: bool = True) -> RawLog:
+    """Read every file that the configured path names for ``period``.
+
+    Without ``outcomes`` their column is not read, nor need it be there; every outcome is NaN then.
+    """
     files = find_files(config, period)
-    frames = [_read(path, position, config.columns) for position, path in enumerate(files)]
+    frames = [
+        _read(path, position, config.columns, outcomes=outcomes)
+        for position, path in enumerate(files)
+    ]
     if len({frame.schema[UNIT] for frame in frames}) > 1:  # text wins: no integer holds them all
         frames = [frame.with_columns(pl.col(UNIT).cast(pl.String)) for frame in frames]
     log = pl.concat(frames, how="vertical_relaxed")
@@ -72,19 +79,22 @@ def _files(files: list[Path]) -> str:
     return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
-def _read(path: Path, position: int, columns: Columns) -> pl.DataFrame:
+def _read(path: Path, position: int, columns: Columns, *, outcomes: bool) -> pl.DataFrame:
     """One file as the frame of :class:`RawLog`."""
     reader = _READERS.get(_suffix(path))
     if reader is None:
         known = ", ".join(sorted(_READERS))
         raise InputError(f"{path}: not a format that can be read ({known}; text also as .gz)")
-    wanted = [columns.unit, columns.arm, *columns.clusters, columns.outcome]
+    wanted = [columns.unit, columns.arm, *columns.clusters]
+    wanted += [columns.outcome] if outcomes else []
     frame = reader(path, wanted)
     return frame.select(
         _identifier(frame, path, columns.unit, "unit").alias(UNIT),
         _label(frame, path, columns.arm, "arm").alias(ARM),
         _cluster(frame, path, columns.clusters).alias(CLUSTER),
-        _outcome(frame, path, columns.outcome).alias(OUTCOME),
+        (
+            _outcome(frame, path, columns.outcome) if outcomes else pl.lit(math.nan, pl.Float64)
+        ).alias(OUTCOME),
         pl.lit(position, pl.UInt32).alias(FILE),
         (pl.int_range(pl.len(), dtype=pl.UInt64) + 1).alias(ROW),
     )

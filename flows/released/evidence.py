@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from estimators.combining import counts_noise
+from estimators.combining import Cumulants, MeansNoise, StatisticNoise, statistic_noise
 from estimators.debias import prior_moments
 from estimators.slices import Evidence, Pools, Slices, Statistic
 from schemas.released import Manifest
@@ -31,8 +31,8 @@ FROM (SELECT cluster, arm, outcome - $center AS d FROM main.units)
 GROUP BY cluster, arm ORDER BY cluster, arm
 """  # noqa: S608 - constants of ours
 _POOLS = """
-SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.mean_weight, p.square_weight,
-       d.prior, d.noisy, s.n_clusters
+SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.mean_weight,
+       p.square_weight, d.prior, d.noisy, s.n_clusters
 FROM main.pools AS p
 JOIN (
     SELECT pool, arm, list(probability ORDER BY outcome) AS prior,
@@ -111,34 +111,63 @@ def _pools(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Pools:
     prior = pools["prior"].explode().to_numpy().astype(np.float64).reshape(-1, size)
     mean, variance = prior_moments(values, prior)
     square, square_variance = prior_moments(values**2, prior)
-    n = pools["n"].to_numpy()
-    noisy = pools["noisy"].explode().cast(pl.Float64).to_numpy().reshape(-1, size)
     return Pools(
         prior_mean=mean,
         prior_variance=variance,
         prior_square=square,
         prior_square_variance=square_variance,
-        of_mean=_statistic(values, noisy, n, pools["mean_weight"], manifest),
-        of_square=_statistic(values**2, noisy, n, pools["square_weight"], manifest),
+        of_mean=_of_mean(pools, grid, manifest),
+        of_square=_of_square(pools, grid, manifest),
         pool=_codes_of(pools["pool"]),
         n_clusters=pools["n_clusters"].to_numpy().astype(np.int64),
     )
 
 
-def _statistic(
-    values: Floats, noisy: Floats, n: Floats, weight: pl.Series, manifest: Manifest
-) -> Statistic:
-    """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, f being ``values``; nothing where no counts are published."""
-    if manifest.noise_scale is None:
-        nothing = np.full(len(n), np.nan)
-        return Statistic(nothing, nothing, nothing, np.zeros(len(n)))
-    noise = counts_noise(manifest.noise_scale, manifest.strata_statistic).of_sum(values)
-    middle = values.mean()
+def _of_mean(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Statistic:
+    """What is published of each pool's d = y − ȳ."""
+    noise = _noise(manifest)
+    if noise is None:
+        return _nothing(len(pools))
+    steps = grid - grid.mean()
+    if isinstance(noise, MeansNoise):
+        value = pools["noisy_mean"].to_numpy() - grid.mean()
+        return _statistic(value, noise.of_outcomes, pools, "mean_weight")
+    return _statistic(_by_counts(steps, pools), noise.of_sum(steps), pools, "mean_weight")
+
+
+def _of_square(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Statistic:
+    """What is published of each pool's d²: nothing where means are published."""
+    noise = _noise(manifest)
+    if noise is None or isinstance(noise, MeansNoise):
+        return _nothing(len(pools))
+    squares = (grid - grid.mean()) ** 2
+    return _statistic(_by_counts(squares, pools), noise.of_sum(squares), pools, "square_weight")
+
+
+def _noise(manifest: Manifest) -> StatisticNoise | None:
+    return statistic_noise(manifest.noise_scale, manifest.strata_statistic, manifest.grid_step)
+
+
+def _nothing(size: int) -> Statistic:
+    none = np.full(size, np.nan)
+    return Statistic(none, none, none, np.zeros(size))
+
+
+def _by_counts(values: Floats, pools: pl.DataFrame) -> Floats:
+    """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, f being ``values``."""
+    noisy = pools["noisy"].explode().cast(pl.Float64).to_numpy().reshape(-1, len(values))
+    middle = float(values.mean())
+    found: Floats = middle + noisy @ (values - middle) / pools["n"].to_numpy()
+    return found
+
+
+def _statistic(value: Floats, of_sum: Cumulants, pools: pl.DataFrame, weight: str) -> Statistic:
+    n = pools["n"].to_numpy()
     return Statistic(
-        value=middle + noisy @ (values - middle) / n,
-        variance=noise.second / n**2,
-        fourth=noise.fourth / n**4,
-        weight=weight.to_numpy().astype(np.float64),
+        value=value,
+        variance=of_sum.second / n**2,
+        fourth=of_sum.fourth / n**4,
+        weight=pools[weight].to_numpy().astype(np.float64),
     )
 
 

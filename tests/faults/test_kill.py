@@ -30,7 +30,6 @@ from flows.files import replace_file
 from flows.ledger import Ledger, ledger_url
 from flows.released.draft import LATEST, complete, workplace
 from flows.released.read import read_release
-from privatizers.design import Design
 from tests.conftest import Builder, Experiment, a_log, build_experiment, rows
 
 EPSILON = 2.0  # of one release
@@ -163,7 +162,7 @@ def asks_the_system(called):
 
 def publish(folder, number):
     config = CONFIG.model_copy(update={"directory": folder})
-    account = Account(config, DESIGN)
+    account = Account(config)
     die_before_call(number)
     with workplace(config.releases) as place:
         charge = account.reserve("b", Fingerprint("k:r", "k:u", "k:s"), place, revise=False)
@@ -181,7 +180,6 @@ def replace(folder, number):
 act, template = GIVEN
 if act == "publish":
     CONFIG = load(Path(template) / "trial.toml")
-    DESIGN = CONFIG.design()
 ends = []
 while 0 not in ends:
     folder = copy_of(Path(template), FOLDER / str(len(ends)))
@@ -315,7 +313,6 @@ def kill(tmp_path_factory: pytest.TempPathFactory) -> Kill:
     first, later = (build_experiment(folder / name, log, privacy=enough) for name in "fl")
     later.run("a")
     config = later.load()
-    design = config.design()
 
     def kill_at(places: Iterable[tuple[str, bool]]) -> list[Killed]:
         given = list(places)
@@ -329,7 +326,7 @@ def kill(tmp_path_factory: pytest.TempPathFactory) -> Kill:
         found = []
         for number, (place, is_later) in enumerate(given):
             built = Experiment(copies / str(number) / "trial.toml")
-            account = Account(config.model_copy(update={"directory": built.folder}), design)
+            account = Account(config.model_copy(update={"directory": built.folder}))
             found.append(Killed(place, built, account, is_later))
         return found
 
@@ -454,7 +451,7 @@ def test_a_run_that_is_interrupted_cleans_up_at_once(
         built.run("b")
     assert not built.releases.exists()
     config = built.load()
-    assert state_of_b(Account(config, config.design())) == "void"
+    assert state_of_b(Account(config)) == "void"
 
 
 # one call after another
@@ -467,12 +464,11 @@ STATES_AT_DEATH = {
 }
 
 
-def a_scene(folder: Path, name: str) -> tuple[Config, Design]:
+def a_scene(folder: Path, name: str) -> Config:
     """An experiment whose releases are one line each, before the run of period b."""
     built = build_experiment(folder, privacy={"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON})
     config = built.load()
-    design = config.design()
-    account = Account(config, design)
+    account = Account(config)
     if name != "the first release":
         assert publish_line(account, built.releases, "a", "earlier") == "published"
     if "dead" in name:
@@ -485,7 +481,7 @@ def a_scene(folder: Path, name: str) -> tuple[Config, Design]:
             ledger = Ledger(ledger_url(config.ledger.url, config.directory))
             assert charge.receipt.charge is not None
             ledger.begin_publishing(charge.receipt.charge)
-    return config, design
+    return config
 
 
 def publish_line(account: Account, releases: Path, period: str, line: str) -> str:
@@ -511,14 +507,14 @@ def calls_of(act: str, template: Path, folder: Path) -> list[Path]:
 def test_publishing_that_is_killed_before_any_call_is_finished_by_the_next_run(
     tmp_path: Path, scene: str
 ) -> None:
-    config, design = a_scene(tmp_path / "template", scene)
+    config = a_scene(tmp_path / "template", scene)
     (tmp_path / "runs").mkdir()
     folders = calls_of("publish", tmp_path / "template", tmp_path / "runs")
     assert len(folders) > 60
     earlier = {} if scene == "the first release" else {"trial.a.r1.duckdb": "earlier"}
     seen = set()
     for folder in folders:
-        account = Account(config.model_copy(update={"directory": folder}), design)
+        account = Account(config.model_copy(update={"directory": folder}))
         seen.add(state_of_b(account))
         assert_publishing_can_be_finished(account, folder / "releases" / "trial", earlier)
     assert seen == STATES_AT_DEATH[scene]

@@ -156,7 +156,7 @@ def test_anything_else_for_a_published_period_is_a_conflict_unless_revised(
 
 def paid_of(built: Experiment) -> float:
     config = built.load()
-    return Account(config, config.design()).statement().spent.epsilon
+    return Account(config).statement().spent.epsilon
 
 
 def test_what_no_release_depends_on_may_change(experiment: Builder) -> None:

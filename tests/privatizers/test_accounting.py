@@ -196,7 +196,7 @@ def test_rounding_up_gives_the_least_double_that_is_not_below(value: Fraction) -
 def test_parameters_that_are_no_multiple_of_a_step_are_refused(field: str, value: float) -> None:
     sound = {"resampling_probability": 0.5, "truncation_threshold": 0.125}
     with pytest.raises(ValueError, match="multiple"):
-        Parameters(n_outcomes=3, noise_scale=1.0, **{**sound, field: value})
+        Parameters(n_outcomes=3, noise_scale=1.0, lattice=None, **{**sound, field: value})
 
 
 def test_a_threshold_above_one_over_k_is_refused() -> None:

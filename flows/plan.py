@@ -1,0 +1,146 @@
+"""`clusterdp plan`: the design that a release would have, from public facts alone.
+
+Reads who is where in the log, and no outcome; draws, charges and writes nothing.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from flows.config import check_period, load
+from flows.planning import Settled, question, settled
+from flows.raw.ingest import ingest_places
+from flows.raw.sizes import stratum_sizes
+from flows.raw.validate import validate
+from flows.roster import Roster
+from flows.step import plain_step
+from privatizers.design import Design, MechanismName, Request, StatisticName, design
+from privatizers.forecast import forecast
+from privatizers.lattice import lattice_of
+from privatizers.planner import Prediction, Question, considered
+from schemas.errors import ConfigError
+
+MORE_EPSILON = 1.0
+"""What one more of it would buy is told."""
+
+_SHOWN = 4  # runners-up of the planner's own kind
+
+
+@dataclass(frozen=True)
+class Other:
+    """A design that was not chosen, and what it is predicted to tell."""
+
+    mechanism: str
+    levels: int
+    strata_statistic: str
+    predicted: tuple[Prediction, ...]
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """The design chosen or declared, what it is predicted to tell, and what else there is."""
+
+    settled: Settled
+    roster: Roster
+    arms: tuple[str, ...]
+    predicted: tuple[Prediction, ...]
+    runners_up: tuple[Other, ...]
+    one_more: Other | None
+    """The plan for one more unit of ε; None where parameters are declared."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp plan --json``."""
+        mechanism, config = self.settled.design.mechanism, self.settled.config
+        parameters = mechanism.parameters
+        return {
+            "mechanism": mechanism.name,
+            "levels": parameters.n_outcomes,
+            "outcomes": list(config.outcome.grid),
+            "strata_statistic": parameters.strata_statistic,
+            "resampling_probability": parameters.resampling_probability,
+            "truncation_threshold": parameters.truncation_threshold,
+            "noise_scale": parameters.noise_scale,
+            "epsilon": self.settled.design.epsilon,
+            "delta": self.settled.design.delta,
+            "n_units": self.roster.n_units,
+            "n_clusters": self.roster.n_clusters,
+            "predicted": self._predicted(self.predicted),
+            "runners_up": [self._other(one) for one in self.runners_up],
+            "one_more_epsilon": None if self.one_more is None else self._other(self.one_more),
+            "warnings": list(self.roster.warnings),
+        }
+
+    def _other(self, one: Other) -> dict[str, Any]:
+        return {
+            "mechanism": one.mechanism,
+            "levels": one.levels,
+            "strata_statistic": one.strata_statistic,
+            "predicted": self._predicted(one.predicted),
+        }
+
+    def _predicted(self, predictions: tuple[Prediction, ...]) -> list[dict[str, Any]]:
+        return [
+            {
+                "estimand": "ate" if one.segment_share is None else "segment ate",
+                "arm": self.arms[one.arm],
+                "segment_share": one.segment_share,
+                "std_error": one.std_error,
+            }
+            for one in predictions
+        ]
+
+
+def plan(config_path: Path, period: str | None) -> PlanResult:
+    """Plan a release of ``period``; raises what a release would raise for all but outcomes."""
+    config = load(config_path)
+    period = check_period(period, config.source.path)
+    log = plain_step(ingest_places)(config, period)
+    rows, _, roster = plain_step(validate)(config, log)
+    sizes = stratum_sizes(rows, config.arms.names)
+    chosen, asked = settled(config, sizes), question(config, sizes)
+    if all(reach is None for reach in asked.reaches):
+        raise ConfigError(
+            "arms.treatments",
+            "no effect can be estimated: no cluster has 2 units of a treatment arm and of control",
+        )
+    predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
+    runners_up: tuple[Other, ...] = ()
+    one_more: Other | None = None
+    if chosen.plan is not None:
+        own = (
+            Other("uniform-prior-dp", len(one.grid), one.strata_statistic, one.predicted)
+            for one in chosen.plan.runners_up[:_SHOWN]
+        )
+        runners_up = (*own, *_with_own_priors(asked, chosen.config.outcome.grid))
+        more = considered(replace(asked, epsilon=asked.epsilon + MORE_EPSILON))[0]
+        one_more = Other("uniform-prior-dp", len(more.grid), more.strata_statistic, more.predicted)
+    return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more)
+
+
+def design_of(config_path: Path, period: str | None) -> Design:
+    """Return the design of a release; who is in the log is read only where it is planned."""
+    config = load(config_path)
+    if not config.is_planned:
+        return config.design()
+    period = check_period(period, config.source.path)
+    rows, _, _ = plain_step(validate)(config, plain_step(ingest_places)(config, period))
+    return settled(config, stratum_sizes(rows, config.arms.names)).design
+
+
+def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:
+    """What Cluster-DP and Cluster-Free-DP would tell on the same grid, at the same price."""
+    names: tuple[MechanismName, ...] = ("cluster-dp", "cluster-free-dp")
+    statistic: StatisticName = "counts"
+    others = []
+    for name in names:
+        request = Request(
+            name,
+            len(grid),
+            statistic,
+            epsilon=asked.epsilon,
+            delta=asked.delta,
+            lattice=lattice_of(grid),
+        )
+        mechanism = design(request).mechanism
+        others.append(Other(name, len(grid), statistic, forecast(asked, grid, mechanism)))
+    return tuple(others)

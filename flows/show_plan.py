@@ -1,0 +1,70 @@
+"""How a plan speaks to people."""
+
+from typing import TYPE_CHECKING
+
+from flows.show import pairs, table
+
+if TYPE_CHECKING:
+    from flows.plan import Other, PlanResult
+    from privatizers.planner import Prediction
+
+_STATISTICS = {
+    "counts": "noisy counts of every outcome",
+    "count-and-complement": "a noisy count, the other being its complement",
+    "means": "noisy means",
+    "none": "nothing",
+}
+
+
+def plan_text(found: "PlanResult") -> str:
+    """The design, what it is predicted to tell, what else was considered, and what more buys."""
+    design, config = found.settled.design, found.settled.config
+    parameters = design.mechanism.parameters
+    grid = config.outcome.grid
+    noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
+    lines = [
+        "The design that follows from public sizes and the declared guess; no outcome was read."
+        if found.settled.plan
+        else "The design as declared; no outcome was read.",
+        "",
+        *pairs(
+            {
+                "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
+                "mechanism": design.mechanism.name,
+                "price": f"epsilon {design.epsilon:g}, delta {design.delta:g}",
+                "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
+                "kept": f"{100 * (1 - parameters.resampling_probability):.3g} % of outcomes; the "
+                "others are drawn anew",
+                "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+            }
+        ),
+        "",
+        "predicted standard error",
+        *table(
+            ["arm", "of whom", "design", *(["one more epsilon"] if found.one_more else [])],
+            [_row(found, one) for one in found.predicted],
+        ),
+    ]
+    if found.runners_up:
+        lines += ["", "the next best designs (standard errors in the order above)"]
+        head = ["mechanism", "levels", "of each stratum", "predicted"]
+        lines += table(head, [_other_row(one) for one in found.runners_up])
+    return "\n".join(lines)
+
+
+def _row(found: "PlanResult", one: "Prediction") -> list[str]:
+    whom = "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
+    more = []
+    if found.one_more is not None:
+        same = (
+            other
+            for other in found.one_more.predicted
+            if (other.arm, other.segment_share) == (one.arm, one.segment_share)
+        )
+        more = [f"{other.std_error:.4g}" for other in same]
+    return [found.arms[one.arm], whom, f"{one.std_error:.4g}", *more]
+
+
+def _other_row(one: "Other") -> list[str]:
+    errors = " ".join(f"{each.std_error:.4g}" for each in one.predicted)
+    return [one.mechanism, str(one.levels), one.strata_statistic, errors]

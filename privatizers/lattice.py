@@ -1,0 +1,52 @@
+"""Grids whose points are whole steps apart, on which a sum can be noised exactly."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+_MOST_STEPS = 100_000
+"""Beyond, a grid is no lattice that anybody meant; sums of 10¹³ units fit 64 bits."""
+_NEAR = 1e-9  # of a step: what evenly spaced doubles are off by is far less
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Where the points of a grid lie, counted in steps of h from its lowest."""
+
+    steps: tuple[int, ...]
+    """Whole steps of each grid point, increasing from 0, without a common divisor; shape [K]."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no grid in whole steps."""
+        rising = all(low < high for low, high in zip(self.steps, self.steps[1:], strict=False))
+        if len(self.steps) < 2 or self.steps[0] != 0 or not rising:
+            msg = f"{self.steps} does not increase from 0"
+            raise ValueError(msg)
+
+    @property
+    def most(self) -> int:
+        """How far one substitution moves a sum at most: the width of the grid, in steps."""
+        return self.steps[-1]
+
+    def step_of(self, grid: Sequence[float]) -> float:
+        """Return h, one step in the unit of ``grid``, the points that this is the lattice of."""
+        return (grid[-1] - grid[0]) / self.most
+
+
+def lattice_of(grid: Sequence[float]) -> Lattice | None:
+    """Find the lattice of an increasing ``grid``; None where its points are on none.
+
+    Evenly spaced grids have one whatever their ends; others where the decimal numbers that the
+    points are written as have a common step, and it goes at most 100,000 times into the range.
+    """
+    k, width = len(grid), grid[-1] - grid[0]
+    even = [(value - grid[0]) / width * (k - 1) for value in grid]
+    if all(abs(place - nth) < _NEAR for nth, place in enumerate(even)):
+        return Lattice(tuple(range(k)))
+    exact = [Fraction(repr(float(value))) - Fraction(repr(float(grid[0]))) for value in grid]
+    common = math.lcm(*(value.denominator for value in exact))
+    whole = [int(value * common) for value in exact]
+    divisor = math.gcd(*whole)
+    steps = tuple(value // divisor for value in whole)
+    return Lattice(steps) if steps[-1] <= _MOST_STEPS else None
