@@ -15,7 +15,7 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 	@$(BIN)/clusterdp demo
 
 test: $(VENV)/test check ## lint, types, import contracts and all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 soak: $(VENV)/test ## the repetitions that CI has no time for
 	@$(BIN)/python -m pytest -m soak

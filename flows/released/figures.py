@@ -1,0 +1,348 @@
+"""The report's figures: drawn by matplotlib, handed over as SVG to stand within an HTML page.
+
+Colours are variables of the page, so that figures follow its light, dark and printed looks; text
+stays text, in the page's typeface. The same numbers give the same bytes: nothing is taken from
+the reader's matplotlib settings, and marks are named by a hash with a fixed salt.
+"""
+
+import io
+import logging
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
+Floats = NDArray[np.float64]
+
+WIDTH = 360.0
+"""Of every figure, in its own units: as many as a narrow phone has pixels."""
+
+# Each stands for a variable of the page, and is replaced by it.
+INK, MUTED, RULE, ACCENT, SOFT = "#010101", "#020202", "#030303", "#040404", "#050505"
+PAPER = "#0a0a0a"
+ARMS = ("#060606", "#070707", "#080808", "#090909")
+VARIABLES = {
+    INK: "--ink",
+    MUTED: "--muted",
+    RULE: "--rule",
+    ACCENT: "--accent",
+    SOFT: "--soft",
+    PAPER: "--paper",
+    **{colour: f"--arm-{position}" for position, colour in enumerate(ARMS)},
+}
+
+_SETTINGS: dict["RcKeyType", Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a dollar sign in a name is a dollar sign
+    "axes.unicode_minus": True,
+    "font.size": 12.5,
+    "axes.labelsize": 12.5,
+    "xtick.labelsize": 12.0,
+    "ytick.labelsize": 12.0,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.color": RULE,
+    "ytick.color": RULE,
+    "axes.edgecolor": RULE,
+    "grid.color": RULE,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.axisbelow": True,
+    "lines.solid_capstyle": "butt",  # intervals end where they end
+    "figure.constrained_layout.use": True,
+}
+_BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+"""What keeps lines from crossing a text."""
+_LABEL = 26
+"""Longest name shown in a figure; the tables have the names in full."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a figure is called, and what it shows to whoever cannot see it."""
+
+    anchor: str
+    title: str
+    description: str
+
+    def svg(self, height: float, draw: Callable[[Figure], None]) -> str:
+        """Draw a figure of this ``height``, in the units of :data:`WIDTH`."""
+        with _settled(self.anchor):
+            figure = Figure(figsize=(WIDTH / 72, height / 72))
+            draw(figure)
+            stream = io.StringIO()
+            nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+            figure.savefig(stream, format="svg", metadata=nothing)
+        return self._embedded(stream.getvalue(), height)
+
+    def _embedded(self, svg: str, height: float) -> str:
+        """Without what a page cannot have twice, or need not have: headers, styles, sizes, ids."""
+        inside = svg[svg.index("</defs>") + len("</defs>") : svg.rindex("</svg>")]
+        inside = re.sub(r"<[^>]*>", lambda tag: _tag(tag[0], self.anchor), inside)
+        inside = re.sub(r"\s*\n\s*", " ", inside)
+        head = (
+            f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" '
+            f'aria-labelledby="{self.anchor}-title {self.anchor}-description">'
+        )
+        told = (
+            f'<title id="{self.anchor}-title">{escape(self.title)}</title>'
+            f'<desc id="{self.anchor}-description">{escape(self.description)}</desc>'
+        )
+        return f"{head}{told}{inside.strip()}</svg>"
+
+
+@contextmanager
+def _settled(salt: str) -> Iterator[None]:
+    """Matplotlib with our settings and nobody else's."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
+    with mpl.rc_context(), warnings.catch_warnings():
+        # It measures text by a typeface that lacks many scripts; the page's reader has others.
+        warnings.simplefilter("ignore", UserWarning)
+        mpl.rcdefaults()
+        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams["svg.hashsalt"] = salt
+        yield
+
+
+def _tag(tag: str, anchor: str) -> str:
+    """One tag of a figure, as the page is to have it. What people named is never within a tag."""
+    tag = re.sub(r'^<g id="[^"]*"', "<g", tag)
+    tag = re.sub(r' id="([^"]*)"', rf' id="{anchor}-\1"', tag)
+    tag = re.sub(r'xlink:href="#([^"]*)"', rf'href="#{anchor}-\1"', tag)
+    tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{anchor}-\1)", tag)
+    tag = re.sub(r" font-family: [^;\"]*;?", "", tag)
+    tag = re.sub(r"font: ((?:\d+ )?)([\d.]+px) [^;\"]*", _font, tag)
+    tag = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", tag)
+    return re.sub(r"(fill|stroke): (#\w{6})", _colour, tag)
+
+
+def _font(found: re.Match[str]) -> str:
+    weight = f"font-weight: {found[1].strip()}; " if found[1] else ""
+    return f"{weight}font-size: {found[2]}"
+
+
+def _colour(found: re.Match[str]) -> str:
+    return f"{found[1]}: var({VARIABLES[found[2]]})" if found[2] in VARIABLES else found[0]
+
+
+def short(label: str, most: int = _LABEL) -> str:
+    """A name that fits into a figure."""
+    return label if len(label) <= most else label[: most - 1] + "…"
+
+
+# effects
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One line of the forest plot."""
+
+    arm: str
+    label: str
+    numbers: str
+    estimate: float
+    lower: float | None
+    upper: float | None
+    unprotected: float
+    """Which share of the interval's width would remain without the noise of privacy."""
+
+
+def forest(drawing: Drawing, effects: Sequence[Effect], axis: str) -> str:
+    """Draw every effect with its interval; within it, bold, what would remain without privacy."""
+    arms = list(dict.fromkeys(one.arm for one in effects))
+    rows = len(effects) + 0.8 * len(arms)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        _plain_x_axis(axes, axis)
+        axes.set_ylim(rows - 0.1, -0.35)
+        axes.set_xlim(*_x_limits(effects))
+        axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        place = 0.0
+        for arm in arms:
+            _left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
+            place += 0.75
+            for one in (one for one in effects if one.arm == arm):
+                _forest_row(axes, place, one)
+                place += 1
+            place += 0.05
+
+    return drawing.svg(38.0 * rows + 52, draw)
+
+
+def _forest_row(axes: Axes, place: float, one: Effect) -> None:
+    _left(axes, place, one.label, color=MUTED)
+    axes.text(
+        1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
+        color=INK, bbox=_BEHIND,
+    )  # fmt: skip
+    line = place + 0.42
+    if one.lower is not None and one.upper is not None:
+        axes.plot([one.lower, one.upper], [line, line], color=SOFT, linewidth=7)
+        inner = one.estimate + one.unprotected * np.array(
+            [one.lower - one.estimate, one.upper - one.estimate]
+        )
+        axes.plot(inner, [line, line], color=ACCENT, linewidth=7)
+    axes.plot([one.estimate], [line], "o", color=INK, markersize=5.5)
+
+
+def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
+    ends = [
+        0.0,
+        *(x for one in effects for x in (one.estimate, one.lower, one.upper) if x is not None),
+    ]
+    low, high = min(ends), max(ends)
+    room = 0.05 * (high - low) or 1.0
+    return low - room, high + room
+
+
+def _left(axes: Axes, place: float, text: str, color: str, weight: str = "normal") -> None:
+    axes.text(
+        0, place, text, transform=axes.get_yaxis_transform(), ha="left", va="center", color=color,
+        weight=weight, bbox=_BEHIND,
+    )  # fmt: skip
+
+
+def _plain_x_axis(axes: Axes, label: str) -> None:
+    axes.set_xlabel(label)
+    axes.set_yticks([])
+    axes.grid(axis="x", linewidth=0.6)
+    axes.tick_params(axis="x", length=3)
+    axes.locator_params(axis="x", nbins=5)
+
+
+# what epsilon means
+
+
+def suspicion(drawing: Drawing, prior: Floats, least: Floats, most: Floats) -> str:
+    """Draw how far a suspicion can move: from ``prior`` to between ``least`` and ``most``."""
+    rows = len(prior)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        _plain_x_axis(axes, "probability in the mind of whoever suspects (%)")
+        axes.set_xlim(-2, 102)
+        axes.set_ylim(rows - 0.15, -0.35)
+        for place in range(rows):
+            _left(axes, place, f"before: {100 * prior[place]:g} %", color=MUTED)
+            line = place + 0.42
+            reach = [100 * least[place], 100 * most[place]]
+            axes.plot(reach, [line, line], color=SOFT, linewidth=7)
+            axes.plot(reach, [line, line], "|", color=ACCENT, markersize=13, markeredgewidth=2.5)
+            axes.plot([100 * prior[place]], [line], "o", color=INK, markersize=5.5)
+
+    return drawing.svg(38.0 * rows + 52, draw)
+
+
+# outcomes
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The distribution of outcomes in an arm, shape [K]."""
+
+    arm: str
+    share: Floats
+    error: Floats
+    """Standard error that the noise of privacy gives each share; NaN where not known."""
+
+
+def distributions(drawing: Drawing, outcomes: Sequence[str], arms: Sequence[Shares]) -> str:
+    """Draw the distribution of outcomes in each arm; ticks show the first arm's beside others."""
+    position = np.arange(len(outcomes), dtype=np.float64)
+    every = int(np.ceil(len(outcomes) / _ticks(outcomes)))
+    reach = [
+        100 * (one.share + sign * 2 * np.nan_to_num(one.error)) for one in arms for sign in (-1, 1)
+    ]
+    low, high = min(0.0, *map(np.min, reach)), max(map(np.max, reach))
+
+    def draw(figure: Figure) -> None:
+        panels = figure.subplots(len(arms), 1, sharex=True, squeeze=False)[:, 0]
+        for number, (axes, one) in enumerate(zip(panels, arms, strict=True)):
+            _bars(axes, position, one, ARMS[0] if number == 0 else ARMS[1])
+            if number:
+                axes.plot(
+                    position, 100 * arms[0].share, "_", color=INK, markeredgewidth=2,
+                    markersize=max(4.0, 150 / len(outcomes)) if len(outcomes) > 3 else 50.0,
+                )  # fmt: skip
+            axes.set_ylim(low - 0.06 * (high - low) * (low < 0), high + 0.08 * (high - low))
+            axes.set_xlim(-0.65, len(outcomes) - 0.35)
+        panels[-1].set_xticks(position[::every], outcomes[::every])
+        panels[-1].set_xlabel("outcome")
+
+    return drawing.svg(118.0 * len(arms) + 46, draw)
+
+
+def _bars(axes: Axes, position: Floats, one: Shares, colour: str) -> None:
+    axes.bar(position, 100 * one.share, width=0.72, color=colour)
+    known = np.isfinite(one.error)
+    axes.errorbar(
+        position[known], 100 * one.share[known], yerr=200 * one.error[known], fmt="none",
+        ecolor=INK, elinewidth=1.3,
+    )  # fmt: skip
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    axes.set_title(short(one.arm, 34), loc="left", fontsize=12.5, weight="bold", color=INK)
+    axes.set_ylabel("share (%)")
+    axes.grid(axis="y", linewidth=0.6)
+    axes.tick_params(axis="both", length=0)
+    axes.locator_params(axis="y", nbins=4)
+
+
+def _ticks(outcomes: Sequence[str]) -> int:
+    """How many labels fit beside one another."""
+    return max(2, int(44 / (2 + max(map(len, outcomes)))))
+
+
+# debias vectors
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The debias vector of a (pool, arm), shape [K]."""
+
+    arm: str
+    weight: Floats
+
+
+def debias(
+    drawing: Drawing, outcomes: Floats, arms: Sequence[str], found: Sequence[Weights]
+) -> str:
+    """Draw what each released outcome counts for; dashed, what it would without randomisation."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        axes.plot(outcomes, outcomes, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        styles = {arm: ("o", "s", "^", "D")[n % 4] for n, arm in enumerate(arms)}
+        shades = {arm: ARMS[n % len(ARMS)] for n, arm in enumerate(arms)}
+        for arm in dict.fromkeys(one for one in arms if one in {each.arm for each in found}):
+            axes.plot([], [], color=shades[arm], marker=styles[arm], markersize=5, label=short(arm))
+        for one in found:
+            axes.plot(
+                outcomes, one.weight, color=shades[one.arm], linewidth=1.1,
+                marker=styles[one.arm], markersize=5,
+            )  # fmt: skip
+        axes.set_xlabel("released outcome")
+        axes.set_ylabel("counts as")
+        axes.grid(linewidth=0.6)
+        axes.tick_params(axis="both", length=0)
+        axes.locator_params(nbins=6)
+        axes.legend(loc="upper left", frameon=False, handlelength=1.6, labelcolor=INK)
+
+    return drawing.svg(230.0, draw)

@@ -1,0 +1,156 @@
+"""A real browser that looks at pages, and what it sees of them.
+
+Modules that need it say ``pytest_plugins = ["tests.browser"]``. It is Debian's Chromium without a
+window, steered by playwright, and ends with the module: while it runs, nothing else in this thread
+can start an event loop. Where there is none, tests that ask for it are skipped.
+
+PYTEST_DONT_REWRITE: nothing is asserted here, and modules both name it and import from it.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PHONE = (360, 740)
+DESKTOP = (1280, 900)
+PAPER = (688, 1000)
+"""What A4 less the page's own margins leaves, in CSS pixels."""
+
+Scheme = Literal["light", "dark"]
+
+_CONTRAST = """
+() => {
+  const parse = text => {
+    const numbers = text.match(/[\\d.]+/g);
+    if (!numbers) return [0, 0, 0, 0];
+    const [r, g, b, a] = numbers.map(Number);
+    return [r, g, b, a === undefined ? 1 : a];
+  };
+  const over = (top, below) =>
+    [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const background = element => {
+    const layers = [];
+    for (let one = element; one; one = one.parentElement) {
+      layers.push(parse(getComputedStyle(one).backgroundColor));
+    }
+    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
+  };
+  const luminance = colour => {
+    const [r, g, b] = colour.slice(0, 3).map(x => x / 255)
+      .map(x => x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const found = [];
+  for (const element of document.body.querySelectorAll('*')) {
+    const own = [...element.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
+    if (!own || ['TITLE', 'DESC', 'STYLE'].includes(element.tagName.toUpperCase())) continue;
+    if (element.getClientRects().length === 0) continue;
+    const style = getComputedStyle(element);
+    const behind = background(element);
+    const inFigure = element instanceof SVGElement;
+    const ink = over(parse(inFigure ? style.fill : style.color), behind);
+    const [low, high] = [luminance(ink), luminance(behind)].sort((x, y) => x - y);
+    const size = parseFloat(style.fontSize)
+      * (inFigure ? Math.hypot(element.getScreenCTM().a, element.getScreenCTM().b) : 1);
+    found.push({ text: element.textContent.trim().slice(0, 60),
+      contrast: (high + 0.05) / (low + 0.05), size });
+  }
+  return found;
+}
+"""
+"""Contrast (WCAG 2.2) and size in pixels of every text; what is painted within figures, under
+their texts, does not count."""
+
+_UNNAMED = """
+() => [...document.querySelectorAll('svg, img, canvas')].filter(one => {
+  const named = (one.getAttribute('aria-labelledby') || '').split(/\\s+/).filter(Boolean)
+    .map(id => document.getElementById(id));
+  const text = (one.getAttribute('aria-label') || one.getAttribute('alt') || '')
+    + named.map(other => other ? other.textContent : '').join(' ');
+  const role = one.tagName === 'IMG' || one.getAttribute('role') === 'img';
+  return !role || !text.trim() || named.includes(null);
+}).length
+"""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text as it is seen."""
+
+    text: str
+    contrast: float
+    size: float
+
+
+@dataclass
+class Seen:
+    """A page in the browser, and what went on while it was loaded."""
+
+    page: Page
+    requests: list[str] = field(default_factory=list)
+    """Addresses that it asked for, its own excepted."""
+    errors: list[str] = field(default_factory=list)
+    """Errors on the console."""
+
+    def texts(self) -> list[Text]:
+        """Every text on the page."""
+        return [Text(**one) for one in self.page.evaluate(_CONTRAST)]
+
+    def hard_to_read(self, least: float = 4.5) -> list[Text]:
+        """Texts with less contrast than that to what is behind them."""
+        return [one for one in self.texts() if one.contrast < least]
+
+    def overflow(self) -> int:
+        """By how many pixels the page is wider than its window."""
+        return self.number("document.documentElement.scrollWidth - innerWidth")
+
+    def unnamed_figures(self) -> int:
+        """How many figures have no accessible name."""
+        return self.number(f"({_UNNAMED})()")
+
+    def number(self, script: str) -> int:
+        """What an expression gives."""
+        found: Any = self.page.evaluate(script)
+        return int(found)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("there is no chromium on this machine")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+@contextmanager
+def seen(
+    browser: Browser, path: Path, size: tuple[int, int] = DESKTOP, scheme: Scheme = "light"
+) -> Iterator[Seen]:
+    """Look at a page in a file."""
+    address = path.absolute().as_uri()
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+    )
+    try:
+        page = context.new_page()
+        found = Seen(page)
+        page.on("request", lambda one: found.requests.append(one.url))
+        page.on("console", lambda one: found.errors.extend([one.text] * (one.type == "error")))
+        page.on("pageerror", lambda one: found.errors.append(str(one)))
+        page.goto(address, wait_until="load")  # with all that it asks for
+        found.requests.remove(address)
+        yield found
+    finally:
+        context.close()
