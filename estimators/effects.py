@@ -19,6 +19,10 @@ from estimators.slices import Debiased, Evidence, Statistic, Sums, Whole, calibr
 Floats = NDArray[np.float64]
 
 EstimatorName = Literal["tau_q", "histogram", "combined"]
+AdjustedName = Literal["regression", "regression_combined", "cuped"]
+"""Those that use covariates as well (:mod:`estimators.regression`)."""
+DifferencesName = Literal["horvitz_thompson"]
+"""That of a release of noisy differences (:mod:`estimators.differences`)."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Estimate:
     arm: str
     control: str
     segment: str | None
-    estimator: EstimatorName
+    estimator: EstimatorName | AdjustedName | DifferencesName
     estimate: float | None
     std_error: float | None
     privacy_std_error: float | None
@@ -77,7 +81,8 @@ def effects(
     """Estimate the effect of every treatment arm against ``control`` in every group.
 
     ``groups`` names the groups of ``evidence``: segments, or None for the whole, which alone has
-    the histogram estimator. An estimator without its statistic has no rows. In the order of
+    the histogram estimator. An estimator without its statistic has no rows; where no units are
+    published, that leaves the histogram, of counts or means. In the order of
     estimators, then groups, then ``arms``. ``level`` is the confidence level. Where no stratum has
     both arms the numbers are None and ``n_units`` is 0.
     """
@@ -85,9 +90,10 @@ def effects(
     if not treatments:
         return []
     reference = list(arms).index(control)
-    names: list[EstimatorName] = ["tau_q"]
+    names: list[EstimatorName] = ["tau_q"] if evidence.has_units else []
     if evidence.has_statistic:
-        names += ["histogram", "combined"] if list(groups) == [None] else ["combined"]
+        names += ["histogram"] if list(groups) == [None] else []
+        names += ["combined"] if evidence.has_units else []
     results: list[Estimate] = []
     for name in names:
         used = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
@@ -95,18 +101,16 @@ def effects(
             contrasts(used, name, arm, reference, len(groups), same_shares=same_shares)
             for arm in treatments
         ]
-        results += _described(
-            found, [arms[arm] for arm in treatments], control, groups, name, level
-        )
+        results += described(found, [arms[arm] for arm in treatments], control, groups, name, level)
     return results
 
 
-def _described(
+def described(
     found: Sequence[Contrasts],
     arms: Sequence[str],
     control: str,
     groups: Sequence[str | None],
-    estimator: EstimatorName,
+    estimator: EstimatorName | AdjustedName | DifferencesName,
     level: float,
 ) -> list[Estimate]:
     """Put contrasts, one an arm, into the form in which estimates are published."""
@@ -180,37 +184,58 @@ def contrasts(
     V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), else
     Σ b² Ŝ²/n + V̂_noise with Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)], the bracket clipped to
     [0, min((y_K − μ̂)(μ̂ − y_1) + V̂(μ̂), (y_K − y_1)²/4)]: without V̂(μ̂) the upper clip would bind
-    always at K = 2, where Â is known, and make Ŝ² too small. Degrees of freedom
+    always at K = 2, where Â is known, and make Ŝ² too small. Where nothing tells outcomes' squares
+    (means without units) the bracket is that upper bound. Degrees of freedom
     V̂² / Σ b⁴ [Ŝ⁴/(n − 1) + V_A/2]/n² after Satterthwaite, at most 4 + 6/κ,
     κ the excess kurtosis that Laplace noise gives the estimate.
     """
     strata = comparable(evidence.slices, arm, control, same_shares=same_shares)
     total = sum_by(strata.group, strata.weight, n_groups)
+    treated, reference = arm_means(evidence, estimator, strata, total)
+    return difference(treated, reference, total, evidence.center)
+
+
+def arm_means(
+    evidence: Evidence, estimator: EstimatorName, strata: Strata, total: Floats
+) -> tuple["ArmMean", "ArmMean"]:
+    """Return the treated arm's mean and the control's in every group (:func:`contrasts`).
+
+    ``total`` has every group's units in ``strata``, shape [G].
+    """
     share = strata.weight / total[strata.group]
-    weight = {
-        "tau_q": np.zeros_like(evidence.pools.of_mean.weight),
-        "histogram": np.ones_like(evidence.pools.of_mean.weight),
-        "combined": evidence.pools.of_mean.weight,
-    }[estimator]
+    weight = pool_weights(evidence, estimator)
     treated, reference = (
-        _arm_mean(_Side(evidence, rows, strata, share, n_groups), weight, estimator == "tau_q")
+        _arm_mean(_Side(evidence, rows, strata, share, len(total)), weight, estimator == "tau_q")
         for rows in (strata.treated, strata.control)
     )
+    return treated, reference
+
+
+def pool_weights(evidence: Evidence, estimator: EstimatorName) -> Floats:
+    """What the pools' statistics weigh in an estimator, shape [P]."""
+    own = evidence.pools.of_mean.weight
+    return {"tau_q": np.zeros_like(own), "histogram": np.ones_like(own), "combined": own}[estimator]
+
+
+def difference(
+    treated: "ArmMean", reference: "ArmMean", n_units: Floats, center: float
+) -> Contrasts:
+    """Put an arm's mean and the control's together; both are measured from ``center``."""
     variance = treated.variance + reference.variance
     found = Contrasts(
         estimate=treated.mean - reference.mean,
         variance=variance,
         noise_variance=treated.noise + reference.noise,
-        degrees_of_freedom=_degrees(
+        degrees_of_freedom=degrees(
             variance, treated.scatter + reference.scatter, treated.fourth + reference.fourth
         ),
-        n_units=total,
-        treated_mean=treated.mean + evidence.center,
+        n_units=n_units,
+        treated_mean=treated.mean + center,
         treated_variance=treated.variance,
-        control_mean=reference.mean + evidence.center,
+        control_mean=reference.mean + center,
         control_variance=reference.variance,
     )
-    return _without(found, total == 0)
+    return _without(found, n_units == 0)
 
 
 def _without(found: Contrasts, empty: NDArray[np.bool_]) -> Contrasts:
@@ -221,8 +246,11 @@ def _without(found: Contrasts, empty: NDArray[np.bool_]) -> Contrasts:
     return Contrasts(**kept | {"n_units": found.n_units})
 
 
-def _degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
-    """V̂² / scatter, no more than a t distribution with the noise's kurtosis has; at least 1."""
+def degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
+    """V̂² / scatter, no more than a t distribution with the noise's kurtosis has; at least 1.
+
+    ``scatter`` is half the variance of ``variance``, ``fourth`` the fourth cumulant of the noise.
+    """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         own = np.where(scatter > 0, variance**2 / scatter, np.inf)
         most = np.where(fourth > 0, 4.0 + 6.0 * variance**2 / fourth, np.inf)
@@ -230,8 +258,8 @@ def _degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class _ArmMean:
-    """One arm's weighted mean in every group, shape [G]."""
+class ArmMean:
+    """One arm's weighted mean in every group, shape [G], measured from the grid's mean."""
 
     mean: Floats
     variance: Floats
@@ -240,6 +268,10 @@ class _ArmMean:
     """Half the variance of ``variance``."""
     fourth: Floats
     """Fourth cumulant of the statistics' noise in ``mean``."""
+    spread: Floats
+    """Ŝ², of what the variance is made, in every stratum, shape [S]."""
+    uncertainty: Floats
+    """V_A, what noise adds to the variance of ``spread``, likewise."""
 
 
 class _Side:
@@ -276,18 +308,20 @@ class _Side:
         return sum_by(self.group, values, self.n_groups)
 
 
-def _arm_mean(side: _Side, weight: Floats, neyman: bool) -> _ArmMean:
+def _arm_mean(side: _Side, weight: Floats, neyman: bool) -> ArmMean:
     found = side.by_group(weight)
     n = side.n_units
     spread, uncertainty = _sample_variance(side) if neyman else _outcome_variance(side, weight)
     sampling = side.over_strata(side.share**2 * spread / n)
     scatter = side.share**4 * (spread**2 / (n - 1.0) + uncertainty / 2.0) / n**2
-    return _ArmMean(
+    return ArmMean(
         mean=found.value,
         variance=sampling if neyman else sampling + found.noise,
         noise=found.noise,
         scatter=side.over_strata(scatter),
         fourth=found.fourth,
+        spread=spread,
+        uncertainty=uncertainty,
     )
 
 
@@ -312,5 +346,7 @@ def _outcome_variance(side: _Side, weight: Floats) -> tuple[Floats, Floats]:
     inside = np.clip(mean.value, known.lowest, known.highest)
     widest = ((known.highest - known.lowest) / 2.0) ** 2
     most = np.minimum((known.highest - inside) * (inside - known.lowest) + mean.noise, widest)
+    if not known.knows_squares:
+        return most * n / (n - 1.0), np.zeros_like(n)
     spread = np.clip(square.value - mean.value**2 + mean.noise, 0.0, most)
     return spread * n / (n - 1.0), square.noise

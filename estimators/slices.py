@@ -76,6 +76,8 @@ class Pools:
     """Which pool this is, whatever the arm."""
     n_clusters: Ints
     """Clusters that share the pool."""
+    of_difference: Statistic | None = None
+    """Of the treated arm's mean less control's, on the treated arm's row; None where none is."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,16 @@ class Evidence:
     lowest: float
     highest: float
     """The ends of the grid, measured likewise."""
+    has_units: bool = True
+    """Whether outcomes of units are published; without, only the pools' statistics tell anything.
+
+    Slices then have units, and 0 for everything that randomised outcomes would tell, and λ is 0.
+    """
+
+    @property
+    def knows_squares(self) -> bool:
+        """Whether anything is published that tells outcomes' squares: units, or counts."""
+        return self.has_units or not bool(np.isnan(self.pools.of_square.value).all())
 
     @property
     def has_statistic(self) -> bool:
@@ -214,7 +226,14 @@ class Evidence:
 
     @classmethod
     def of(
-        cls, slices: Slices, everyone: Slices, pools: Pools, rate: float, grid: Floats
+        cls,
+        slices: Slices,
+        everyone: Slices,
+        pools: Pools,
+        rate: float,
+        grid: Floats,
+        *,
+        has_units: bool = True,
     ) -> "Evidence":
         """Debias ``slices``, and ``everyone``: the whole strata that they are parts of."""
         size = len(pools.prior_mean)
@@ -229,6 +248,7 @@ class Evidence:
             center=float(grid.mean()),
             lowest=float(grid[0] - grid.mean()),
             highest=float(grid[-1] - grid.mean()),
+            has_units=has_units,
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.charging import Account
-from flows.config import check_period, load
+from flows.config import AnyDesign, check_period, load
 from flows.key import read_key
 from flows.ledger import Statement
 from flows.planning import settled
@@ -14,7 +14,6 @@ from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.roster import Roster
 from flows.step import plain_step
-from privatizers.design import Design
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,7 @@ class CheckResult:
     """What a release of this log would say of it, and the design it would use."""
 
     roster: Roster
-    design: Design
+    design: AnyDesign
     statement: Statement
     """What the population has paid so far, without this release."""
     key_warnings: tuple[str, ...] = ()

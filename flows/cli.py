@@ -367,6 +367,32 @@ def hash_ids(
 
 
 @app.command()
+def replicate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one: efficiency.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run less of it: fewer epsilons and repetitions.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the figures.")
+    ] = Path(),
+    as_json: Json = False,
+) -> None:
+    """Run an experiment of the literature again, on made-up people: a table and figures.
+
+    "efficiency" takes a few minutes, and well under one with --quick.
+    """
+    from schemas.errors import ConfigError
+
+    names = ("efficiency",)
+    if name not in names:
+        raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(names)}")
+    from flows.replication.efficiency import replicate as run_again
+
+    found = run_again(output, quick=quick)
+    _print(found.text(), found.as_json(), as_json=as_json)
+
+
+@app.command()
 def serve(
     configs: Annotated[
         list[Path], typer.Argument(metavar="CONFIG…", help="One or more experiments' TOML files.")

@@ -13,6 +13,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from privatizers.aggregate_design import AggregateDesign, AggregateRequest, aggregate_design
 from privatizers.budget import Budget
 from privatizers.design import Design, Request, check, design
 from privatizers.lattice import lattice_of
@@ -21,6 +22,9 @@ from schemas.errors import ConfigError
 
 PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NO_PERIOD = "once"
+
+AnyDesign = Design | AggregateDesign
+"""A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 _FINE = 1001  # values that stand for a continuous outcome in a plan
 _GREATEST = 1e70  # of a grid value: its fourth power stays within doubles
@@ -249,20 +253,32 @@ class Config(Section):
         declared = self.design()
         return Budget(declared.epsilon, declared.delta)
 
-    def design(self) -> Design:
+    def design(self) -> AnyDesign:
         """The mechanism and its parameters as declared, where nothing is planned."""
         if self.is_planned:
             msg = "this design is planned: see flows.planning"
             raise AssertionError(msg)
-        return design(self._request())
+        request = self._request()
+        if isinstance(request, AggregateRequest):
+            return aggregate_design(request)
+        return design(request)
 
-    def _request(self) -> Request:
+    def _request(self) -> Request | AggregateRequest:
         privacy, support = self.privacy, self.outcome.support
         name = privacy.mechanism
-        if name == "noisy-histogram":
-            raise _not_yet("privacy.mechanism", name)
-        if name == "noisy-horvitz-thompson":
-            raise _not_yet("privacy.mechanism", name)
+        if name == "noisy-histogram" or name == "noisy-horvitz-thompson":  # noqa: PLR1714 - narrows
+            return AggregateRequest(
+                mechanism=name,
+                n_outcomes=len(support),
+                n_treatments=len(self.arms.treatments),
+                epsilon=privacy.epsilon,
+                delta=privacy.delta,
+                noise_scale=privacy.noise_scale,
+                lattice=lattice_of(support),
+                resampling_probability=privacy.resampling_probability,
+                truncation_threshold=privacy.truncation_threshold,
+                strata_statistic=privacy.strata_statistic,
+            )
         return Request(
             mechanism=name,
             n_outcomes=len(support),
@@ -284,7 +300,9 @@ class Config(Section):
         _check_budget(self.privacy)
         _check_built(self)
         _check_planned(self)
-        check(self._request())
+        request = self._request()
+        if isinstance(request, Request):
+            check(request)
         if not self.is_planned:
             self.design()
         return self

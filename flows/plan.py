@@ -3,21 +3,22 @@
 Reads who is where in the log, and no outcome; draws, charges and writes nothing.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.config import check_period, load
+from flows.config import AnyDesign, check_period, load
 from flows.planning import Settled, question, settled
 from flows.raw.ingest import ingest_places
 from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.roster import Roster
 from flows.step import plain_step
-from privatizers.design import Design, MechanismName, Request, StatisticName, design
+from privatizers.aggregate_design import AggregateDesign
+from privatizers.design import MechanismName, Request, StatisticName, design
 from privatizers.forecast import forecast
 from privatizers.lattice import lattice_of
-from privatizers.planner import Prediction, Question, considered
+from privatizers.planner import Prediction, Question, with_more
 from schemas.errors import ConfigError
 
 MORE_EPSILON = 1.0
@@ -98,12 +99,9 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
     rows, _, roster = plain_step(validate)(config, log)
     sizes = stratum_sizes(rows, config.arms.names)
     chosen, asked = settled(config, sizes), question(config, sizes)
-    if all(reach is None for reach in asked.reaches):
-        raise ConfigError(
-            "arms.treatments",
-            "no effect can be estimated: no cluster has 2 units of a treatment arm and of control",
-        )
     predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
+    if not predicted:
+        raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
     runners_up: tuple[Other, ...] = ()
     one_more: Other | None = None
     if chosen.plan is not None:
@@ -112,12 +110,22 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
             for one in chosen.plan.runners_up[:_SHOWN]
         )
         runners_up = (*own, *_with_own_priors(asked, chosen.config.outcome.grid))
-        more = considered(replace(asked, epsilon=asked.epsilon + MORE_EPSILON))[0]
+        more = with_more(asked, MORE_EPSILON)
         one_more = Other("uniform-prior-dp", len(more.grid), more.strata_statistic, more.predicted)
     return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more)
 
 
-def design_of(config_path: Path, period: str | None) -> Design:
+def _nothing_to_compare(chosen: Settled) -> str:
+    units = "2 units of a treatment arm and of control"
+    if isinstance(chosen.design, AggregateDesign):
+        return (
+            f"no effect can be estimated: no cluster with a pool of its own has {units} (the "
+            "others share one, which counts only with arms.same_shares = true)"
+        )
+    return f"no effect can be estimated: no cluster has {units}"
+
+
+def design_of(config_path: Path, period: str | None) -> AnyDesign:
     """Return the design of a release; who is in the log is read only where it is planned."""
     config = load(config_path)
     if not config.is_planned:

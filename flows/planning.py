@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.config import Config
-from privatizers.design import Design, StatisticName
+from flows.config import AnyDesign, Config
+from privatizers.design import StatisticName
 from privatizers.planner import Plan, Question, grids_of, plan
 
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ class Settled:
 
     config: Config
     """With the grid and guess that were chosen, where they were."""
-    design: Design
+    design: AnyDesign
     plan: Plan | None
     """None where the configuration leaves nothing to plan."""
 

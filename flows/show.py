@@ -36,7 +36,7 @@ def release_text(result: "ReleaseResult") -> str:
             *pairs(
                 {
                     "file": str(result.path),
-                    "protected": "every unit's outcome: each was randomised, none is in the file",
+                    "protected": protected_text(manifest),
                     "epsilon": _budget_text(manifest.epsilon, manifest.delta),
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
@@ -47,6 +47,17 @@ def release_text(result: "ReleaseResult") -> str:
             *estimates_lines(result.estimates),
         ]
     )
+
+
+def protected_text(manifest: Manifest) -> str:
+    """What stands between outcomes and a reader of the file."""
+    if manifest.has_units:
+        return "every unit's outcome: each was randomised, none is in the file"
+    what = _STATISTICS.get(manifest.strata_statistic, "noisy counts")
+    return f"every unit's outcome: the file holds {what} of each cluster, and no units"
+
+
+_STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
 
 
 def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
@@ -190,11 +201,12 @@ def inspect_text(file: "ReleaseFile") -> str:
 def promise_lines(manifest: Manifest) -> list[str]:
     """The guarantee in words."""
     extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
+    public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
     return [
         f"Everything in this file together is ({manifest.epsilon:g}, {manifest.delta:g})-"
         "differentially private for one unit's outcome:",
         f"{meaning(manifest.epsilon)}{extra}.",
-        "Unit ids, clusters, arms and numbers of units are not protected and stand as they are.",
+        f"{public} and numbers of units are not protected and stand as they are.",
     ]
 
 
@@ -233,6 +245,7 @@ _ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
     "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
     "cuped": "likewise, with one slope for both arms (cuped)",
+    "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
 }
 
 
@@ -242,9 +255,9 @@ _ADJUSTED = ("regression_combined", "regression", "cuped")
 def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
     """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
     if not estimates:
-        return ["no treatment arm to compare"]
+        return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
     lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name in (*_ADJUSTED, "combined", "tau_q", "histogram"):
+    for name in (*_ADJUSTED, "combined", "tau_q", "histogram", "horvitz_thompson"):
         rows = [one for one in estimates if one.estimator == name]
         if rows:
             lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]

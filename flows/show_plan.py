@@ -12,6 +12,7 @@ _STATISTICS = {
     "counts": "noisy counts of every outcome",
     "count-and-complement": "a noisy count, the other being its complement",
     "means": "noisy means",
+    "differences": "noisy differences between the arms",
     "none": "nothing",
 }
 
@@ -33,8 +34,7 @@ def plan_text(found: "PlanResult") -> str:
                 "mechanism": design.mechanism.name,
                 "price": f"epsilon {design.epsilon:g}, delta {design.delta:g}",
                 "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
-                "kept": f"{100 * (1 - parameters.resampling_probability):.3g} % of outcomes; the "
-                "others are drawn anew",
+                **_of_units(parameters.resampling_probability),
                 "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
             }
         ),
@@ -52,16 +52,25 @@ def plan_text(found: "PlanResult") -> str:
     return "\n".join(lines)
 
 
+def _of_units(rate: float | None) -> dict[str, str]:
+    """What becomes of units' outcomes at λ, which is None where no unit is published."""
+    if rate is None:
+        return {"units' outcomes": "not published, not even randomised; segments have no estimates"}
+    return {"kept": f"{100 * (1 - rate):.3g} % of outcomes; the others are drawn anew"}
+
+
 def _row(found: "PlanResult", one: "Prediction") -> list[str]:
-    whom = "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
+    whom = (
+        "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
+    )
     more = []
     if found.one_more is not None:
-        same = (
+        same = next(
             other
             for other in found.one_more.predicted
             if (other.arm, other.segment_share) == (one.arm, one.segment_share)
         )
-        more = [f"{other.std_error:.4g}" for other in same]
+        more = [f"{same.std_error:.4g}"]
     return [found.arms[one.arm], whom, f"{one.std_error:.4g}", *more]
 
 

@@ -37,7 +37,8 @@ _DIGITS = 60
 _RAISE = 1 + Decimal(10) ** -40
 _MOST_WAYS = 4096  # through disjoint parts; the strata of a release are alike and make one
 _MOST_ATOMS = 2_000  # of an exact loss; a release with counts has nine
-_SUM_ATOMS = 256  # about as many values of the loss of a noisy sum are told apart
+SUM_ATOMS = 256
+"""So many values of the loss of a noisy sum are told apart, beside the least."""
 
 Loss = TypeVar("Loss", int, Decimal)
 
@@ -223,13 +224,13 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
 def _sum_atoms(step: SumNoise) -> tuple[Decimal, dict[int, Decimal]]:
     """The loss of a noisy sum in multiples of 1/σ; where M is great, put together upward.
 
-    Of every M // 256 + 1 values of k the loss is that of the least, the greatest of theirs, which
-    can only raise δ(ε); their masses add up to (a^k₁ − a^k₂)/(1+a).
+    Of every ⌈M/256⌉ values of k the loss is that of the least, the greatest of theirs, which can
+    only raise δ(ε); their masses add up to (a^k₁ − a^k₂)/(1+a).
     """
     with localcontext(prec=_DIGITS):
         most, base = step.most_steps, counts_loss(step.noise_scale, 1)
         a = (-base).exp()
-        width = 1 + most // _SUM_ATOMS
+        width = -(-most // SUM_ATOMS)
         once = {
             most - 2 * k: (a**k - a ** min(k + width, most)) / (1 + a)
             for k in range(0, most, width)

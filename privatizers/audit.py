@@ -4,7 +4,8 @@ The exact half lists what the mechanism says it does (`enumeration`): it finds a
 not follow from λ, γ, σ and K. The sampled half runs what the mechanism really does
 (`audit_samples`): it finds code that does something else, as far as samples can show it, and its
 bound is valid whatever the mechanism does to a stratum. Neither of them proves a guarantee: that
-is done in `cluster_dp.md`. Data are made up here; no audit reads anybody's outcomes.
+is done in the notes beside the mechanisms (`cluster_dp.md` and others). Data are made up here; no
+audit reads anybody's outcomes.
 """
 
 import math
@@ -13,8 +14,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
+from privatizers.aggregates import AggregateMechanism
+from privatizers.audit_aggregates import (
+    aggregate_size,
+    called_aggregates,
+    listed_aggregates,
+    stacked_aggregates,
+)
 from privatizers.audit_bounds import Bound, lower_bound
-from privatizers.audit_samples import UNDER_A_MINUTE, Effort, called, stacked, stacked_size
+from privatizers.audit_samples import (
+    UNDER_A_MINUTE,
+    Effort,
+    Neighbours,
+    called,
+    stacked,
+    stacked_size,
+)
 from privatizers.enumeration import Enumeration, Model, enumerated, model_of
 from privatizers.instances import Instance, worst_instances
 from privatizers.mechanism import Mechanism
@@ -53,7 +68,7 @@ class AuditResult:
 
 
 def audit(
-    mechanism: Mechanism,
+    mechanism: Mechanism | AggregateMechanism,
     claimed_epsilon: float,
     delta: float = 0.0,
     *,
@@ -64,8 +79,7 @@ def audit(
 
     A sound mechanism is reported as unsound with a probability of at most 1 − ``confidence``.
     """
-    model = realised_model(mechanism)
-    listed = [enumerated(model, each) for each in instances(mechanism)]
+    listed = _listed(mechanism)
     exact = [_exact(each, claimed_epsilon, delta) for each in listed]
     worst = int(np.argmax(exact))
     error = (1 - confidence) / _TESTS
@@ -82,6 +96,13 @@ def audit(
         "none" if found.telltale is None else str(found.telltale),
         2 * size,
     )
+
+
+def _listed(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
+    if isinstance(mechanism, AggregateMechanism):
+        return listed_aggregates(mechanism)
+    model = realised_model(mechanism)
+    return [enumerated(model, each) for each in instances(mechanism)]
 
 
 def realised_model(mechanism: Mechanism) -> Model:
@@ -108,10 +129,14 @@ def instances(mechanism: Mechanism) -> list[Instance]:
 
 
 def _to_sample(
-    mechanism: Mechanism, listed: list[Enumeration], delta: float, error: float, effort: Effort
+    mechanism: Mechanism | AggregateMechanism,
+    listed: list[Enumeration],
+    delta: float,
+    error: float,
+    effort: Effort,
 ) -> tuple[Instance, int]:
     """The instance that samples can be expected to show most of, and how many it is worth."""
-    sizes = [stacked_size(mechanism, each.instance, effort) for each in listed]
+    sizes = [_size(mechanism, each.instance, effort) for each in listed]
     expected = [
         expected_bound(each, size // 2, delta, error)
         for each, size in zip(listed, sizes, strict=True)
@@ -134,15 +159,33 @@ def expected_bound(each: Enumeration, size: int, delta: float, error: float) -> 
     return best
 
 
+def _size(mechanism: Mechanism | AggregateMechanism, instance: Instance, effort: Effort) -> int:
+    if isinstance(mechanism, AggregateMechanism):
+        return aggregate_size(mechanism, instance, effort)
+    return stacked_size(mechanism, instance, effort)
+
+
+def _replicates(
+    mechanism: Mechanism | AggregateMechanism, instance: Instance, size: int, calls: int
+) -> tuple[Neighbours, Neighbours]:
+    """Stacked and called replicates."""
+    if isinstance(mechanism, AggregateMechanism):
+        alike = stacked_aggregates(mechanism, instance, size)
+        return alike, called_aggregates(mechanism, instance, calls)
+    return stacked(mechanism, instance, size), called(mechanism, instance, calls)
+
+
 def _sampled(
-    mechanism: Mechanism, instance: Instance, size: int, delta: float, error: float, effort: Effort
+    mechanism: Mechanism | AggregateMechanism,
+    instance: Instance,
+    size: int,
+    delta: float,
+    error: float,
+    effort: Effort,
 ) -> Bound:
     """The greatest lower bound of stacked and called replicates, each in both directions."""
     bounds = []
-    for here, there in (
-        stacked(mechanism, instance, size),
-        called(mechanism, instance, effort.calls // 2),
-    ):
+    for here, there in _replicates(mechanism, instance, size, effort.calls // 2):
         bounds += [lower_bound(here, there, delta, error), lower_bound(there, here, delta, error)]
     return max(bounds, key=lambda bound: bound.epsilon)
 

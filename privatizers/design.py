@@ -165,14 +165,14 @@ def check(request: Request) -> None:
         raise ConfigError(
             "privacy.epsilon", "missing: give it, or the parameters themselves instead"
         )
-    _check_range("epsilon", request.epsilon, 0, math.inf)
-    _check_workable("epsilon", request.epsilon, 1e-9, 700.0)
+    check_range("epsilon", request.epsilon, 0, math.inf)
+    check_workable("epsilon", request.epsilon, 1e-9, 700.0)
     if not 0 <= request.delta < 1:
         raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
-    _check_range("resampling_probability", request.resampling_probability, 0, 1)
-    _check_range("noise_scale", request.noise_scale, 0, math.inf)
-    _check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
-    _check_range("truncation_threshold", request.truncation_threshold, 0, math.inf)
+    check_range("resampling_probability", request.resampling_probability, 0, 1)
+    check_range("noise_scale", request.noise_scale, 0, math.inf)
+    check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
+    check_range("truncation_threshold", request.truncation_threshold, 0, math.inf)
     gamma = request.truncation_threshold
     if gamma is not None and gamma > 1 / k:
         raise ConfigError(
@@ -181,14 +181,15 @@ def check(request: Request) -> None:
         )
 
 
-def _check_range(name: str, value: float | None, low: float, high: float) -> None:
+def check_range(name: str, value: float | None, low: float, high: float) -> None:
+    """Raise ConfigError where a value is given and not strictly between ``low`` and ``high``."""
     if value is None or low < value < high:
         return
     rule = f"strictly between {low} and {high}" if math.isfinite(high) else f"greater than {low}"
     raise ConfigError(f"privacy.{name}", f"{value!r} is not {rule}")
 
 
-def _check_workable(name: str, value: float | None, least: float, most: float) -> None:
+def check_workable(name: str, value: float | None, least: float, most: float) -> None:
     """Refuse what no use needs and arithmetic would not hold."""
     if value is not None and not least <= value <= most:
         raise ConfigError(f"privacy.{name}", f"{value!r} is not from {least:g} to {most:g}")

@@ -36,7 +36,7 @@ from privatizers.count_lattice import (
 )
 from privatizers.instances import Instance
 from privatizers.lattice import Lattice
-from privatizers.mechanism import Mechanism, Parameters
+from privatizers.mechanism import Mechanism, Parameters, StrataStatistic
 from privatizers.prior import realised_prior, uniform_prior
 
 _TAIL = 40.0  # reach in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond
@@ -136,6 +136,28 @@ def enumerated(model: Model, instance: Instance, reach: int | None = None) -> En
         reach,
         _tail_mass(model, reach),
     )
+
+
+def enumerated_statistic(parameters: StrataStatistic, instance: Instance) -> Enumeration:
+    """List what a statistic of the stratum alone tells: noisy counts or a sum, and no unit."""
+    k, scale, lattice = instance.n_outcomes, parameters.noise_scale, parameters.lattice
+    if scale is None:
+        msg = "nothing is published of the stratum"
+        raise ValueError(msg)
+    # No draw enters a view by itself, so λ and γ do not matter.
+    model = Model(Parameters.of(k, 0.5, 1 / k, scale, lattice), own_prior=False, complement=k == 2)
+    reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
+    view, _ = _views(model, instance, reach)
+    return Enumeration(instance, view.mass, view.loss, reach, _tail_mass(model, reach))
+
+
+def enumerated_number(instance: Instance, moved: int, scale: float) -> Enumeration:
+    """List one whole number with noise of ``scale``, which the change moves by ``moved``."""
+    reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
+    noisy = np.arange(min(moved, 0) - reach, max(moved, 0) + reach + 1)
+    tail = 2 * math.exp(-(reach + 1) / scale) / (1 + math.exp(-1 / scale))
+    mass, loss = mass_of(noisy, 0, scale), loss_of(noisy, 0, moved, scale)
+    return Enumeration(instance, mass, loss, reach, tail)
 
 
 def _prefix_epsilon(p: Floats, q: Floats, delta: float) -> float:

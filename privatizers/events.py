@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from privatizers.counts import moved_cells
 
 if TYPE_CHECKING:  # for its name alone: a mechanism may ask here what its parameters do
+    from privatizers.aggregates import AggregateParameters
     from privatizers.mechanism import Parameters
 
 
@@ -91,19 +92,27 @@ Step = CountsNoise | SumNoise | Response | Unprotected
 """What is not made of other events."""
 
 
-def event_of(parameters: "Parameters") -> Event:
-    """What a user-level mechanism with these parameters does to the people of one stratum.
+def event_of(parameters: "Parameters | AggregateParameters") -> Event:
+    """What a mechanism with these parameters does to the people of one stratum.
 
     The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
-    the whole release, and costs the same.
+    the whole release, and costs the same. A noisy difference between arms costs no more than a
+    noisy sum with the same σ and M, at any δ (`aggregates.md`).
     """
-    response = Response(parameters.resampling_probability, parameters.truncation_threshold)
+    noise = _noise_of(parameters)
+    rate, least = parameters.resampling_probability, parameters.truncation_threshold
+    if rate is None or least is None:  # no unit is published
+        return Together(()) if noise is None else noise
+    response = Response(rate, least)
+    return response if noise is None else Together((noise, response))
+
+
+def _noise_of(parameters: "Parameters | AggregateParameters") -> StratumNoise | None:
     if parameters.noise_scale is None:
-        return response
+        return None
     if parameters.lattice is not None:
-        return Together((SumNoise(parameters.noise_scale, parameters.lattice.most), response))
-    moved = moved_cells(parameters.n_outcomes)
-    return Together((CountsNoise(parameters.noise_scale, moved), response))
+        return SumNoise(parameters.noise_scale, parameters.lattice.most)
+    return CountsNoise(parameters.noise_scale, moved_cells(parameters.n_outcomes))
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -11,7 +11,10 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from estimators.combining import Cumulants, MeansNoise, counts_noise, unit_noise
-from privatizers.mechanism import Mechanism, Parameters
+from estimators.comparable import MIN_UNITS
+from estimators.differences import difference_statistic
+from privatizers.aggregates import AggregateMechanism, AggregateParameters
+from privatizers.mechanism import Mechanism, Parameters, StrataStatistic
 from privatizers.planner import (
     Prediction,
     Question,
@@ -20,10 +23,12 @@ from privatizers.planner import (
     sampling_variance,
     variances,
 )
-from privatizers.prediction import Reach, UnitVariance
+from privatizers.prediction import Reach, UnitVariance, reaches
 from privatizers.prior import truncated_prior
+from privatizers.strata import lay_out
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 _WAYS = 512
 _MOST_SIZES = 40
@@ -31,13 +36,16 @@ _MOST_SIZES = 40
 
 
 def forecast(
-    question: Question, grid: tuple[float, ...], mechanism: Mechanism
+    question: Question, grid: tuple[float, ...], mechanism: Mechanism | AggregateMechanism
 ) -> tuple[Prediction, ...]:
     """Predict the standard error of every effect that matters from a release on ``grid``.
 
-    Raises no error where an arm cannot be compared: it has no prediction then.
+    Raises no error where an arm cannot be compared: it has no prediction then. Segments have none
+    where no units are published.
     """
     points = np.array(grid)
+    if isinstance(mechanism, AggregateMechanism):
+        return _of_aggregates(question, points, mechanism)
     among = question.reaches_in(mechanism.pool_of(question.sizes, question.min_stratum))
     guess = projected(question.values, question.guess, points)
     found = []
@@ -47,6 +55,66 @@ def forecast(
             alone: list[Reach | None] = [None] * (arm - 1)
             found += variances(question, [*alone, reach], unit)
     return predictions(found, 0)
+
+
+def _of_aggregates(
+    question: Question, grid: Floats, mechanism: AggregateMechanism
+) -> tuple[Prediction, ...]:
+    """Predict with no response and the statistic in full: V = V_s Σ b²/n + Σ T_p² V_stat/N_p².
+
+    Strata are whole pools here. The standard error that a release of means or differences states
+    is greater: it knows nothing of V_s and takes the most that the grid allows.
+    """
+    parameters = mechanism.parameters
+    sizes, sampling = _whole_pools(question, mechanism), sampling_variance(question, grid)
+    if len(sizes) == 0:
+        return ()
+    if parameters.differences:
+        found = [_difference_variance(sizes, sampling, grid, parameters)]
+    else:
+        clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
+        strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
+        among = reaches(strata, same_shares=question.same_shares)
+        statistic = _statistic_variance(grid, parameters)
+        found = [
+            0.0
+            if reach is None
+            else reach.sampling * sampling
+            + statistic * float(reach.pool_shares @ reach.pool_units**-2.0)
+            for reach in among
+        ]
+    return tuple(
+        Prediction(arm, None, float(np.sqrt(variance)))
+        for arm, variance in enumerate(found, start=1)
+        if variance > 0.0
+    )
+
+
+def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
+    """Units of the pools that estimates can use, shape [pools, arms].
+
+    Those of several clusters count only where all were randomised with the same arm shares.
+    """
+    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
+    members = np.bincount(pool_of)
+    sizes = np.zeros((len(members), question.sizes.shape[1]), dtype=np.int64)
+    np.add.at(sizes, pool_of, question.sizes)
+    usable: Ints = sizes[(members == 1) | question.same_shares]
+    return usable
+
+
+def _difference_variance(
+    sizes: Ints, sampling: float, grid: Floats, parameters: AggregateParameters
+) -> float:
+    """Σ_p b_p² (V_s/n_0 + V_s/n_1 + V_D), or 0 where no pool has two units of both arms."""
+    used = sizes[(sizes >= MIN_UNITS).all(axis=1)]
+    if len(used) == 0 or parameters.lattice is None:
+        return 0.0
+    share = used.sum(axis=1) / used.sum()
+    control, treated = used.T
+    step = parameters.lattice.step_of(grid.tolist())
+    noise = difference_statistic(share, treated, control, parameters.noise_scale, step).variance
+    return float(np.sum(share**2 * (sampling / control + sampling / treated + noise)))
 
 
 def _unit_variance(
@@ -63,7 +131,7 @@ def _unit_variance(
     return UnitVariance(sampling, response, np.array([declared]), statistic)
 
 
-def _statistic_variance(grid: Floats, parameters: Parameters) -> float:
+def _statistic_variance(grid: Floats, parameters: StrataStatistic) -> float:
     """V_stat of what a mechanism with these parameters publishes of a pool."""
     if parameters.noise_scale is None:
         return float("inf")

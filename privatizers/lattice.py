@@ -7,7 +7,8 @@ from fractions import Fraction
 
 _MOST_STEPS = 100_000
 """Beyond, a grid is no lattice that anybody meant; sums of 10¹³ units fit 64 bits."""
-_NEAR = 1e-9  # of a step: what evenly spaced doubles are off by is far less
+_NEAR = 1e-9  # of a step: what evenly spaced doubles are off by is far less,
+_ULPS, _NEARLY = 4, 1e-4  # but where they lie so far out that few of them are in a step
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,9 @@ def lattice_of(grid: Sequence[float]) -> Lattice | None:
     """
     k, width = len(grid), grid[-1] - grid[0]
     even = [(value - grid[0]) / width * (k - 1) for value in grid]
-    if all(abs(place - nth) < _NEAR for nth, place in enumerate(even)):
+    rounding = _ULPS * math.ulp(max(abs(grid[0]), abs(grid[-1]))) * (k - 1) / width
+    near = max(_NEAR, min(rounding, _NEARLY))
+    if all(abs(place - nth) < near for nth, place in enumerate(even)):
         return Lattice(tuple(range(k)))
     exact = [Fraction(repr(float(value))) - Fraction(repr(float(grid[0]))) for value in grid]
     common = math.lcm(*(value.denominator for value in exact))

@@ -15,8 +15,37 @@ from privatizers.randomised_response import RandomisedResponse
 from privatizers.sums import NoisySums
 
 
+class StrataStatistic:
+    """What is published of each stratum, as the parameters of a mechanism say it."""
+
+    n_outcomes: int
+    noise_scale: float | None
+    lattice: Lattice | None
+
+    @property
+    def counts(self) -> NoisyCounts | None:
+        """The noisy counts that are published, if any."""
+        if self.noise_scale is None or self.lattice is not None:
+            return None
+        return NoisyCounts(self.n_outcomes, self.noise_scale)
+
+    @property
+    def sums(self) -> NoisySums | None:
+        """The noisy sums that are published, if any."""
+        if self.noise_scale is None or self.lattice is None:
+            return None
+        return NoisySums(self.lattice, self.noise_scale)
+
+    @property
+    def strata_statistic(self) -> str:
+        """What is published of each stratum: ``means``, ``none``, or a kind of counts."""
+        if self.noise_scale is None:
+            return "none"
+        return "means" if self.counts is None else self.counts.statistic
+
+
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(StrataStatistic):
     """λ, γ and σ of a user-level mechanism, as realised, and K.
 
     ``resampling_probability`` and ``truncation_threshold`` are multiples of 2⁻⁵³ (use
@@ -61,27 +90,6 @@ class Parameters:
             noise_scale,
             lattice,
         )
-
-    @property
-    def counts(self) -> NoisyCounts | None:
-        """The noisy counts that go with the outcomes, if any."""
-        if self.noise_scale is None or self.lattice is not None:
-            return None
-        return NoisyCounts(self.n_outcomes, self.noise_scale)
-
-    @property
-    def sums(self) -> NoisySums | None:
-        """The noisy sums that go with the outcomes, if any."""
-        if self.noise_scale is None or self.lattice is None:
-            return None
-        return NoisySums(self.lattice, self.noise_scale)
-
-    @property
-    def strata_statistic(self) -> str:
-        """What is published of each stratum: ``means``, ``none``, or a kind of counts."""
-        if self.noise_scale is None:
-            return "none"
-        return "means" if self.counts is None else self.counts.statistic
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from privatizers.accountant import SUM_ATOMS
 from privatizers.counts import moved_cells
 from privatizers.lattice import Lattice
 
@@ -35,19 +36,20 @@ class Moves:
     def losses(self, loss: Floats) -> tuple[Floats, Floats]:
         """Values of the privacy loss, in order, and their masses, for 1/σ = ``loss``: [J, atoms].
 
-        As ``accountant.delta_at`` has them.
+        As ``accountant.delta_at`` has them, those of wide grids put together alike.
         """
         u = loss[:, np.newaxis]
-        k = np.arange(self.most + 1)
         a = np.exp(-u)
-        values = (self.most - 2 * k) * u
         if self.one_sum:
-            mass = -np.expm1(-u) * np.exp(-k * u)
-            mass[:, 0] = 1.0
-            mass[:, -1] = np.exp(-self.most * loss)
-            return values, mass / (1.0 + a)
+            width = -(-self.most // SUM_ATOMS)
+            k = np.append(np.arange(0, self.most, width), self.most)
+            mass = np.exp(-k * u)
+            mass[:, :-1] *= -np.expm1(-np.diff(k) * u)
+            mass[:, :1] += a
+            return (self.most - 2 * k) * u, mass / (1.0 + a)
+        k = np.arange(self.most + 1)
         ways = np.array([1.0, 1.0] if self.most == 1 else [1.0, 2.0, 1.0])
-        return values, ways * a**k / (1.0 + a) ** self.most
+        return (self.most - 2 * k) * u, ways * a**k / (1.0 + a) ** self.most
 
 
 def odds_at(

@@ -29,6 +29,10 @@ Ints = NDArray[np.int64]
 SHARES: Floats = np.round(1.0 / (1.0 + np.exp(-np.linspace(-4.6, 4.6, 93))), 4)
 """Parts of ε that are tried for the statistic of the strata: from 1 % to 99 %."""
 
+MOST_FOR_MEANS = 0.5
+"""Means say nothing of how outcomes vary, which the randomised outcomes then have to tell: with
+more than this part of ε gone they cannot, and intervals become ten times too wide, or wrong."""
+
 MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
 """Levels that are tried where outcomes are continuous."""
 
@@ -52,6 +56,8 @@ class Question:
     min_stratum: int = 10
     same_shares: bool = False
     segment_shares: tuple[float, ...] = ()
+    overall: bool = True
+    """Whether the effect on everybody matters, too."""
 
     @cached_property
     def reaches(self) -> list[Reach | None]:
@@ -68,7 +74,7 @@ class Question:
     @property
     def shares(self) -> tuple[float, ...]:
         """Shares of the effects that matter; 1 for everybody."""
-        return (1.0, *self.segment_shares)
+        return (*([1.0] if self.overall else []), *self.segment_shares)
 
 
 @dataclass(frozen=True)
@@ -191,6 +197,8 @@ def _between(values: Floats, grid: Floats) -> tuple[Ints, Floats]:
 def _best_split(question: Question, grid: tuple[float, ...], statistic: StatisticName) -> Option:
     """Try every part of ε for the statistic; all at once."""
     shares = np.zeros(1) if statistic == "none" else SHARES
+    if statistic == "means":
+        shares = SHARES[SHARES <= MOST_FOR_MEANS]
     unit = unit_variance(question, np.array(grid), statistic, shares)
     found = variances(question, question.reaches, unit)
     score = np.sum([np.log(variance) for _, _, variance in found], axis=0)

@@ -50,6 +50,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "arm": "VARCHAR",
         "n_units": "BIGINT",
         "noisy_mean": "DOUBLE",
+        "noisy_difference": "DOUBLE",
         "mean_weight": "DOUBLE",
         "square_weight": "DOUBLE",
     },
@@ -115,15 +116,15 @@ class Manifest:
     epsilon: float
     delta: float
     neighbours: str
-    resampling_probability: float
-    """λ, as realised."""
-    truncation_threshold: float
-    """γ, the least prior probability realised."""
+    resampling_probability: float | None
+    """λ, as realised; None where no units are published."""
+    truncation_threshold: float | None
+    """γ, the least prior probability realised; None where no units are published."""
     noise_scale: float | None
-    """σ, in units for counts, in grid steps for means; None where neither is published."""
+    """σ, in units for counts, in grid steps for means and differences; None where there is none."""
     strata_statistic: str
     grid_step: float | None
-    """One step of the grid, where means are published; else None."""
+    """One step of the grid, where means or differences are published; else None."""
     control: str
     same_shares: bool
     """Whether every cluster was randomised with the same arm shares (declared)."""
@@ -132,6 +133,11 @@ class Manifest:
     n_outcomes: int
     schema_version: int
     package_version: str
+
+    @property
+    def has_units(self) -> bool:
+        """Whether randomised outcomes of units are published, or statistics of strata alone."""
+        return self.resampling_probability is not None
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from flows.charges import Fingerprint
-from flows.config import Config
+from flows.config import AnyDesign, Config
 from flows.files import folder_lock, private_directory, sync_directory
 from flows.key import read_key
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
-from privatizers.design import Design
 from privatizers.randomness import secret_key
 from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
@@ -38,7 +37,7 @@ Part = bytes | memoryview
 
 
 @values_free
-def fingerprint(config: Config, rows: Sealed[pl.DataFrame], design: Design) -> Fingerprint:
+def fingerprint(config: Config, rows: Sealed[pl.DataFrame], design: AnyDesign) -> Fingerprint:
     """Digest the kept ``rows``, their unit ids alone, and the settings that can affect a release.
 
     Each is ``k-`` and a short name of the key, a colon, and HMAC-SHA-256 in hexadecimals. Rows may
@@ -106,7 +105,7 @@ def _bytes(values: NDArray[np.generic]) -> memoryview:
     return np.ascontiguousarray(ordered).view(np.uint8).data
 
 
-def _settings(config: Config, design: Design) -> bytes:
+def _settings(config: Config, design: AnyDesign) -> bytes:
     """Everything that can affect a release of given rows, spelt in one way."""
     arms, outcome, key = config.arms, config.outcome, read_key(config)
     parameters = design.mechanism.parameters

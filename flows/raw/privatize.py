@@ -1,25 +1,25 @@
 """Step 3, private: raw rows in, tables that may be published out."""
 
-from datetime import UTC, datetime
-from importlib.metadata import version
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from estimators.combining import Weights, declared_weights, statistic_noise
 from estimators.debias import debias_vector
-from flows.config import Config
+from flows.config import AnyDesign, Config
+from flows.raw.aggregate import aggregate
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
 from flows.raw.sizes import places_of
+from flows.raw.tables import grid_step, manifest_of, named, strata_table
 from flows.raw.unit_ids import released_ids
+from privatizers.aggregate_design import AggregateDesign
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
 from privatizers.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
 from privatizers.strata import Strata, lay_out
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
-from schemas.released import NEIGHBOURS, SCHEMA_VERSION, Manifest, ReleaseName, ReleaseTables
+from schemas.released import ReleaseName, ReleaseTables
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,14 +27,16 @@ Floats = NDArray[np.float64]
 
 @values_free
 def privatize(
-    config: Config, rows: Sealed[pl.DataFrame], design: Design, name: ReleaseName
+    config: Config, rows: Sealed[pl.DataFrame], design: AnyDesign, name: ReleaseName
 ) -> ReleaseTables:
     """Randomise every outcome and make the tables of the release ``name``.
 
     In this order: put units in the order of their released ids; round outcomes onto the grid,
     once; count them by (pool, arm); let the mechanism draw what is published of the strata; draw
-    every unit's outcome.
+    every unit's outcome. A design that publishes no units ends with the strata (:func:`aggregate`).
     """
+    if isinstance(design, AggregateDesign):
+        return aggregate(config, rows, design, name)
     frame = rows.open()
     # By released id from here on: where ids are hashed, the order of raw ones would tell of them.
     frame = frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)).sort(UNIT)
@@ -52,7 +54,7 @@ def privatize(
     randomised = drawn.response.draw(levels, cells)
     weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
     return ReleaseTables(
-        manifest=_manifest(
+        manifest=manifest_of(
             config, design, name, n_units=len(frame), n_clusters=len(places.clusters)
         ),
         outcomes=pl.DataFrame({"outcome": grid}),
@@ -61,7 +63,7 @@ def privatize(
             _noisy_means(config, design, drawn, strata),
             _weights(config, design, strata),
         ),
-        strata=_strata(strata),
+        strata=strata_table(strata),
         debias=_debias(strata, drawn, grid, weights),
         units=pl.DataFrame(
             {
@@ -75,45 +77,11 @@ def privatize(
     )
 
 
-def _manifest(
-    config: Config, design: Design, name: ReleaseName, *, n_units: int, n_clusters: int
-) -> Manifest:
-    parameters = design.mechanism.parameters
-    return Manifest(
-        release_id=name.release_id,
-        experiment=name.experiment,
-        period=name.period,
-        revision=name.revision,
-        created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
-        mechanism=design.mechanism.name,
-        epsilon=design.epsilon,
-        delta=design.delta,
-        neighbours=NEIGHBOURS,
-        resampling_probability=parameters.resampling_probability,
-        truncation_threshold=parameters.truncation_threshold,
-        noise_scale=parameters.noise_scale,
-        strata_statistic=parameters.strata_statistic,
-        grid_step=_grid_step(config, design),
-        control=config.arms.control,
-        same_shares=config.arms.same_shares,
-        n_units=n_units,
-        n_clusters=n_clusters,
-        n_outcomes=parameters.n_outcomes,
-        schema_version=SCHEMA_VERSION,
-        package_version=version("clusterdp"),
-    )
-
-
-def _named(names: list[str], positions: Ints) -> pl.Series:
-    """The name at each position."""
-    return pl.Series(names, dtype=pl.String).gather(positions)
-
-
 def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
     """What the statistics weigh in ``combined``, from public facts; None where there are none."""
     parameters = design.mechanism.parameters
     noise = statistic_noise(
-        parameters.noise_scale, parameters.strata_statistic, _grid_step(config, design)
+        parameters.noise_scale, parameters.strata_statistic, grid_step(config, design)
     )
     if noise is None:
         return None
@@ -128,14 +96,9 @@ def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
     )
 
 
-def _grid_step(config: Config, design: Design) -> float | None:
-    lattice = design.mechanism.parameters.lattice
-    return None if lattice is None else lattice.step_of(config.outcome.grid)
-
-
 def _noisy_means(config: Config, design: Design, drawn: StrataRelease, strata: Strata) -> pl.Series:
     """y_1 + h S̃/n of every cell; null where no means are published."""
-    step = _grid_step(config, design)
+    step = grid_step(config, design)
     if drawn.noisy_sums is None or step is None:
         return pl.Series([None] * len(strata.cell_sizes), dtype=pl.Float64)
     return pl.Series(config.outcome.grid[0] + step * drawn.noisy_sums / strata.cell_sizes)
@@ -146,24 +109,13 @@ def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> p
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
     return pl.DataFrame(
         {
-            "pool": _named(strata.pools, pool),
-            "arm": _named(strata.arms, arm),
+            "pool": named(strata.pools, pool),
+            "arm": named(strata.arms, arm),
             "n_units": strata.cell_sizes,
             "noisy_mean": noisy_means,
+            "noisy_difference": nothing,
             "mean_weight": nothing if weights is None else weights.of_mean,
             "square_weight": nothing if weights is None else weights.of_square,
-        }
-    )
-
-
-def _strata(strata: Strata) -> pl.DataFrame:
-    cluster, arm = np.nonzero(strata.sizes)
-    return pl.DataFrame(
-        {
-            "cluster": _named(strata.clusters, cluster),
-            "arm": _named(strata.arms, arm),
-            "pool": _named(strata.pools, strata.pool_of[cluster]),
-            "n_units": strata.sizes[cluster, arm],
         }
     )
 
@@ -175,8 +127,8 @@ def _debias(strata: Strata, drawn: StrataRelease, grid: Floats, weights: Floats)
     counts = [None] * weights.size if noisy is None else noisy.ravel()
     return pl.DataFrame(
         {
-            "pool": _named(strata.pools, pool),
-            "arm": _named(strata.arms, arm),
+            "pool": named(strata.pools, pool),
+            "arm": named(strata.arms, arm),
             "outcome": np.tile(grid, n_cells),
             "probability": drawn.response.prior.ravel(),
             "weight": weights.ravel(),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from estimators.differences import difference_effects
 from estimators.effects import Estimate, effects
 from flows.released.evidence import read_released
 from flows.released.publish import add_estimates
@@ -20,12 +21,21 @@ def estimate_file(path: Path, level: float = 0.95) -> list[Estimate]:
     """
     with opened(path) as connection:
         released = read_released(connection, read_manifest(connection))
+    evidence, manifest = released.evidence(), released.manifest
+    if released.pools.of_difference is not None:
+        return difference_effects(
+            evidence,
+            released.arms,
+            manifest.control,
+            same_shares=manifest.same_shares,
+            level=level,
+        )
     return effects(
-        released.evidence(),
+        evidence,
         released.arms,
-        released.manifest.control,
+        manifest.control,
         [None],
-        same_shares=released.manifest.same_shares,
+        same_shares=manifest.same_shares,
         level=level,
     )
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from estimators.combining import Cumulants, MeansNoise, StatisticNoise, statistic_noise
 from estimators.debias import prior_moments
+from estimators.differences import difference_statistic
 from estimators.slices import Evidence, Pools, Slices, Statistic
 from schemas.released import Manifest
 
@@ -30,11 +31,18 @@ SELECT cluster, arm, {MOMENTS}
 FROM (SELECT cluster, arm, outcome - $center AS d FROM main.units)
 GROUP BY cluster, arm ORDER BY cluster, arm
 """  # noqa: S608 - constants of ours
+# Of a release without units: how many there are, and nothing of their outcomes.
+_SIZES = """
+SELECT cluster, arm, n_units::DOUBLE AS n, 0.0::DOUBLE AS mean, 0.0::DOUBLE AS variance,
+       0.0::DOUBLE AS fourth
+FROM main.strata ORDER BY cluster, arm
+"""
 _POOLS = """
-SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.mean_weight,
-       p.square_weight, d.prior, d.noisy, s.n_clusters
+SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.noisy_difference, p.mean_weight,
+       p.square_weight, c.n_units AS n_control, d.prior, d.noisy, s.n_clusters
 FROM main.pools AS p
-JOIN (
+LEFT JOIN main.pools AS c ON c.pool = p.pool AND c.arm = (SELECT control FROM main.release)
+LEFT JOIN (
     SELECT pool, arm, list(probability ORDER BY outcome) AS prior,
            list(noisy_count ORDER BY outcome) AS noisy
     FROM main.debias GROUP BY pool, arm
@@ -63,7 +71,14 @@ class Released:
     def evidence(self, slices: Slices | None = None) -> Evidence:
         """The evidence on ``slices``, or on whole strata."""
         rate = self.manifest.resampling_probability
-        return Evidence.of(slices or self.everyone, self.everyone, self.pools, rate, self.grid)
+        return Evidence.of(
+            slices or self.everyone,
+            self.everyone,
+            self.pools,
+            0.0 if rate is None else rate,
+            self.grid,
+            has_units=self.manifest.has_units,
+        )
 
 
 def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Released:
@@ -80,8 +95,11 @@ def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
         _codes("cluster", places["cluster"].unique().sort().to_list()).alias("cluster_code"),
         _codes("arm", list(arms)).alias("arm_code"),
     )
-    center = {"center": float(grid.mean())}
-    whole = read_frame(connection, _WHOLE, center).with_columns(pl.lit(0, pl.Int64).alias("group"))
+    if manifest.has_units:
+        whole = read_frame(connection, _WHOLE, {"center": float(grid.mean())})
+    else:
+        whole = read_frame(connection, _SIZES)
+    whole = whole.with_columns(pl.lit(0, pl.Int64).alias("group"))
     return Released(
         manifest=manifest,
         grid=grid,
@@ -108,7 +126,9 @@ def slices_of(rows: pl.DataFrame, places: pl.DataFrame) -> Slices:
 def _pools(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Pools:
     size = len(grid)
     values = grid - grid.mean()
-    prior = pools["prior"].explode().to_numpy().astype(np.float64).reshape(-1, size)
+    prior = np.zeros((len(pools), size))  # no prior without units
+    if manifest.has_units:
+        prior = pools["prior"].explode().to_numpy().astype(np.float64).reshape(-1, size)
     mean, variance = prior_moments(values, prior)
     square, square_variance = prior_moments(values**2, prior)
     return Pools(
@@ -120,6 +140,7 @@ def _pools(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Pools:
         of_square=_of_square(pools, grid, manifest),
         pool=_codes_of(pools["pool"]),
         n_clusters=pools["n_clusters"].to_numpy().astype(np.int64),
+        of_difference=_of_difference(pools, manifest),
     )
 
 
@@ -144,7 +165,22 @@ def _of_square(pools: pl.DataFrame, grid: Floats, manifest: Manifest) -> Statist
     return _statistic(_by_counts(squares, pools), noise.of_sum(squares), pools, "square_weight")
 
 
+def _of_difference(pools: pl.DataFrame, manifest: Manifest) -> Statistic | None:
+    """What is published of each pool's difference between two arms; None where it is not."""
+    scale, step = manifest.noise_scale, manifest.grid_step
+    if manifest.strata_statistic != "differences" or scale is None or step is None:
+        return None
+    own, control = (
+        pools[name].fill_null(1).to_numpy().astype(np.int64) for name in ("n", "n_control")
+    )
+    value = pools["noisy_difference"].to_numpy().astype(np.float64)
+    return difference_statistic(value, own, control, scale, step)
+
+
 def _noise(manifest: Manifest) -> StatisticNoise | None:
+    """The noise on counts or means, if that is what is published."""
+    if manifest.strata_statistic == "differences":
+        return None
     return statistic_noise(manifest.noise_scale, manifest.strata_statistic, manifest.grid_step)
 
 

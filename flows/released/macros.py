@@ -1,7 +1,8 @@
 """Macros stored in a released file, so that DuckDB alone estimates from it: no program is needed.
 
 ``ate()`` gives the effects of the whole release, ``ate_by_segment('my_table')`` those in an
-analyst's own segments: what :func:`estimators.effects.effects` computes, in SQL. Both take the name
+analyst's own segments: what :func:`estimators.effects.effects` computes, in SQL; the second fails
+and says why where a release has no units to slice. Both take the name
 that the file is attached under as their last argument; without it they mean the database in use.
 
 No table of an analyst's can get in the way. A name alone, even ``main.units``, may mean a temporary
@@ -45,6 +46,8 @@ SELECT {columns}
 FROM {estimates}
 WHERE EXISTS (FROM {t_quantile})
 """
+
+_NOTHING_TO_SLICE = "SELECT error('this release has no units, so nothing can be sliced')"
 
 QUANTILE_OF_DF = """(
     SELECT sum(coefficient * cos(k * acos(2 / df - 1))) FROM {t_quantile}
@@ -324,14 +327,18 @@ class _Macros:
 
     def write(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE SCHEMA {self.schema}")
-        tables = {"pools": _pool_facts(self.released), "t_quantile": _t_quantile()}
+        tables = {"t_quantile": _t_quantile()}
+        by_segment = _NOTHING_TO_SLICE
+        if self.released.manifest.has_units:
+            tables["pools"] = _pool_facts(self.released)
+            by_segment = _ATE_BY_SEGMENT
         for name, frame in tables.items():
             connection.register("frame_to_insert", frame.to_arrow())
             connection.execute(f"CREATE TABLE {self.schema}.{name} AS FROM frame_to_insert")
             connection.unregister("frame_to_insert")
         for signature, body in {
             "ate(release_name := NULL)": _ATE,
-            "ate_by_segment(segments_table, release_name := NULL)": _ATE_BY_SEGMENT,
+            "ate_by_segment(segments_table, release_name := NULL)": by_segment,
         }.items():
             text = body.replace("@", PREFIX).format(**self.parts)
             connection.execute(f"CREATE MACRO {signature} AS TABLE {text}")

@@ -87,7 +87,13 @@ def estimate_segments(path: Path, file: Path, level: float = 0.95) -> SegmentEst
         connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
         connection.register("members_to_insert", members.to_arrow())
         connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
-        released = read_released(connection, read_manifest(connection))
+        manifest = read_manifest(connection)
+        if not manifest.has_units:
+            raise InputError(
+                f"{path.absolute()}: this release has no units, so nothing can be sliced: "
+                f"{manifest.mechanism} publishes statistics of clusters alone"
+            )
+        released = read_released(connection, manifest)
         matched = int(read_frame(connection, _MATCHED).item())
         n_units = members[UNIT_ID].n_unique()
         if matched == 0:

@@ -23,6 +23,7 @@ PURE = "mechanisms and estimators are pure: no orchestration, no database"
 FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
 UNSOUND = "claims that are printed but unsound are for replication alone"
+REPLICATION = "nothing but the command line runs replications"
 
 PLANTED = [
     (LAYERS, "schemas/errors.py", "import estimators.debias"),
@@ -47,7 +48,9 @@ PLANTED = [
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
     (UNSOUND, "flows/release.py", "from flows.replication.printed_claims import theorem_3_1"),
     (UNSOUND, "flows/cli.py", "def later():\n    import flows.replication.printed_claims"),
-    (UNSOUND, "flows/config.py", "from flows import replication"),
+    (REPLICATION, "flows/config.py", "from flows import replication"),
+    (REPLICATION, "flows/release.py", "from flows.replication.efficiency import replicate"),
+    (REPLICATION, "privatizers/planner.py", "import flows.replication.efficiency"),
     (UNSOUND, "flows/raw/privatize.py", "from flows.replication import printed_claims"),
     (UNSOUND, "flows/released/publish.py", "import flows.replication.printed_claims as claims"),
     (UNSOUND, "privatizers/accountant.py", "import flows.replication.printed_claims"),

@@ -16,6 +16,12 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 
 Finder = Callable[[ast.Module], Iterator[ast.AST]]
 
+GENERATOR = "numpy.random.Generator"
+"""Of a simulation's made-up people and assignments; it is imported by this name."""
+SIMULATION = "privatizers/simulation.py"
+REPLICATION = "flows/replication/"
+"""Runs simulations from fixed numbers, on made-up people."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -123,6 +129,8 @@ def draws(tree: ast.Module) -> Iterator[ast.AST]:
     )  # fmt: skip
     for node in ast.walk(tree):
         for name in mentioned(node):
+            if name == GENERATOR:
+                continue  # the name of what a caller may hand in: a rule of its own
             if is_of(name, sources) or name.endswith((".rvs", ".sample", ".shuffle")):
                 yield node
 
@@ -147,14 +155,25 @@ def takes_a_seed(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
 
 
+def is_handed_a_generator(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if GENERATOR in mentioned(node):
+            yield node
+
+
 RULES = [
     Rule("raw values are unsealed in flows/raw alone", opens_what_is_sealed, ("flows/raw/",)),
     Rule("nothing outside flows reads a file", reads_files, ("flows/",)),
     Rule("nothing is imported or run by a name made up at run time", imports_by_name),
-    Rule("there is one door for randomness", draws, ("privatizers/randomness.py",)),
+    Rule("there is one door for randomness", draws, ("privatizers/randomness.py", REPLICATION)),
+    Rule(
+        "generators are handed to simulations alone",
+        is_handed_a_generator,
+        (SIMULATION, REPLICATION),
+    ),
     Rule("nothing but the command line prints", prints, ("flows/cli.py",)),
     Rule("every task is a step", makes_tasks, ("flows/step.py",)),
-    Rule("privacy noise takes no seed", takes_a_seed, within=("privatizers", "flows")),
+    Rule("privacy noise takes no seed", takes_a_seed, (SIMULATION,), ("privatizers", "flows")),
 ]
 
 BY_FINDER = {rule.finds: rule for rule in RULES}
@@ -245,6 +264,10 @@ def test_the_excepted_place_does_what_the_rule_forbids_elsewhere(rule: Rule) -> 
         (draws, "from cryptography.hazmat.primitives.ciphers import Cipher"),
         (draws, "stats.laplace.rvs(scale=1)"),
         (draws, "frame.sample(fraction=1)"),
+        (draws, "from numpy.random import Generator, PCG64"),
+        (draws, "np.random.Generator(np.random.PCG64(1))"),
+        (is_handed_a_generator, "from numpy.random import Generator"),
+        (is_handed_a_generator, "def noise(made: np.random.Generator): ..."),
         (prints, "print(rows)"),
         (prints, "sys.stdout.write('x')"),
         (makes_tasks, "from prefect import flow, task"),
@@ -274,6 +297,7 @@ def test_a_planted_violation_is_caught(finder: Finder, source: str) -> None:
         (draws, "import numpy as np\nnp.zeros(3)"),
         (draws, "import os\nos.fsync(1)"),
         (draws, "from privatizers.randomness import random_words"),
+        (draws, "from numpy.random import Generator"),
         (prints, "log.info('x')"),
         (makes_tasks, "from prefect import flow"),
         (makes_tasks, "task = 1"),
@@ -293,6 +317,13 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (opens_what_is_sealed, "privatizers/counts.py", True),
         (draws, "privatizers/randomness.py", False),
         (draws, "privatizers/randomness_too.py", True),
+        (draws, "privatizers/simulation.py", True),
+        (draws, "flows/replication/efficiency.py", False),
+        (draws, "flows/release.py", True),
+        (is_handed_a_generator, "privatizers/simulation.py", False),
+        (is_handed_a_generator, "privatizers/mechanism.py", True),
+        (takes_a_seed, "privatizers/simulation.py", False),
+        (takes_a_seed, "flows/replication/efficiency.py", True),
         (reads_files, "flows/released/read.py", False),
         (reads_files, "schemas/raw.py", True),
         (takes_a_seed, "flows/config.py", True),

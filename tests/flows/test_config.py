@@ -4,11 +4,14 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from flows.config import Config, check_period, load
+from flows.planning import settled
 from privatizers.accountant import delta_at, pure_epsilon
+from privatizers.budget import Budget
 from privatizers.events import event_of
 from schemas.errors import ConfigError
 from tests.conftest import Builder, toml
@@ -174,6 +177,10 @@ def test_an_experiment_has_a_plain_name(experiment: Builder, name: str) -> None:
         load(config)
 
 
+AUTO: dict[str, Any] = {"mechanism": "auto"}
+FINE: dict[str, Any] = {"values": None, "low": 0, "high": 10, "levels": "auto"}
+PARAMETERS: dict[str, Any] = OWN | AUTO | {"resampling_probability": 0.5, "noise_scale": 5.0}
+
 IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("columns.cluster", {"columns": {"cluster": []}}),
     ("columns.arm", {"columns": {"arm": "customer"}}),
@@ -213,6 +220,30 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("privacy.delta", {"privacy": {"delta": 1.0}}),
     ("privacy.noise_scale", {"privacy": {"noise_scale": 1.0}}),
     ("privacy.strata_statistic", {"privacy": {"strata_statistic": "none"}}),
+    ("privacy.strata_statistic", {"privacy": {"strata_statistic": "means"}}),  # of cluster-dp
+    ("outcome.levels", {"outcome": FINE}),  # of cluster-dp
+    ("outcome.levels", {"outcome": {"levels": "auto"}}),
+    ("outcome.levels", {"outcome": FINE, "privacy": PARAMETERS}),  # nothing is planned
+    ("outcome.low", {"outcome": FINE | {"values": [0, 1]}, "privacy": AUTO}),
+    ("outcome.levels", {"outcome": {"levels": 4}}),
+    ("outcome", {"outcome": FINE | {"high": None}, "privacy": AUTO}),
+    ("outcome.rounding", {"outcome": FINE | {"rounding": "nearest"}, "privacy": AUTO}),
+    ("outcome.rounding", {"outcome": {"levels": "auto", "rounding": "nearest"}, "privacy": AUTO}),
+    ("outcome.guess", {"outcome": FINE | {"guess": [1]}, "privacy": AUTO}),
+    ("outcome.guess", {"outcome": FINE | {"guess": []}, "privacy": AUTO}),
+    ("outcome.guess", {"outcome": FINE | {"guess": [1, -1, 1]}, "privacy": AUTO}),
+    ("outcome.guess", {"outcome": {"levels": "auto", "guess": [1, 1]}, "privacy": AUTO}),
+    ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [0.1, 0.0]}}),
+    ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [1.0]}}),
+    ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [-0.1]}}),
+    (
+        "privacy.strata_statistic",
+        {
+            "outcome": {"values": [0, 1, 3.14159265]},
+            "privacy": AUTO | {"strata_statistic": "means"},
+        },
+    ),
+    ("privacy.truncation_threshold", {"privacy": AUTO | {"truncation_threshold": 0.25}}),
 ]
 
 
@@ -263,10 +294,6 @@ def test_a_noise_scale_that_arithmetic_cannot_hold_is_refused(
     ("key", "sections"),
     [
         ("source.grain", {"source": {"grain": "event"}}),
-        ("outcome.levels", {"outcome": {"values": None, "low": 0, "high": 1, "levels": "auto"}}),
-        ("privacy.mechanism", {"privacy": {"mechanism": "noisy-histogram"}}),
-        ("privacy.mechanism", {"privacy": {"mechanism": "noisy-horvitz-thompson"}}),
-        ("privacy.strata_statistic", {"privacy": {"strata_statistic": "means"}}),
     ],
 )
 def test_what_is_not_built_yet_is_refused_by_name(
@@ -349,8 +376,50 @@ def test_a_cluster_is_no_column_one_or_several(
 def test_the_epsilon_asked_for_is_the_one_stated(
     experiment: Builder, mechanism: str, epsilon: float
 ) -> None:
-    config = experiment(privacy={"mechanism": mechanism, "epsilon": epsilon}).load()
-    assert config.design().epsilon == epsilon
+    config = experiment(privacy={"mechanism": mechanism, "epsilon": epsilon, "delta": 1e-9}).load()
+    assert config.is_planned == (mechanism == "auto")
+    chosen = settled(config, np.array([[40, 40]])).design
+    assert (chosen.epsilon, chosen.delta) == (epsilon, 1e-9)
+    assert config.cost == Budget(epsilon, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends", "n_values"),
+    [
+        (FINE, (0.0, 10.0), 1001),
+        (FINE | {"guess": [5, 3, 1, 1]}, (0.0, 10.0), 4),
+        ({"levels": "auto"}, (0.0, 3.0), 4),
+    ],
+)
+def test_a_grid_to_be_planned_has_values_and_no_points_yet(
+    experiment: Builder, outcome: dict[str, Any], ends: tuple[float, float], n_values: int
+) -> None:
+    config = experiment(outcome=outcome, privacy=AUTO).load()
+    assert config.is_planned
+    assert config.outcome.ends == ends
+    assert config.outcome.missing_value == ends[0]
+    assert len(config.outcome.support) == len(config.outcome.weights) == n_values
+    assert sum(config.outcome.weights) == pytest.approx(1.0)
+    with pytest.raises(ConfigError, match="no grid before it is planned"):
+        _ = config.outcome.grid
+
+
+def test_means_are_released_on_any_grid_in_whole_steps(experiment: Builder) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}
+    config = experiment(outcome={"values": [0, 0.1, 0.5, 2]}, privacy=privacy).load()
+    parameters = config.design().mechanism.parameters
+    assert parameters.strata_statistic == "means"
+    assert parameters.noise_scale == pytest.approx(20 / (0.1 * 2.0))  # a tenth of ε = 2
+    error = refusal(experiment, outcome={"values": [0, 1, 3.14159265]}, privacy=privacy)
+    assert error.key == "privacy.strata_statistic"
+    assert "whole steps apart" in str(error)
+
+
+def test_declared_parameters_leave_nothing_to_plan(experiment: Builder) -> None:
+    config = experiment(privacy=PARAMETERS).load()
+    assert not config.is_planned
+    assert config.design().mechanism.name == "uniform-prior-dp"
+    assert config.cost.epsilon == config.design().epsilon
 
 
 def test_a_file_that_is_no_toml_says_where(experiment: Builder) -> None:
@@ -406,7 +475,7 @@ def test_with_a_delta_less_is_resampled_for_the_same_epsilon(experiment: Builder
         for delta in (0.0, 1e-3)
     )
     assert (relaxed.epsilon, relaxed.delta) == (0.5, 1e-3)
-    rates = [one.mechanism.parameters.resampling_probability for one in (relaxed, pure)]
+    rates = [one.mechanism.parameters.resampling_probability or 1.0 for one in (relaxed, pure)]
     assert rates == sorted(rates)
     assert rates[0] < rates[1]
     assert delta_at(event_of(relaxed.mechanism.parameters), 0.5) <= 1e-3

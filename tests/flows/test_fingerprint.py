@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from hypothesis import strategies as st
 
 from flows.charges import Fingerprint
 from flows.config import Config, Section
+from flows.planning import settled
 from flows.raw.fingerprint import KEY_FILE, _pieces, fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.sealed import Sealed
@@ -48,8 +50,13 @@ def kept_rows(rows: list[Row], unit_type: Any = None) -> pl.DataFrame:
     )
 
 
+SIZES = np.array([[30, 40], [50, 20]])
+"""Of the strata, for what is planned."""
+
+
 def of_frame(config: Config, frame: pl.DataFrame) -> Fingerprint:
-    return fingerprint(config, Sealed(frame, frame.height), config.design())
+    chosen = settled(config, SIZES)
+    return fingerprint(chosen.config, Sealed(frame, frame.height), chosen.design)
 
 
 def of_run(built: Experiment, period: str = "once") -> Fingerprint:
@@ -264,6 +271,9 @@ def test_the_type_of_ids_matters(experiment: Builder) -> None:
 
 # settings
 
+OWN: dict[str, Any] = {"epsilon": None, "resampling_probability": 0.5, "noise_scale": 4.0}
+"""Parameters that leave nothing to plan."""
+
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "arms.control": [{"arms": {"control": "nobody"}}],
     "arms.treatments": [
@@ -284,7 +294,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "privacy.epsilon": [{"privacy": {"epsilon": 2.1}}],
     "privacy.delta": [{"privacy": {"delta": 1e-6}}],
-    "privacy.strata_statistic": [{"privacy": {"mechanism": "auto", "strata_statistic": "none"}}],
+    "privacy.strata_statistic": [{"privacy": {"mechanism": "auto", "strata_statistic": "means"}}],
     "privacy.min_stratum": [{"privacy": {"min_stratum": 11}}],
     "publish.unit_id": [{"publish": {"unit_id": "keyed-hash", "key_file": "a.key"}}],
     "publish.key_file": [{"publish": {"unit_id": "keyed-hash", "key_file": "b.key"}}],
@@ -409,7 +419,15 @@ def test_declared_parameters_matter(experiment: Builder) -> None:
         ({}, {"outcome": {"values": [0.0, 1.0, 2, 3]}}),
         ({}, {"outcome": {"values": None, "low": 0, "high": 3, "levels": 4}}),
         ({}, {"privacy": {"strata_statistic": "counts"}}),
-        ({"privacy": {"mechanism": "auto"}}, {"privacy": {"mechanism": "uniform-prior-dp"}}),
+        ({"privacy": {"mechanism": None}}, {"privacy": {"mechanism": "auto"}}),
+        (
+            {"privacy": {"mechanism": "auto"}},
+            {"privacy": {"mechanism": "auto"}, "outcome": {"guess": [2, 2, 2, 2]}},
+        ),
+        (
+            {"privacy": OWN | {"mechanism": "auto"}},
+            {"privacy": OWN | {"mechanism": "uniform-prior-dp"}},
+        ),
         (
             {"publish": {"unit_id": "keyed-hash", "key_file": "a.key"}},
             {"publish": {"unit_id": "keyed-hash", "key_file": "again.key"}},
@@ -420,6 +438,28 @@ def test_the_same_settings_spelt_in_another_way_are_the_same(
     experiment: Builder, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
     assert settings_of(experiment(**one)) == settings_of(experiment(**other))
+
+
+def test_what_a_plan_depends_on_matters_as_far_as_it_changes_the_design(
+    experiment: Builder,
+) -> None:
+    """Shares of segments and the declared statistic enter by the design that follows alone."""
+    auto: dict[str, Any] = {"mechanism": "auto"}
+    changes: list[dict[str, Any]] = [
+        {},
+        {"strata_statistic": "counts"},
+        {"strata_statistic": "means"},
+        {"strata_statistic": "means", "segment_shares": []},
+        {"epsilon": 2.5},
+        {"delta": 1e-3},
+    ]
+    found = [settings_of(experiment(privacy=auto | change)) for change in changes]
+    assert len(set(found)) == len(changes)
+    coarse = experiment(privacy=auto, outcome={"levels": "auto"})
+    assert len(settled(coarse.load(), SIZES).config.outcome.grid) < 4
+    assert settings_of(coarse) not in found
+    same = auto | {"segment_shares": [0.02], "strata_statistic": "none"}
+    assert settings_of(experiment(privacy=same)) == found[0]
 
 
 def test_no_key_of_unit_ids_is_in_what_is_digested(

@@ -65,7 +65,7 @@ def test_text_is_never_missing_and_numbers_only_where_there_is_no_statistic(
 ) -> None:
     for name, frame in tables_of(experiment()).frames().items():
         missing = {column for column in frame.columns if frame[column].null_count()}
-        assert missing == ({"noisy_mean"} if name == "pools" else set())
+        assert missing == ({"noisy_mean", "noisy_difference"} if name == "pools" else set())
 
 
 # pools
@@ -247,12 +247,15 @@ def test_published_probabilities_add_up_and_respect_their_floor(
         many_clusters(3), outcome={"values": [0, 1, 2]}, privacy={"mechanism": mechanism}
     )
     tables = tables_of(built)
-    assert (tables.manifest.resampling_probability * UNIT).is_integer()
+    rate, floor = tables.manifest.resampling_probability, tables.manifest.truncation_threshold
+    assert rate is not None
+    assert floor is not None
+    assert (rate * UNIT).is_integer()
     for (_, _), cell in tables.debias.group_by("pool", "arm"):
         exact = [Fraction(probability) for probability in cell["probability"]]
         assert sum(exact) == 1
         assert all((p * UNIT).denominator == 1 for p in exact)
-        assert min(exact) >= Fraction(tables.manifest.truncation_threshold)
+        assert min(exact) >= Fraction(floor)
 
 
 @pytest.mark.parametrize("mechanism", ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"])
@@ -260,6 +263,7 @@ def test_weights_undo_the_published_response(experiment: Builder, mechanism: str
     """yᵀQ⁻¹ solved with the whole matrix Q, for every pool and arm."""
     tables = tables_of(experiment(privacy={"mechanism": mechanism}))
     rate = tables.manifest.resampling_probability
+    assert rate is not None
     for (_, _), cell in tables.debias.group_by("pool", "arm", maintain_order=True):
         outcomes, prior, weights = (cell[name].to_numpy() for name in cell.columns[2:5])
         matrix = (1 - rate) * np.eye(len(outcomes)) + rate * np.tile(prior[:, None], len(outcomes))
@@ -434,6 +438,8 @@ def test_given_parameters_are_published_with_the_loss_they_have(experiment: Buil
     privacy = {"resampling_probability": 0.8, "truncation_threshold": 0.02, "noise_scale": 10.0}
     manifest = tables_of(experiment(privacy={"epsilon": None, **privacy})).manifest
     rate, floor = manifest.resampling_probability, manifest.truncation_threshold
+    assert rate is not None
+    assert floor is not None
     assert (rate, floor, manifest.noise_scale) == pytest.approx((0.8, 0.02, 10.0), rel=1e-12)
     loss = 2 / 10 + math.log(1 + (1 - rate) / (rate * floor))
     assert manifest.epsilon == pytest.approx(loss, rel=1e-12)

@@ -27,6 +27,7 @@ TABLES = {
         "truncation_threshold": "DOUBLE",
         "noise_scale": "DOUBLE",
         "strata_statistic": "VARCHAR",
+        "grid_step": "DOUBLE",
         "control": "VARCHAR",
         "same_shares": "BOOLEAN",
         "n_units": "BIGINT",
@@ -41,6 +42,7 @@ TABLES = {
         "arm": "VARCHAR",
         "n_units": "BIGINT",
         "noisy_mean": "DOUBLE",
+        "noisy_difference": "DOUBLE",
         "mean_weight": "DOUBLE",
         "square_weight": "DOUBLE",
     },
@@ -78,7 +80,8 @@ TABLES = {
 }
 """The contract's tables, as DuckDB reports them.
 
-`same_shares`, the weights of the pools and `p_value_holm` are additions of ours.
+`grid_step`, `same_shares`, `noisy_difference`, the weights of the pools and `p_value_holm` are
+additions of ours.
 """
 
 MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]

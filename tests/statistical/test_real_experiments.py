@@ -30,12 +30,15 @@ from estimators.debias import debias_vector
 from estimators.effects import Estimate, effects
 from estimators.slices import Evidence, Slices
 from flows.config import Config, load
+from flows.planning import settled
 from flows.raw.ingest import ingest
+from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release
 from flows.released.estimate import estimate_file
 from flows.released.evidence import read_released
 from flows.released.read import opened, read_manifest, read_release
+from privatizers.aggregates import AggregateMechanism
 from privatizers.mechanism import Mechanism, StrataRelease
 from privatizers.outcome_grid import nearest_levels, stratum_counts
 from privatizers.randomised_response import RandomisedResponse
@@ -111,6 +114,7 @@ class Experiment:
             [privacy]
             mechanism = "{self.mechanism}"
             epsilon = {EPSILON}
+            strata_statistic = "counts"
         """
 
 
@@ -282,6 +286,7 @@ def test_the_tables_of_a_release_fit_together(released: Released, rule: str) -> 
 def test_the_weights_are_the_debias_vector_of_the_published_prior(released: Released) -> None:
     with opened(released.result.path) as connection:
         rate = read_manifest(connection).resampling_probability
+        assert rate is not None
         rows = connection.execute(
             "SELECT outcome, probability, weight FROM main.debias ORDER BY pool, arm, outcome"
         ).fetchnumpy()
@@ -375,7 +380,9 @@ def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
     rows, _, _ = validate(config, ingest(config, "once"))
     frame = rows.open()
-    grid, mechanism = np.array(config.outcome.grid), config.design().mechanism
+    chosen = settled(config, stratum_sizes(rows, config.arms.names))
+    grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
+    assert not isinstance(mechanism, AggregateMechanism)
     clusters = frame[CLUSTER].unique().sort().to_list()
     arms = [config.arms.control, *sorted(config.arms.treatments)]
     cluster, arm = codes(frame[CLUSTER], clusters), codes(frame[ARM], arms)
@@ -473,6 +480,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
         published[strata.pools[at], prepared.arms[of]] for at, of in zip(pool, arm, strict=True)
     ]
     prior, noisy = (np.array([row[part] for row in rows]) for part in (0, 1))
+    assert file.manifest.resampling_probability is not None
     response = RandomisedResponse(file.manifest.resampling_probability, prior)
     levels = nearest_levels(units["outcome"].to_numpy(), prepared.grid)
     cluster = codes(units["cluster"], strata.clusters)
@@ -502,7 +510,7 @@ def assert_same_evidence(found: Evidence, wanted: Evidence) -> None:
         pairs += [
             (getattr(one, name)[own.pool], getattr(two, name)[other.pool])
             for name in one.__dataclass_fields__
-            if name not in ("of_mean", "of_square", "pool")
+            if name not in ("of_mean", "of_square", "pool") and getattr(one, name) is not None
         ]
     for left, right in pairs:
         # Sums of up to 10,000 doubles of one size, in another order.

@@ -1,0 +1,77 @@
+"""The figure of `efficiency`: mean squared error against ε, for everybody and for a half."""
+
+import logging
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator, ScalarFormatter
+
+from flows.files import public_directory, replace_file
+from schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from flows.replication.efficiency import Row
+
+FILE = "efficiency.svg"
+_TITLES = {"everybody": "effect on everybody", "half": "effect on a random half"}
+_MARKS = ("o", "s", "^", "D")
+
+
+def writable(folder: Path) -> Path:
+    """Make the folder for figures if need be; raises InputError if they cannot be put there."""
+    public_directory(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: cannot write into this folder; name another with --output")
+    return folder.absolute()
+
+
+def draw(rows: Sequence["Row"], folder: Path) -> Path:
+    """Draw the figure into ``folder`` and return its path; raises InputError where that fails."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
+    path = folder / FILE
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # on typefaces
+        mpl.rcdefaults()
+        mpl.rcParams["svg.hashsalt"] = "efficiency"
+        mpl.rcParams["svg.fonttype"] = "none"
+        figure = Figure(figsize=(10.5, 4.8), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, effect_on in zip(panels, _TITLES, strict=True):
+            _panel(axes, [one for one in rows if one.effect_on == effect_on], _TITLES[effect_on])
+        try:
+            with replace_file(path, 0o644) as file:
+                figure.savefig(file, format="svg", metadata={"Date": None})
+        except OSError as error:
+            raise InputError(f"{path}: cannot write the figure ({error.strerror})") from None
+    return path
+
+
+def _panel(axes: Axes, rows: Sequence["Row"], title: str) -> None:
+    lines: dict[str, list[Row]] = {}
+    for one in rows:
+        best = one.release.startswith("planned")  # by the calibrated estimate wherever there is one
+        lines.setdefault(one.release if best else f"{one.release}: {one.estimator}", []).append(one)
+    for nth, (label, points) in enumerate(lines.items()):
+        axes.errorbar(
+            [one.epsilon for one in points],
+            [one.mse for one in points],
+            yerr=[2 * one.mse_std_error for one in points],
+            marker=_MARKS[nth % len(_MARKS)],
+            label=label,
+        )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.set_xticks(sorted({one.epsilon for one in rows}))
+    axes.set_title(title)
+    axes.set_xlabel("epsilon (sound, delta 1e-4)")
+    axes.set_ylabel("mean squared error")
+    axes.grid(linewidth=0.4)
+    axes.legend(fontsize=8, frameon=False)

@@ -1,0 +1,514 @@
+"""A plan from who is in the log alone, and releases that keep to it."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+from flows.cli import run
+from flows.plan import design_of, plan
+from flows.planning import settled
+from flows.raw.sizes import places_of
+from flows.release import ReleaseResult
+from privatizers.audit_samples import Effort
+from schemas.errors import ConfigError
+from tests.conftest import Builder, Experiment, Ran, a_log, released
+
+AUTO = {"mechanism": "auto"}
+MEANS = AUTO | {"strata_statistic": "means"}
+FINE = {"values": None, "low": 0, "high": 10, "levels": "auto"}
+
+CONTRACT = {
+    "mechanism",
+    "levels",
+    "strata_statistic",
+    "resampling_probability",
+    "truncation_threshold",
+    "noise_scale",
+    "epsilon",
+    "delta",
+    "predicted",
+}
+
+Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in this process."""
+
+    def call(*arguments: str | Path) -> Ran:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        return Ran(code, told.out, told.err)
+
+    return call
+
+
+def planned(command: Command, built: Experiment, *arguments: str) -> dict[str, Any]:
+    ended = command("plan", built.config, "--json", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def assert_refused(ended: Ran, *words: str) -> None:
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("clusterdp: ")
+    assert "Traceback" not in ended.stderr
+    for word in words:
+        assert word in ended.stderr
+
+
+def moved(n_units: int = 2_000, low: float = 0.0, high: float = 3.0) -> pl.DataFrame:
+    """A log in which treatment moves most of the way from the lowest outcome to the highest."""
+    log = a_log(n_units, clusters=("east", "west", "north"))
+    part = np.arange(n_units) * 7919 % 101 / 500
+    treated = log["variant"].to_numpy() == "mail"
+    value = np.where(treated, high - part * (high - low), low + part * (high - low))
+    return log.with_columns(clicks=value.round() if high == 3.0 else value)
+
+
+def truth(log: pl.DataFrame) -> float:
+    """The difference in means, stratified by region."""
+    means = log.group_by("region", "variant").agg(pl.col("clicks").mean(), pl.len().alias("n"))
+    return weighted(means, "region", "variant", "clicks", "n")
+
+
+def weighted(means: pl.DataFrame, place: str, arm: str, mean: str, size: str) -> float:
+    """Σ b (mean of mail − mean of none), b each place's share of the units of both."""
+    treated, control = (means.filter(pl.col(arm) == name).sort(place) for name in ("mail", "none"))
+    n = treated[size].to_numpy() + control[size].to_numpy()
+    return float(np.average(treated[mean].to_numpy() - control[mean].to_numpy(), weights=n))
+
+
+# The plan
+
+
+def test_a_plan_says_what_the_contract_lists_and_leaves_nothing_behind(
+    command: Command, experiment: Builder
+) -> None:
+    built = experiment(privacy=AUTO | {"delta": 1e-6})
+    before = built.entries
+    found = planned(command, built)
+    assert set(found) >= CONTRACT
+    assert found["mechanism"] == "uniform-prior-dp"
+    assert found["levels"] == len(found["outcomes"]) == 4
+    assert found["truncation_threshold"] == pytest.approx(0.25)
+    assert (found["epsilon"], found["delta"]) == (2.0, 1e-6)
+    assert 0 < found["resampling_probability"] < 1
+    assert (found["n_units"], found["n_clusters"]) == (240, 2)
+    keys = ("estimand", "arm", "segment_share")
+    assert [tuple(one[key] for key in keys) for one in found["predicted"]] == [
+        ("ate", "mail", None),
+        ("segment ate", "mail", 0.1),
+        ("segment ate", "mail", 0.5),
+    ]
+    errors = [one["std_error"] for one in found["predicted"]]
+    assert 0 < errors[0] < errors[2] < errors[1]
+    names = [one["mechanism"] for one in found["runners_up"]]
+    assert names[-2:] == ["cluster-dp", "cluster-free-dp"]
+    assert found["one_more_epsilon"]["predicted"][0]["std_error"] < errors[0]
+    assert built.entries == before
+
+
+def test_a_plan_speaks_to_people(command: Command, experiment: Builder) -> None:
+    built = experiment(
+        a_log(244, arms=("none", "mail", "fax")),
+        privacy=MEANS,
+        arms={"treatments": ["mail", "fax"]},
+    )
+    ended = command("plan", built.config)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    for words in ("no outcome was read", "noisy means", "fax", "everybody", "cluster-free-dp"):
+        assert words in ended.stdout
+    lines = ended.stdout.splitlines()
+    at = next(nth for nth, line in enumerate(lines) if "one more epsilon" in line)
+    assert [line.split()[0] for line in lines[at + 1 : at + 7]] == ["mail"] * 3 + ["fax"] * 3
+
+
+def test_shares_that_are_named_twice_do_no_harm(command: Command, experiment: Builder) -> None:
+    built = experiment(privacy=AUTO | {"segment_shares": [0.1, 0.1]})
+    assert command("plan", built.config).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.jsonl"])
+def test_a_log_without_outcomes_has_the_same_plan(
+    command: Command, experiment: Builder, name: str
+) -> None:
+    log = a_log()
+    garbage = pl.Series("clicks", ["n/a", "0x1F", "", "1e999", "NaN", None] * 40)
+    logs = {
+        "with": log,
+        "without": log.drop("clicks"),
+        "other": log.with_columns(clicks=3.0 - pl.col("clicks")),
+        "garbage": log.with_columns(garbage),
+        "nothing": log.with_columns(clicks=pl.lit(None, pl.Float64)),
+    }
+    found = {
+        key: planned(command, experiment(one, name, privacy=AUTO, outcome={"levels": "auto"}))
+        for key, one in logs.items()
+    }
+    assert all(one == found["with"] for one in found.values())
+
+
+def test_a_release_still_needs_its_outcomes(command: Command, experiment: Builder) -> None:
+    built = experiment(a_log().drop("clicks"), privacy=AUTO)
+    assert_refused(command("check", built.config), "clicks")
+
+
+def test_declared_parameters_have_a_plan_too(command: Command, experiment: Builder) -> None:
+    own = {"epsilon": None, "resampling_probability": 0.6, "noise_scale": 4.0}
+    for mechanism, gamma in (("cluster-dp", 0.1), ("auto", None), ("cluster-free-dp", 0.02)):
+        privacy = own | {"mechanism": mechanism, "truncation_threshold": gamma}
+        built = experiment(privacy=privacy)
+        found = planned(command, built)
+        assert found["noise_scale"] == 4.0
+        assert found["epsilon"] == built.load().design().epsilon
+        assert found["runners_up"] == []
+        assert found["one_more_epsilon"] is None
+        assert len(found["predicted"]) == 3
+        assert command("plan", built.config).returncode == 0
+
+
+def test_a_period_is_filled_in(command: Command, experiment: Builder) -> None:
+    logs = {"1/log.csv": a_log(80), "2/log.csv": a_log(240).drop("clicks")}
+    built = experiment(logs, source={"path": "{period}/log.csv"}, privacy=AUTO)
+    found = [planned(command, built, "--period", period) for period in "12"]
+    assert [one["n_units"] for one in found] == [80, 240]
+    assert found[1]["predicted"][0]["std_error"] < found[0]["predicted"][0]["std_error"]
+    assert_refused(command("plan", built.config), "--period: missing")
+    assert_refused(command("audit", built.config), "--period: missing")
+    assert_refused(command("plan", built.config, "--period", "3"), "no file matches")
+
+
+def test_a_guess_sharpens_the_plan(command: Command, experiment: Builder) -> None:
+    flat, steep = (
+        planned(command, experiment(privacy=AUTO, outcome={"guess": guess}))
+        for guess in ("uniform", [97, 1, 1, 1])
+    )
+    assert steep["predicted"][0]["std_error"] < flat["predicted"][0]["std_error"]
+
+
+def test_small_clusters_share_as_they_do_in_a_release(
+    command: Command, experiment: Builder
+) -> None:
+    """Which changes what is predicted, and asks the planner the same that a release asks."""
+    few = {"epsilon": 0.5, "segment_shares": []}
+    log = a_log(60, clusters=("a", "b", "c"))
+    errors = []
+    for least in (1, 50):
+        built = experiment(log, privacy=MEANS | few | {"min_stratum": least})
+        found = planned(command, built)
+        errors.append(found["predicted"][0]["std_error"])
+        expected = 1 if least == 50 else 3
+        assert released(built.run(str(least)).path, "pools")["pool"].n_unique() == expected
+    assert errors[1] < 0.95 * errors[0]
+
+
+# Refusals
+
+
+def one_arm_a_cluster() -> pl.DataFrame:
+    return a_log().with_columns(region=pl.col("variant") + "-land")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [(AUTO, "nothing to plan for"), ({}, "no effect can be estimated")],
+)
+def test_without_a_comparable_cluster_there_is_nothing_to_plan(
+    command: Command, experiment: Builder, privacy: dict[str, Any], words: str
+) -> None:
+    built = experiment(one_arm_a_cluster(), privacy=privacy)
+    assert_refused(command("plan", built.config), words)
+    same = experiment(one_arm_a_cluster(), privacy=privacy, arms={"same_shares": True})
+    assert planned(command, same)["predicted"]
+
+
+def test_an_arm_without_units_is_missed(command: Command, experiment: Builder) -> None:
+    built = experiment(privacy=AUTO, arms={"treatments": ["mail", "fax"]})
+    assert_refused(command("plan", built.config), "fax")
+
+
+@pytest.mark.parametrize(
+    ("key", "sections"),
+    [
+        ("outcome.levels", {"outcome": FINE}),
+        ("outcome.rounding", {"outcome": FINE | {"rounding": "nearest"}, "privacy": AUTO}),
+        ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [1.5]}}),
+        (
+            "privacy.strata_statistic",
+            {"outcome": {"values": [0, 1, 3.14159265]}, "privacy": MEANS},
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_be_planned_is_refused(
+    command: Command, experiment: Builder, key: str, sections: dict[str, Any]
+) -> None:
+    built = experiment(**sections)
+    for name in ("plan", "check", "audit"):
+        assert_refused(command(name, built.config), f"{key}: ")
+
+
+# Releases keep to the plan
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [AUTO, MEANS, AUTO | {"strata_statistic": "counts", "delta": 1e-5}, AUTO | {"epsilon": 8.0}],
+)
+def test_a_release_has_exactly_the_design_that_was_planned(
+    command: Command, experiment: Builder, privacy: dict[str, Any]
+) -> None:
+    built = experiment(privacy=privacy, outcome={"levels": "auto"})
+    found = planned(command, built)
+    assert built.check().design == design_of(built.config, None)
+    result = built.run()
+    manifest = dataclasses.asdict(result.manifest)
+    assert manifest["n_outcomes"] == found["levels"]
+    for name in CONTRACT - {"levels", "predicted"}:
+        assert manifest[name] == found[name], name
+    assert released(result.path, "outcomes")["outcome"].to_list() == found["outcomes"]
+    assert result.status == "published"
+    again = built.run()
+    assert (again.status, again.release_id) == ("unchanged", result.release_id)
+    assert again.path.read_bytes() == result.path.read_bytes()
+
+
+def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -> None:
+    built = experiment(privacy=AUTO, outcome=FINE | {"missing": 3})
+    frame = built.read().with_columns(outcome=pl.lit(math.nan))
+    sizes = places_of(frame, ("none", "mail")).sizes
+    assert sizes.tolist() == [[60, 60], [60, 60]]
+    chosen = settled(built.load(), sizes)
+    assert chosen.design == design_of(built.config, None) == plan(built.config, None).settled.design
+    assert chosen.plan is not None
+    assert chosen.config.outcome.grid == chosen.plan.option.grid
+    assert chosen.config.outcome.weights == pytest.approx(chosen.plan.guess)
+    assert chosen.config.outcome.missing_value == 3.0
+    assert sum(chosen.plan.guess) == pytest.approx(1.0)
+
+
+def test_arms_keep_their_places_in_sizes(experiment: Builder) -> None:
+    log = a_log().filter((pl.col("variant") != "mail") | (pl.col("customer") < "c00100"))
+    frame = experiment(log).read()
+    assert places_of(frame, ("none", "mail")).sizes.sum(axis=0).tolist() == [120, 50]
+    assert places_of(frame, ("mail", "none")).sizes.sum(axis=0).tolist() == [50, 120]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "high"),
+    [({"levels": "auto"}, 3.0), (FINE, 10.0), (FINE | {"guess": [1] * 21}, 10.0)],
+)
+@pytest.mark.parametrize("statistic", ["auto", "means", "counts"])
+def test_a_planned_grid_leaves_effects_as_they_are(
+    experiment: Builder, outcome: dict[str, Any], high: float, statistic: str
+) -> None:
+    """Coarse or not, every estimate is within 8 of its standard errors: wrong once in 1e6.
+
+    Of normal noise 5 would do; sums of six Laplace draws, of the same weight, need 8.
+    """
+    log = moved(6_000, high=high)
+    privacy = AUTO | {"strata_statistic": statistic, "epsilon": 3.0}
+    result = experiment(log, outcome=outcome, privacy=privacy).run()
+    assert_right(result, truth(log))
+    if statistic != "auto":
+        assert result.manifest.strata_statistic.startswith(statistic[:-1])
+
+
+def assert_right(result: ReleaseResult, expected: float) -> None:
+    """Every estimate is near enough, and the errors it states are small."""
+    names = [one.estimator for one in result.estimates]
+    nothing = result.manifest.strata_statistic == "none"
+    assert names == (["tau_q"] if nothing else ["tau_q", "histogram", "combined"])
+    for one in result.estimates:
+        assert one.estimate is not None
+        assert one.std_error is not None
+        assert abs(one.estimate - expected) < 8 * one.std_error
+        assert one.std_error < 0.02 * expected
+
+
+def test_outcomes_that_are_missing_count_as_declared_on_a_planned_grid(
+    experiment: Builder,
+) -> None:
+    """All are missing: every estimate is of no effect, at the declared value and not another."""
+    log = a_log(1_200).with_columns(clicks=pl.lit(None, pl.Float64))
+    outcome = FINE | {"missing": 7.0}
+    built = experiment(log, outcome=outcome, privacy=MEANS | {"epsilon": 8.0})
+    path = built.run().path
+    units = released(
+        path, "SELECT avg(outcome_debiased) AS m, stddev(outcome_debiased) AS s FROM main.units"
+    )
+    mean, spread = units.row(0)
+    assert abs(mean - 7.0) < 6 * spread / math.sqrt(1_200)
+
+
+# Means, from end to end
+
+
+@pytest.fixture
+def means(experiment: Builder) -> tuple[Path, pl.DataFrame]:
+    log = moved(low=1.0)
+    shared = pl.DataFrame(  # two small clusters that share a pool
+        {
+            "customer": [f"s{nth}" for nth in range(16)],
+            "variant": ["none", "mail"] * 8,
+            "region": ["one"] * 8 + ["two"] * 8,
+            "clicks": [0.0, 3.0] * 8,
+        }
+    )
+    log = pl.concat([log, shared])
+    outcome = {"values": [-1, 0, 1, 2, 2.5, 3]}
+    sharp = {"epsilon": 6.0, "segment_shares": []}
+    built = experiment(log, outcome=outcome, privacy=MEANS | sharp)
+    return built.run().path, log
+
+
+def test_a_release_of_means_holds_means_and_no_counts(means: tuple[Path, pl.DataFrame]) -> None:
+    path, log = means
+    (row,) = released(path, "release").rows(named=True)
+    assert (row["strata_statistic"], row["grid_step"]) == ("means", 0.5)
+    assert released(path, "debias")["noisy_count"].null_count() == 48
+    pools = released(path, "pools")
+    assert pools["noisy_mean"].null_count() == pools["mean_weight"].null_count() == 0
+    assert (pools["square_weight"] == 0).all()
+    assert ((pools["mean_weight"] > 0) & (pools["mean_weight"] < 1)).all()
+    steps = (pools["noisy_mean"] + 1) * pools["n_units"] / 0.5
+    assert steps.to_numpy() == pytest.approx(steps.round().to_numpy(), abs=1e-6)  # whole ones
+    own = log.with_columns(
+        pool=pl.when(pl.col("region").is_in(["one", "two"]))
+        .then(pl.lit("small clusters"))
+        .otherwise(pl.col("region"))
+    )
+    true = own.group_by("pool", pl.col("variant").alias("arm")).agg(pl.col("clicks").mean())
+    both = pools.join(true, on=["pool", "arm"])
+    assert both.height == pools.height == 8
+    # No outcome is rounded. Noise of σ steps has P(|Z| > t) < 2 e^(−t/σ): wrong once in 1e11.
+    noise = np.abs(((both["noisy_mean"] - both["clicks"]) * both["n_units"] / 0.5).to_numpy())
+    assert row["noise_scale"] < 3
+    assert noise.max() < 30 * row["noise_scale"]
+
+
+def test_the_histogram_of_means_is_their_weighted_difference(
+    means: tuple[Path, pl.DataFrame], command: Command
+) -> None:
+    """Over pools of one cluster; what a shared pool holds could differ by cluster."""
+    path, _ = means
+    pools = released(path, "pools").filter(pl.col("pool") != "small clusters")
+    expected = weighted(pools, "pool", "arm", "noisy_mean", "n_units")
+    document = json.loads(command("estimate", path, "--json").stdout)
+    (found,) = (one for one in document["estimates"] if one["estimator"] == "histogram")
+    assert found["estimate"] == pytest.approx(expected, abs=1e-9)
+    assert found["n_units"] == pools["n_units"].sum()
+    if found["relative"] is not None:  # it is refused where noise left the control mean near zero
+        n = pools.with_columns(n=pl.col("n_units").sum().over("pool"))
+        n = n.filter(pl.col("arm") == "none")
+        control = float(np.average(n["noisy_mean"].to_numpy(), weights=n["n"].to_numpy()))
+        assert found["relative"] == pytest.approx(expected / control, abs=1e-9)
+
+
+def test_macros_estimate_from_means_as_the_program_does(
+    means: tuple[Path, pl.DataFrame], command: Command, tmp_path: Path
+) -> None:
+    path, log = means
+    document = json.loads(command("estimate", path, "--json").stdout)
+    found = released(path, "SELECT * FROM ate()").rows(named=True)
+    assert {one["estimator"] for one in found} == {"tau_q", "histogram", "combined"}
+    assert_alike(found, document["estimates"])
+
+    table = tmp_path / "segments.csv"
+    third = pl.int_range(pl.len()) % 3
+    segment = pl.when(third == 0).then(pl.lit("a")).otherwise(pl.lit("b"))
+    log.select(unit_id="customer", segment=segment).write_csv(table)
+    ended = command("estimate", path, "--segments", table, "--json")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS rel (READ_ONLY)")
+        connection.execute(f"CREATE TABLE mine AS FROM '{table}'")
+        rows = connection.sql("FROM rel.ate_by_segment('mine', 'rel')").pl().rows(named=True)
+    assert {(one["segment"], one["estimator"]) for one in rows} == {
+        (segment, name) for segment in "ab" for name in ("tau_q", "combined")
+    }
+    assert_alike(rows, json.loads(ended.stdout)["estimates"])
+
+
+def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    keys = ("arm", "segment", "estimator")
+    told = {tuple(one.get(key) for key in keys): one for one in expected}
+    assert len(found) == len(told) == len(expected)
+    for one in found:
+        other = told[tuple(one.get(key) for key in keys)]
+        for name in ("estimate", "std_error", "n_units"):
+            assert one[name] == pytest.approx(other[name], abs=1e-9), name
+        for name in ("ci_lower", "ci_upper", "p_value"):
+            assert one[name] == pytest.approx(other[name], abs=1e-6), name
+
+
+# Audits
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits that draw little."""
+    from privatizers.audit import audit  # noqa: PLC0415 - the command finds the one put here
+
+    little = Effort(noised_cells=3_000, units=200_000, calls=40)
+    monkeypatch.setattr(
+        "privatizers.audit.audit", lambda *claim: audit(*claim, confidence=1 - 1e-6, effort=little)
+    )
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("statistic", ["means", "none", "counts"])
+def test_an_audit_checks_what_is_planned_for_a_period(
+    command: Command, experiment: Builder, statistic: str
+) -> None:
+    built = experiment(
+        {"1/log.csv": a_log().drop("clicks")},
+        source={"path": "{period}/log.csv"},
+        privacy=AUTO | {"strata_statistic": statistic},
+    )
+    ended = command("audit", built.config, "--period", "1", "--json")
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["holds"] is True
+    assert found["claimed_epsilon"] == 2.0
+    assert found["exact_epsilon"] == pytest.approx(2.0, abs=1e-9)
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_audit_finds_a_plan_that_claims_too_little(
+    command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = experiment(privacy=MEANS)
+    honest = design_of(built.config, None)
+    wrong = dataclasses.replace(honest, epsilon=1.9)
+    monkeypatch.setattr("flows.plan.design_of", lambda *_: wrong)
+    ended = command("audit", built.config)
+    assert ended.returncode == 1
+    assert "DOES NOT HOLD" in ended.stdout
+
+
+def test_a_design_that_is_not_planned_needs_no_log(experiment: Builder) -> None:
+    built = experiment(source={"path": "there-is-no-log.csv"})
+    assert design_of(built.config, None) == built.load().design()
+    auto = experiment(source={"path": "there-is-no-log.csv"}, privacy=AUTO)
+    with pytest.raises(Exception, match="no file matches"):
+        design_of(auto.config, None)
+
+
+def test_a_settled_grid_is_not_to_be_had_before(experiment: Builder) -> None:
+    config = experiment(outcome=FINE, privacy=AUTO).load()
+    with pytest.raises(ConfigError, match="no grid before it is planned"):
+        _ = config.outcome.grid
+    with pytest.raises(AssertionError, match="planned"):
+        config.design()
