@@ -29,9 +29,10 @@ Ints = NDArray[np.int64]
 SHARES: Floats = np.round(1.0 / (1.0 + np.exp(-np.linspace(-4.6, 4.6, 93))), 4)
 """Parts of ε that are tried for the statistic of the strata: from 1 % to 99 %."""
 
-MOST_FOR_MEANS = 0.5
-"""Means say nothing of how outcomes vary, which the randomised outcomes then have to tell: with
-more than this part of ε gone they cannot, and intervals become ten times too wide, or wrong."""
+LEAST_DEGREES = 12.0
+"""Degrees of freedom that an interval should have. Means say nothing of how outcomes vary, so the
+randomised outcomes have to; with too little of ε left they cannot, and intervals become ten times
+too wide, or wrong."""
 
 MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
 """Levels that are tried where outcomes are continuous."""
@@ -197,14 +198,35 @@ def _between(values: Floats, grid: Floats) -> tuple[Ints, Floats]:
 def _best_split(question: Question, grid: tuple[float, ...], statistic: StatisticName) -> Option:
     """Try every part of ε for the statistic; all at once."""
     shares = np.zeros(1) if statistic == "none" else SHARES
-    if statistic == "means":
-        shares = SHARES[SHARES <= MOST_FOR_MEANS]
     unit = unit_variance(question, np.array(grid), statistic, shares)
     found = variances(question, question.reaches, unit)
     score = np.sum([np.log(variance) for _, _, variance in found], axis=0)
+    if statistic == "means":
+        enough = degrees_left(question, np.array(grid), shares, unit) >= LEAST_DEGREES
+        enough[np.argmin(shares)] = True  # the best there is, if none is enough
+        score = np.where(enough, score, np.inf)
     at = int(np.argmin(np.round(score, 9)))
     predicted = predictions(found, at)
     return Option(grid, statistic, float(shares[at]), predicted, float(score[at]))
+
+
+def degrees_left(question: Question, grid: Floats, shares: Floats, unit: UnitVariance) -> Floats:
+    """Degrees of freedom of the overall effect where squares are known from units alone.
+
+    V² / (v_f/2 Σ_s b_s⁴/n_s³), the least over arms, where v_f is what randomised response adds to
+    the variance of a debiased f = (y − ȳ)², with ``shares`` of ε gone for means; shape [J].
+    """
+    k, moves = len(grid), Moves.of(len(grid), lattice_of(grid.tolist()))
+    odds = odds_at(question.epsilon, question.delta, shares, 1.0 / k, moves)
+    on_grid, uniform = projected(question.values, question.guess, grid), np.full(k, 1.0 / k)
+    noise = unit_noise((grid - grid.mean()) ** 2, on_grid, uniform, odds / (1.0 + odds))
+    found = np.full(len(shares), np.inf)
+    for reach in question.reaches:
+        if reach is not None:
+            with np.errstate(divide="ignore", over="ignore"):  # two outcomes have one square
+                own = reach.variance(unit) ** 2 / (noise * reach.doubt / 2.0)
+            found = np.minimum(found, own)
+    return found
 
 
 def variances(

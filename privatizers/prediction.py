@@ -54,6 +54,8 @@ class Reach:
     """Σ t_c²/n_c over the clusters of pools' arms of that size, shape [U]."""
     pool_shares: Floats
     """Σ T_p² over the pools' arms of that size; shape [U]."""
+    doubt: float
+    """Σ_s b_s⁴ (1/n_s1³ + 1/n_s0³)."""
 
     def variance(self, unit: UnitVariance, share: float = 1.0) -> Floats:
         """Return V_f for every design of ``unit``, shape [J]; f is ``share``, in (0, 1]."""
@@ -89,15 +91,16 @@ def _reach(slices: Slices, arm: int, cell_sizes: Ints, *, same_shares: bool) -> 
     if len(found.weight) == 0:
         return None
     share = found.weight / found.weight.sum()
-    n_cells, sampling = len(cell_sizes), 0.0
+    n_cells, sampling, doubt = len(cell_sizes), 0.0, 0.0
     of_pool, noise = np.zeros(n_cells), np.zeros(n_cells)
     for side in (found.treated, found.control):
         n = slices.n_units[side.rows]
         of_stratum = sum_by(side.stratum, n, len(share))
         part = share[side.stratum] * n / of_stratum[side.stratum]
         sampling += float(np.sum(share**2 / of_stratum))
+        doubt += float(np.sum(share**4 / of_stratum**3))
         of_pool += sum_by(slices.pool[side.rows], part, n_cells)
         noise += sum_by(slices.pool[side.rows], part**2 / n, n_cells)
     units, which = np.unique(cell_sizes.astype(np.float64), return_inverse=True)
     shares = sum_by(which, of_pool**2, len(units))
-    return Reach(sampling, units, sum_by(which, noise, len(units)), shares)
+    return Reach(sampling, units, sum_by(which, noise, len(units)), shares, doubt)

@@ -19,7 +19,8 @@ from typing import IO, Any
 import duckdb
 import polars as pl
 
-from flows.config import Columns, Config
+from flows.config import Config
+from flows.config_sections import Columns
 from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, FILE, OUTCOME, ROW, UNIT
 from schemas.released import ALL

@@ -7,20 +7,36 @@ import polars as pl
 
 from estimators.differences import difference_effects
 from estimators.effects import Estimate, effects
-from flows.released.evidence import read_released
+from flows.released.evidence import Released, read_released
+from flows.released.macros import LEVEL
 from flows.released.publish import add_estimates
 from flows.released.read import opened, read_manifest
 from schemas.released import TABLES
 
 
-def estimate_file(path: Path, level: float = 0.95) -> list[Estimate]:
+def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
     By every estimator that the release has the statistics for (:func:`estimators.effects.effects`).
     ``level`` is the confidence level.
     """
+    return _estimated(_read(path), level)
+
+
+def estimate(draft: Path) -> list[Estimate]:
+    """Estimate from a draft of a release, and put the estimates into it."""
+    released = _read(draft)
+    found = _estimated(released, LEVEL)
+    add_estimates(draft, estimates_frame(found), released)
+    return found
+
+
+def _read(path: Path) -> Released:
     with opened(path) as connection:
-        released = read_released(connection, read_manifest(connection))
+        return read_released(connection, read_manifest(connection))
+
+
+def _estimated(released: Released, level: float) -> list[Estimate]:
     evidence, manifest = released.evidence(), released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
@@ -38,13 +54,6 @@ def estimate_file(path: Path, level: float = 0.95) -> list[Estimate]:
         same_shares=manifest.same_shares,
         level=level,
     )
-
-
-def estimate(draft: Path) -> list[Estimate]:
-    """Estimate from a draft of a release, and put the estimates into it."""
-    found = estimate_file(draft)
-    add_estimates(draft, estimates_frame(found))
-    return found
 
 
 def estimates_frame(found: list[Estimate]) -> pl.DataFrame:

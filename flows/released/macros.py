@@ -22,15 +22,14 @@ from numpy.polynomial.chebyshev import chebfit, chebpts1
 
 from estimators.comparable import MIN_UNITS
 from estimators.intervals import quantile
-from flows.released.evidence import MOMENTS, Released, read_released
-from flows.released.read import read_manifest
+from flows.released.evidence import MOMENTS, Released
 from schemas.released import TABLES
 
 PREFIX = "_clusterdp_"
 """What the names that are not for analysts begin with."""
 
 LEVEL = 0.95
-"""The confidence level of ``ate_by_segment``."""
+"""The confidence level of the estimates in a file and of ``ate_by_segment``."""
 
 _QUANTILE_DEGREE = 20
 """Of the polynomial in 1/df that gives t quantiles: relative error 5e-13 for every df ≥ 1."""
@@ -312,9 +311,8 @@ SELECT {columns} FROM @adjusted ORDER BY estimator DESC, segment, arm
 """
 
 
-def add_macros(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put the macros, and the tables that only they read, into an open draft of a release."""
-    released = read_released(connection, read_manifest(connection))
+def add_macros(connection: duckdb.DuckDBPyConnection, released: Released) -> None:
+    """Put the macros, and the tables that only they read, into an open draft of ``released``."""
     kind = connection.sql("SELECT unit_id FROM main.units").types[0]
     _Macros(released, str(kind)).write(connection)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from flows.released.evidence import Released
 from flows.released.macros import add_macros
 from schemas.errors import ClusterdpError
 from schemas.released import STORAGE_VERSION, TABLES, ReleaseTables
@@ -26,11 +27,11 @@ def publish(tables: ReleaseTables, path: Path) -> None:
         _create(connection, "estimates", TABLES["estimates"])
 
 
-def add_estimates(path: Path, rows: pl.DataFrame) -> None:
-    """Put the ``estimates`` rows and the macros into a draft and close it."""
+def add_estimates(path: Path, rows: pl.DataFrame, released: Released) -> None:
+    """Put the ``estimates`` rows and the macros into the draft of ``released`` and close it."""
     with _told_plainly(path), duckdb.connect(str(path)) as connection:
         _insert(connection, "estimates", rows)
-        add_macros(connection)
+        add_macros(connection, released)
 
 
 @contextmanager

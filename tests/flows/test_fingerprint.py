@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.charges import Fingerprint
-from flows.config import Config, Section
+from flows.config import Config
+from flows.config_sections import Section
 from flows.planning import settled
 from flows.raw.fingerprint import KEY_FILE, _pieces, fingerprint
 from flows.raw.ingest import ingest

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from estimators.effects import Contrasts, EstimatorName, contrasts
@@ -21,18 +22,22 @@ from privatizers.lattice import lattice_of
 from privatizers.mechanism import Mechanism
 from privatizers.outcome_grid import stochastic_levels
 from privatizers.planner import (
+    LEAST_DEGREES,
     MORE_LEVELS,
-    MOST_FOR_MEANS,
+    Plan,
     Prediction,
     Question,
     considered,
+    degrees_left,
     even_grid,
     grids_of,
     plan,
     projected,
     rounding_variance,
+    unit_variance,
     with_more,
 )
+from privatizers.simulation import simulate
 from schemas.errors import ConfigError
 from tests.statistical.simulate import Trial
 
@@ -413,6 +418,19 @@ BY_HAND = [
 ]
 
 
+def useful(
+    asked: Question, grid: Sequence[float], statistic: str, shares: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Those shares that leave enough to tell how outcomes vary."""
+    if statistic != "means":
+        return shares
+    points = np.array(grid)
+    unit = unit_variance(asked, points, "means", shares)
+    left = degrees_left(asked, points, shares, unit) >= LEAST_DEGREES
+    kept: NDArray[np.float64] = shares[left | (shares == shares.min())]
+    return kept
+
+
 @pytest.mark.parametrize("asked", BY_HAND)
 def test_a_score_is_what_the_method_says(asked: Question) -> None:
     asked = replace(asked, min_stratum=2)  # no pool is shared
@@ -428,27 +446,24 @@ def test_a_score_is_what_the_method_says(asked: Question) -> None:
 def test_no_design_by_hand_is_better(asked: Question) -> None:
     """200 splits × every number of levels up to 40 × statistics: the product of standard errors.
 
-    The planner tries fewer levels and splits; that may cost 5 % at most. Means may have half of ε,
-    since with more the estimate would be sharper and its interval of no use.
+    The planner tries fewer levels and splits; that may cost 5 % at most. Means may have no more
+    of ε than leaves an interval 12 degrees of freedom; it would be of no use otherwise.
     """
     asked = replace(asked, min_stratum=2)
     best = considered(asked)[0]
     low, high = float(asked.values[0]), float(asked.values[-1])
     finest = 40 if len(asked.values) > 100 else len(asked.values)
     few = {"counts": np.linspace(0.02, 0.98, 7), "none": np.zeros(1)}
-    few["means"] = few["counts"] * MOST_FOR_MEANS
+    few["means"] = few["counts"]
     tried = {}
     for levels, statistic in itertools.product(range(2, finest + 1), ("counts", "means", "none")):
         grid = even_grid(low, high, levels)
-        tried[levels, statistic] = min(
-            by_hand(asked, grid, statistic, one) for one in few[statistic]
-        )
+        shares = useful(asked, grid, statistic, few[statistic])
+        tried[levels, statistic] = min(by_hand(asked, grid, statistic, one) for one in shares)
     promising = sorted(tried, key=lambda one: tried[one])[:4]
     for levels, statistic in promising:  # the score has one valley in the share
         grid = even_grid(low, high, levels)
-        shares = np.linspace(
-            0.0025, 0.9975 * (MOST_FOR_MEANS if statistic == "means" else 1.0), 200
-        )
+        shares = useful(asked, grid, statistic, np.linspace(0.0025, 0.9975, 200))
         lowest = min(by_hand(asked, grid, statistic, share) for share in shares)
         assert best.score <= lowest + 2 * math.log(1.05)
 
@@ -595,3 +610,46 @@ def test_grids_have_the_ends_of_the_values() -> None:
     assert {(grid[0], grid[-1]) for grid in fine} == {(0.1, 0.7)}
     assert all(np.diff(grid).min() > 0 for grid in fine)
     assert all(lattice_of(grid) is not None for grid in fine)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+@pytest.mark.parametrize("sizes", [[[30, 30]] * 3, [[250, 250], [500, 500], [1000, 1000]]])
+def test_intervals_of_means_planned_for_everybody_are_of_use(
+    epsilon: float, sizes: list[list[int]], generator: np.random.Generator
+) -> None:
+    """Nearly all of ε for the means would be sharpest, with intervals ten times too wide.
+
+    Coverage over 1,500 releases has a standard error of 0.006: four of them off once in 30,000,
+    where the noise is not from the seeded generator.
+    """
+    values = np.arange(-5.0, 7.0)
+    asked = replace(
+        question(epsilon), values=values, guess=np.full(12, 1 / 12), sizes=np.array(sizes)
+    )
+    asked = replace(asked, grids=(tuple(values.tolist()),), statistics=("means",))
+    found = plan(replace(asked, segment_shares=()))
+    half_width, coverage = told(found, values, np.array(sizes), generator)
+    assert half_width < 2.6
+    assert 0.93 < coverage < 0.993
+    greedy = Request(
+        "uniform-prior-dp",
+        12,
+        "means",
+        epsilon=epsilon,
+        lattice=lattice_of(values.tolist()),
+        statistic_share=0.99,
+    )
+    wide = replace(found, design=design(greedy))
+    assert told(wide, values, np.array(sizes), generator)[0] > 6.0
+
+
+def told(
+    found: Plan, values: NDArray[np.float64], sizes: NDArray[np.int64], generator: Generator
+) -> tuple[float, float]:
+    """Half the width of an interval in true standard errors, and how often intervals cover."""
+    trial = Trial.of_guess(
+        values, sizes, found.design.mechanism, np.full(12, 1 / 12), np.zeros(1), generator
+    )
+    answers = simulate(trial, 1_500, generator).of("combined")
+    width = float(np.mean(answers.interval.upper - answers.interval.lower))
+    return width / 2 / answers.std_dev, answers.coverage
