@@ -125,7 +125,8 @@ def test_the_planner_never_saw_an_outcome_and_spends_what_it_was_given(rows: Row
         key[:2]: (one["levels"], one["strata_statistic"], one["statistic_share"])
         for key, one in rows.items()
     }
-    assert chosen[0.2, "planned for everybody"] == (12, "means", 0.99)
+    assert chosen[0.2, "planned for everybody"][:2] == (3, "means")
+    assert 0.7 < chosen[0.2, "planned for everybody"][2] < 0.8
     assert chosen[0.2, "planned for a half alone"][0] < 4
     assert chosen[0.2, "cluster-dp, tuned for tau_q"] == (12, "counts", 0.1)
 
