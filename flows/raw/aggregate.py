@@ -5,15 +5,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config import Config
+from flows.raw.counted import counted
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
-from flows.raw.sizes import places_of
 from flows.raw.tables import grid_step, manifest_of, named, strata_table
 from privatizers.aggregate_design import AggregateDesign
 from privatizers.aggregates import AggregateRelease
-from privatizers.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
-from privatizers.strata import Strata, lay_out
-from schemas.raw import OUTCOME
+from privatizers.strata import Strata
 from schemas.released import ReleaseName, ReleaseTables
 
 Floats = NDArray[np.float64]
@@ -29,21 +27,13 @@ def aggregate(
     is published of the counts. Nothing depends on the order of the rows.
     """
     frame = rows.open()
-    mechanism = design.mechanism
     grid = np.array(config.outcome.grid)
-    to_level = stochastic_levels if config.outcome.rounding == "stochastic" else nearest_levels
-    levels = to_level(frame[OUTCOME].to_numpy(), grid)
-
-    places = places_of(frame, config.arms.names)
-    pool_of = mechanism.pool_of(places.sizes, config.privacy.min_stratum)
-    strata = lay_out(places.clusters, list(config.arms.names), places.sizes, pool_of)
-
-    cells = strata.cells(places.cluster, places.arm)
-    counts = stratum_counts(levels, cells, len(strata.cell_sizes), len(grid))
-    drawn = mechanism.statistics(counts, strata.cell_of)
+    found = counted(config, frame, design.mechanism)
+    strata = found.strata
+    drawn = design.mechanism.statistics(found.counts, strata.cell_of)
     return ReleaseTables(
         manifest=manifest_of(
-            config, design, name, n_units=len(frame), n_clusters=len(places.clusters)
+            config, design, name, n_units=len(frame), n_clusters=len(strata.clusters)
         ),
         outcomes=pl.DataFrame({"outcome": grid}),
         pools=_pools(config, design, drawn, strata),

@@ -8,17 +8,16 @@ from estimators.combining import Weights, declared_weights, statistic_noise
 from estimators.debias import debias_vector
 from flows.config import AnyDesign, Config
 from flows.raw.aggregate import aggregate
+from flows.raw.counted import counted
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
-from flows.raw.sizes import places_of
 from flows.raw.tables import grid_step, manifest_of, named, strata_table
 from flows.raw.unit_ids import released_ids
 from privatizers.aggregate_design import AggregateDesign
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
-from privatizers.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
-from privatizers.strata import Strata, lay_out
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from privatizers.strata import Strata
+from schemas.raw import ARM, CLUSTER, UNIT
 from schemas.released import ReleaseName, ReleaseTables
 
 Ints = NDArray[np.int64]
@@ -40,22 +39,15 @@ def privatize(
     frame = rows.open()
     # By released id from here on: where ids are hashed, the order of raw ones would tell of them.
     frame = frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)).sort(UNIT)
-    mechanism = design.mechanism
     grid = np.array(config.outcome.grid)
-    to_level = stochastic_levels if config.outcome.rounding == "stochastic" else nearest_levels
-    levels = to_level(frame[OUTCOME].to_numpy(), grid)
-
-    places = places_of(frame, config.arms.names)
-    pool_of = mechanism.pool_of(places.sizes, config.privacy.min_stratum)
-    strata = lay_out(places.clusters, list(config.arms.names), places.sizes, pool_of)
-
-    cells = strata.cells(places.cluster, places.arm)
-    drawn = mechanism.strata(stratum_counts(levels, cells, len(strata.cell_sizes), len(grid)))
-    randomised = drawn.response.draw(levels, cells)
+    found = counted(config, frame, design.mechanism)
+    strata, cells = found.strata, found.cells
+    drawn = design.mechanism.strata(found.counts)
+    randomised = drawn.response.draw(found.levels, cells)
     weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
     return ReleaseTables(
         manifest=manifest_of(
-            config, design, name, n_units=len(frame), n_clusters=len(places.clusters)
+            config, design, name, n_units=len(frame), n_clusters=len(strata.clusters)
         ),
         outcomes=pl.DataFrame({"outcome": grid}),
         pools=_pools(

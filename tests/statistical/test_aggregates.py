@@ -17,7 +17,6 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from estimators.combining import Cumulants, MeansNoise, counts_noise
 from estimators.differences import difference_contrasts, difference_statistic
@@ -26,6 +25,7 @@ from estimators.slices import Evidence, Pools, Slices, Statistic
 from privatizers.aggregate_design import AggregateName, AggregateRequest, aggregate_design
 from privatizers.aggregates import AggregateRelease
 from privatizers.lattice import lattice_of
+from tests.statistical.found import Found
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -60,28 +60,10 @@ every_case = pytest.mark.parametrize("case", CASES)
 
 
 @dataclass(frozen=True)
-class Found:
-    """What every release says, shape [releases], and the truth."""
+class OfStatistics(Found):
+    """With the part of every variance that is noise, shape [releases]."""
 
-    estimate: Floats
-    variance: Floats
     noise: Floats
-    degrees_of_freedom: Floats
-    truth: float
-
-    @property
-    def errors_off(self) -> float:
-        error = self.estimate.std(ddof=1) / np.sqrt(len(self.estimate))
-        return float(abs(self.estimate.mean() - self.truth) / error)
-
-    @property
-    def ratio(self) -> float:
-        return float(self.variance.mean() / self.estimate.var(ddof=1))
-
-    @property
-    def coverage(self) -> float:
-        reach = student.ppf(0.975, self.degrees_of_freedom) * np.sqrt(self.variance)
-        return float((np.abs(self.estimate - self.truth) <= reach).mean())
 
 
 def raw_counts(case: Case) -> tuple[Ints, float]:
@@ -163,13 +145,13 @@ def evidence_of(case: Case, counts: Ints) -> Evidence:
 
 
 @cache
-def found(name: str) -> Found:
+def found(name: str) -> OfStatistics:
     case = CASES[name]
     counts, truth = raw_counts(case)
     return released(counts, case, truth)
 
 
-def released(counts: Ints, case: Case, truth: float) -> Found:
+def released(counts: Ints, case: Case, truth: float) -> OfStatistics:
     evidence = evidence_of(case, counts)
     if evidence.pools.of_difference is None:
         parts = [contrasts(evidence, "histogram", 1, 0, len(counts), same_shares=False)]
@@ -199,8 +181,8 @@ def one_by_one(evidence: Evidence, n_releases: int) -> Iterator[Evidence]:
         yield replace(evidence, slices=slices, pools=few)
 
 
-def described(parts: list[Contrasts], truth: float) -> Found:
-    return Found(
+def described(parts: list[Contrasts], truth: float) -> OfStatistics:
+    return OfStatistics(
         estimate=np.concatenate([one.estimate for one in parts]),
         variance=np.concatenate([one.variance for one in parts]),
         noise=np.concatenate([one.noise_variance for one in parts]),
@@ -234,8 +216,8 @@ def test_with_counts_nothing_is_exaggerated(case: str) -> None:
 def test_a_variance_without_its_noise_would_be_caught(case: str) -> None:
     """Negative control: what privacy adds, left out of a right estimate's variance."""
     own = found(case)
-    silent = Found(
-        own.estimate, own.variance - own.noise, own.noise, own.degrees_of_freedom, own.truth
+    silent = OfStatistics(
+        own.estimate, own.variance - own.noise, own.degrees_of_freedom, own.truth, own.noise
     )
     assert silent.ratio < LEAST_RATIO - 0.1
     assert silent.coverage < LEAST_COVERAGE
@@ -243,7 +225,7 @@ def test_a_variance_without_its_noise_would_be_caught(case: str) -> None:
 
 def test_an_estimate_of_the_next_point_of_the_grid_would_be_caught() -> None:
     own = found("counts")
-    shifted = Found(own.estimate + 0.1, own.variance, own.noise, own.degrees_of_freedom, own.truth)
+    shifted = replace(own, estimate=own.estimate + 0.1)
     assert shifted.errors_off > 2 * ERRORS
 
 

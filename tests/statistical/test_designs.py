@@ -16,11 +16,11 @@ from functools import cache
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from estimators.effects import Contrasts, EstimatorName, contrasts
 from estimators.slices import Evidence
 from privatizers.design import Request, design
+from tests.statistical.found import Found
 from tests.statistical.simulate import Releases, Trial
 
 Floats = NDArray[np.float64]
@@ -92,30 +92,6 @@ CASES = [
     for epsilon in (0.5, 2.0, 4.0)
 ]
 every_case = pytest.mark.parametrize(("name", "epsilon"), CASES)
-
-
-@dataclass(frozen=True)
-class Found:
-    """What every release says of one estimand, shape [releases], and the truth."""
-
-    estimate: Floats
-    variance: Floats
-    degrees_of_freedom: Floats
-    truth: float
-
-    @property
-    def errors_off(self) -> float:
-        error = self.estimate.std(ddof=1) / np.sqrt(len(self.estimate))
-        return float(abs(self.estimate.mean() - self.truth) / error)
-
-    @property
-    def ratio(self) -> float:
-        return float(self.variance.mean() / self.estimate.var(ddof=1))
-
-    @property
-    def coverage(self) -> float:
-        reach = -stdtrit(self.degrees_of_freedom, 0.025) * np.sqrt(self.variance)
-        return float((np.abs(self.estimate - self.truth) <= reach).mean())
 
 
 def slices_of_interest(trial: Trial) -> dict[str, NDArray[np.bool_] | None]:

@@ -1,0 +1,33 @@
+"""What many releases say of one effect, and how that fits the truth."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What every release says of one estimand, shape [releases], and the truth."""
+
+    estimate: Floats
+    variance: Floats
+    degrees_of_freedom: Floats
+    truth: float
+
+    @property
+    def errors_off(self) -> float:
+        error = self.estimate.std(ddof=1) / np.sqrt(len(self.estimate))
+        return float(abs(self.estimate.mean() - self.truth) / error)
+
+    @property
+    def ratio(self) -> float:
+        return float(self.variance.mean() / self.estimate.var(ddof=1))
+
+    @property
+    def coverage(self) -> float:
+        reach = -stdtrit(self.degrees_of_freedom, 0.025) * np.sqrt(self.variance)
+        return float((np.abs(self.estimate - self.truth) <= reach).mean())
