@@ -290,6 +290,11 @@ def _check_planned(config: Config) -> None:
                 "outcome.rounding",
                 '"nearest" would shift means on a planned, coarser grid: use "stochastic"',
             )
+    if not (config.privacy.overall_effect or config.privacy.segment_shares):
+        raise ConfigError(
+            "privacy.overall_effect",
+            "false, and segment_shares is empty: that leaves nothing to plan for",
+        )
     for share in config.privacy.segment_shares:
         if not 0 < share < 1:
             raise ConfigError(

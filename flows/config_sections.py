@@ -149,6 +149,8 @@ class Privacy(Section):
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
     min_stratum: Annotated[int, Field(ge=1)] = 10
     segment_shares: Numbers = (0.1, 0.5)
+    overall_effect: bool = True
+    """Whether the effect on everybody matters to a plan, beside segments."""
 
 
 class Publish(Section):

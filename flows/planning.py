@@ -69,4 +69,5 @@ def question(config: Config, sizes: Ints) -> Question:
         min_stratum=privacy.min_stratum,
         same_shares=config.arms.same_shares,
         segment_shares=privacy.segment_shares,
+        overall=privacy.overall_effect,
     )

@@ -58,7 +58,7 @@ class Question:
     same_shares: bool = False
     segment_shares: tuple[float, ...] = ()
     overall: bool = True
-    """Whether the effect on everybody matters, too."""
+    """Whether the effect on everybody matters, too; it is predicted in any case."""
 
     @cached_property
     def reaches(self) -> list[Reach | None]:
@@ -74,8 +74,8 @@ class Question:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """Shares of the effects that matter; 1 for everybody."""
-        return (*([1.0] if self.overall else []), *self.segment_shares)
+        """Shares of the effects that are predicted; 1 for everybody."""
+        return (1.0, *self.segment_shares)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,10 @@ def _best_split(question: Question, grid: tuple[float, ...], statistic: Statisti
     shares = np.zeros(1) if statistic == "none" else SHARES
     unit = unit_variance(question, np.array(grid), statistic, shares)
     found = variances(question, question.reaches, unit)
-    score = np.sum([np.log(variance) for _, _, variance in found], axis=0)
+    score = np.sum(
+        [np.log(variance) for _, share, variance in found if question.overall or share < 1.0],
+        axis=0,
+    )
     if statistic == "means":
         enough = degrees_left(question, np.array(grid), shares, unit) >= LEAST_DEGREES
         enough[np.argmin(shares)] = True  # the best there is, if none is enough
@@ -232,7 +235,7 @@ def degrees_left(question: Question, grid: Floats, shares: Floats, unit: UnitVar
 def variances(
     question: Question, among: list[Reach | None], unit: UnitVariance
 ) -> list[tuple[int, float, Floats]]:
-    """V of every effect that matters: its arm, its share, and V under every design, shape [J]."""
+    """V of every effect: its arm, its share, and V under every design, shape [J]."""
     return [
         (arm, share, reach.variance(unit, share))
         for arm, reach in enumerate(among, start=1)

@@ -367,8 +367,8 @@ _NOTES = (
     "Uniform-Prior-DP, which it turns into without these bounds. Planned releases know sizes and a "
     "uniform guess alone.",
     "What is planned for everybody and a half weighs both effects alike (the sum of the logarithms "
-    "of their variances), so it is less sharp for the half than what is planned for a half alone, "
-    "which is no choice of the configuration's.",
+    "of their variances), so it is less sharp for the half than what is planned for a half alone "
+    "(overall_effect = false).",
 )
 
 

@@ -26,9 +26,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows.planning import settled
 from flows.raw.fingerprint import KEY_FILE, fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.sealed import Sealed
+from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from tests.conftest import Builder, Experiment
 
@@ -201,6 +203,7 @@ def plant(
     file: str = "log.parquet",
     outcome: dict[str, Any] = LOW_AND_HIGH,
     ids: Ids = "hashed words",
+    privacy: dict[str, Any] | None = None,
 ) -> Planted:
     """Build an experiment with one faultless row and one that is set aside full of canaries."""
     outcomes, covariate = Canary.hatch("outcome"), Canary.hatch("covariate")
@@ -223,7 +226,7 @@ def plant(
 
     hashed = ids != "plain"
     publish = {"unit_id": "keyed-hash", "key_file": "ids.key"} if hashed else {}
-    built = experiment(log, file, outcome=outcome, publish=publish)
+    built = experiment(log, file, outcome=outcome, publish=publish, privacy=privacy or {})
     secrets = [
         outcomes.secret("outcome"),
         covariate.secret("covariate"),
@@ -241,7 +244,8 @@ def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
     rows, _, _ = validate(config, ingest(config, "once"))
-    digests = vars(fingerprint(config, rows, config.design()))
+    chosen = settled(config, stratum_sizes(rows, config.arms.names))
+    digests = vars(fingerprint(chosen.config, rows, chosen.design))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")
         for name, digest in digests.items()

@@ -25,6 +25,7 @@ from flows.cli import run
 from flows.raw.guard import values_free
 from flows.raw.sealed import Sealed
 from flows.release import release
+from flows.released.report import write_report
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
     CLIPPED,
@@ -197,6 +198,30 @@ def test_a_release_holds_nothing_of_it(
     assert watch.leaks(planted, result, again) == []
 
 
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {"mechanism": "auto"},
+        {"mechanism": "uniform-prior-dp", "strata_statistic": "means"},
+        {"mechanism": "noisy-histogram"},
+        {"mechanism": "noisy-horvitz-thompson"},
+    ],
+    ids=lambda privacy: "-".join(privacy.values()),
+)
+def test_no_design_lets_anything_out(
+    experiment: Builder, watch: Watch, privacy: dict[str, Any]
+) -> None:
+    """Planned ones, noisy means, and those that publish no units; and the page about them."""
+    planted = plant(experiment, "log.csv", privacy=privacy)
+    result = release(str(planted.built.config))
+    page = write_report(result.path, planted.built.folder / "page.html")
+    has_units = privacy["mechanism"] in ("auto", "uniform-prior-dp")
+    assert len(released(result.path, "units")) == (26 if has_units else 0)
+    assert page.stat().st_size > 10_000
+    page.chmod(0o600)  # it may be read by anybody, which is looked for below
+    assert watch.leaks(planted, result) == []
+
+
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
@@ -251,7 +276,7 @@ OUTCOME, IDS = {"outcome"}, {"id", "id set aside"}
         ("flows.raw.validate._check_schema", OUTCOME | {"id"}, in_a_chain, "log.parquet"),
         ("flows.raw.fingerprint._digest", {"id", "digest key"}, in_a_chain, "log.parquet"),
         ("polars.DataFrame.write_parquet", {"id set aside"}, in_a_chain, "log.parquet"),
-        ("flows.raw.privatize.stochastic_levels", OUTCOME, in_a_chain, "log.parquet"),
+        ("flows.raw.counted.stochastic_levels", OUTCOME, in_a_chain, "log.parquet"),
         ("flows.raw.unit_ids._hashed", {"id", "key of ids"}, as_a_panic, "log.parquet"),
     ],
 )

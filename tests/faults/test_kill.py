@@ -255,7 +255,7 @@ A_LATER_RELEASE = {
     f"after {COMMIT}#2": RESERVED,
     "after flows.charging.sweep": RESERVED,
     "before os.fsync": RESERVED,  # while it writes the quarantine
-    "before flows.raw.privatize.stochastic_levels": RESERVED,
+    "before flows.raw.counted.stochastic_levels": RESERVED,
     "after flows.release.privatize": RESERVED,
     "after flows.released.publish._insert": RESERVED,
     "after flows.released.estimate.add_estimates": RESERVED,

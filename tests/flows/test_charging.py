@@ -573,7 +573,7 @@ def test_releases_that_a_new_ledger_does_not_know_are_entered_and_never_drawn_ag
     before = built.run("a").path.read_bytes()
     lose_the_ledger(built)
     with monkeypatch.context() as watched:
-        watched.setattr("flows.raw.privatize.stochastic_levels", no_draw)
+        watched.setattr("flows.raw.counted.stochastic_levels", no_draw)
         with pytest.raises(
             ConflictError, match="the ledger knows it from its file alone"
         ) as caught:

@@ -316,6 +316,7 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "privacy.budget_epsilon": [{"privacy": {"budget_epsilon": 9.0}}],
     "privacy.budget_delta": [{"privacy": {"budget_delta": 0.1}}],
     "privacy.segment_shares": [{"privacy": {"segment_shares": [0.1]}}],
+    "privacy.overall_effect": [{"privacy": {"overall_effect": False}}],
     "publish.directory": [{"publish": {"directory": "out"}}],
     "ledger.url": [{"ledger": {"url": "sqlite:///other.sqlite"}}],
     "run.memory_limit": [{"run": {"memory_limit": "1GB"}}],

@@ -235,6 +235,21 @@ def test_without_a_comparable_cluster_there_is_nothing_to_plan(
     assert planned(command, same)["predicted"]
 
 
+def test_a_plan_for_segments_alone_is_sharper_for_them(
+    command: Command, experiment: Builder
+) -> None:
+    """The effect on everybody is predicted, too, and has to give way."""
+    privacy = AUTO | {"segment_shares": [0.5]}
+    both = planned(command, experiment(privacy=privacy))["predicted"]
+    alone = planned(command, experiment(privacy=privacy | {"overall_effect": False}))["predicted"]
+    assert [one["segment_share"] for one in alone] == [one["segment_share"] for one in both]
+    for one, other in zip(alone, both, strict=True):
+        if one["segment_share"] is None:
+            assert one["std_error"] > other["std_error"]
+        else:
+            assert one["std_error"] < other["std_error"]
+
+
 def test_an_arm_without_units_is_missed(command: Command, experiment: Builder) -> None:
     built = experiment(privacy=AUTO, arms={"treatments": ["mail", "fax"]})
     assert_refused(command("plan", built.config), "fax")
@@ -246,6 +261,10 @@ def test_an_arm_without_units_is_missed(command: Command, experiment: Builder) -
         ("outcome.levels", {"outcome": FINE}),
         ("outcome.rounding", {"outcome": FINE | {"rounding": "nearest"}, "privacy": AUTO}),
         ("privacy.segment_shares", {"privacy": AUTO | {"segment_shares": [1.5]}}),
+        (
+            "privacy.overall_effect",
+            {"privacy": AUTO | {"segment_shares": [], "overall_effect": False}},
+        ),
         (
             "privacy.strata_statistic",
             {"outcome": {"values": [0, 1, 3.14159265]}, "privacy": MEANS},
