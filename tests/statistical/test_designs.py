@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from estimators.effects import Contrasts, EstimatorName, contrasts
 from estimators.slices import Evidence
-from privatizers.design import Request, design
+from privatizers.design import Request, StatisticName, design
+from privatizers.lattice import lattice_of
 from tests.statistical.found import Found
 from tests.statistical.simulate import Releases, Trial
 
@@ -45,6 +46,7 @@ class Design:
     n_releases: int
     min_stratum: int = 0
     segments: bool = False
+    statistic: StatisticName = "counts"
 
     def trial(self, epsilon: float) -> Trial:
         """Clusters that differ a little in skewed outcomes; treatments move everybody by a step."""
@@ -56,8 +58,9 @@ class Design:
         below = np.cumsum(odds / odds.sum(axis=1, keepdims=True), axis=1)[cluster]
         control = (random.random((len(cluster), 1)) > below[:, :-1]).sum(axis=1)
         levels = np.stack([control] + [control + (k > 2)] * (n_arms - 1))
-        asked = Request("uniform-prior-dp", k, strata_statistic="counts", epsilon=epsilon)
         grid = np.arange(k, dtype=np.float64) - (5.0 if k > 4 else 0.0)
+        lattice = lattice_of(grid.tolist())
+        asked = Request("uniform-prior-dp", k, self.statistic, epsilon=epsilon, lattice=lattice)
         return Trial(grid, self.sizes, levels, design(asked).mechanism, self.min_stratum)
 
 
@@ -69,9 +72,12 @@ DESIGNS = {
     "2 of 8, K = 2": Design(np.full((2, 2), 4), 2, 40_000),
     "2 of 4": Design(np.full((2, 2), 2), 4, 20_000),
     "3 uneven arms": Design(np.array([[10, 30, 20], [100, 50, 60], [12, 12, 12]]), 4, 20_000),
+    "20 of 20, means": Design(np.full((20, 2), 10), 4, 12_000, statistic="means"),
+    "200 of 8, four arms": Design(np.full((200, 4), 2), 4, 12_000),
+    "200 of 40, four arms": Design(np.full((200, 4), 10), 4, 12_000),
     "segments": Design(np.array([[60, 60], [90, 60], [100, 120]]), 4, 20_000, segments=True),
 }
-EPSILONS = {
+EPSILONS: dict[str, float | None] = {
     "3 large": 2.0,
     "20 of 20": 0.5,
     "20 of 20, K = 2": 2.0,
@@ -79,6 +85,9 @@ EPSILONS = {
     "2 of 8, K = 2": 2.0,
     "2 of 4": 2.0,
     "3 uneven arms": 4.0,
+    "20 of 20, means": 2.0,
+    "200 of 8, four arms": None,  # these two under soak alone: minutes each
+    "200 of 40, four arms": None,
     "segments": 2.0,
 }
 CASES = [
