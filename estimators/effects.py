@@ -7,6 +7,7 @@ clusters and segments; see the README, "Method".
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import isnan
 from typing import Literal
 
 import numpy as np
@@ -119,10 +120,7 @@ def described(
     for one, p_values in zip(columns, adjusted, strict=True):
         one["p_value_holm"] = p_values
     rows = [
-        {
-            name: [None if np.isnan(x) else x for x in column.tolist()]
-            for name, column in one.items()
-        }
+        {name: [None if isnan(x) else x for x in column.tolist()] for name, column in one.items()}
         for one in columns
     ]
     return [

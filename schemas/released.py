@@ -10,7 +10,7 @@ from typing import Final
 
 import polars as pl
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 

@@ -150,7 +150,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "n_units": 240,
         "n_clusters": 2,
         "n_outcomes": 4,
-        "schema_version": 1,
+        "schema_version": 2,
     }
     assert {name: row[name] for name in expected} == expected
 
