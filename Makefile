@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check fix lock clean
+.PHONY: help demo test soak bench check fix lock clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -19,6 +19,9 @@ test: $(VENV)/test check ## lint, types, import contracts and all tests
 
 soak: $(VENV)/test ## the repetitions that CI has no time for
 	@$(BIN)/python -m pytest -m soak
+
+bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="cases" for more
+	@$(BIN)/python -m tests.benchmarks.bench $(if $(SIZE),--size $(SIZE)) $(BENCH)
 
 check: $(VENV)/test ## lint, types and import contracts alone
 	@$(BIN)/ruff check .
@@ -34,8 +37,8 @@ lock: $(VENV)/build ## bring the lock files up to date with pyproject.toml
 	$(PIP) install uv
 	$(BIN)/uv pip compile $(LOCK) requirements-build.in --output-file requirements-build.lock
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --output-file requirements.lock
-	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --extra test \
-		--output-file requirements-test.lock
+	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --extra distributed \
+		--extra test --output-file requirements-test.lock
 
 clean: ## remove the environment, caches and the demo's files
 	rm -rf $(VENV) clusterdp-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -115,6 +115,12 @@ class Application:
     draft: Path | None
     """The working folder of the run; whoever can lock it knows that the run is dead."""
     revise: bool = False
+    suffix: str = ".duckdb"
+    """Of the file that is published."""
+
+    def path_of(self, name: ReleaseName) -> Path:
+        """Where a release of that name is published."""
+        return self.directory / f"{name.release_id}{self.suffix}"
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def _unchanged(period: Sequence[Entry], asked: Application) -> Decision:
     if not same:
         raise _conflict(max(period, key=lambda entry: entry.name), asked)
     found = max(same, key=lambda entry: entry.name)
-    for path in (found.path, asked.directory / f"{found.name.release_id}.duckdb"):
+    for path in (found.path, asked.path_of(found.name)):
         if path.is_file():
             return Decision(found.name, replace(found, path=path))
     raise ConflictError(

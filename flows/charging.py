@@ -26,13 +26,13 @@ from flows.released.draft import (
     complete,
     draft_in,
     has_name,
-    lock_of_the_dead,
     make_public,
     point_latest,
     published,
     sweep,
 )
 from flows.released.read import read_release
+from flows.working import lock_of_the_dead
 from privatizers.budget import Budget
 from schemas.errors import ClusterdpError
 from schemas.released import ReleaseName
@@ -119,29 +119,34 @@ class Account:
 
         Gives a list that warnings are put into.
         """
-        number = charge.receipt.charge
-        if number is None:
-            msg = "this release is public already"
-            raise AssertionError(msg)
-        warnings: list[str] = []
-        try:
+        with publishing(self._ledger, charge) as warnings:
             yield warnings
-            complete(charge.draft)
-            self._ledger.begin_publishing(number)
-            make_public(charge.draft, charge.path)
-        except BaseException:
-            if not has_name(charge.draft, charge.path):  # else the next run notes that it has
-                with suppress(ClusterdpError):  # the next run will
-                    self._ledger.give_back(number)
-                    self._ledger.withdraw(number)
-            raise
-        try:
-            self._ledger.publish(number)
-        except ClusterdpError as error:
-            warnings.append(
-                f"{charge.name.release_id} is public, which the next run notes: {error}"
-            )
         point_latest(self._config.releases, self._config.experiment)
+
+
+@contextmanager
+def publishing(ledger: Ledger, charge: Charge) -> Iterator[list[str]]:
+    """Make a draft public, and note it in the ledger, or give its charge back (see there)."""
+    number = charge.receipt.charge
+    if number is None:
+        msg = "what is to be published is public already"
+        raise AssertionError(msg)
+    warnings: list[str] = []
+    try:
+        yield warnings
+        complete(charge.draft)
+        ledger.begin_publishing(number)
+        make_public(charge.draft, charge.path)
+    except BaseException:
+        if not has_name(charge.draft, charge.path):  # else the next run notes that it has
+            with suppress(ClusterdpError):  # the next run will
+                ledger.give_back(number)
+                ledger.withdraw(number)
+        raise
+    try:
+        ledger.publish(number)
+    except ClusterdpError as error:
+        warnings.append(f"{charge.name.release_id} is public, which the next run notes: {error}")
 
 
 def settle(entry: Entry) -> State:

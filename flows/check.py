@@ -10,7 +10,8 @@ from flows.key import read_key
 from flows.ledger import Statement
 from flows.planning import settled
 from flows.raw.ingest import ingest
-from flows.raw.sizes import stratum_sizes
+from flows.raw.private_clusters import known_sizes
+from flows.raw.room import room_of
 from flows.raw.validate import validate
 from flows.roster import Roster
 from flows.step import plain_step
@@ -26,6 +27,8 @@ class CheckResult:
     """What the population has paid so far, without this release."""
     key_warnings: tuple[str, ...] = ()
     """What is wrong with the key of the unit ids, if there is one."""
+    private_clusters: bool = False
+    """Whether clusters are protected, beside outcomes."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -56,12 +59,14 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     key of the ledger's digests, which a release makes.
     """
     config = load(config_path)
-    period = check_period(period, config.source.path)
+    period = check_period(period, config.source.path, config.source.outcomes_path)
     key = read_key(config)
     account = Account(config)
     account.refuse_early(period, revise=False)
-    log = plain_step(ingest)(config, period)
-    rows, _, roster = plain_step(validate)(config, log)
-    design = settled(config, stratum_sizes(rows, config.arms.names)).design
+    with room_of(config) as room:
+        log = plain_step(ingest)(config, period)
+        rows, _, roster = plain_step(validate)(config, log, room)
+        design = settled(config, known_sizes(config, rows)).design
     warnings = key.warnings if key else ()
-    return CheckResult(roster, design, account.statement(), warnings)
+    private = config.private_clusters is not None
+    return CheckResult(roster, design, account.statement(), warnings, private)

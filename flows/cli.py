@@ -5,11 +5,13 @@ answers at once and Prefect's surroundings are settled before it is imported.
 """
 
 import atexit
+import functools
 import json
 import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
@@ -18,6 +20,9 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.answer import Answer
+from flows.replicate_command import replicate
+from flows.site_commands import aggregate, site
 from schemas.errors import BudgetError, ClusterdpError, ConflictError
 
 app = typer.Typer(
@@ -35,7 +40,7 @@ ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experime
 ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="A released DuckDB file.")]
 Period = Annotated[
     str | None,
-    typer.Option(help="Period to release, usually a date; fills {period} in the log's path."),
+    typer.Option(help="Period to release, usually a date; fills {period} in the logs' paths."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
@@ -111,6 +116,18 @@ def _warn(warnings: tuple[str, ...]) -> None:
         print(f"clusterdp: warning: {warning}", file=sys.stderr)
 
 
+def _shown(command: Callable[..., Answer]) -> Callable[..., None]:
+    """Make a command print what it answers."""
+
+    @functools.wraps(command)
+    def shown(*given: Any, as_json: bool, **named: Any) -> None:
+        answer = command(*given, as_json=as_json, **named)
+        _warn(answer.warnings)
+        _print(answer.text, answer.document, as_json=as_json)
+
+    return shown
+
+
 def _show_version(asked: bool) -> None:
     if asked:
         print(f"clusterdp {version('clusterdp')}")
@@ -177,7 +194,8 @@ def release(
     """Run the nightly release once, as a Prefect flow."""
     from flows.config import check_period, load
 
-    check_period(period, load(config).source.path)  # before Prefect takes its seconds to start
+    source = load(config).source
+    check_period(period, source.path, source.outcomes_path)  # before Prefect takes its seconds
     from flows.prefect_home import settle
 
     settle(config.absolute().parent)
@@ -282,16 +300,14 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """Show what the experiment's population has paid and may still pay, entry by entry."""
-    from flows.charging import Account
-    from flows.config import load
     from flows.show import ledger_text
+    from flows.site_charging import account_of
 
-    loaded = load(config)
-    account = Account(loaded)
+    name, account = account_of(config)
     if abandon is not None:
         print(f"clusterdp: {abandon} is {account.abandon(abandon)} now", file=sys.stderr)
     statement = account.statement()
-    document = {"experiment": loaded.experiment, **statement.as_json()}
+    document = {"experiment": name, **statement.as_json()}
     document["entries"] = [
         {
             "release_id": entry.name.release_id,
@@ -312,7 +328,8 @@ def ledger(
 def plan(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
     """Show the design a release would have and how sharp it would be. Reads no outcome.
 
-    Only unit, arm and cluster columns are read, so that a log without outcomes will do.
+    Only unit, arm and cluster columns are read, and times of exposures where outcomes are events,
+    so that a log without outcomes will do.
     """
     from flows.plan import plan as plan_release
     from flows.show_plan import plan_text
@@ -372,30 +389,8 @@ def hash_ids(
     _print(text, found.as_json(), as_json=as_json)
 
 
-@app.command()
-def replicate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which one: efficiency.")],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run less of it: fewer epsilons and repetitions.")
-    ] = False,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the figures.")
-    ] = Path(),
-    as_json: Json = False,
-) -> None:
-    """Run an experiment of the literature again, on made-up people: a table and figures.
-
-    "efficiency" takes a few minutes, and well under one with --quick.
-    """
-    from schemas.errors import ConfigError
-
-    names = ("efficiency",)
-    if name not in names:
-        raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(names)}")
-    from flows.replication.efficiency import replicate as run_again
-
-    found = run_again(output, quick=quick)
-    _print(found.text(), found.as_json(), as_json=as_json)
+for _command in (site, aggregate, replicate):
+    app.command()(_shown(_command))
 
 
 @app.command()

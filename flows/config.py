@@ -8,17 +8,20 @@ import itertools
 import math
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, ValidationError
 
+from flows.config_clusters import check_private_clusters
 from flows.config_sections import (
     Arms,
     Columns,
     Ledger,
     Outcome,
     Privacy,
+    PrivateClusters,
     Publish,
     Quarantine,
     Run,
@@ -26,7 +29,7 @@ from flows.config_sections import (
     Source,
 )
 from privatizers.aggregate_design import AggregateDesign, AggregateRequest, aggregate_design
-from privatizers.budget import Budget
+from privatizers.budget import Budget, total
 from privatizers.design import Design, Request, check, design
 from privatizers.lattice import lattice_of
 from schemas.errors import ConfigError
@@ -49,6 +52,7 @@ class Config(Section):
     arms: Arms
     outcome: Outcome
     privacy: Privacy
+    private_clusters: PrivateClusters | None = None
     publish: Publish = Publish()
     ledger: Ledger = Ledger()
     quarantine: Quarantine = Quarantine()
@@ -71,6 +75,11 @@ class Config(Section):
         return self.path(self.quarantine.directory) / self.experiment
 
     @property
+    def spill_directory(self) -> Path:
+        """Where a run puts rows that do not fit into memory; raw, and for a moment only."""
+        return self.path(self.run.spill_directory or self.quarantine.directory)
+
+    @property
     def population(self) -> str:
         """Who pays for the releases: experiments on the same people name the same."""
         return self.privacy.population or self.experiment
@@ -87,6 +96,14 @@ class Config(Section):
         return self.privacy.mechanism == "auto" and self.privacy.epsilon is not None
 
     @property
+    def cluster_cost(self) -> Budget:
+        """The part of a release's cost that private clusters take; nothing where there are none."""
+        private = self.private_clusters
+        if private is None:
+            return Budget()
+        return total((Budget(private.epsilon), Budget(private.centres_epsilon)))
+
+    @property
     def cost(self) -> Budget:
         """What one release costs: as asked for, or as declared parameters come to."""
         if self.privacy.epsilon is not None:
@@ -95,7 +112,19 @@ class Config(Section):
         return Budget(declared.epsilon, declared.delta)
 
     def design(self) -> AnyDesign:
-        """The mechanism and its parameters as declared, where nothing is planned."""
+        """The mechanism and its parameters as declared, where nothing is planned.
+
+        Its price is that of the whole release, private clusters included.
+        """
+        found, clusters = self.outcome_design(), self.cluster_cost
+        if self.private_clusters is None:
+            return found
+        if self.privacy.epsilon is not None:
+            return replace(found, epsilon=self.privacy.epsilon)
+        return replace(found, epsilon=total((Budget(found.epsilon), clusters)).epsilon)
+
+    def outcome_design(self) -> AnyDesign:
+        """The same at the price of outcomes alone, given the clusters."""
         if self.is_planned:
             msg = "this design is planned: see flows.planning"
             raise AssertionError(msg)
@@ -106,13 +135,13 @@ class Config(Section):
 
     def _request(self) -> Request | AggregateRequest:
         privacy, support = self.privacy, self.outcome.support
-        name = privacy.mechanism
+        name, epsilon = privacy.mechanism, self._outcome_epsilon()
         if name == "noisy-histogram" or name == "noisy-horvitz-thompson":  # noqa: PLR1714 - narrows
             return AggregateRequest(
                 mechanism=name,
                 n_outcomes=len(support),
                 n_treatments=len(self.arms.treatments),
-                epsilon=privacy.epsilon,
+                epsilon=epsilon,
                 delta=privacy.delta,
                 noise_scale=privacy.noise_scale,
                 lattice=lattice_of(support),
@@ -124,7 +153,7 @@ class Config(Section):
             mechanism=name,
             n_outcomes=len(support),
             strata_statistic=privacy.strata_statistic,
-            epsilon=privacy.epsilon,
+            epsilon=epsilon,
             delta=privacy.delta,
             resampling_probability=privacy.resampling_probability,
             truncation_threshold=privacy.truncation_threshold,
@@ -132,14 +161,23 @@ class Config(Section):
             lattice=lattice_of(support),
         )
 
+    def _outcome_epsilon(self) -> float | None:
+        """What private clusters leave of ε, rounded down; None where parameters are declared."""
+        epsilon = self.privacy.epsilon
+        if epsilon is None or self.private_clusters is None:
+            return epsilon
+        return Budget(epsilon).left_after(self.cluster_cost).epsilon
+
     def checked(self) -> Self:
         """Return this configuration if its keys go together; raises ConfigError if not."""
-        _check_columns(self.columns)
+        _check_columns(self.columns, self.source.grain)
         _check_arms(self.arms)
         _check_outcome(self.outcome)
         _check_publish(self.publish)
         _check_budget(self.privacy)
-        _check_built(self)
+        _check_grain(self)
+        if self.private_clusters is not None:
+            check_private_clusters(self, self.private_clusters)
         _check_planned(self)
         request = self._request()
         if isinstance(request, Request):
@@ -172,11 +210,14 @@ def load(path: Path) -> Config:
     return config.model_copy(update={"directory": path.absolute().parent}).checked()
 
 
-def check_period(period: str | None, path: str) -> str:
-    """Return the period of a run; ``once`` where none is named and the path needs none."""
+def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
+    """Return the period of a run; ``once`` where none is named and neither path needs one."""
     if period is None:
-        if "{period}" in path:
-            raise ConfigError("--period", "missing: source.path holds {period}, so name the period")
+        for key, pattern in (("path", path), ("outcomes_path", outcomes_path or "")):
+            if "{period}" in pattern:
+                raise ConfigError(
+                    "--period", f"missing: source.{key} holds {{period}}, so name the period"
+                )
         return NO_PERIOD
     if not PERIOD_PATTERN.fullmatch(period):
         raise ConfigError(
@@ -204,14 +245,39 @@ def _is_branch(part: int | str) -> bool:
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "tuple"))
 
 
-def _check_columns(columns: Columns) -> None:
+def _check_columns(columns: Columns, grain: str = "unit") -> None:
+    """No column means two things in one log; of grain "event" there are two logs."""
     if columns.cluster == ():
         raise ConfigError("columns.cluster", "an empty list; leave the key out for no clusters")
-    named = {"unit": columns.unit, "arm": columns.arm, "outcome": columns.outcome}
-    for position, name in enumerate(columns.clusters):
-        named[f"cluster[{position}]" if len(columns.clusters) > 1 else "cluster"] = name
+    exposures: dict[str, str | None] = {"unit": columns.unit, "arm": columns.arm}
+    clusters = {
+        f"cluster[{position}]" if len(columns.clusters) > 1 else "cluster": name
+        for position, name in enumerate(columns.clusters)
+    }
+    if grain == "event":
+        _check_distinct({**exposures, **clusters, "time": columns.time})
+        _check_distinct(
+            {
+                "outcome_unit" if columns.outcome_unit else "unit": columns.unit_of_events,
+                "outcome_time" if columns.outcome_time else "time": columns.time_of_events or None,
+                "outcome": columns.outcome or None,
+                "event": columns.event,
+            }
+        )
+        return
+    for key in ("event", "outcome_time", "outcome_unit"):
+        if getattr(columns, key) is not None:
+            raise ConfigError(f"columns.{key}", 'belongs to grain = "event"')
+    if not columns.outcome:
+        raise ConfigError("columns.outcome", "missing; it has to be given")
+    _check_distinct({**exposures, "outcome": columns.outcome, **clusters})
+
+
+def _check_distinct(named: dict[str, str | None]) -> None:
     seen: dict[str, str] = {}
     for key, name in named.items():
+        if name is None:
+            continue
         if name in seen:
             raise ConfigError(f"columns.{key}", f"{name!r} is columns.{seen[name]} already")
         seen[name] = key
@@ -310,18 +376,33 @@ def _check_publish(publish: Publish) -> None:
         raise ConfigError("publish.key_file", 'belongs to unit_id = "keyed-hash"')
 
 
-def _check_built(config: Config) -> None:
-    """Refuse what the configuration can say but this version cannot do yet."""
-    if config.source.grain == "event":
-        raise _not_yet("source.grain", "event")
-    for key in ("outcomes_path", "window"):
-        if getattr(config.source, key) is not None:
-            raise ConfigError(f"source.{key}", 'belongs to grain = "event"')
-    if config.outcome.aggregate is not None:
-        raise ConfigError("outcome.aggregate", 'belongs to grain = "event"')
-    if config.columns.time is not None:
-        raise ConfigError("columns.time", 'belongs to grain = "event"')
-
-
-def _not_yet(key: str, value: object) -> ConfigError:
-    return ConfigError(key, f"{value!r} is not available in this version of clusterdp")
+def _check_grain(config: Config) -> None:
+    """What grain "event" needs, and what nothing else may have."""
+    source, columns, outcome = config.source, config.columns, config.outcome
+    of_events = {
+        "source.outcomes_path": source.outcomes_path,
+        "columns.time": columns.time,
+        "outcome.aggregate": outcome.aggregate,
+    }
+    if source.grain == "unit":
+        for key, value in {
+            **of_events,
+            "source.window": source.window,
+            "outcome.cap": outcome.cap,
+        }.items():
+            if value is not None:
+                raise ConfigError(key, 'belongs to grain = "event"')
+        return
+    for key, value in of_events.items():
+        if value is None:
+            raise ConfigError(key, 'missing: grain = "event" needs it')
+    if outcome.aggregate in ("sum", "max") and not columns.outcome:
+        raise ConfigError(
+            "columns.outcome", f'missing: aggregate = "{outcome.aggregate}" needs a value of events'
+        )
+    _ = source.window_microseconds  # raises where it is no time
+    cap = outcome.cap
+    if cap is not None and not (outcome.ends[0] < cap and -cap < outcome.ends[1]):
+        raise ConfigError(
+            "outcome.cap", f"{cap!r} would bring every outcome to one end of the grid"
+        )

@@ -1,5 +1,6 @@
 """The sections of a configuration: their keys, types and defaults, read strictly."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -8,6 +9,12 @@ from privatizers.planner import even_grid
 from schemas.errors import ConfigError
 
 _FINE = 1001  # values that stand for a continuous outcome in a plan
+_WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_LONGEST = 36_525 * 86_400 * 1_000_000  # a century in microseconds
+
+GREATEST_FEATURE = 1e100
+"""Of a coordinate of a centre or a unit, which is squared; one beyond it is unreadable."""
 
 
 def _as_tuple(value: object) -> object:
@@ -33,8 +40,30 @@ class Source(Section):
 
     path: Name
     grain: Literal["unit", "event"] = "unit"
-    outcomes_path: str | None = None
+    """What a row of ``path`` is: a unit with its outcome, or an exposure of a unit to its arm."""
+    outcomes_path: Name | None = None
+    """Where the outcome events lie, of grain "event"; may hold ``{period}`` as ``path`` may."""
     window: str | None = None
+    """How long outcomes count from exposure on: a whole number and d, h, m or s; None: for ever."""
+
+    @property
+    def window_microseconds(self) -> int | None:
+        """The attribution window; None where it has no end. Raises ConfigError if it is no time."""
+        if self.window is None:
+            return None
+        found = _WINDOW.fullmatch(self.window)
+        if found is None:
+            raise ConfigError(
+                "source.window",
+                f"{self.window!r} is not a whole number above 0 and d, h, m or s, such as "
+                '"7d", "12h", "30m" or "90s"',
+            )
+        length = int(found[1]) * _SECONDS[found[2]] * 1_000_000
+        if length > _LONGEST:
+            raise ConfigError(
+                "source.window", f"{self.window!r} is over a century; leave it out for no end"
+            )
+        return length
 
 
 class Columns(Section):
@@ -42,9 +71,17 @@ class Columns(Section):
 
     unit: Name
     arm: Name
-    outcome: Name
+    outcome: Name = ""
+    """Empty where it may be left out and is: events that are counted need no value."""
     cluster: Annotated[str | Texts | None, BeforeValidator(_as_tuple)] = None
-    time: str | None = None
+    time: Name | None = None
+    """When an exposure was, of grain "event"; and an outcome event, unless ``outcome_time``."""
+    event: Name | None = None
+    """The id of an outcome event, by which its copies are known."""
+    outcome_time: Name | None = None
+    """The time in the outcome log, where it is called otherwise than ``time``."""
+    outcome_unit: Name | None = None
+    """The unit in the outcome log, where it is called otherwise than ``unit``."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -52,6 +89,16 @@ class Columns(Section):
         if self.cluster is None:
             return ()
         return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
+
+    @property
+    def time_of_events(self) -> str:
+        """The column of an outcome event's time in the outcome log; empty where none is."""
+        return self.outcome_time or self.time or ""
+
+    @property
+    def unit_of_events(self) -> str:
+        """The column of an outcome event's unit in the outcome log."""
+        return self.outcome_unit or self.unit
 
 
 class Arms(Section):
@@ -88,6 +135,9 @@ class Outcome(Section):
     levels: int | Literal["auto"] | None = None
     missing: Number | None = None
     aggregate: Literal["count", "sum", "max", "any"] | None = None
+    """How the events of a unit make its outcome, of grain "event"."""
+    cap: Annotated[Number, Field(gt=0)] | None = None
+    """Outcomes made of events are clipped to [−cap, cap], before they are brought to the grid."""
     rounding: Literal["stochastic", "nearest"] = "stochastic"
     guess: Literal["uniform"] | Numbers = "uniform"
 
@@ -153,6 +203,33 @@ class Privacy(Section):
     """Whether the effect on everybody matters to a plan, beside segments."""
 
 
+class PrivateClusters(Section):
+    """Clusters that are private: each unit's is randomised before anything else sees it."""
+
+    epsilon: Number
+    """ε₁, what it costs; a part of ``privacy.epsilon``."""
+    labels: Texts | None = None
+    """All there may be, where ``columns.cluster`` names each unit's."""
+    centres: dict[Name, Numbers] | None = None
+    """Else: a point for each cluster, public or found privately; a unit's is the nearest."""
+    features: Texts | None = None
+    """The columns whose values are a unit's point, as the centres are."""
+    centres_epsilon: Annotated[Number, Field(ge=0)] = 0.0
+    """What finding the centres has cost these people; 0 where they are public or paid for."""
+    missing: str | None = None
+    """What a cluster counts as that is missing, unreadable or not declared; None: the first."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The declared clusters, in the order they are declared in."""
+        return self.labels if self.labels is not None else tuple(self.centres or ())
+
+    @property
+    def missing_name(self) -> str:
+        """The cluster that anything unknown counts as."""
+        return self.names[0] if self.missing is None else self.missing
+
+
 class Publish(Section):
     """Where releases go."""
 
@@ -179,3 +256,9 @@ class Run(Section):
     memory_limit: Annotated[
         str, Field(pattern=r"^[0-9]+(\.[0-9]+)? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
     ] = "8GB"
+    """How much memory reading, ordering and writing may take, together."""
+    spill_directory: Name | None = None
+    """Where rows go that do not fit into memory; None for the quarantine's folder."""
+    workers: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
+    """Who randomises the parts of a release: so many processes of this machine, or the Dask
+    scheduler at an address, whose workers see ``spill_directory``; None for this process."""

@@ -204,7 +204,7 @@ class Ledger:
         with self._alone() as connection:
             entries = _entries(connection, asked)
             decision = decide(entries, asked)
-            path = asked.directory / f"{decision.name.release_id}.duckdb"
+            path = asked.path_of(decision.name)
             charge = None
             if decision.unchanged is None:
                 charge = _insert(connection, _new(asked, decision.name, path))

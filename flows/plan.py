@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.config import AnyDesign, check_period, load
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.config import AnyDesign, Config, check_period, load
 from flows.planning import Settled, question, settled
 from flows.raw.ingest import ingest_places
+from flows.raw.room import room_of
 from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.roster import Roster
@@ -20,6 +24,8 @@ from privatizers.forecast import forecast
 from privatizers.lattice import lattice_of
 from privatizers.planner import Prediction, Question, with_more
 from schemas.errors import ConfigError
+
+Ints = NDArray[np.int64]
 
 MORE_EPSILON = 1.0
 """What one more of it would buy is told."""
@@ -94,10 +100,13 @@ class PlanResult:
 def plan(config_path: Path, period: str | None) -> PlanResult:
     """Plan a release of ``period``; raises what a release would raise for all but outcomes."""
     config = load(config_path)
-    period = check_period(period, config.source.path)
-    log = plain_step(ingest_places)(config, period)
-    rows, _, roster = plain_step(validate)(config, log)
-    sizes = stratum_sizes(rows, config.arms.names)
+    if config.private_clusters is not None:
+        raise ConfigError(
+            "private_clusters",
+            "nothing can be predicted: the sizes of clusters are private, and known only once a "
+            "release has randomised and paid for them",
+        )
+    sizes, roster = _who_is_where(config, period)
     chosen, asked = settled(config, sizes), question(config, sizes)
     predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
     if not predicted:
@@ -126,13 +135,25 @@ def _nothing_to_compare(chosen: Settled) -> str:
 
 
 def design_of(config_path: Path, period: str | None) -> AnyDesign:
-    """Return the design of a release; who is in the log is read only where it is planned."""
+    """Return the design of a release; who is in the log is read only where it is planned.
+
+    Where clusters are private, it is what happens to outcomes once these are randomised, at the
+    price of that alone: the rest of the release's price is exact by arithmetic
+    (:attr:`privatizers.label_response.LabelResponse.guarantee`).
+    """
     config = load(config_path)
     if not config.is_planned:
-        return config.design()
-    period = check_period(period, config.source.path)
-    rows, _, _ = plain_step(validate)(config, plain_step(ingest_places)(config, period))
-    return settled(config, stratum_sizes(rows, config.arms.names)).design
+        return config.outcome_design()
+    return settled(config, _who_is_where(config, period)[0]).design
+
+
+def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
+    """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
+    period = check_period(period, config.source.path, config.source.outcomes_path)
+    with room_of(config) as room:
+        log = plain_step(ingest_places)(config, period)
+        rows, _, roster = plain_step(validate)(config, log, room)
+        return stratum_sizes(rows), roster
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

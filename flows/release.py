@@ -15,11 +15,13 @@ from flows.config import check_period, load
 from flows.key import read_key
 from flows.ledger import Statement
 from flows.planning import settled
+from flows.raw.aside import set_aside
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
+from flows.raw.private_clusters import known_sizes
 from flows.raw.privatize import privatize
-from flows.raw.sizes import stratum_sizes
-from flows.raw.validate import set_aside, validate
+from flows.raw.room import room_of
+from flows.raw.validate import validate
 from flows.released.draft import workplace
 from flows.released.estimate import estimate, estimate_file
 from flows.released.publish import publish
@@ -80,14 +82,14 @@ def release(
     config = load(Path(config_path))
     if period is None and schedule_timezone is not None:
         period = _yesterday(schedule_timezone)
-    period = check_period(period, config.source.path)
+    period = check_period(period, config.source.path, config.source.outcomes_path)
     key = read_key(config)
     account = Account(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.releases) as folder:
+    with workplace(config.releases) as folder, room_of(config) as room:
         log = step(ingest)(config, period)
-        rows, aside, roster = step(validate)(config, log)
-        chosen = settled(config, stratum_sizes(rows, config.arms.names))
+        rows, aside, roster = step(validate)(config, log, room)
+        chosen = settled(config, known_sizes(config, rows))
         made_from = step(fingerprint)(chosen.config, rows, chosen.design)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
@@ -96,9 +98,10 @@ def release(
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(set_aside)(config, aside, charge.name.release_id)
-            tables = step(privatize)(chosen.config, rows, chosen.design, charge.name)
-            step(publish)(tables, charge.draft)
-            estimates = step(estimate)(charge.draft)
+            drawn = step(privatize, shares_out=room.workers is not None)
+            tables = drawn(chosen.config, rows, chosen.design, charge.name, room)
+            step(publish)(tables, charge.draft, room.engine_bytes)
+            estimates = step(estimate)(charge.draft, room.engine_bytes)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

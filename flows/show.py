@@ -37,7 +37,11 @@ def release_text(result: "ReleaseResult") -> str:
                 {
                     "file": str(result.path),
                     "protected": protected_text(manifest),
-                    "epsilon": _budget_text(manifest.epsilon, manifest.delta),
+                    "epsilon": _budget_text(
+                        manifest.epsilon,
+                        manifest.delta,
+                        private_clusters=manifest.has_private_clusters,
+                    ),
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
@@ -51,10 +55,12 @@ def release_text(result: "ReleaseResult") -> str:
 
 def protected_text(manifest: Manifest) -> str:
     """What stands between outcomes and a reader of the file."""
+    clusters = " and cluster" if manifest.has_private_clusters else ""
     if manifest.has_units:
-        return "every unit's outcome: each was randomised, none is in the file"
+        return f"every unit's outcome{clusters}: each was randomised, none is in the file"
     what = _STATISTICS.get(manifest.strata_statistic, "noisy counts")
-    return f"every unit's outcome: the file holds {what} of each cluster, and no units"
+    kind = "randomised cluster" if clusters else "cluster"
+    return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
 
 
 _STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
@@ -87,7 +93,11 @@ def check_text(result: "CheckResult") -> str:
             *pairs(
                 {
                     "mechanism": result.design.mechanism.name,
-                    "epsilon": _budget_text(result.design.epsilon, result.design.delta),
+                    "epsilon": _budget_text(
+                        result.design.epsilon,
+                        result.design.delta,
+                        private_clusters=result.private_clusters,
+                    ),
                     **roster_pairs(result.roster),
                     "arms": ", ".join(
                         f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
@@ -201,27 +211,38 @@ def inspect_text(file: "ReleaseFile") -> str:
 def promise_lines(manifest: Manifest) -> list[str]:
     """The guarantee in words."""
     extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
+    said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
+    own = f"({manifest.epsilon:g}, {manifest.delta:g})-differentially private for one unit's"
+    if manifest.cluster_epsilon is not None:
+        public = "Unit ids, arms" if manifest.has_units else "Arms"
+        return [
+            f"Everything in this file together is {own} outcome and cluster:",
+            f"{said}{extra}.",
+            "Clusters, and all that is made of them, are randomised ones (epsilon "
+            f"{manifest.cluster_epsilon:g} of the whole).",
+            f"{public} and numbers of units in each arm are not protected and stand as they are.",
+        ]
     public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
     return [
-        f"Everything in this file together is ({manifest.epsilon:g}, {manifest.delta:g})-"
-        "differentially private for one unit's outcome:",
-        f"{meaning(manifest.epsilon)}{extra}.",
+        f"Everything in this file together is {own} outcome:",
+        f"{said}{extra}.",
         f"{public} and numbers of units are not protected and stand as they are.",
     ]
 
 
-def _budget_text(epsilon: float, delta: float) -> str:
+def _budget_text(epsilon: float, delta: float, *, private_clusters: bool) -> str:
     extra = f", and by a further {delta:g}" if delta else ""
-    return f"{epsilon:g}: {meaning(epsilon)}{extra}"
+    return f"{epsilon:g}: {meaning(epsilon, private_clusters=private_clusters)}{extra}"
 
 
-def meaning(epsilon: float) -> str:
+def meaning(epsilon: float, *, private_clusters: bool = False) -> str:
     """ε as a sentence."""
+    other = "another outcome and cluster" if private_clusters else "another outcome"
     factor = math.exp(epsilon) if epsilon < 700 else math.inf
     if factor >= 1e6:
-        return "another outcome of one unit could change the odds of this file beyond all bounds"
+        return f"{other} of one unit could change the odds of this file beyond all bounds"
     return (
-        f"another outcome of one unit would change the probability of this file by {factor:.3g} "
+        f"{other} of one unit would change the probability of this file by {factor:.3g} "
         "times at most"
     )
 

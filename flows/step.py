@@ -30,14 +30,24 @@ def plain_step(function: Callable[P, R]) -> Callable[P, R]:
     return timed
 
 
-def step(function: Callable[P, R]) -> Callable[P, R]:
-    """Make ``function`` a step: a Prefect task where a flow is running, else :func:`plain_step`."""
-    from prefect import task  # noqa: PLC0415 - a dry run does without Prefect, and its start-up time
-    from prefect.cache_policies import NO_CACHE  # noqa: PLC0415
-    from prefect.context import FlowRunContext  # noqa: PLC0415
+def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R]:
+    """Make ``function`` a step: a Prefect task where a flow is running, else :func:`plain_step`.
+
+    One that ``shares_out`` its work is a plain step, as its parts are the tasks: Prefect sends a
+    task what its caller was given, which must not be rows.
+    """
+    from prefect.context import FlowRunContext  # noqa: PLC0415 - see below
 
     timed = plain_step(function)
-    if FlowRunContext.get() is None:
+    if FlowRunContext.get() is None or shares_out:
         return timed
-    as_task = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
     return as_task(timed)
+
+
+def as_task(function: Callable[P, R]) -> Callable[P, R]:
+    """Make ``function`` a Prefect task of which nothing is kept."""
+    from prefect import task  # noqa: PLC0415 - a dry run does without Prefect, and its start-up time
+    from prefect.cache_policies import NO_CACHE  # noqa: PLC0415
+
+    kept = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
+    return kept(function)

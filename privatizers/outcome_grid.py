@@ -20,7 +20,11 @@ def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
 
     ``grid`` is increasing, shape [K]; ``missing`` is the declared value of a missing outcome.
     """
-    return np.clip(np.where(np.isnan(values), missing, values), grid[0], grid[-1])
+    mapped: Floats = np.clip(values, grid[0], grid[-1])
+    unknown = np.isnan(mapped)
+    if unknown.any():
+        mapped[unknown] = np.clip(missing, grid[0], grid[-1])
+    return mapped
 
 
 def nearest_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
@@ -48,8 +52,10 @@ def stratum_counts(
     levels: NDArray[np.integer], cells: NDArray[np.integer], n_cells: int, n_outcomes: int
 ) -> NDArray[np.int64]:
     """Raw counts N of each level in each cell, shape [S, K]. Raw: they may not be published."""
-    flat = np.bincount(cells * n_outcomes + levels, minlength=n_cells * n_outcomes)
-    return flat.reshape(n_cells, n_outcomes)
+    flat = cells.astype(np.int64)
+    flat *= n_outcomes
+    flat += levels
+    return np.bincount(flat, minlength=n_cells * n_outcomes).reshape(n_cells, n_outcomes)
 
 
 def _lower(values: Floats, grid: Floats) -> NDArray[np.int64]:

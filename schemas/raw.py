@@ -17,10 +17,25 @@ OUTCOME: Final = "outcome"
 FILE: Final = "source_file"
 ROW: Final = "source_row"
 
+TIME: Final = "time"
+"""Microseconds since 1970 in UTC: of an exposure, or of an outcome event."""
+
+VALUE: Final = "value"
+"""What an outcome event adds to its unit's outcome; private."""
+
+EVENT: Final = "event"
+"""The id of an outcome event; private."""
+
+FAULT: Final = "fault"
+"""0 for a sound row, else the number of the rule of :func:`event_rules` that it breaks itself."""
+
 RULE: Final = "rule"
 """The column that says why a row was set aside."""
 
 PUBLIC_COLUMNS: Final = (UNIT, ARM, CLUSTER, FILE, ROW)
+
+UNIT_RULES: Final = ("unit_in_two_arms", "unit_twice")
+"""The rules that read all rows of a unit; the others read one row alone."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +72,38 @@ def rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
     )
 
 
+def event_rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The rules for exposures, of grain "event"; a row counts under the first it breaks.
+
+    As :func:`rules`, but an exposure must have a time, by which the first is found, and a unit may
+    have any number of them in one arm. All but the last read one row alone.
+    """
+    of_units = {rule.name: rule for rule in rules(arms)}
+    two_arms = of_units.pop("unit_in_two_arms")
+    del of_units["unit_twice"]
+    untimed = Rule("time_missing", "the time is null, empty or unreadable", pl.col(TIME).is_null())
+    return (*of_units.values(), untimed, two_arms)
+
+
 def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
     """The schema of the rows that are kept: types, no nulls, and every rule of :func:`rules`.
 
-    Pandera checks the schema and the data of a collected frame. Its errors hold rows: catch them
-    inside, and raise another.
+    Rows come in the order of their units, so that none stands twice where each is greater than
+    the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
+    rows: catch them inside, and raise another.
     """
     return pa.DataFrameSchema(
         {
-            UNIT: pa.Column(nullable=False, unique=True),
-            ARM: pa.Column(pl.String, pa.Check.isin(list(arms)), nullable=False),
-            CLUSTER: pa.Column(pl.String, nullable=False),
+            UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
+            ARM: pa.Column(pl.Enum(arms), nullable=False),
+            CLUSTER: pa.Column(pl.Categorical, nullable=False),
             OUTCOME: pa.Column(pl.Float64, nullable=False),
-            FILE: pa.Column(pl.UInt32, nullable=False),
-            ROW: pa.Column(pl.UInt64, nullable=False),
         },
         strict=True,
     )
+
+
+def _rises(data: pa.PolarsData) -> pl.LazyFrame:
+    """Whether each value is greater than the one before; true for the first."""
+    column = pl.col(data.key or "*")
+    return data.lazyframe.select((column > column.shift()).fill_null(value=True))

@@ -4,18 +4,24 @@ This is the outside of the privacy boundary: nothing here, and nothing made of i
 unprotected outcome. A :class:`ReleaseTables` is what the private side hands over.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 import polars as pl
+import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
 NEIGHBOURS: Final = "one unit's outcome (substitution)"
 """What two data sets may differ in for the guarantee to speak of them (label privacy)."""
+
+NEIGHBOURS_WITH_CLUSTERS: Final = "one unit's outcome and cluster (substitution)"
+"""The same where clusters are private."""
 
 ALL: Final = "all"
 """The name of the one cluster, or the one pool, where there is only one."""
@@ -31,6 +37,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "epsilon": "DOUBLE",
         "delta": "DOUBLE",
         "neighbours": "VARCHAR",
+        "cluster_epsilon": "DOUBLE",
         "resampling_probability": "DOUBLE",
         "truncation_threshold": "DOUBLE",
         "noise_scale": "DOUBLE",
@@ -116,6 +123,8 @@ class Manifest:
     epsilon: float
     delta: float
     neighbours: str
+    cluster_epsilon: float | None
+    """The part of ``epsilon`` that clusters were randomised at; None where they are public."""
     resampling_probability: float | None
     """λ, as realised; None where no units are published."""
     truncation_threshold: float | None
@@ -139,12 +148,42 @@ class Manifest:
         """Whether randomised outcomes of units are published, or statistics of strata alone."""
         return self.resampling_probability is not None
 
+    @property
+    def has_private_clusters(self) -> bool:
+        """Whether clusters, and all that is made of them, are randomised ones."""
+        return self.cluster_epsilon is not None
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """The rows of ``units``, made as they are read, which can be done once."""
+
+    n_rows: int
+    reader: pa.RecordBatchReader
+    failures: Sequence[BaseException]
+    """Why reading ended too soon, if it did; without anybody's row."""
+
+    @property
+    def unit_type(self) -> pa.DataType:
+        """The type of the ids: text, or 64-bit integers."""
+        return self.reader.schema.field("unit_id").type
+
+
+@dataclass(frozen=True)
+class UnitFiles:
+    """The rows of ``units`` in Parquet files, as several processes made them."""
+
+    n_rows: int
+    paths: tuple[Path, ...]
+    unit_type: pa.DataType
+    failures: tuple[BaseException, ...] = ()
+
 
 @dataclass(frozen=True)
 class ReleaseTables:
     """Everything that is to be published of one release, estimates excepted.
 
-    Frames have the columns of :data:`TABLES`, in that order.
+    Frames, and the rows of ``units``, have the columns of :data:`TABLES`, in that order.
     """
 
     manifest: Manifest
@@ -152,14 +191,13 @@ class ReleaseTables:
     pools: pl.DataFrame
     strata: pl.DataFrame
     debias: pl.DataFrame
-    units: pl.DataFrame
+    units: UnitTable | UnitFiles
 
     def frames(self) -> dict[str, pl.DataFrame]:
-        """The frames by the name of their table."""
+        """The frames by the name of their table; all but ``units``."""
         return {
             "outcomes": self.outcomes,
             "pools": self.pools,
             "strata": self.strata,
             "debias": self.debias,
-            "units": self.units,
         }

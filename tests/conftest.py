@@ -54,7 +54,10 @@ os.environ.update(
 if TYPE_CHECKING:
     from flows.check import CheckResult
     from flows.config import Config
+    from flows.raw.rows import Rows
+    from flows.raw.sealed import Sealed
     from flows.release import ReleaseResult
+    from schemas.released import ReleaseTables
 
 Content = pl.DataFrame | bytes | str
 Section = Mapping[str, Any]
@@ -199,6 +202,33 @@ class Experiment:
         from flows.raw.ingest import ingest  # noqa: PLC0415 - see the top of this file
 
         return ingest(self.load(), period).open().frame
+
+
+def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
+    """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them."""
+    from flows.raw.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
+    from flows.raw.runs import Stored  # noqa: PLC0415
+    from flows.raw.sealed import Sealed  # noqa: PLC0415
+
+    kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
+    ordered = frame.select(COLUMNS).with_columns(kinds).sort("unit")
+    rows = rows_of([Stored(ordered.height, ordered)], arms, ordered.schema["unit"])
+    return Sealed(rows, rows.n_units)
+
+
+def made_units(tables: "ReleaseTables") -> pl.DataFrame:
+    """The rows of ``units``, which can be made once; labels as text."""
+    from schemas.released import UnitTable  # noqa: PLC0415 - see the top of this file
+
+    assert isinstance(tables.units, UnitTable)
+    found = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
+    return found.with_columns(pl.col("cluster", "arm").cast(pl.String))
+
+
+def plain_rows(rows: "Rows") -> pl.DataFrame:
+    """All rows of a validation at once, labels as text."""
+    labels = [pl.col(name).cast(pl.String) for name in ("arm", "cluster")]
+    return pl.concat([frame.with_columns(labels) for frame in rows.frames()])
 
 
 def build_experiment(

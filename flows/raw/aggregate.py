@@ -6,9 +6,10 @@ from numpy.typing import NDArray
 
 from flows.config import Config
 from flows.raw.counted import counted
-from flows.raw.guard import values_free
-from flows.raw.sealed import Sealed
+from flows.raw.room import Room
+from flows.raw.rows import Rows
 from flows.raw.tables import grid_step, manifest_of, named, strata_table
+from flows.raw.unit_stream import no_units
 from privatizers.aggregate_design import AggregateDesign
 from privatizers.aggregates import AggregateRelease
 from privatizers.strata import Strata
@@ -17,29 +18,27 @@ from schemas.released import ReleaseName, ReleaseTables
 Floats = NDArray[np.float64]
 
 
-@values_free
 def aggregate(
-    config: Config, rows: Sealed[pl.DataFrame], design: AggregateDesign, name: ReleaseName
+    config: Config, rows: Rows, design: AggregateDesign, name: ReleaseName, room: Room | None
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, which has no units.
 
     Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw all that
     is published of the counts. Nothing depends on the order of the rows.
     """
-    frame = rows.open()
     grid = np.array(config.outcome.grid)
-    found = counted(config, frame, design.mechanism)
+    found = counted(config, rows, design.mechanism, room, keep=False)
     strata = found.strata
     drawn = design.mechanism.statistics(found.counts, strata.cell_of)
     return ReleaseTables(
         manifest=manifest_of(
-            config, design, name, n_units=len(frame), n_clusters=len(strata.clusters)
+            config, design, name, n_units=rows.n_units, n_clusters=len(strata.clusters)
         ),
         outcomes=pl.DataFrame({"outcome": grid}),
         pools=_pools(config, design, drawn, strata),
         strata=strata_table(strata),
         debias=_noisy_counts(strata, drawn, grid),
-        units=_no_units(),
+        units=no_units(),
     )
 
 
@@ -89,9 +88,3 @@ def _noisy_counts(strata: Strata, drawn: AggregateRelease, grid: Floats) -> pl.D
     if drawn.noisy_counts is None:
         return table.clear().with_columns(pl.lit(None, pl.Int64).alias("noisy_count"))
     return table.with_columns(pl.Series("noisy_count", drawn.noisy_counts.ravel()))
-
-
-def _no_units() -> pl.DataFrame:
-    kinds = {"outcome": pl.Float64, "outcome_debiased": pl.Float64}
-    names = ("unit_id", "cluster", "arm", "outcome", "outcome_debiased")
-    return pl.DataFrame(schema={name: kinds.get(name, pl.String()) for name in names})

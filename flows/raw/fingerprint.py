@@ -7,20 +7,24 @@ first use and kept with the rows that were set aside, on the ledger's private si
 import hmac
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from flows.charges import Fingerprint
 from flows.config import AnyDesign, Config
 from flows.files import folder_lock, private_directory, sync_directory
 from flows.key import read_key
+from flows.progress import Progress
 from flows.raw.guard import values_free
+from flows.raw.rows import Rows, positions
 from flows.raw.sealed import Sealed
 from privatizers.randomness import secret_key
 from schemas.errors import InputError
@@ -33,70 +37,111 @@ _LOST = (
     "in conflict"
 )
 
-Part = bytes | memoryview
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of what is digested: its length in bytes, and it, in pieces."""
+
+    length: int
+    pieces: Iterable[bytes | memoryview]
 
 
 @values_free
-def fingerprint(config: Config, rows: Sealed[pl.DataFrame], design: AnyDesign) -> Fingerprint:
+def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Fingerprint:
     """Digest the kept ``rows``, their unit ids alone, and the settings that can affect a release.
 
     Each is ``k-`` and a short name of the key, a colon, and HMAC-SHA-256 in hexadecimals. Rows may
-    come in any order and from any files; text and integer ids are never the same. Raises
+    have come in any order and from any files; text and integer ids are never the same. Raises
     InputError where the key cannot be read or made.
     """
-    frame = rows.open().sort(UNIT)  # no work where they are sorted already
+    kept = rows.open()
     key = _digest_key(config.path(config.quarantine.directory) / KEY_FILE)
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
-    units = _unit_parts(frame[UNIT])
-    return Fingerprint(
-        rows=which + _digest(key, [b"rows", *units, *_other_parts(frame)]),
-        units=which + _digest(key, [b"units", *units]),
-        settings=which + _digest(key, [b"settings", _settings(config, design)]),
-    )
+    of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
+    with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * kept.n_units) as done:
+        _digest([of_rows], [_whole(b"rows")])
+        _digest([of_units], [_whole(b"units")])
+        _digest([of_rows, of_units], _unit_parts(kept), pool)
+        done.advance(kept.n_units)
+        _digest([of_rows], _other_parts(kept))
+        _digest([of_settings], [_whole(b"settings"), _whole(_settings(config, design))])
+    found = (which + code.hexdigest() for code in (of_rows, of_units, of_settings))
+    return Fingerprint(*found)
 
 
-def _digest(key: bytes, parts: Iterable[Part]) -> str:
-    """HMAC of all parts, each behind its length, so that no other parts give the same stream."""
-    code = hmac.new(key, digestmod="sha256")
+def _digest(
+    codes: list[hmac.HMAC], parts: Iterable[Part], pool: ThreadPoolExecutor | None = None
+) -> None:
+    """Feed all parts to the codes, each behind its length, so that no others give the same."""
+    first, *others = codes
     for part in parts:
-        code.update(len(part).to_bytes(8, "little"))
-        code.update(part)
-    return code.hexdigest()
+        for piece in chain([part.length.to_bytes(8, "little")], part.pieces):
+            if pool is None:
+                first.update(piece)
+                continue
+            waiting = [pool.submit(code.update, piece) for code in others]  # hashing needs no lock
+            first.update(piece)
+            for one in waiting:
+                one.result()
 
 
-def _unit_parts(units: pl.Series) -> list[Part]:
+def _whole(piece: bytes) -> Part:
+    return Part(len(piece), [piece])
+
+
+def _unit_parts(rows: Rows) -> Iterator[Part]:
     """Type, number and values of the unit ids."""
-    count = str(len(units)).encode()
-    if units.dtype == pl.String:
-        return [b"text", count, *_text(units)]
-    values = units.to_numpy()
-    return [values.dtype.name.encode(), count, _bytes(values)]  # int64 or uint64
+    count = _whole(str(rows.n_units).encode())
+    if rows.unit_type == pl.String:
+        yield from (_whole(b"text"), count)
+        yield from _text(lambda: rows.columns(UNIT), rows.n_units)
+        return
+    kind = b"uint64" if rows.unit_type == pl.UInt64 else b"int64"
+    yield from (_whole(kind), count)
+    yield Part(8 * rows.n_units, (_bytes(units.to_numpy()) for units in rows.columns(UNIT)))
 
 
-def _other_parts(frame: pl.DataFrame) -> list[Part]:
+def _other_parts(rows: Rows) -> Iterator[Part]:
     """What the kept rows hold besides their unit ids; files and row numbers do not matter."""
-    outcomes = frame[OUTCOME].to_numpy() + 0.0  # makes a zero of -0.0
-    return [*_labels(frame[ARM]), *_labels(frame[CLUSTER]), _bytes(outcomes)]
+    used = [arm for arm, size in zip(rows.arms, rows.sizes.sum(axis=0), strict=True) if size]
+    yield from _labels(rows, ARM, used)
+    yield from _labels(rows, CLUSTER, list(rows.clusters))
+    outcomes = (column.to_numpy() + 0.0 for column in rows.columns(OUTCOME))  # no zero is -0.0
+    yield Part(8 * rows.n_units, (_bytes(values) for values in outcomes))
 
 
-def _labels(labels: pl.Series) -> list[Part]:
+def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
     """The distinct names, sorted, and the position of each row's among them."""
-    names = labels.unique().sort()
-    codes = labels.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.uint32)
-    return [*_text(names), _bytes(codes)]
+    names = pl.Series(used, dtype=pl.String).sort()
+    yield from _text(lambda: iter([names]), len(names))
+    kind = pl.Enum(names)
+    codes = (positions(labels.cast(kind)) for labels in rows.columns(column))
+    yield Part(4 * rows.n_units, (_bytes(code) for code in codes))
 
 
-def _text(text: pl.Series) -> list[Part]:
-    """Where each text begins and ends, and all of them in one piece, in UTF-8."""
-    return _pieces(text.to_arrow(compat_level=pl.CompatLevel.oldest()))  # in one chunk
+def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Part]:
+    """Where each of ``count`` texts begins and ends, and all of them in one piece, in UTF-8."""
+    size = sum(int(some.str.len_bytes().cast(pl.Int64).sum()) for some in texts())
+    yield Part(8 * (count + 1), _ends(texts()))
+    yield Part(size, map(_content, texts()))
 
 
-def _pieces(array: pa.LargeStringArray) -> list[Part]:
-    """The same of an array without nulls, which may be part of a larger one's memory."""
+def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:
+    begun = 0
+    yield _bytes(np.zeros(1, np.int64))
+    for some in texts:
+        ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64) + begun
+        yield _bytes(ends)
+        begun = int(ends[-1]) if len(ends) else begun
+
+
+def _content(texts: pl.Series) -> memoryview | bytes:
+    """The bytes of all texts, which are not null and may be part of a larger memory."""
+    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, content = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     start, stop = (int(end) for end in ends[[0, -1]])
-    return [_bytes(ends - start), memoryview(content)[start:stop] if stop > start else b""]
+    return memoryview(content)[start:stop] if stop > start else b""
 
 
 def _bytes(values: NDArray[np.generic]) -> memoryview:
@@ -129,6 +174,14 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
         "unit_id": config.publish.unit_id,
         "unit_id_key": key.name if key else None,
     }
+    private = config.private_clusters
+    if private is not None:  # else as it was before there were any
+        document["private_clusters"] = {
+            "epsilon": private.epsilon,
+            "centres_epsilon": private.centres_epsilon,
+            "names": sorted(private.names),
+            "missing": private.missing_name,
+        }
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
 
 

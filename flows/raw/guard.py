@@ -8,7 +8,7 @@ one: ours with its text (which names rules and counts), any other by its type an
 import copy
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -16,6 +16,7 @@ from schemas.errors import ClusterdpError, StepError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,16 +29,37 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
         failure: BaseException
         try:
             return step(*args, **kwargs)
-        except ClusterdpError as error:
-            failure = copy.copy(error)  # without traceback, cause and context
         except BaseException as error:  # a panic of a Rust library is no Exception
-            failure = _interrupt(error) or StepError(
-                f"{step.__name__} failed with {type(error).__name__} at {_place(error)}; "
-                "its message is withheld, as it may hold values of rows"
-            )
+            failure = _bare(error, step.__name__)
         raise failure
 
     return guarded
+
+
+def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> Iterator[T]:
+    """Guard what is made as it is read: what goes wrong is noted in ``failures``, without rows.
+
+    Libraries that read it would only say, in words of their own, that it ended by an error.
+    """
+    try:
+        yield from batches
+    except GeneratorExit:  # nobody reads on: whatever went wrong did so elsewhere
+        raise
+    except BaseException as error:
+        failures.append(_bare(error, "randomising"))
+    if failures:
+        msg = "the rows ended by an error"
+        raise StepError(msg)
+
+
+def _bare(error: BaseException, name: str) -> BaseException:
+    """An error that says what ``error`` may say, without traceback, cause and context."""
+    if isinstance(error, ClusterdpError):
+        return copy.copy(error)
+    return _interrupt(error) or StepError(
+        f"{name} failed with {type(error).__name__} at {_place(error)}; "
+        "its message is withheld, as it may hold values of rows"
+    )
 
 
 def _interrupt(error: BaseException) -> BaseException | None:

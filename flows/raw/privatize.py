@@ -10,44 +10,48 @@ from flows.config import AnyDesign, Config
 from flows.raw.aggregate import aggregate
 from flows.raw.counted import counted
 from flows.raw.guard import values_free
+from flows.raw.private_clusters import with_randomised_clusters
+from flows.raw.room import Room
+from flows.raw.rows import Rows
 from flows.raw.sealed import Sealed
 from flows.raw.tables import grid_step, manifest_of, named, strata_table
-from flows.raw.unit_ids import released_ids
+from flows.raw.unit_stream import unit_table
 from privatizers.aggregate_design import AggregateDesign
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
 from privatizers.strata import Strata
-from schemas.raw import ARM, CLUSTER, UNIT
 from schemas.released import ReleaseName, ReleaseTables
 
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 @values_free
 def privatize(
-    config: Config, rows: Sealed[pl.DataFrame], design: AnyDesign, name: ReleaseName
+    config: Config,
+    rows: Sealed[Rows],
+    design: AnyDesign,
+    name: ReleaseName,
+    room: Room | None = None,
 ) -> ReleaseTables:
-    """Randomise every outcome and make the tables of the release ``name``.
+    """Make the tables of the release ``name``, every outcome randomised.
 
-    In this order: put units in the order of their released ids; round outcomes onto the grid,
-    once; count them by (pool, arm); let the mechanism draw what is published of the strata; draw
-    every unit's outcome. A design that publishes no units ends with the strata (:func:`aggregate`).
+    In this order: randomise clusters, where they are private, so that nothing after it sees raw
+    ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw what
+    is published of the strata. Every unit's outcome is drawn when ``units`` is read, in
+    the order of released ids. A design that publishes no units ends with the strata
+    (:func:`aggregate`).
     """
+    kept = with_randomised_clusters(config, rows.open(), room)
     if isinstance(design, AggregateDesign):
-        return aggregate(config, rows, design, name)
-    frame = rows.open()
-    # By released id from here on: where ids are hashed, the order of raw ones would tell of them.
-    frame = frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)).sort(UNIT)
+        return aggregate(config, kept, design, name, room)
     grid = np.array(config.outcome.grid)
-    found = counted(config, frame, design.mechanism)
-    strata, cells = found.strata, found.cells
+    found = counted(config, kept, design.mechanism, room, keep=True)
+    strata = found.strata
     drawn = design.mechanism.strata(found.counts)
-    randomised = drawn.response.draw(found.levels, cells)
     weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
     return ReleaseTables(
         manifest=manifest_of(
-            config, design, name, n_units=len(frame), n_clusters=len(strata.clusters)
+            config, design, name, n_units=kept.n_units, n_clusters=len(strata.clusters)
         ),
         outcomes=pl.DataFrame({"outcome": grid}),
         pools=_pools(
@@ -57,15 +61,7 @@ def privatize(
         ),
         strata=strata_table(strata),
         debias=_debias(strata, drawn, grid, weights),
-        units=pl.DataFrame(
-            {
-                "unit_id": frame[UNIT],
-                "cluster": frame[CLUSTER],
-                "arm": frame[ARM],
-                "outcome": grid[randomised],
-                "outcome_debiased": weights[cells, randomised],
-            }
-        ),
+        units=unit_table(config, kept, found, drawn.response, weights, room),
     )
 
 

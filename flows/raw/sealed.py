@@ -14,8 +14,8 @@ class Sealed(Generic[T]):
 
     __slots__ = ("__value", "n_rows")
 
-    def __init__(self, value: T, n_rows: int) -> None:
-        """Seal ``value``; ``n_rows``, a public number, is all that shows."""
+    def __init__(self, value: T, n_rows: int | None = None) -> None:
+        """Seal ``value``; ``n_rows``, a public number where it is known, is all that shows."""
         self.__value = value
         self.n_rows = n_rows
 
@@ -25,7 +25,7 @@ class Sealed(Generic[T]):
 
     def __repr__(self) -> str:
         """Never the value."""
-        return f"<sealed, {self.n_rows} rows>"
+        return "<sealed>" if self.n_rows is None else f"<sealed, {self.n_rows} rows>"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to leave the process."""

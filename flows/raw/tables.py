@@ -9,7 +9,13 @@ from numpy.typing import NDArray
 
 from flows.config import AnyDesign, Config
 from privatizers.strata import Strata
-from schemas.released import NEIGHBOURS, SCHEMA_VERSION, Manifest, ReleaseName
+from schemas.released import (
+    NEIGHBOURS,
+    NEIGHBOURS_WITH_CLUSTERS,
+    SCHEMA_VERSION,
+    Manifest,
+    ReleaseName,
+)
 
 Ints = NDArray[np.int64]
 
@@ -18,7 +24,7 @@ def manifest_of(
     config: Config, design: AnyDesign, name: ReleaseName, *, n_units: int, n_clusters: int
 ) -> Manifest:
     """The one row of ``release``."""
-    parameters = design.mechanism.parameters
+    parameters, private = design.mechanism.parameters, config.private_clusters
     return Manifest(
         release_id=name.release_id,
         experiment=name.experiment,
@@ -28,7 +34,8 @@ def manifest_of(
         mechanism=design.mechanism.name,
         epsilon=design.epsilon,
         delta=design.delta,
-        neighbours=NEIGHBOURS,
+        neighbours=NEIGHBOURS if private is None else NEIGHBOURS_WITH_CLUSTERS,
+        cluster_epsilon=None if private is None else private.epsilon,
         resampling_probability=parameters.resampling_probability,
         truncation_threshold=parameters.truncation_threshold,
         noise_scale=parameters.noise_scale,

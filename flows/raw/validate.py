@@ -1,74 +1,262 @@
-"""Step 2, private: set aside rows with public faults, and make sure the rest is sound."""
+"""Step 2, private: read the log, set aside rows with public faults, put the rest into order.
 
-import os
-from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
+Rows come in batches, each judged by the rules that read one row alone; then all rows of a unit are
+brought together (:mod:`flows.raw.runs`) and judged by the rules that read more.
+"""
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
 import pandera.errors
 import polars as pl
 from scipy.special import chdtrc
 
 from flows.config import Config
-from flows.files import private_directory, replace_file
+from flows.progress import Progress
+from flows.raw.aside import Aside, Pile
+from flows.raw.attribution import attributed
+from flows.raw.exposures import first_exposures
 from flows.raw.guard import values_free
+from flows.raw.ingest import Log
+from flows.raw.order import in_order, rises
+from flows.raw.private_clusters import known_clusters, without_private_clusters
+from flows.raw.room import Room
+from flows.raw.rows import COLUMNS, Rows, rows_of
+from flows.raw.runs import Runs, Stored, parts
 from flows.raw.sealed import Sealed
-from flows.raw.sources import RawLog
+from flows.raw.sources import file_names
 from flows.roster import Roster
 from schemas.errors import InputError
-from schemas.raw import ARM, CLUSTER, FILE, PUBLIC_COLUMNS, RULE, UNIT, Rule, fits, rules
+from schemas.raw import (
+    ARM,
+    CLUSTER,
+    FAULT,
+    OUTCOME,
+    RULE,
+    TIME,
+    UNIT,
+    UNIT_RULES,
+    Rule,
+    event_rules,
+    fits,
+    rules,
+)
 
-
-@dataclass(frozen=True)
-class Aside:
-    """The rows that were set aside, without their outcome, and the files they came from."""
-
-    frame: pl.DataFrame
-    """The rule each row broke, and its public columns."""
-    files: tuple[Path, ...]
+_MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
+_ARM_TEXT = "text of arm"
+_UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
 
 
 @values_free
 def validate(
-    config: Config, log: Sealed[RawLog]
-) -> tuple[Sealed[pl.DataFrame], Sealed[Aside], Roster]:
+    config: Config, log: Sealed[Log], room: Room | None = None
+) -> tuple[Sealed[Rows], Sealed[Aside], Roster]:
     """Return the rows that are kept, those that are set aside, and public facts about the log.
 
-    Rows are set aside for faults in unit, arm or cluster alone (:func:`schemas.raw.rules`), never
-    for an outcome. Raises InputError where a declared arm has no units or nothing is left. Nothing
-    is written here: see :func:`set_aside`.
+    Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
+    InputError where a file cannot be read, a declared arm has no units or nothing is left. What
+    does not fit into memory is put into the ``room``; nothing else is written: see
+    :func:`~flows.raw.aside.set_aside`.
     """
     raw = log.open()
-    applied = rules(config.arms.names)
-    judged = raw.frame.with_columns(_first_broken(applied).alias(RULE))
-    # By unit from here on, whatever order the log had: it may have been sorted by outcome.
-    kept = judged.filter(pl.col(RULE).is_null()).drop(RULE).sort(UNIT)
-    aside = judged.filter(pl.col(RULE).is_not_null()).select(RULE, *PUBLIC_COLUMNS)
-    roster = _roster(config, kept, aside, applied)
-    _check_left(config, roster, raw)
-    _check_schema(kept, config.arms.names)
-    return Sealed(kept, kept.height), Sealed(Aside(aside, raw.files), aside.height), roster
+    judge = _Judge(config, raw, room)
+    stored = tuple(judge.parts())
+    rows = rows_of(stored, config.arms.names, raw.unit_type)
+    roster = _roster(config, rows, judge.aside, judge.rules)
+    _check_left(config, roster, judge.n_read)
+    aside = Aside(judge.aside, raw.files)
+    return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
 
-@values_free
-def set_aside(config: Config, aside: Sealed[Aside], release_id: str) -> None:
-    """Keep what was set aside of a release where the operator alone can read it (mode 0600).
+@dataclass
+class _Judge:
+    """One pass over a log: what is kept comes out in order, what is not goes to the pile."""
 
-    ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public
-    columns of each row. Where nothing was set aside, that of an earlier attempt at this release is
-    removed.
+    config: Config
+    log: Log
+    room: Room | None
+    n_read: int = 0
+    aside: Pile = field(init=False)
+    rules: tuple[Rule, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin with nothing set aside."""
+        self.aside = Pile(self.room)
+        by_events = self.config.source.grain == "event"
+        self.rules = (event_rules if by_events else rules)(self.config.arms.names)
+
+    def parts(self) -> Iterator[Stored]:
+        """The rows that are kept, in the order of units; checked against the schema."""
+        together = [self._read(), *self._read_events()]
+        total = together[0].n_rows
+        least = 0 if self.room is None else self.room.least_parts
+        in_memory = least == 0 and all(one.in_memory for one in together)
+        last: pl.Series | None = None
+        with Progress("ordering units", total) as progress:
+            for position, part in enumerate(parts(together, self.room, least)):
+                found, events = part[0], part[1] if len(part) > 1 else None
+                if found is None:
+                    continue
+                kept = self._judged(found, events)
+                self._check(kept, last)
+                last = kept[UNIT][-1:] if kept.height else last
+                progress.advance(found.height)
+                if len(kept):
+                    yield self._stored(kept, position, in_memory=in_memory)
+
+    def _stored(self, kept: pl.DataFrame, position: int, *, in_memory: bool) -> Stored:
+        if in_memory or self.room is None:
+            return Stored(kept.height, kept)
+        return Stored(kept.height, self.room.write(kept, f"kept-{position}"))
+
+    # reading
+
+    def _read(self) -> Runs:
+        """Judge all rows by the rules that read one, and bring them on their way into order."""
+        runs = Runs(self.room, "rows")
+        alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
+        arms = self.config.arms.names
+        known = {UNIT: 0, ARM: 0}
+        with Progress("reading the log", self.log.roster.known_rows()) as progress:
+            for batch in self.log.batches(lambda rows: _coded(rows, arms, alone)):
+                self.n_read += batch.height
+                sound, faulty = _parted(batch)
+                if faulty is not None:
+                    self.aside.add(without_private_clusters(self.config, faulty))
+                for name in known:
+                    unread = 0 if faulty is None else faulty[name].null_count()
+                    known[name] += batch.height - unread
+                runs.add(sound)
+                progress.advance(batch.height)
+        self._check_read(known)
+        return runs
+
+    def _read_events(self) -> list[Runs]:
+        """Outcome events, where there are any; how many, nobody is told."""
+        if self.log.events is None:
+            return []
+        runs = Runs(self.room, "events")
+        with Progress("reading outcome events", self.log.events.known_rows()) as progress:
+            for batch in self.log.event_batches():
+                runs.add(batch.filter(pl.col(UNIT).is_not_null()))
+                progress.advance(batch.height)
+        return [runs]
+
+    def _check_read(self, known: dict[str, int]) -> None:
+        """Fail where there is nothing to judge."""
+        names = file_names(self.log.files)
+        if self.n_read == 0:
+            raise InputError(f"the log is empty: no row in {names}")
+        columns = self.config.columns
+        for key, column in (("unit", columns.unit), ("arm", columns.arm)):
+            if known[UNIT if key == "unit" else ARM] == 0:
+                raise InputError(
+                    f"columns.{key}: no row of {names} has a readable value in {column!r}; "
+                    "correct the name"
+                )
+
+    # judging
+
+    def _judged(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
+        """The rows of :data:`COLUMNS` that are kept of all rows of some units."""
+        if self.config.source.grain == "event":
+            return self._by_events(part, events)
+        rows = in_order(part)
+        del part
+        same = (rows[UNIT][1:] == rows[UNIT][:-1]).to_numpy()
+        repeated = np.concatenate([same, [False]]) | np.concatenate([[False], same])
+        faulty = rows[FAULT].to_numpy() > 0
+        if repeated.any() or faulty.any():
+            wrong = rows.filter(pl.Series(repeated))
+            named = wrong.with_columns(_first_broken(_of_units(self.rules)).alias(RULE))
+            self._put_aside(named.filter(pl.col(FAULT) == 0))
+            rows = rows.filter(pl.Series(~(repeated | faulty)))
+        return self._finished(rows)
+
+    def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
+        """The same of exposures, each unit with the outcome that its events come to."""
+        found = first_exposures(part)
+        name = _of_units(self.rules)[0].name
+        self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
+        source, outcome = self.config.source, self.config.outcome
+        values = np.full(found.kept.height, np.nan)
+        if events is not None and outcome.aggregate is not None:
+            values = attributed(
+                events,
+                found.kept,
+                aggregate=outcome.aggregate,
+                window=source.window_microseconds,
+                cap=outcome.cap,
+            )
+        return self._finished(found.kept.with_columns(pl.Series(OUTCOME, self.log.mapped(values))))
+
+    def _put_aside(self, rows: pl.DataFrame) -> None:
+        """Set rows with declared arms aside, these spelt out again."""
+        names = pl.Series(self.config.arms.names)
+        spelt = rows.with_columns(
+            names.gather(rows[ARM]).alias(ARM), pl.col(CLUSTER).cast(pl.String)
+        )
+        self.aside.add(without_private_clusters(self.config, spelt))
+
+    def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
+        arms = pl.Enum(self.config.arms.names)
+        code = pl.Series([], dtype=arms).to_physical().dtype
+        return rows.select(COLUMNS).with_columns(pl.col(ARM).cast(code).cat.to(arms))
+
+    def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
+        """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
+        try:
+            fits(self.config.arms.names).validate(kept, lazy=True)
+        except pandera.errors.SchemaErrors as error:
+            broken = sorted({one.reason_code.name for one in error.schema_errors})
+        else:
+            seam = kept[UNIT][:1] if last is None else pl.concat([last, kept[UNIT][:1]])
+            broken = [] if rises(seam) else ["parts overlap"]
+        if broken:
+            raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+
+
+def _coded(batch: pl.DataFrame, arms: tuple[str, ...], alone: list[Rule]) -> pl.DataFrame:
+    """Arms as codes (UInt32), and :data:`FAULT`: 0, or 1 for rows that break one of these rules.
+
+    Where some do, the columns ``text of arm`` and ``rule`` say more.
     """
-    found = aside.open()
-    path = config.quarantined / f"{release_id}.parquet"
-    if found.frame.is_empty():
-        path.unlink(missing_ok=True)
-        return
-    private_directory(path.parent)
-    names = pl.Series([str(file) for file in found.files])
-    rows = found.frame.with_columns(names.gather(found.frame[FILE]).alias(FILE))
-    with replace_file(path, mode=0o600) as file:
-        rows.write_parquet(file)
-        os.fsync(file.fileno())
+    if _is_sound(batch):
+        return batch.with_columns(
+            pl.col(ARM).to_physical().cast(pl.UInt32), pl.lit(0, pl.UInt8).alias(FAULT)
+        )
+    text = batch.with_columns(pl.col(ARM, CLUSTER).cast(pl.String))
+    declared = pl.col(ARM).cast(pl.Enum(arms), strict=False).to_physical().cast(pl.UInt32)
+    other = pl.col(ARM).hash() % (int(_MISSING) - _UNDECLARED) + _UNDECLARED
+    code = pl.coalesce(
+        declared,
+        pl.when(pl.col(ARM).is_not_null()).then(other.cast(pl.UInt32)),
+        pl.lit(_MISSING, pl.UInt32),
+    )
+    return text.with_columns(_first_broken(alone).alias(RULE)).with_columns(
+        code.alias(ARM),
+        pl.col(ARM).alias(_ARM_TEXT),
+        pl.col(CLUSTER).cast(pl.Categorical),
+        pl.col(RULE).is_not_null().cast(pl.UInt8).alias(FAULT),
+    )
+
+
+def _parted(batch: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """All rows that have a unit, faulty ones to judge it by; and the faulty ones, as text."""
+    if RULE not in batch.columns:
+        return batch, None
+    faulty = batch.filter(pl.col(RULE).is_not_null()).with_columns(
+        pl.col(_ARM_TEXT).alias(ARM), pl.col(CLUSTER).cast(pl.String)
+    )
+    return batch.filter(pl.col(UNIT).is_not_null()).drop(RULE, _ARM_TEXT), faulty
+
+
+def _is_sound(batch: pl.DataFrame) -> bool:
+    """Whether no row of a batch breaks a rule by itself, told without looking at each."""
+    named = [name for name in (UNIT, CLUSTER, TIME) if name in batch.columns]
+    is_declared = isinstance(batch.schema[ARM], pl.Enum)
+    return is_declared and all(batch[name].null_count() == 0 for name in named)
 
 
 def _first_broken(applied: Iterable[Rule]) -> pl.Expr:
@@ -76,19 +264,19 @@ def _first_broken(applied: Iterable[Rule]) -> pl.Expr:
     return pl.coalesce([pl.when(rule.faulty).then(pl.lit(rule.name)) for rule in applied])
 
 
-def _roster(
-    config: Config, kept: pl.DataFrame, aside: pl.DataFrame, applied: tuple[Rule, ...]
-) -> Roster:
-    counted = dict(aside.group_by(RULE).len().iter_rows())
-    sizes = dict(kept.group_by(ARM).len().iter_rows())
-    by_arm = {arm: int(sizes.get(arm, 0)) for arm in config.arms.names}
+def _of_units(applied: Iterable[Rule]) -> list[Rule]:
+    return [rule for rule in applied if rule.name in UNIT_RULES]
+
+
+def _roster(config: Config, rows: Rows, aside: Pile, applied: tuple[Rule, ...]) -> Roster:
+    by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
     return Roster(
-        n_units=kept.height,
-        n_clusters=kept[CLUSTER].n_unique(),
+        n_units=rows.n_units,
+        n_clusters=known_clusters(config, rows),
         units_by_arm=by_arm,
-        quarantined=aside.height,
+        quarantined=aside.n_rows,
         quarantined_by_rule={
-            rule.name: int(counted[rule.name]) for rule in applied if rule.name in counted
+            rule.name: aside.by_rule[rule.name] for rule in applied if rule.name in aside.by_rule
         },
         sample_ratio_p=_sample_ratio(list(by_arm.values()), config.arms.expected_shares),
     )
@@ -104,12 +292,12 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     return float(chdtrc(len(observed) - 1, statistic))
 
 
-def _check_left(config: Config, roster: Roster, raw: RawLog) -> None:
+def _check_left(config: Config, roster: Roster, n_read: int) -> None:
     """Fail where the log cannot be released; by public facts alone."""
     aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
     if roster.n_units == 0:
         raise InputError(
-            f"no row is left: all {raw.frame.height:,} were set aside ({aside}); "
+            f"no row is left: all {n_read:,} were set aside ({aside}); "
             "check columns and arms in the configuration"
         )
     for arm, count in roster.units_by_arm.items():
@@ -119,14 +307,3 @@ def _check_left(config: Config, roster: Roster, raw: RawLog) -> None:
                 f"{key}: the declared arm {arm!r} has no units in this log"
                 + (f" (rows set aside: {aside})" if aside else "")
             )
-
-
-def _check_schema(kept: pl.DataFrame, arms: tuple[str, ...]) -> None:
-    """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
-    try:
-        fits(arms).validate(kept, lazy=True)
-    except pandera.errors.SchemaErrors as error:
-        checks = sorted({str(one.reason_code) for one in error.schema_errors})
-    else:
-        return
-    raise InputError(f"rows that passed every rule break the schema ({', '.join(checks)})")

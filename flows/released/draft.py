@@ -6,22 +6,20 @@ no living process holds a lock on; the next run finishes what the ledger says wa
 public, and removes the rest.
 """
 
-import fcntl
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flows import working
 from flows.files import folder_lock, public_directory, remove_if_empty, sync_directory
-from schemas.errors import ClusterdpError, ConflictError, InputError
+from schemas.errors import ClusterdpError, ConflictError
 from schemas.released import ReleaseName
 
 LATEST = "latest.duckdb"
 _WORKING = ".draft-"
-_LOCK = "lock"
 
 
 @contextmanager
@@ -33,12 +31,8 @@ def workplace(directory: Path) -> Iterator[Path]:
     """
     made = public_directory(directory)
     try:
-        folder, handle = _locked_folder(directory)
-        try:
+        with working.working_folder(directory, _WORKING) as folder:
             yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(handle)
     finally:
         remove_if_empty(made)
 
@@ -116,42 +110,7 @@ def point_latest(directory: Path, experiment: str) -> None:
 
 def sweep(directory: Path, keep: Collection[Path]) -> None:
     """Remove working folders that no living run holds, but for those to ``keep``."""
-    with folder_lock(directory):
-        for folder in directory.glob(f"{_WORKING}*"):
-            if folder not in keep:
-                with lock_of_the_dead(folder) as dead:
-                    if dead:
-                        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def lock_of_the_dead(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a working folder if no living run does; gives whether that is so."""
-    try:
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # gone
-        yield False
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held
-        yield False
-    else:
-        yield True
-    finally:
-        os.close(handle)
-
-
-def _locked_folder(directory: Path) -> tuple[Path, int]:
-    """Make a working folder and lock it, with no moment between for a sweep."""
-    with folder_lock(directory):
-        try:
-            folder = Path(tempfile.mkdtemp(prefix=_WORKING, dir=directory))
-            handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise InputError(f"{directory}: cannot write here ({error.strerror})") from None
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        return folder, handle
+    working.sweep(directory, _WORKING, keep)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -23,16 +23,19 @@ def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
     return _estimated(_read(path), level)
 
 
-def estimate(draft: Path) -> list[Estimate]:
-    """Estimate from a draft of a release, and put the estimates into it."""
-    released = _read(draft)
+def estimate(draft: Path, memory: int | None = None) -> list[Estimate]:
+    """Estimate from a draft of a release, and put the estimates into it.
+
+    ``memory`` is what DuckDB may take, in bytes.
+    """
+    released = _read(draft, memory)
     found = _estimated(released, LEVEL)
-    add_estimates(draft, estimates_frame(found), released)
+    add_estimates(draft, estimates_frame(found), released, memory)
     return found
 
 
-def _read(path: Path) -> Released:
-    with opened(path) as connection:
+def _read(path: Path, memory: int | None = None) -> Released:
+    with opened(path, memory) as connection:
         return read_released(connection, read_manifest(connection))
 
 

@@ -4,63 +4,101 @@ Only what may be published arrives here, so the file has never held anything els
 no log. It is closed before anybody sees it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
 from flows.released.evidence import Released
 from flows.released.macros import add_macros
+from flows.released.read import memory_limit
 from schemas.errors import ClusterdpError
-from schemas.released import STORAGE_VERSION, TABLES, ReleaseTables
+from schemas.released import STORAGE_VERSION, TABLES, ReleaseTables, UnitFiles, UnitTable
+
+_FULL = "No space left on device"  # also within errors of other kinds, of a transaction's say
 
 
-def publish(tables: ReleaseTables, path: Path) -> None:
-    """Write ``tables`` to a new DuckDB file at ``path``, without estimates, and close it."""
+def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> None:
+    """Write ``tables`` to a new DuckDB file at ``path``, without estimates, and close it.
+
+    ``memory`` is what DuckDB may take, in bytes. Raises what went wrong while units were made.
+    """
     manifest = pl.DataFrame([asdict(tables.manifest)])
-    with _told_plainly(path), _new_file(path) as connection:
+    with (
+        _told_plainly(path, getattr(tables.units, "failures", [])),
+        _new_file(path, memory) as connection,
+    ):
         for table, frame in {"release": manifest, **tables.frames()}.items():
-            _write(connection, table, frame)
+            _create(connection, table, TABLES[table])
+            _insert(connection, table, frame)
+        _write_units(connection, tables.units)
         _create(connection, "estimates", TABLES["estimates"])
+        connection.execute("CHECKPOINT draft")  # on closing, DuckDB would not say that it failed
 
 
-def add_estimates(path: Path, rows: pl.DataFrame, released: Released) -> None:
+def add_estimates(
+    path: Path, rows: pl.DataFrame, released: Released, memory: int | None = None
+) -> None:
     """Put the ``estimates`` rows and the macros into the draft of ``released`` and close it."""
-    with _told_plainly(path), duckdb.connect(str(path)) as connection:
+    with (
+        _told_plainly(path, ()),
+        duckdb.connect(str(path), config=memory_limit(memory)) as connection,
+    ):
         _insert(connection, "estimates", rows)
         add_macros(connection, released)
+        connection.execute("CHECKPOINT")  # on closing, DuckDB would not say that it failed
 
 
 @contextmanager
-def _told_plainly(path: Path) -> Iterator[None]:
+def _told_plainly(path: Path, failures: Sequence[BaseException]) -> Iterator[None]:
     """Say in one line why a file could not be written (a full disk, say)."""
     try:
         yield
-    except (duckdb.IOException, OSError) as error:
+    except (duckdb.Error, OSError) as error:
+        is_plain = isinstance(error, duckdb.IOException | OSError) or _FULL in str(error)
+        if not failures and not is_plain:
+            raise
         reason = str(error).splitlines()[0]
     else:
         return
+    if failures:
+        raise failures[0]
     raise ClusterdpError(f"cannot write the release in {path.parent}: {reason}")
 
 
-def _new_file(path: Path) -> duckdb.DuckDBPyConnection:
+def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
     """An attached new file in the declared storage version; spills go beside it."""
-    connection = duckdb.connect(config={"temp_directory": str(path.parent / "spill")})
+    spill = {"temp_directory": str(path.parent / "spill")}
+    connection = duckdb.connect(config=memory_limit(memory) | spill)
     quoted = str(path).replace("'", "''")
     connection.execute(f"ATTACH '{quoted}' AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
     connection.execute("USE draft")
     return connection
 
 
-def _write(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
-    columns = dict(TABLES[table])
-    if table == "units" and frame.schema["unit_id"] != pl.String:
-        columns["unit_id"] = "UBIGINT" if frame.schema["unit_id"] == pl.UInt64 else "BIGINT"
-    _create(connection, table, columns)
-    _insert(connection, table, frame)
+def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitFiles) -> None:
+    """Insert the units, in the order of their ids: as they are made, or from files of parts."""
+    columns = dict(TABLES["units"])
+    integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
+    columns["unit_id"] = integers.get(units.unit_type, "VARCHAR")
+    _create(connection, "units", columns)
+    names = ", ".join(columns)
+    insert = f"INSERT INTO units ({names}) SELECT {names} FROM "  # noqa: S608 - our own names
+    if isinstance(units, UnitTable):
+        connection.register("units_to_insert", units.reader)
+        connection.execute(insert + "units_to_insert")
+        connection.unregister("units_to_insert")
+    else:
+        # In order, however files were cut: the file's layout must tell nothing of that.
+        paths = [str(path) for path in units.paths]
+        connection.execute(f"{insert} read_parquet($paths) ORDER BY unit_id", {"paths": paths})
+    written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
+    if written != units.n_rows:
+        raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")
 
 
 def _create(connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str]) -> None:

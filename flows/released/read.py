@@ -11,6 +11,8 @@ import duckdb
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION, TABLES, Manifest
 
+Settings = dict[str, str | bool | int | float | list[str]]
+
 
 @dataclass(frozen=True)
 class ReleaseFile:
@@ -21,13 +23,21 @@ class ReleaseFile:
     row_counts: dict[str, int]
 
 
+def memory_limit(memory: int | None) -> Settings:
+    """DuckDB's setting for so many bytes; its own default where that is None."""
+    return {} if memory is None else {"memory_limit": f"{max(memory // 1_000_000, 1)}MB"}
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a released file read-only; InputError where it is none."""
+def opened(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a released file read-only; InputError where it is none.
+
+    ``memory`` is what DuckDB may take, in bytes; None for its own default.
+    """
     if not path.is_file():
         raise InputError(f"{path.absolute()}: there is no such file")
     try:
-        connection = duckdb.connect(str(path), read_only=True)
+        connection = duckdb.connect(str(path), read_only=True, config=memory_limit(memory))
     except duckdb.Error:
         connection = None
     if connection is None:

@@ -40,17 +40,7 @@ def odds_after(prior: Floats, epsilon: float) -> tuple[Floats, Floats]:
 def protection_section(manifest: Manifest) -> Section:
     """What is protected and what is not, and what ε means."""
     protected = cards(
-        markup(
-            "<strong>Protected: every unit’s outcome.</strong> What the file says of outcomes "
-            "was drawn at random, so that nobody can tell a unit’s own outcome from it, beyond "
-            "the limit that ε sets below. This holds for everything in the file together, and "
-            "whatever else somebody knows."
-        ),
-        markup(
-            "<strong>Not protected: who took part.</strong> Unit ids, clusters, arms and numbers "
-            "of units stand in the file as they are. Whoever knows a unit’s id learns that it is "
-            "there, in which cluster and in which arm. (This page lists no ids.)"
-        ),
+        *_outcomes_and_roster(manifest),
         markup(
             "<strong>Not protected: what is true of people in general.</strong> That a "
             "treatment works can be learnt, as it is meant to be, and may change what one believes "
@@ -66,6 +56,39 @@ def protection_section(manifest: Manifest) -> Section:
         "What is protected, and what is not",
         [protected, markup("<h3>What ε means for a person</h3>"), *_meaning(manifest)],
         "Privacy",
+    )
+
+
+def _outcomes_and_roster(manifest: Manifest) -> tuple[Markup, Markup]:
+    """What is drawn at random, and what stands in the file as it is."""
+    if manifest.cluster_epsilon is None:
+        return (
+            markup(
+                "<strong>Protected: every unit’s outcome.</strong> What the file says of outcomes "
+                "was drawn at random, so that nobody can tell a unit’s own outcome from it, beyond "
+                "the limit that ε sets below. This holds for everything in the file together, and "
+                "whatever else somebody knows."
+            ),
+            markup(
+                "<strong>Not protected: who took part.</strong> Unit ids, clusters, arms and "
+                "numbers of units stand in the file as they are. Whoever knows a unit’s id learns "
+                "that it is there, in which cluster and in which arm. (This page lists no ids.)"
+            ),
+        )
+    return (
+        markup(
+            "<strong>Protected: every unit’s outcome and cluster.</strong> Each unit’s cluster "
+            "was drawn at random first (ε₁ = {part} of the whole ε); sizes of clusters and all "
+            "else in the file are made of the drawn ones, and what it says of outcomes was drawn "
+            "at random within them. Nobody can tell a unit’s own outcome and cluster from it, "
+            "beyond the limit that ε sets below, whatever else they know.",
+            part=number(manifest.cluster_epsilon, 6),
+        ),
+        markup(
+            "<strong>Not protected: who took part.</strong> Unit ids, arms and the numbers of "
+            "units in each arm stand in the file as they are. Whoever knows a unit’s id learns "
+            "that it is there, and in which arm. (This page lists no ids.)"
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import base64
 import gzip
 import itertools
 import os
+import re
 import sqlite3
 import stat
 import struct
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -50,6 +52,26 @@ class Secret:
         """Whether it is to be found there."""
         found = content.encode() if isinstance(content, str) else content
         return any(mark in found for mark in self.marks)
+
+
+@dataclass(frozen=True)
+class Number(Secret):
+    """How many there are of something, which is looked for as a number of its own in all text.
+
+    Not among the bytes of other files: they hold any few digits by chance. Their rows are text.
+    """
+
+    number: int = 0
+
+    def is_in(self, content: bytes | str) -> bool:
+        """Whether it stands there, and not in a moment, an id or the digits of another number."""
+        if isinstance(content, bytes):
+            try:
+                content = content.decode()
+            except UnicodeDecodeError:
+                return False
+        spelling = rf"(?<![\w.:+-])(?:{self.number}|{self.number:,})(?:\.0+)?(?![\w:-]|\.\d)"
+        return re.search(spelling, content) is not None
 
 
 def marked(name: str, *marks: bytes, home: str = "") -> Secret:
@@ -240,11 +262,82 @@ def plant(
     return Planted(built, (*secrets, *digests_of(built)))
 
 
+N_EVENTS = 71_993
+"""Outcome events in the log of :func:`plant_events`."""
+
+WINDOW = 7 * 86_400
+
+
+def plant_events(
+    experiment: Builder, ending: str = "parquet", **sections: dict[str, Any]
+) -> Planted:
+    """Build an experiment of grain "event" with canaries in its log of events.
+
+    They are an event's value, what two events add up to, an event's id, its time, how long that is
+    after the exposure, the id of a unit that was never exposed, and how many events there are.
+    """
+    value, total, which, stranger = (Canary.hatch() for _ in range(4))
+    moment = datetime(2026, 11, 20, 3, 14, 15, 926_000 + next(_numbers), UTC)
+    start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    units = [f"c{number:02d}" for number in range(24)]
+    seen = pl.DataFrame({"customer": [*units, "c00"]}).with_columns(
+        variant=pl.Series(["none", "mail"] * 12 + ["mail"]), region=pl.lit("east"), seen=start
+    )
+    planted = [
+        ("c01", moment, value.value, which.word),
+        ("c02", start, total.value - 1000.25, "a"),
+        ("c02", moment + timedelta(hours=1), 1000.25, "b"),
+        (f"{stranger.word}X", moment, value.value, "c"),
+    ]
+    rest = pl.DataFrame({"place": range(N_EVENTS - len(planted))}).select(
+        pl.format("c{}", (pl.col("place") % 20 + 3).cast(pl.String).str.zfill(2)).alias("customer"),
+        (pl.lit(start) + pl.duration(seconds=pl.col("place") * 10)).alias("seen"),
+        (pl.col("place") % 2).cast(pl.Float64).alias("clicks"),
+        pl.format("e{}", "place").alias("event"),
+    )
+    happened = pl.concat([pl.DataFrame(planted, rest.schema, orient="row"), rest])
+    if ending != "parquet":
+        spelling = pl.col("seen").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
+        happened, seen = happened.with_columns(spelling), seen.with_columns(spelling)
+    settings: dict[str, dict[str, Any]] = {
+        "source": {
+            "grain": "event",
+            "outcomes_path": f"log.events.{ending}",
+            "window": f"{WINDOW}s",
+        },
+        "columns": {"time": "seen", "event": "event"},
+        "outcome": LOW_AND_HIGH | {"aggregate": "sum"},
+        **sections,
+    }
+    files = {f"log.exposures.{ending}": seen, f"log.events.{ending}": happened}
+    built = experiment(files, f"log.exposures.{ending}", **settings)
+    since = int((moment - start) / timedelta(microseconds=1))
+    secrets = [
+        value.secret("value"),
+        total.secret("outcome"),
+        which.secret("event id"),
+        stranger.secret("unexposed id"),
+        marked("event time", *_of_a_moment(moment)),
+        marked("since", *(struct.pack(f"{order}q", since) for order in "<>"), str(since).encode()),
+        Number("number of events", (), number=N_EVENTS),
+    ]
+    return Planted(built, (*secrets, *digests_of(built)))
+
+
+def _of_a_moment(moment: datetime) -> Iterator[bytes]:
+    whole = int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
+    for separator in "T ":
+        yield f"{moment:%Y-%m-%d{separator}%H:%M:%S.%f}".encode()
+    yield str(whole).encode()
+    for order in "<>":
+        yield struct.pack(f"{order}q", whole)
+
+
 def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
     rows, _, _ = validate(config, ingest(config, "once"))
-    chosen = settled(config, stratum_sizes(rows, config.arms.names))
+    chosen = settled(config, stratum_sizes(rows))
     digests = vars(fingerprint(chosen.config, rows, chosen.design))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")

@@ -171,7 +171,11 @@ RULES = [
         is_handed_a_generator,
         (SIMULATION, REPLICATION),
     ),
-    Rule("nothing but the command line prints", prints, ("flows/cli.py",)),
+    Rule(
+        "nothing but the command line and its progress prints",
+        prints,
+        ("flows/cli.py", "flows/progress.py"),
+    ),
     Rule("every task is a step", makes_tasks, ("flows/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, (SIMULATION,), ("privatizers", "flows")),
 ]

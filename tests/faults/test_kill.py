@@ -247,7 +247,7 @@ PUBLIC = Death("published", public=True)
 COMMIT = "sqlalchemy.engine.default.DefaultDialect.do_commit"
 
 A_LATER_RELEASE = {
-    "after flows.released.draft._locked_folder": UNCHARGED,
+    "after flows.working._locked_folder": UNCHARGED,
     "after flows.release.validate": UNCHARGED,
     "after flows.release.fingerprint": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,  # of what dead runs left

@@ -27,6 +27,8 @@ COMMANDS = [
     "replicate",
     "inspect",
     "hash-ids",
+    "site",
+    "aggregate",
     "serve",
 ]
 

@@ -293,24 +293,14 @@ def test_a_noise_scale_that_arithmetic_cannot_hold_is_refused(
 @pytest.mark.parametrize(
     ("key", "sections"),
     [
-        ("source.grain", {"source": {"grain": "event"}}),
-    ],
-)
-def test_what_is_not_built_yet_is_refused_by_name(
-    experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
-) -> None:
-    error = refusal(experiment, **sections)
-    assert error.key == key
-    assert "not available in this version" in error.problem
-
-
-@pytest.mark.parametrize(
-    ("key", "sections"),
-    [
         ("source.outcomes_path", {"source": {"outcomes_path": "x"}}),
         ("source.window", {"source": {"window": "7d"}}),
         ("outcome.aggregate", {"outcome": {"aggregate": "sum"}}),
+        ("outcome.cap", {"outcome": {"cap": 2.0}}),
         ("columns.time", {"columns": {"time": "ts"}}),
+        ("columns.event", {"columns": {"event": "id"}}),
+        ("columns.outcome_time", {"columns": {"outcome_time": "ts"}}),
+        ("columns.outcome_unit", {"columns": {"outcome_unit": "person"}}),
         ("publish.key_file", {"publish": {"key_file": "key"}}),
     ],
 )
@@ -318,6 +308,116 @@ def test_a_key_without_the_setting_it_belongs_to_is_refused(
     experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
 ) -> None:
     assert refusal(experiment, **sections).key == key
+
+
+EVENTS: dict[str, dict[str, Any]] = {
+    "source": {"grain": "event", "outcomes_path": "events/{period}/*.csv"},
+    "columns": {"time": "ts"},
+    "outcome": {"aggregate": "sum"},
+}
+"""Settings of grain "event", and no more of them than it takes."""
+
+
+def with_events(**sections: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: keys | sections.get(name, {}) for name, keys in (sections | EVENTS).items()}
+
+
+def test_events_take_their_units_and_times_from_columns_of_the_same_name(
+    experiment: Builder,
+) -> None:
+    config = experiment(**EVENTS).load()
+    assert (config.source.grain, config.outcome.aggregate) == ("event", "sum")
+    assert (config.columns.unit_of_events, config.columns.time_of_events) == ("customer", "ts")
+    assert (config.source.window_microseconds, config.outcome.cap) == (None, None)
+
+
+def test_every_key_of_events_is_known(experiment: Builder) -> None:
+    config = experiment(
+        **with_events(
+            source={"window": "12h"},
+            columns={"event": "id", "outcome_time": "at", "outcome_unit": "person"},
+            outcome={"cap": 2.5},
+        )
+    ).load()
+    assert (config.columns.unit_of_events, config.columns.time_of_events) == ("person", "at")
+    assert (config.columns.event, config.outcome.cap) == ("id", 2.5)
+    assert config.source.window_microseconds == 12 * 3600 * 10**6
+
+
+@pytest.mark.parametrize("aggregate", ["count", "any"])
+def test_events_that_are_counted_need_no_value(experiment: Builder, aggregate: str) -> None:
+    sections = with_events(columns={"outcome": None}, outcome={"aggregate": aggregate})
+    assert experiment(**sections).load().columns.outcome == ""
+    sections = with_events(outcome={"aggregate": aggregate})
+    assert experiment(**sections).load().columns.outcome == "clicks"
+
+
+@pytest.mark.parametrize(
+    ("key", "sections"),
+    [
+        ("source.outcomes_path", {"source": {"outcomes_path": None}}),
+        ("source.outcomes_path", {"source": {"outcomes_path": ""}}),
+        ("source.outcomes_path", {"source": {"outcomes_path": 3}}),
+        ("columns.time", {"columns": {"time": None}}),
+        ("columns.time", {"columns": {"time": ""}}),
+        ("columns.time", {"columns": {"time": "customer"}}),
+        ("columns.time", {"columns": {"time": "region"}}),
+        ("columns.outcome", {"columns": {"outcome": None}}),
+        ("columns.outcome", {"columns": {"outcome": None}, "outcome": {"aggregate": "max"}}),
+        ("columns.outcome", {"columns": {"outcome": ""}, "outcome": {"aggregate": "count"}}),
+        ("columns.outcome", {"columns": {"outcome": "ts"}}),
+        ("columns.outcome", {"columns": {"outcome": "customer"}}),
+        ("columns.outcome", {"columns": {"outcome": "at", "outcome_time": "at"}}),
+        ("columns.event", {"columns": {"event": "clicks"}}),
+        ("columns.event", {"columns": {"event": ""}}),
+        ("columns.event", {"columns": {"event": 1}}),
+        ("columns.outcome_time", {"columns": {"outcome_time": "customer"}}),
+        ("columns.outcome_time", {"columns": {"outcome_time": ""}}),
+        ("columns.time", {"columns": {"outcome_unit": "ts"}}),
+        ("columns.outcome_unit", {"columns": {"outcome_unit": 5}}),
+        ("outcome.aggregate", {"outcome": {"aggregate": None}}),
+        ("outcome.aggregate", {"outcome": {"aggregate": "mean"}}),
+        ("outcome.cap", {"outcome": {"cap": 0.0}}),
+        ("outcome.cap", {"outcome": {"cap": -1.0}}),
+        ("outcome.cap", {"outcome": {"cap": "2"}}),
+        ("outcome.cap", {"outcome": {"cap": float("inf")}}),
+        ("outcome.cap", {"outcome": {"cap": float("nan")}}),
+        ("outcome.cap", {"outcome": {"values": [5, 6], "cap": 5.0}}),
+        ("outcome.cap", {"outcome": {"values": [-6, -5], "cap": 4.0}}),
+        ("source.window", {"source": {"window": 7}}),
+        *[
+            ("source.window", {"source": {"window": window}})
+            for window in ("", "7", "d", "0d", "-1d", "1.5h", "7 d", "7D", "1w", "7d\n", "\u0667d")
+        ],
+        ("source.window", {"source": {"window": "36526d"}}),
+        ("source.window", {"source": {"window": "9999999999d"}}),
+    ],
+)
+def test_events_are_configured_strictly(
+    experiment: Builder, key: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    error = refusal(experiment, **with_events(**sections))
+    assert error.key == key
+    assert "\n" not in str(error)
+
+
+def test_columns_of_two_logs_may_share_a_name(experiment: Builder) -> None:
+    columns = {"outcome": "variant", "event": "region"}
+    assert experiment(**with_events(columns=columns)).load().columns.outcome == "variant"
+
+
+@pytest.mark.parametrize(
+    ("window", "seconds"),
+    [("7d", 604_800), ("12h", 43_200), ("30m", 1_800), ("90s", 90), ("36525d", 3_155_760_000)],
+)
+def test_a_window_is_a_number_and_its_unit(experiment: Builder, window: str, seconds: int) -> None:
+    source = experiment(**with_events(source={"window": window})).load().source
+    assert source.window_microseconds == seconds * 10**6
+
+
+def test_a_row_of_grain_unit_needs_its_outcome(experiment: Builder) -> None:
+    error = refusal(experiment, columns={"outcome": None})
+    assert str(error) == "columns.outcome: missing; it has to be given"
 
 
 def test_hashed_ids_need_a_key(experiment: Builder) -> None:
@@ -465,8 +565,12 @@ def test_a_period_that_is_no_name_is_refused(period: str) -> None:
 
 def test_without_a_period_the_path_must_not_need_one() -> None:
     assert check_period(None, "log.csv") == "once"
-    with pytest.raises(ConfigError, match="--period: missing"):
+    with pytest.raises(ConfigError, match=r"--period: missing: source\.path holds"):
         check_period(None, "logs/{period}.csv")
+    with pytest.raises(ConfigError, match=r"--period: missing: source\.outcomes_path holds"):
+        check_period(None, "log.csv", "events/{period}.csv")
+    assert check_period(None, "log.csv", "events.csv") == "once"
+    assert check_period("p", "log.csv", "events/{period}.csv") == "p"
 
 
 def test_with_a_delta_less_is_resampled_for_the_same_epsilon(experiment: Builder) -> None:

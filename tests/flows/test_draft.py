@@ -18,13 +18,13 @@ from flows.released.draft import (
     LATEST,
     complete,
     draft_in,
-    lock_of_the_dead,
     make_public,
     point_latest,
     published,
     sweep,
     workplace,
 )
+from flows.working import lock_of_the_dead
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.released import ReleaseName
 

@@ -12,11 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,13 +24,12 @@ from flows.charges import Fingerprint
 from flows.config import Config
 from flows.config_sections import Section
 from flows.planning import settled
-from flows.raw.fingerprint import KEY_FILE, _pieces, fingerprint
+from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
 from flows.raw.ingest import ingest
-from flows.raw.sealed import Sealed
 from flows.raw.validate import validate
 from privatizers.randomness import secret_key
 from schemas.errors import ClusterdpError, InputError
-from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, rows, told
+from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, rows, sealed_rows, told
 
 Row = tuple[str | int, str, str, float]
 
@@ -57,7 +55,11 @@ SIZES = np.array([[30, 40], [50, 20]])
 
 def of_frame(config: Config, frame: pl.DataFrame) -> Fingerprint:
     chosen = settled(config, SIZES)
-    return fingerprint(chosen.config, Sealed(frame, frame.height), chosen.design)
+    return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.design)
+
+
+def arms_of(frame: pl.DataFrame) -> tuple[str, ...]:
+    return tuple(frame["arm"].unique(maintain_order=True))
 
 
 def of_run(built: Experiment, period: str = "once") -> Fingerprint:
@@ -175,10 +177,17 @@ def test_any_rows_in_any_order_have_the_digest_of_the_same_rows(experiment: Buil
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 3), (1, 3), (0, 2), (1, 1)])
-def test_texts_within_a_larger_memory_are_those_texts_alone(start: int, stop: int) -> None:
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_texts_within_a_larger_memory_are_those_texts_alone(
+    start: int, stop: int, cut: int
+) -> None:
+    """However they come in parts, too."""
     texts = ["one", "zwölf", "a text of more than twelve bytes"]
-    part = pa.array(texts, pa.large_string())[start:stop]
-    assert [bytes(piece) for piece in _pieces(part)] == [*text_parts(texts[start:stop])]
+    part = pl.Series(texts)[start:stop]
+    found = list(_text(lambda: iter([part[:cut], part[cut:]]), len(part)))
+    pieces = [b"".join(map(bytes, one.pieces)) for one in found]
+    assert pieces == [*text_parts(texts[start:stop])]
+    assert [one.length for one in found] == [len(piece) for piece in pieces]
 
 
 def test_the_three_digests_are_of_one_key_and_differ(experiment: Builder) -> None:
@@ -275,6 +284,20 @@ def test_the_type_of_ids_matters(experiment: Builder) -> None:
 OWN: dict[str, Any] = {"epsilon": None, "resampling_probability": 0.5, "noise_scale": 4.0}
 """Parameters that leave nothing to plan."""
 
+
+def private(**changes: Any) -> dict[str, Any]:
+    """What makes clusters private, and more of it."""
+    keys = {"epsilon": 0.5, "labels": ["east", "west"]} | changes
+    columns = {"cluster": None if keys.get("centres") else "region"}
+    return {"private_clusters": keys, "arms": {"same_shares": True}, "columns": columns}
+
+
+CENTRES: dict[str, Any] = {
+    "labels": None,
+    "centres": {"old": [60.0], "young": [20.0]},
+    "features": ["age"],
+}
+
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "arms.control": [{"arms": {"control": "nobody"}}],
     "arms.treatments": [
@@ -297,10 +320,26 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "privacy.delta": [{"privacy": {"delta": 1e-6}}],
     "privacy.strata_statistic": [{"privacy": {"mechanism": "auto", "strata_statistic": "means"}}],
     "privacy.min_stratum": [{"privacy": {"min_stratum": 11}}],
+    "private_clusters.epsilon": [private(), private(epsilon=0.6)],
+    "private_clusters.labels": [private(labels=["east", "west", "south"])],
+    "private_clusters.missing": [private(missing="west")],
+    "private_clusters.centres": [private(**CENTRES)],
+    "private_clusters.centres_epsilon": [private(**CENTRES, centres_epsilon=0.1)],
     "publish.unit_id": [{"publish": {"unit_id": "keyed-hash", "key_file": "a.key"}}],
     "publish.key_file": [{"publish": {"unit_id": "keyed-hash", "key_file": "b.key"}}],
 }
 """Settings that can affect a release, each with changes of it."""
+
+
+def of_events(**changes: dict[str, Any]) -> dict[str, Any]:
+    """What makes a log one of events, and more."""
+    base: dict[str, dict[str, Any]] = {
+        "source": {"grain": "event", "outcomes_path": "events.csv"},
+        "columns": {"time": "ts"},
+        "outcome": {"aggregate": "sum"},
+    }
+    return {name: keys | changes.get(name, {}) for name, keys in base.items()}
+
 
 INNOCENT: dict[str, list[dict[str, Any]]] = {
     "source.path": [{"source": {"path": "elsewhere/*.csv"}}],
@@ -320,16 +359,27 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "publish.directory": [{"publish": {"directory": "out"}}],
     "ledger.url": [{"ledger": {"url": "sqlite:///other.sqlite"}}],
     "run.memory_limit": [{"run": {"memory_limit": "1GB"}}],
+    "run.spill_directory": [{"run": {"spill_directory": "elsewhere"}}],
+    "run.workers": [{"run": {"workers": 2}}],
+    # What events come to is in the rows.
+    "source.grain": [of_events()],
+    "source.outcomes_path": [of_events(source={"outcomes_path": "more.csv"})],
+    "source.window": [of_events(source={"window": "7d"})],
+    "columns.time": [of_events(columns={"time": "at"})],
+    "columns.event": [of_events(columns={"event": "id"})],
+    "columns.outcome_time": [of_events(columns={"outcome_time": "at"})],
+    "columns.outcome_unit": [of_events(columns={"outcome_unit": "person"})],
+    "outcome.aggregate": [of_events(outcome={"aggregate": "max"})],
+    "outcome.cap": [of_events(outcome={"cap": 2.0})],
 }
 """Settings that cannot, each with changes of it."""
 
 ELSEWHERE = {
+    "private_clusters.features",  # tried below
     "experiment",  # tried below
     "directory",  # the file's own folder
     "quarantine.directory",  # where the key is
     *("privacy.resampling_probability", "privacy.truncation_threshold", "privacy.noise_scale"),
-    # belong to grain = "event", which cannot be configured yet
-    *("source.grain", "source.outcomes_path", "source.window", "columns.time", "outcome.aggregate"),
 }
 
 
@@ -370,7 +420,8 @@ def test_every_key_is_tried_here() -> None:
 
 def keys_of(section: type[Section], prefix: str = "") -> Iterator[str]:
     for name, field in section.model_fields.items():
-        kind = field.annotation
+        options = [one for one in get_args(field.annotation) if one is not type(None)]
+        kind = options[0] if len(options) == 1 else field.annotation  # a section may be left out
         if isinstance(kind, type) and issubclass(kind, Section):
             yield from keys_of(kind, f"{name}.")
         else:
@@ -389,9 +440,21 @@ def test_what_is_stated_matters_even_where_nothing_else_changes(
 ) -> None:
     config = experiment().load()
     frame = kept_rows(BASE)
-    sealed, design = Sealed(frame, frame.height), config.design()
+    sealed, design = sealed_rows(frame, arms_of(frame)), config.design()
     stated = [fingerprint(config, sealed, one) for one in (design, replace(design, **change))]
     assert stated[0].settings != stated[1].settings
+
+
+def test_where_private_centres_lie_is_in_the_rows_alone(experiment: Builder) -> None:
+    """They decide which cluster a unit is in, which is digested, and nothing else."""
+    base = settings_of(experiment(**private(**CENTRES)))
+    others: list[dict[str, Any]] = [
+        {"centres": {"old": [61.0], "young": [20.0]}, "missing": "old"},
+        {"features": ["tenure"]},
+        {"centres": {"young": [20.0], "old": [60.0]}, "missing": "old"},
+    ]
+    for other in others:
+        assert settings_of(experiment(**private(**CENTRES | other))) == base, other
 
 
 PARAMETERS = {

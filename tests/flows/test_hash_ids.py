@@ -12,7 +12,7 @@ from flows.raw.ingest import ingest
 from flows.raw.unit_ids import released_ids
 from flows.raw.validate import validate
 from schemas.errors import ClusterdpError, ConfigError, InputError
-from tests.conftest import Builder, Content, Experiment, rows, told, write_content
+from tests.conftest import Builder, Content, Experiment, plain_rows, rows, told, write_content
 
 KEY = b"thirty-two bytes of some secret!"
 
@@ -125,7 +125,7 @@ def test_ids_match_those_of_a_release(
     result, output = convert(built, pl.DataFrame({"unit_id": ids}), name, "out.parquet")
     assert result.n_missing == 2
     found = pl.read_parquet(output)["unit_id"].drop_nulls()
-    assert sorted(found) == sorted(released_ids(config, kept.open()["unit"]))
+    assert sorted(found) == sorted(released_ids(config, plain_rows(kept.open())["unit"]))
 
 
 def test_warnings_of_the_key_are_passed_on(experiment: Builder) -> None:

@@ -15,11 +15,10 @@ import pytest
 from flows.cli import run
 from flows.plan import design_of, plan
 from flows.planning import settled
-from flows.raw.sizes import places_of
 from flows.release import ReleaseResult
 from privatizers.audit_samples import Effort
 from schemas.errors import ConfigError
-from tests.conftest import Builder, Experiment, Ran, a_log, released
+from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
 
 AUTO = {"mechanism": "auto"}
 MEANS = AUTO | {"strata_statistic": "means"}
@@ -307,7 +306,7 @@ def test_a_release_has_exactly_the_design_that_was_planned(
 def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -> None:
     built = experiment(privacy=AUTO, outcome=FINE | {"missing": 3})
     frame = built.read().with_columns(outcome=pl.lit(math.nan))
-    sizes = places_of(frame, ("none", "mail")).sizes
+    sizes = sealed_rows(frame, ("none", "mail")).open().sizes
     assert sizes.tolist() == [[60, 60], [60, 60]]
     chosen = settled(built.load(), sizes)
     assert chosen.design == design_of(built.config, None) == plan(built.config, None).settled.design
@@ -321,8 +320,8 @@ def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -
 def test_arms_keep_their_places_in_sizes(experiment: Builder) -> None:
     log = a_log().filter((pl.col("variant") != "mail") | (pl.col("customer") < "c00100"))
     frame = experiment(log).read()
-    assert places_of(frame, ("none", "mail")).sizes.sum(axis=0).tolist() == [120, 50]
-    assert places_of(frame, ("mail", "none")).sizes.sum(axis=0).tolist() == [50, 120]
+    for arms, expected in ((("none", "mail"), [120, 50]), (("mail", "none"), [50, 120])):
+        assert sealed_rows(frame, arms).open().sizes.sum(axis=0).tolist() == expected
 
 
 @pytest.mark.parametrize(

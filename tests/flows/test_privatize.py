@@ -2,6 +2,7 @@
 
 import hmac
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,37 @@ from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.validate import validate
 from privatizers.accounting import UNIT
-from privatizers.randomised_response import Indices, RandomisedResponse
-from schemas.released import TABLES, ReleaseName, ReleaseTables
-from tests.conftest import EXACT, Builder, Experiment, a_log, rows
+from privatizers.randomised_response import RandomisedResponse, ResponseTables
+from schemas.released import TABLES, Manifest, ReleaseName, ReleaseTables
+from tests.conftest import EXACT, Builder, Experiment, a_log, made_units, rows
 
 
-def tables_of(built: Experiment) -> ReleaseTables:
+@dataclass(frozen=True)
+class Tables:
+    """What is released, all of it in memory."""
+
+    manifest: Manifest
+    outcomes: pl.DataFrame
+    pools: pl.DataFrame
+    strata: pl.DataFrame
+    debias: pl.DataFrame
+    units: pl.DataFrame
+
+    @classmethod
+    def of(cls, tables: ReleaseTables) -> "Tables":
+        return cls(tables.manifest, **tables.frames(), units=made_units(tables))
+
+    def frames(self) -> dict[str, pl.DataFrame]:
+        return {name: frame for name, frame in vars(self).items() if name != "manifest"}
+
+
+def tables_of(built: Experiment) -> Tables:
     config = built.load()
     kept, _, _ = validate(config, ingest(config, "once"))
-    return privatize(config, kept, config.design(), ReleaseName("trial", "once", 1))
+    return Tables.of(privatize(config, kept, config.design(), ReleaseName("trial", "once", 1)))
 
 
-def strata_of(tables: ReleaseTables) -> list[tuple[Any, ...]]:
+def strata_of(tables: Tables) -> list[tuple[Any, ...]]:
     return tables.strata.rows()
 
 
@@ -147,12 +167,12 @@ def test_a_single_cluster_keeps_its_name_in_a_pool_named_all(experiment: Builder
 # what is published of the strata
 
 
-def noisy_sums(tables: ReleaseTables) -> dict[tuple[str, str], int]:
+def noisy_sums(tables: Tables) -> dict[tuple[str, str], int]:
     sums = tables.debias.group_by("pool", "arm").agg(pl.col("noisy_count").sum())
     return {(pool, arm): total for pool, arm, total in sums.rows()}
 
 
-def sizes_of(tables: ReleaseTables) -> dict[tuple[str, str], int]:
+def sizes_of(tables: Tables) -> dict[tuple[str, str], int]:
     sizes = tables.pools.select("pool", "arm", "n_units").rows()
     return {(pool, arm): n for pool, arm, n in sizes}
 
@@ -208,15 +228,15 @@ def test_the_counts_are_of_the_raw_outcomes(experiment: Builder) -> None:
 
 @pytest.fixture
 def drawn_with(monkeypatch: pytest.MonkeyPatch) -> list[RandomisedResponse]:
-    """The randomised responses that units are drawn with."""
+    """The randomised responses that outcomes are drawn with."""
     seen: list[RandomisedResponse] = []
-    draw = RandomisedResponse.draw
+    tables = RandomisedResponse.tables
 
-    def spy(self: RandomisedResponse, levels: Indices, strata: Indices) -> Any:
+    def spy(self: RandomisedResponse) -> ResponseTables:
         seen.append(self)
-        return draw(self, levels, strata)
+        return tables(self)
 
-    monkeypatch.setattr(RandomisedResponse, "draw", spy)
+    monkeypatch.setattr(RandomisedResponse, "tables", spy)
     return seen
 
 
@@ -308,7 +328,7 @@ def test_two_runs_do_not_draw_the_same(experiment: Builder) -> None:
 # the order of rows
 
 
-def order_of(tables: ReleaseTables) -> dict[str, list[tuple[Any, ...]]]:
+def order_of(tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
     """What stands in each row besides what is drawn."""
     return {
         "outcomes": tables.outcomes.rows(),

@@ -23,6 +23,7 @@ TABLES = {
         "epsilon": "DOUBLE",
         "delta": "DOUBLE",
         "neighbours": "VARCHAR",
+        "cluster_epsilon": "DOUBLE",
         "resampling_probability": "DOUBLE",
         "truncation_threshold": "DOUBLE",
         "noise_scale": "DOUBLE",
@@ -150,7 +151,8 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "n_units": 240,
         "n_clusters": 2,
         "n_outcomes": 4,
-        "schema_version": 2,
+        "cluster_epsilon": None,
+        "schema_version": 3,
     }
     assert {name: row[name] for name in expected} == expected
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.raw.ingest import ingest
+from flows.raw.validate import validate
 from schemas.errors import InputError
 from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, rows, told, write_content
 
@@ -29,8 +30,9 @@ HEAD = "customer,variant,region,clicks\n"
 
 def refusal(built: Experiment, period: str = "once") -> InputError:
     """The error that reading ends in; it names no value of a row."""
+    config = built.load()
     with pytest.raises(InputError) as caught:
-        ingest(built.load(), period)
+        validate(config, ingest(config, period))
     assert caught.value.exit_code == 2
     everything = told(caught.value)
     for value in (PRIVATE, str(SENTINEL), "PRIVATEUNIT"):

@@ -13,15 +13,25 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from flows.raw.aside import set_aside
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.sealed import Sealed
-from flows.raw.validate import set_aside, validate
+from flows.raw.validate import validate
 from flows.roster import Roster
 from schemas.errors import InputError
 from schemas.raw import rules
 from schemas.released import ReleaseName
-from tests.conftest import SENTINEL, Builder, Experiment, a_log, rows, told
+from tests.conftest import (
+    SENTINEL,
+    Builder,
+    Experiment,
+    a_log,
+    made_units,
+    plain_rows,
+    rows,
+    sealed_rows,
+    told,
+)
 
 NAME = "trial.once.r1"
 
@@ -36,7 +46,7 @@ def judge(built: Experiment) -> tuple[pl.DataFrame, Roster]:
     config = built.load()
     kept, aside, roster = validate(config, ingest(config, "once"))
     set_aside(config, aside, NAME)
-    return kept.open(), roster
+    return plain_rows(kept.open()), roster
 
 
 def counted(experiment: Builder, *faulty: Row) -> dict[str, int]:
@@ -385,15 +395,14 @@ def public_side(experiment: Builder, outcomes: list[float | None]) -> tuple[Any,
     built = experiment(log)
     kept, roster = judge(built)
     config = built.load()
-    tables = privatize(
-        config, Sealed(kept, kept.height), config.design(), ReleaseName("trial", "once", 1)
-    )
+    sealed = sealed_rows(kept, config.arms.names)
+    tables = privatize(config, sealed, config.design(), ReleaseName("trial", "once", 1))
     return (
         kept.drop("outcome").rows(),
         roster,
         (built.quarantine / f"{NAME}.parquet").read_bytes(),
         tables.strata.rows(),
         tables.pools.rows(),
-        tables.units.select("unit_id", "cluster", "arm").rows(),
+        made_units(tables).select("unit_id", "cluster", "arm").rows(),
         tables.debias.select("pool", "arm", "outcome").rows(),
     )

@@ -44,6 +44,7 @@ from privatizers.outcome_grid import nearest_levels, stratum_counts
 from privatizers.randomised_response import RandomisedResponse
 from privatizers.strata import Strata, lay_out
 from schemas.raw import ARM, CLUSTER, OUTCOME
+from tests.conftest import plain_rows
 from tests.statistical.simulate import (
     Cells,
     Places,
@@ -379,8 +380,8 @@ def codes(labels: pl.Series, names: list[str]) -> Ints:
 def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
     rows, _, _ = validate(config, ingest(config, "once"))
-    frame = rows.open()
-    chosen = settled(config, stratum_sizes(rows, config.arms.names))
+    frame = plain_rows(rows.open())
+    chosen = settled(config, stratum_sizes(rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
     assert not isinstance(mechanism, AggregateMechanism)
     clusters = frame[CLUSTER].unique().sort().to_list()

@@ -1,0 +1,196 @@
+"""What a server makes of the effects that several sites report: aggregates and a check on them.
+
+Site j reports an effect τ_j, an estimate s_j² of its variance and its number of units N_j, all of
+them released already, so nothing here costs privacy. Each aggregate is a weighted mean Σ w_j τ_j,
+Σ w_j = 1, and its variance Σ w_j² s_j² (Koga, Chaudhuri and Page, Algorithm 3 and the baselines of
+their Section IV):
+
+- ``mvagg``: w_j = N_j/N_I on the set I of sites that makes the variance least;
+- ``ivw``: w_j ∝ 1/s_j²;
+- ``all``: w_j = N_j/ΣN;
+- ``largest``: the site with most units alone.
+
+All of them take it that every site has the same effect. The weights of ``mvagg`` and ``ivw`` come
+from *reported* variances, so the variances stated for them are those given the weights: somewhat
+too small where the reports are noisy, as the sites that look good are taken.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, ndtri
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+METHODS: Final = ("mvagg", "ivw", "all", "largest")
+HOMOGENEITY_ALARM: Final = 0.05
+"""The p-value of Cochran's Q under which the sites do not look like having one effect."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """What J sites reported; shape [J] each, J at least 1."""
+
+    estimate: Floats
+    """τ_j, in the unit of the outcomes."""
+    variance: Floats
+    """s_j², in that unit squared; not negative (:func:`clamped`)."""
+    n_units: Floats
+    """N_j, greater than 0."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no set of sites can have reported."""
+        shapes = {self.estimate.shape, self.variance.shape, self.n_units.shape}
+        sound = (
+            len(shapes) == 1
+            and self.estimate.ndim == 1
+            and len(self.estimate) > 0
+            and bool(np.isfinite(self.estimate).all())
+            and bool(np.isfinite(self.variance).all() and (self.variance >= 0).all())
+            and bool(np.isfinite(self.n_units).all() and (self.n_units > 0).all())
+        )
+        if not sound:
+            msg = "sites need finite estimates, variances of at least 0 and units, of one length"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, eq=False)
+class Aggregate:
+    """One effect made of those of several sites."""
+
+    method: str
+    estimate: float
+    variance: float
+    """Given the weights; see the head of this module."""
+    used: Ints
+    """Positions of the sites with a weight, increasing; shape [sites used]."""
+    weights: Floats
+    """Of these sites, adding up to one; shape [sites used]."""
+
+
+@dataclass(frozen=True)
+class Homogeneity:
+    """Cochran's test that the sites have one effect."""
+
+    q: float
+    degrees_of_freedom: int
+    p_value: float
+    i_squared: float
+    """Which share of the spread between sites their variances leave unexplained: (Q − df)/Q."""
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the sites do not look like having one effect."""
+        return self.p_value < HOMOGENEITY_ALARM
+
+
+def clamped(variance: Floats, floor: Floats) -> tuple[Floats, Ints]:
+    """Return variances of at least ``floor``, and the positions of those that were below it.
+
+    An estimate of a variance that is noised can come out negative. An estimate with noise of a
+    known variance varies by at least that much, so ``floor`` is the variance of the noise where a
+    site states it (0 where not); clamped to 0, a site would count as exact and outweigh all
+    others. Both arguments have shape [J].
+    """
+    least = np.maximum(floor, 0.0)
+    return np.maximum(variance, least), np.flatnonzero(variance < least)
+
+
+def aggregates(sites: Sites) -> tuple[Aggregate, ...]:
+    """Return the aggregate by each of :data:`METHODS`, in that order."""
+    return mvagg(sites), ivw(sites), aggregate_all(sites), largest(sites)
+
+
+def mvagg(sites: Sites) -> Aggregate:
+    """Return the mean weighted by units over the set of sites with the least variance, exactly.
+
+    I* = argmin_I A(I)/B(I)²,  A = Σ_{j∈I} N_j² s_j²,  B = Σ_{j∈I} N_j   (Algorithm 3),
+
+    which is there searched for among all 2^J sets. It is a prefix of the sites in increasing order
+    of k_j = N_j s_j²: A/B² is quasi-concave on B > 0 (its sets {A ≥ c B²} are convex), so its least
+    value over the convex hull of the points (A(I), B(I)) is at a corner, and a corner minimises
+    A − t B = Σ_{j∈I} N_j (k_j − t) for some t, hence holds the sites with k_j < t and none with
+    k_j > t (sites with k_j = t lie on the edge between two corners). O(J log J). Of prefixes
+    that are equally good the longest is taken: with variances of 0, all sites that have one.
+    """
+    share = sites.n_units / sites.n_units.max()  # so that no square overflows
+    scale = sites.variance.max() or 1.0
+    cost = share * (sites.variance / scale)
+    order = np.argsort(cost, kind="stable")
+    within = np.cumsum(share[order])
+    variance = np.cumsum(share[order] * cost[order]) / within**2
+    length = len(variance) - int(np.argmin(variance[::-1]))
+    return _by_units(sites, "mvagg", np.sort(order[:length]))
+
+
+def ivw(sites: Sites) -> Aggregate:
+    """Return the mean weighted by 1/s_j², w_j = (1/s_j²) / Σ 1/s².
+
+    Its variance 1/Σ(1/s²) is the least of all weighted means. Sites with a variance of 0 outweigh
+    every other; among themselves they are weighted by units.
+    """
+    least = float(sites.variance.min())
+    if least == 0:
+        return _by_units(sites, "ivw", np.flatnonzero(sites.variance == 0))
+    weights = least / sites.variance
+    return _weighted(sites, "ivw", np.arange(len(weights)), weights)
+
+
+def aggregate_all(sites: Sites) -> Aggregate:
+    """Return the mean over all sites weighted by units (AggAll)."""
+    return _by_units(sites, "all", np.arange(len(sites.n_units)))
+
+
+def largest(sites: Sites) -> Aggregate:
+    """Return the effect of the site with most units (AggLargest); of several, the least varying."""
+    most = np.flatnonzero(sites.n_units == sites.n_units.max())
+    best = most[np.argmin(sites.variance[most])]
+    return _by_units(sites, "largest", np.array([best]))
+
+
+def homogeneity(sites: Sites) -> Homogeneity | None:
+    """Test by the reported variances whether all sites have one effect (Cochran's Q).
+
+    Q = Σ_j (τ_j − τ̂)²/s_j²,   τ̂ = Σ(τ/s²)/Σ(1/s²),
+
+    is χ² with J − 1 degrees of freedom where they have, for variances that are known and effects
+    that are normal; reported variances and the Laplace noise of privacy make that approximate. I²
+    is (Q − df)/Q, at least 0. None for one site, or where a variance is 0: nothing can be said.
+    """
+    degrees = len(sites.estimate) - 1
+    if degrees < 1 or float(sites.variance.min()) == 0:
+        return None
+    with np.errstate(over="ignore"):
+        apart = (sites.estimate - ivw(sites).estimate) / np.sqrt(sites.variance)
+        q = min(float(np.sum(apart**2)), float(np.finfo(np.float64).max))
+    unexplained = max(0.0, 1.0 - degrees / q) if q > 0 else 0.0
+    return Homogeneity(q, degrees, float(chdtrc(degrees, q)), unexplained)
+
+
+def normal_interval(estimate: float, variance: float, level: float) -> tuple[float, float]:
+    """Return τ̂ ± z s, z the (1 + ``level``)/2 quantile of the normal distribution.
+
+    Where the noise of privacy, which is Laplace, makes up most of s, intervals at 0.95 cover
+    a little less than they say (0.937 for one site whose variance is all noise).
+    """
+    reach = float(ndtri((1 + level) / 2)) * variance**0.5
+    return estimate - reach, estimate + reach
+
+
+def _by_units(sites: Sites, method: str, used: Ints) -> Aggregate:
+    return _weighted(sites, method, used, sites.n_units[used])
+
+
+def _weighted(sites: Sites, method: str, used: Ints, weights: Floats) -> Aggregate:
+    share = weights / weights.max()
+    share = share / share.sum()
+    return Aggregate(
+        method=method,
+        estimate=float(np.sum(share * sites.estimate[used])),
+        variance=float(np.sum(share**2 * sites.variance[used])),
+        used=used.astype(np.int64),
+        weights=share,
+    )

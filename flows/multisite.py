@@ -1,0 +1,117 @@
+"""Effects from several sites: what each site runs, and what the server runs on their reports.
+
+A site: ingest → validate → charge → draw → publish a report. The server: read
+reports → combine → plot. They share no ledger, log or key, and can run in different organisations;
+what goes from one to the other is the site's report, a JSON file of schema :mod:`schemas.site`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from prefect import flow
+
+from flows.config import check_period
+from flows.ledger import Statement
+from flows.raw.site import site_fingerprint, site_report, unmatched
+from flows.raw.site_rows import ingest_site, set_site_aside, validate_site
+from flows.released.draft import workplace
+from flows.released.sites import Combined, combine, read_report, read_reports, write_report
+from flows.roster import Roster
+from flows.site_charging import SiteAccount
+from flows.site_config import load_site
+from flows.step import step
+from schemas.site import SiteReport
+
+
+@dataclass(frozen=True)
+class SiteResult:
+    """What a run says of the report it made; nothing in it is raw but ``for_the_operator``."""
+
+    path: Path
+    status: Literal["published", "unchanged"]
+    report: SiteReport
+    roster: Roster
+    statement: Statement
+    warnings: tuple[str, ...]
+    for_the_operator: tuple[str, ...]
+    """Follows from private facts, in words: not for the document, nor for the server."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp site --json``; all of it may leave the site."""
+        report = self.report
+        return {
+            "report_id": report.report_id,
+            "path": str(self.path),
+            "status": self.status,
+            "site": report.site,
+            "estimate": report.estimate,
+            "variance": report.variance,
+            "noise_variance": report.noise_variance,
+            "n_units": report.n_units,
+            "epsilon": report.epsilon,
+            "delta": report.delta,
+            "estimator": report.estimator,
+            "design": report.design,
+            "quarantined": self.roster.quarantined,
+            "quarantined_by_rule": self.roster.quarantined_by_rule,
+            "warnings": list(self.warnings),
+            "ledger": self.statement.as_json(),
+        }
+
+
+@flow(name="clusterdp-site", persist_result=False, retries=0, log_prints=False)
+def site(config_path: str, period: str | None = None, revise: bool = False) -> SiteResult:
+    """Make one site's report on one period of an experiment.
+
+    Args:
+        config_path: The site's configuration file, absolute or relative to the current folder.
+        period: The period to report on; where the log's path needs none it may be left out.
+        revise: Draw a published report anew, as its next revision.
+    """
+    config = load_site(Path(config_path))
+    period = check_period(period, config.source.path)
+    account = SiteAccount(config)
+    account.refuse_early(period, revise=revise)
+    with workplace(config.reports) as folder:
+        log = step(ingest_site)(config, period)
+        rows, aside, roster = step(validate_site)(config, log)
+        notes = step(unmatched)(config, rows)
+        made_from = step(site_fingerprint)(config, rows)
+        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        known = (*roster.warnings, *charge.warnings)
+        if not charge.is_new:
+            report = read_report(charge.path)
+            statement = charge.statement
+            return SiteResult(charge.path, "unchanged", report, roster, statement, known, notes)
+        # Leaving this block makes the draft public; leaving it by an error gives the charge back.
+        with account.publishing(charge) as warnings:
+            step(set_site_aside)(config, period, aside, charge.name.release_id)
+            report = step(site_report)(config, rows, charge.name)
+            step(write_report)(report, charge.draft)
+    return SiteResult(
+        path=charge.path,
+        status="published",
+        report=report,
+        roster=roster,
+        statement=charge.statement,
+        warnings=(*known, *warnings),
+        for_the_operator=notes,
+    )
+
+
+@flow(name="clusterdp-aggregate", persist_result=False, retries=0, log_prints=False)
+def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
+    """Aggregate the reports of several sites; reads nothing else.
+
+    Args:
+        report_paths: The sites' reports, one of each site.
+        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+    """
+    from flows.released.forest import write_forest  # noqa: PLC0415 - matplotlib takes a second
+
+    reports = step(read_reports)([Path(path) for path in report_paths])
+    combined = step(combine)(reports)
+    if plot is not None:
+        step(write_forest)(combined, Path(plot))
+    return combined

@@ -1,0 +1,102 @@
+"""From exposures to units: the first exposure of a unit fixes its arm, its cluster and its clock.
+
+All of it reads public fields alone, and nothing depends on the order of rows or on how they are
+spread over files. The philosophy is that of a log of units (:func:`schemas.raw.rules`): a unit
+that was seen with two different arms has no arm anybody can vouch for, whether both are declared,
+one is not or one is missing, and whatever else is wrong with the row that says so.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from schemas.raw import ARM, CLUSTER, FAULT, FILE, ROW, TIME, UNIT
+
+_NO_ARM = np.uint32(0xFFFFFFFF)
+
+
+@dataclass(frozen=True)
+class Exposures:
+    """The units of some exposures, and the exposures that are set aside for two arms."""
+
+    kept: pl.DataFrame
+    """A row a unit, sorted by it: its first exposure, with the columns of the input."""
+    contaminated: pl.DataFrame
+    """Every sound exposure of a unit seen with two arms (rule ``unit_in_two_arms``), as logged."""
+
+
+def first_exposures(frame: pl.DataFrame) -> Exposures:
+    """Find the first sound exposure of each unit, and the units that were seen with two arms.
+
+    ``frame`` holds all rows of its units, in any order: ``unit`` (Int64, UInt64 or String, not
+    null), ``arm`` (UInt32, a code an arm; a missing arm is any code of its own, or null),
+    ``cluster`` (Categorical or Enum), ``time`` (Int64, µs in UTC), ``source_file``, ``source_row``
+    (together different in every row) and ``fault`` (UInt8; 0 for a sound row, which then has a
+    time and a cluster). Other columns come along. Faulty rows are set aside by the rule they break,
+    not here; they are there to judge their unit by its arms. A faulty row that agrees in its arm
+    with the others of its unit does them no harm, nor does another cluster: exposures may be many.
+
+    The first exposure is the one of least time; of several at that time, the one whose cluster's
+    name comes first, then its file, then its row (their arm is the same).
+    """
+    frame = frame.sort(UNIT)
+    row_unit, n_units = _numbered(frame[UNIT])
+    mixed = _in_two_arms(frame[ARM], row_unit, n_units)[row_unit]
+    sound = (frame[FAULT] == 0).to_numpy()
+    contaminated = frame.filter(pl.Series(sound & mixed)).sort(FILE, ROW)
+    candidates = frame.filter(pl.Series(sound & ~mixed))
+    if candidates[TIME].null_count():
+        msg = "sound exposures without a time: the rule time_missing was not applied"
+        raise AssertionError(msg)
+    for name in (TIME, CLUSTER, FILE, ROW):
+        row_unit, n_units = _numbered(candidates[UNIT])
+        if n_units == candidates.height:
+            break
+        least = _least(_comparable(candidates[name]), row_unit, n_units)
+        candidates = candidates.filter(pl.Series(least))
+    return Exposures(candidates, contaminated)
+
+
+def _numbered(units: pl.Series) -> tuple[NDArray[np.int64], int]:
+    """The number of each row's unit, 0 for the first, and how many there are; units are sorted."""
+    if not len(units):
+        return np.zeros(0, np.int64), 0
+    begins = (units != units.shift()).fill_null(value=True).to_numpy()
+    numbers = np.cumsum(begins) - 1
+    return numbers, int(numbers[-1]) + 1
+
+
+def _starts(row_unit: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each unit's rows begin."""
+    return np.flatnonzero(np.diff(row_unit, prepend=-1))
+
+
+def _in_two_arms(arms: pl.Series, row_unit: NDArray[np.int64], n_units: int) -> NDArray[np.bool_]:
+    """Whether each unit, shape [n_units], was seen with two arms; a missing one is one."""
+    if n_units == len(arms):
+        return np.zeros(n_units, np.bool_)
+    codes = arms.fill_null(int(_NO_ARM)).to_numpy()
+    starts = _starts(row_unit)
+    differs: NDArray[np.bool_] = np.minimum.reduceat(codes, starts) != np.maximum.reduceat(
+        codes, starts
+    )
+    return differs
+
+
+def _least(
+    values: NDArray[np.int64] | NDArray[np.uint64], row_unit: NDArray[np.int64], n_units: int
+) -> NDArray[np.bool_]:
+    """Whether each row has the least value among the rows of its unit."""
+    least = np.minimum.reduceat(values, _starts(row_unit)) if n_units else values[:0]
+    found: NDArray[np.bool_] = values == least[row_unit]
+    return found
+
+
+def _comparable(column: pl.Series) -> NDArray[np.int64] | NDArray[np.uint64]:
+    """Numbers as they are; of clusters the place of their names in the order of text."""
+    if column.dtype.is_integer():
+        return column.to_numpy()
+    names = column.unique().drop_nulls().cast(pl.String).sort()
+    return column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()

@@ -1,0 +1,232 @@
+"""The report of a site: one JSON document, every field of it, and how it is read back.
+
+It holds a noised effect, a noised estimate of its variance and public facts, and no row: everything
+in it may leave the site. A checksum over its content shows when a report was changed by hand or
+cut short. It is no signature: whoever wants to can work out a new one, so that a server that does
+not trust the way a report came must have it signed by other means.
+"""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, NoReturn
+
+import pandera.errors
+import pandera.polars as pa
+import polars as pl
+
+from schemas.errors import InputError
+
+SCHEMA_VERSION: Final = 1
+KIND: Final = "clusterdp-site-report"
+
+Design = Literal["trial", "matching"]
+DESIGNS: Final[tuple[Design, ...]] = ("trial", "matching")
+
+NEIGHBOURS: Final[dict[Design, str]] = {
+    "trial": "one unit's outcome (substitution)",
+    "matching": "one unit's outcome, treatment and covariates (substitution)",
+}
+"""What two data sets may differ in for a report's guarantee to speak of them."""
+
+_CHECKSUM = "checksum"
+_NAME = r"^[A-Za-z0-9_-]+$"
+_PERIOD = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+_INSTANT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
+_GREATEST = 1e150  # of a number: its square stays within doubles
+_MOST_UNITS = 2**53  # beyond, doubles skip numbers
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """What one site says of one period; the fields of its JSON document, checksum excepted."""
+
+    report_id: str
+    """``EXPERIMENT@SITE.PERIOD.rN``."""
+    experiment: str
+    site: str
+    period: str
+    revision: int
+    created_at: str
+    """UTC, as ``2026-11-20T03:15:00Z``."""
+    design: str
+    """``trial`` (the treatment was randomised) or ``matching`` (it was not)."""
+    estimator: str
+    control: str
+    treatment: str
+    estimate: float
+    """Noised effect of the treatment against the control, in the unit of the outcomes."""
+    variance: float
+    """Noised estimate of the variance of ``estimate``: of its sampling and of its noise."""
+    noise_variance: float
+    """The part of it that is due to the noise of privacy, as far as it is public."""
+    n_units: int
+    epsilon: float
+    """Of the whole report, together with ``delta``."""
+    delta: float
+    neighbours: str
+    outcome_low: float
+    """Outcomes below it counted as it."""
+    outcome_high: float
+    """Outcomes above it counted as it."""
+    outcome_bound: float
+    """B = ``outcome_high`` − ``outcome_low``, which the noise is made for."""
+    privatised: str
+    """What was computed of private data and noised."""
+    package_version: str
+    schema_version: int = SCHEMA_VERSION
+    kind: str = KIND
+
+
+_TYPES: Final[dict[type, type[pl.DataType]]] = {str: pl.String, int: pl.Int64, float: pl.Float64}
+_FIELDS: Final[dict[str, type]] = {
+    name: kind for name, kind in SiteReport.__annotations__.items() if isinstance(kind, type)
+}
+
+
+def _column(name: str, *checks: pa.Check) -> pa.Column:
+    return pa.Column(_TYPES[_FIELDS[name]], list(checks), nullable=False, coerce=False)
+
+
+def _finite(name: str, *checks: pa.Check) -> pa.Column:
+    return _column(name, pa.Check.in_range(-_GREATEST, _GREATEST), *checks)
+
+
+SCHEMA: Final = pa.DataFrameSchema(
+    {
+        "kind": _column("kind", pa.Check.eq(KIND)),
+        "schema_version": _column("schema_version", pa.Check.eq(SCHEMA_VERSION)),
+        "report_id": _column("report_id"),
+        "experiment": _column("experiment", pa.Check.str_matches(_NAME)),
+        "site": _column("site", pa.Check.str_matches(_NAME)),
+        "period": _column("period", pa.Check.str_matches(_PERIOD)),
+        "revision": _column("revision", pa.Check.ge(1)),
+        "created_at": _column("created_at", pa.Check.str_matches(_INSTANT)),
+        "design": _column("design", pa.Check.isin(list(DESIGNS))),
+        "estimator": _column("estimator", pa.Check.str_length(min_value=1)),
+        "control": _column("control", pa.Check.str_length(min_value=1)),
+        "treatment": _column("treatment", pa.Check.str_length(min_value=1)),
+        "estimate": _finite("estimate"),
+        "variance": _finite("variance"),
+        "noise_variance": _finite("noise_variance", pa.Check.ge(0.0)),
+        "n_units": _column("n_units", pa.Check.in_range(1, _MOST_UNITS)),
+        "epsilon": _finite("epsilon", pa.Check.gt(0.0)),
+        "delta": _column("delta", pa.Check.in_range(0.0, 1.0, include_max=False)),
+        "neighbours": _column("neighbours", pa.Check.str_length(min_value=1)),
+        "outcome_low": _finite("outcome_low"),
+        "outcome_high": _finite("outcome_high"),
+        "outcome_bound": _finite("outcome_bound", pa.Check.gt(0.0)),
+        "privatised": _column("privatised", pa.Check.str_length(min_value=1)),
+        "package_version": _column("package_version", pa.Check.str_length(min_value=1)),
+    },
+    strict=True,
+)
+"""One row; pandera judges a report by it whenever one is written or read."""
+
+
+def report_id(experiment: str, site: str, period: str, revision: int) -> str:
+    """Return ``EXPERIMENT@SITE.PERIOD.rN``."""
+    return f"{experiment}@{site}.{period}.r{revision}"
+
+
+def to_text(report: SiteReport) -> str:
+    """Return the JSON document of a report, its checksum included; InputError if it is unsound."""
+    document = asdict(report)
+    _check(document, report.report_id)
+    document[_CHECKSUM] = checksum(document)
+    return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def from_text(text: str, place: str) -> SiteReport:
+    """Read a report back; ``place`` names it in errors.
+
+    Raises InputError where it is no report, of another schema version, changed after it was
+    written, or unsound.
+    """
+    document = _parsed(text, place)
+    if document.get("kind") != KIND:
+        raise InputError(f"{place}: not a site report (one is made by clusterdp site CONFIG)")
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{place}: a site report of schema version {version!r}, and this program reads version "
+            f"{SCHEMA_VERSION}; versions cannot be mixed, so aggregate with the clusterdp that "
+            "made it, or have all sites use one version"
+        )
+    given = document.pop(_CHECKSUM, None)
+    if given != checksum(document):
+        raise InputError(
+            f"{place}: changed after it was written (its checksum does not fit its content); get "
+            "the report from the site again"
+        )
+    _check(document, place)
+    return SiteReport(**document)
+
+
+def checksum(document: dict[str, Any]) -> str:
+    """Return ``sha256:`` and the digest of the content in one spelling: JSON with sorted keys."""
+    spelt = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return f"sha256:{hashlib.sha256(spelt.encode()).hexdigest()}"
+
+
+def _parsed(text: str, place: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise InputError(f"{place}: not a JSON document, or cut short; a site report is one")
+    return document
+
+
+def _no_number(word: str) -> NoReturn:
+    msg = f"{word} is no number of JSON"
+    raise ValueError(msg)
+
+
+def _check(document: dict[str, Any], place: str) -> None:
+    """Refuse a document that is no sound report, naming its field."""
+    for name in _FIELDS:
+        if name not in document:
+            raise InputError(f"{place}: the field {name!r} is missing")
+    for name, value in document.items():
+        if name not in _FIELDS:
+            raise InputError(f"{place}: there is no field {name!r} in a site report")
+        if type(value) is not _FIELDS[name]:
+            raise InputError(f"{place}: {name} is not {_SPOKEN[_FIELDS[name]]}")
+        if type(value) is int and abs(value) > _MOST_UNITS:  # of no type that a column has
+            raise InputError(f"{place}: {name} is too large a number")
+    failed = _failed(document)
+    if failed:
+        raise InputError(f"{place}: {'; '.join(failed)}")
+    _check_together(document, place)
+
+
+_SPOKEN: Final[dict[type, str]] = {str: "a text", int: "a whole number", float: "a number"}
+
+
+def _failed(document: dict[str, Any]) -> list[str]:
+    """Say which fields break the schema; a report is public, so its values may be shown."""
+    try:
+        frame = pl.DataFrame(
+            {name: [value] for name, value in document.items()},
+            schema={name: _TYPES[_FIELDS[name]] for name in document},
+        )
+        SCHEMA.validate(frame, lazy=True)
+    except pandera.errors.SchemaErrors as error:
+        names = {str(getattr(one.schema, "name", "report")) for one in error.schema_errors}
+    else:
+        return []
+    return [f"{name} cannot be {document.get(name)!r}" for name in sorted(names)]
+
+
+def _check_together(document: dict[str, Any], place: str) -> None:
+    """Refuse fields that contradict one another."""
+    named = report_id(*(document[key] for key in ("experiment", "site", "period", "revision")))
+    if document["report_id"] != named:
+        raise InputError(f"{place}: report_id is not {named!r}, as its other fields say")
+    width = document["outcome_high"] - document["outcome_low"]
+    if document["outcome_bound"] != width:
+        raise InputError(f"{place}: outcome_bound is not outcome_high − outcome_low, {width!r}")
+    if document["control"] == document["treatment"]:
+        raise InputError(f"{place}: control and treatment are the same arm")

@@ -1,0 +1,314 @@
+"""What is measured: each case has contenders, of which one is the baseline of its ratios."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.data import EventLog, UnitLog
+from tests.benchmarks.measure import BenchError, Job, run_job
+
+Sections = dict[str, dict[str, Any]]
+
+QUICK = (
+    "units-1m",
+    "units-1m-text",
+    "strata-50k",
+    "events-1m",
+    "estimates-1m",
+    "small",
+    "draws-1m",
+)
+"""A few minutes in all."""
+
+NAMES = (
+    "units-SIZE[-text], strata[-SIZE], events[-SIZE], estimates[-SIZE], small, draws[-SIZE]; "
+    "SIZE such as 500k, 10m, 100m"
+)
+
+_SMALL = 5_000
+_STEPS = 7  # of a release
+_PER_STRATUM = 5
+_PER_UNIT = 5  # events, exposures included
+_SCALAR_ROWS, _LOOP_ROWS = 20_000, 200_000  # slow ones get fewer rows; time is compared by the row
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of those that are compared."""
+
+    name: str
+    job: Job
+    rows: int
+    """How many rows its result must have; the unit of its time per row."""
+    is_ours: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is run in turns, the first contender being the baseline."""
+
+    name: str
+    title: str
+    contenders: tuple[Contender, ...]
+    prepare: Callable[[], None] = lambda: None
+    """Makes the input, unless it is there."""
+    per_row: bool = True
+    """Whether ratios compare time per row, or whole runs."""
+
+    @property
+    def baseline(self) -> Contender:
+        return self.contenders[0]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where input lies and how runs go."""
+
+    data: Path
+    memory_limit: str = "4GB"
+
+
+def parse_size(text: str) -> int:
+    """``10m`` as 10,000,000, ``50k`` as 50,000; plain numbers too."""
+    found = re.fullmatch(r"([0-9]+)([km]?)", text)
+    if not found or int(found[1]) == 0:
+        raise BenchError(f"{text!r} is no size: say 5000, 500k or 10m")
+    return int(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2]]
+
+
+def cases_of(word: str, place: Place) -> Iterator[Case]:
+    """The cases that a word of ``make bench BENCH="…"`` asks for; raises BenchError for others."""
+    kind, *rest = word.split("-")
+    has_text = kind == "units" and rest[-1:] == ["text"]
+    sizes = rest[:-1] if has_text else rest
+    if kind not in _DEFAULTS or len(sizes) > 1 or (kind == "small" and rest):
+        raise BenchError(f"there is no case {word!r}; there are {NAMES}")
+    size = parse_size(sizes[0] if sizes else _DEFAULTS[kind])
+    if kind == "units":
+        yield _units(word, place, size, text_ids=has_text)
+    elif kind == "strata":
+        yield _strata(word, place, size)
+    elif kind == "events":
+        yield _events(word, place, size)
+    elif kind == "estimates":
+        yield _estimates(word, place, size)
+    elif kind == "small":
+        yield _small(word, place)
+    else:
+        yield from _draws(word, size)
+
+
+_DEFAULTS = {
+    "units": "10m",
+    "strata": "1m",
+    "events": "50m",
+    "estimates": "10m",
+    "small": "5000",
+    "draws": "10m",
+}
+
+
+def _units(word: str, place: Place, size: int, *, text_ids: bool) -> Case:
+    log = UnitLog(size, text_ids=text_ids)
+    source, prepare = _input(place, log)
+    ids = "text" if text_ids else "integer"
+    return Case(
+        word,
+        f"{size:,} units, {ids} ids, 1,000 clusters, 2 arms, 12 outcomes",
+        (
+            _ordered("DuckDB: ordered CTAS", place, source, size),
+            _copy("polars: Parquet copy", source, size),
+            _release("clusterdp: release", place, source, size),
+        ),
+        prepare,
+    )
+
+
+def _strata(word: str, place: Place, n_strata: int) -> Case:
+    if n_strata % 4:
+        raise BenchError(f"{word}: the number of strata has to be a multiple of 4")
+    logs = [
+        UnitLog(n * _PER_STRATUM, n_clusters=n // 2, units_per_stratum=_PER_STRATUM)
+        for n in (n_strata // 2, n_strata)
+    ]
+    (half, prepare_half), (full, prepare_full) = (_input(place, log) for log in logs)
+
+    def prepare() -> None:
+        prepare_half()
+        prepare_full()
+
+    return Case(
+        word,
+        f"{n_strata:,} strata of {_PER_STRATUM} units, 12 noisy counts each; per row, beside "
+        "half as many strata (1.0 is linear growth)",
+        (
+            replace(
+                _release("clusterdp: half as many", place, half, logs[0].n_units), is_ours=False
+            ),
+            _ordered("DuckDB: ordered CTAS", place, full, logs[1].n_units),
+            _release("clusterdp: release", place, full, logs[1].n_units),
+        ),
+        prepare,
+    )
+
+
+def _events(word: str, place: Place, n_events: int) -> Case:
+    log = EventLog(n_events // _PER_UNIT, n_events)
+    folder = place.data / f"events-{n_events}"
+    exposures, outcomes = folder / "exposures/*.parquet", folder / "outcomes/*.parquet"
+    paths = {"exposures": str(exposures), "outcomes": str(outcomes)}
+    sections: Sections = {
+        "source": {
+            "path": str(exposures),
+            "grain": "event",
+            "outcomes_path": str(outcomes),
+            "window": "7d",
+        },
+        "columns": {"time": "ts", "outcome": None},
+        "outcome": {"aggregate": "count"},
+    }
+    return Case(
+        word,
+        f"{n_events:,} events ({log.n_exposures:,} of them exposures) of {log.n_units:,} units; "
+        "first exposure, outcomes counted for 7 days",
+        (
+            Contender(
+                "DuckDB: bare aggregation",
+                Job("aggregated_events", {**paths, "memory_limit": place.memory_limit}),
+                log.n_units,
+            ),
+            Contender(
+                "clusterdp: release",
+                Job("release", {"config": config(place, sections)}),
+                log.n_units,
+                is_ours=True,
+            ),
+        ),
+        lambda: _written(log, folder),
+    )
+
+
+def _written(log: EventLog, folder: Path) -> None:
+    log.write(folder)
+
+
+def _estimates(word: str, place: Place, size: int) -> Case:
+    source, prepare_log = _input(place, UnitLog(size))
+    released = place.data / f"released-{size}.duckdb"
+
+    def prepare() -> None:
+        if released.exists():
+            return
+        prepare_log()
+        work = place.data / "release-to-keep"
+        work.mkdir()
+        text = config(place, {"source": {"path": source}})
+        arguments = {"work": str(work), "prefect_home": None, "config": text, "to": str(released)}
+        run_job(Job("keep_release", arguments))
+
+    arguments = {"released": str(released)}
+    return Case(
+        word,
+        f"estimates from a released file of {size:,} units",
+        (
+            Contender("DuckDB: bare GROUP BY", Job("grouped", arguments), size),
+            Contender("clusterdp: estimate", Job("estimates", arguments), size, is_ours=True),
+        ),
+        prepare,
+    )
+
+
+def _small(word: str, place: Place) -> Case:
+    source, prepare = _input(place, UnitLog(_SMALL, n_clusters=20))
+    ours = _release("clusterdp: release", place, source, _SMALL)
+    whole = replace(ours.job, arguments={**ours.job.arguments, "from_first_step": False})
+    return Case(
+        word,
+        f"{_SMALL:,} units in 20 clusters, the whole call of the flow once Prefect is up "
+        "(ratio of whole runs, not per row)",
+        (
+            Contender(
+                f"Prefect: {_STEPS} empty steps", Job("empty_steps", {"steps": _STEPS}), _STEPS
+            ),
+            replace(ours, job=whole),
+        ),
+        prepare,
+        per_row=False,
+    )
+
+
+def _draws(word: str, size: int) -> Iterator[Case]:
+    def contender(task: str, by: str, name: str, rows: int) -> Contender:
+        return Contender(name, Job(task, {"by": by, "rows": rows}), rows, is_ours=by == "ours")
+
+    scalar, loop = min(size, _SCALAR_ROWS), min(size, _LOOP_ROWS)
+    yield Case(
+        word,
+        f"randomised response over 12 outcomes, 2,000 priors (ours: {size:,} rows)",
+        (
+            contender("response", "opendp", "OpenDP: a call a row", scalar),
+            contender("response", "loop", "NumPy: a loop over rows", loop),
+            contender("response", "ours", "clusterdp: randomised response", size),
+        ),
+    )
+    yield Case(
+        f"{word}-laplace",
+        f"discrete Laplace noise of scale 10 (ours: {size:,} cells)",
+        (
+            contender("laplace", "vector", "OpenDP: one call", min(size, 1_000_000)),
+            contender("laplace", "scalar", "OpenDP: a call a cell", scalar),
+            contender("laplace", "ours", "clusterdp: discrete Laplace", size),
+        ),
+    )
+
+
+def _input(place: Place, log: UnitLog) -> tuple[str, Callable[[], None]]:
+    """The glob of a log, and what writes it."""
+    kind = "strata" if log.units_per_stratum else "text" if log.text_ids else "integer"
+    folder = place.data / f"units-{log.n_units}-{log.n_clusters}-{kind}"
+
+    def prepare() -> None:
+        log.write(folder)
+
+    return str(folder / "*.parquet"), prepare
+
+
+def _ordered(name: str, place: Place, source: str, rows: int) -> Contender:
+    arguments = {"source": source, "memory_limit": place.memory_limit}
+    return Contender(name, Job("ordered_table", arguments), rows)
+
+
+def _copy(name: str, source: str, rows: int) -> Contender:
+    return Contender(name, Job("parquet_copy", {"source": source}), rows)
+
+
+def _release(name: str, place: Place, source: str, rows: int) -> Contender:
+    job = Job("release", {"config": config(place, {"source": {"path": source}})})
+    return Contender(name, job, rows, is_ours=True)
+
+
+def config(place: Place, sections: Sections) -> str:
+    """A configuration (TOML); keys of ``sections`` replace the defaults, None takes a key out."""
+    defaults: Sections = {
+        "source": {},
+        "columns": {
+            "unit": "customer_id",
+            "arm": "variant",
+            "cluster": "region",
+            "outcome": "clicks",
+        },
+        "arms": {"control": "none", "treatments": ["mail"]},
+        "outcome": {"values": list(range(12))},
+        "privacy": {"mechanism": "cluster-dp", "epsilon": 4.0, "min_stratum": _PER_STRATUM},
+        "run": {"memory_limit": place.memory_limit},
+    }
+    lines = ['experiment = "bench"']
+    for name, keys in defaults.items():
+        merged = {**keys, **sections.get(name, {})}
+        lines.append(f"[{name}]")
+        # What JSON spells of texts, numbers and lists, TOML spells alike.
+        lines += [f"{key} = {json.dumps(one)}" for key, one in merged.items() if one is not None]
+    return "\n".join(lines) + "\n"
