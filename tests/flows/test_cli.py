@@ -546,7 +546,7 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
     built = experiment(privacy=LOCAL)
     honest = built.load().design()
     monkeypatch.setattr(
-        "flows.config.Config.design", lambda _: dataclasses.replace(honest, epsilon=0.8)
+        "flows.config.Config.outcome_design", lambda _: dataclasses.replace(honest, epsilon=0.8)
     )
     ended = command("audit", built.config)
     assert ended.returncode == 1

@@ -172,7 +172,7 @@ def test_what_the_noise_on_a_mean_adds_to_its_square_is_taken_off() -> None:
     trial = RandomisedTrial(10.56, 1.0, 20.0)
     treated = np.arange(80) < 40
     outcome = 0.5 + math.sqrt(0.0975) * np.tile([-1.0, 1.0], 40)
-    found = [trial.report(treated, outcome).sampling_variance * 20 for _ in range(300)]
+    found = [trial.report(treated, outcome).sampling_variance * 20 for _ in range(800)]
     added = noise_variance(1.0, trial.epsilons[0], 40)
     assert 0.004 < added < 0.006
     error = float(np.std(found)) / math.sqrt(len(found))
