@@ -94,6 +94,7 @@ class Progress:
                     progress=whole, key=_key(self._what), description=self._what
                 )
             else:
+                # The id is kept as an object, so that Prefect's types are not imported without it.
                 update_progress_artifact(artifact_id=self._artifact, progress=whole)  # type: ignore[arg-type]
         except Exception:  # noqa: S110 - progress is a courtesy, never a reason to fail
             pass

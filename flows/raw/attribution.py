@@ -112,6 +112,7 @@ def _of_exposed(events: pl.DataFrame, exposures: pl.DataFrame, window: int | Non
 def _places(wanted: pl.Series, units: pl.Series) -> pl.Series:
     """Row of each wanted unit among the distinct ``units``; null where it is none of them."""
     if units.dtype.is_integer() and len(units):
+        # Of integers, as the line above found; polars' types know no more than "some value".
         least, greatest = int(units.min()), int(units.max())  # type: ignore[arg-type]
         if greatest - least < _SPARSE * (len(units) + len(wanted)):
             table = np.full(greatest - least + 2, -1, np.int32)
