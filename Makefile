@@ -15,10 +15,16 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 	@$(BIN)/clusterdp demo
 
 test: $(VENV)/test check ## lint, types, import contracts and all tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest $(LISTENING)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(LISTENING:%=--ignore=%)
 
-soak: $(VENV)/test ## the repetitions that CI has no time for
-	@$(BIN)/python -m pytest -m soak
+# These passed alone and are taken to have failed after hundreds of others in one process: not found why.
+LISTENING := tests/boundary/test_canary.py tests/flows/test_states.py
+
+soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
+	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \
+		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" SIGNATURE="$(SIGNATURE)" \
+		$(BIN)/python -m tests.fuzz.soak
 
 bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="cases" for more
 	@$(BIN)/python -m tests.benchmarks.bench $(if $(SIZE),--size $(SIZE)) $(BENCH)

@@ -106,6 +106,31 @@ class MeansNoise:
         return Cumulants(self.noise.second * step**2, self.noise.fourth * step**4)
 
 
+def square_weight(
+    grid: Floats,
+    guess: Floats,
+    prior: Floats,
+    resampling_probability: float,
+    noise_variance: float,
+    n_units: Floats,
+) -> Floats:
+    """Return the weights of noisy sums of squares over ``n_units`` beside randomised outcomes.
+
+    Shape of ``n_units``: the arms' sizes, or those of whatever the sums are over.
+    ``noise_variance`` is that of a sum; the rest is as in :func:`declared_weights`.
+    """
+    own = unit_noise((grid - grid.mean()) ** 2, guess, prior, resampling_probability)
+    return statistic_weight(n_units, own, noise_variance)
+
+
+def square_noise(noise_scale: Rate) -> Rate:
+    """Return 2 s², the variance of a sum whose noise has the published scale s, or a little more.
+
+    The noise lies on whole steps u of its own: exactly it is 2 s² − u²/6, but for terms in u⁴/s².
+    """
+    return 2.0 * noise_scale**2
+
+
 StatisticNoise = CountsNoise | MeansNoise
 
 

@@ -20,6 +20,22 @@ class Rows:
 
     rows: Ints
     stratum: Ints
+    member: Ints
+    """The merged cluster that each is of (:class:`Merged`); −1 in a stratum of its own."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Clusters that are merged, put together by twos, an odd one with the last two.
+
+    Neighbours in the order of group, units of the treated arm, units of control and cluster: public
+    facts, so that which clusters make a pair tells and asks nothing of outcomes.
+    """
+
+    pair: Ints
+    """Pair of each merged cluster, shape [M]."""
+    stratum: Ints
+    """Stratum of each pair, shape [P]."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,7 @@ class Strata:
     """Units of *all* arms in the stratum's clusters: the population it speaks for, shape [S]."""
     treated: Rows
     control: Rows
+    merged: Merged
 
 
 def comparable(slices: Slices, arm: int, control: int, *, same_shares: bool) -> Strata:
@@ -54,9 +71,10 @@ def comparable(slices: Slices, arm: int, control: int, *, same_shares: bool) -> 
     of_group = np.zeros(n_strata, dtype=np.int64)
     of_group[stratum[kept]] = group[kept]
     used = [row[kept[key[row]]] for row in rows]
-    sides = [Rows(row, stratum[key[row]]) for row in used]
+    member, merged = _paired(n, stratum)
+    sides = [Rows(row, stratum[key[row]], member[key[row]]) for row in used]
     weight = sum_by(stratum[kept], everyone[kept], n_strata)
-    return Strata(of_group, weight, sides[0], sides[1])
+    return Strata(of_group, weight, sides[0], sides[1], merged)
 
 
 def _strata(n: Floats, group: Ints, *, same_shares: bool) -> Ints:
@@ -75,3 +93,19 @@ def _strata(n: Floats, group: Ints, *, same_shares: bool) -> Ints:
         places = np.where(enough, alone.sum() + np.cumsum(enough) - 1, -1)
         stratum[rest] = places[merged]
     return stratum
+
+
+def _paired(n: Floats, stratum: Ints) -> tuple[Ints, Merged]:
+    """Number the merged clusters, −1 for others, and pair them; clusters come in order.
+
+    ``n`` has the shape [2, clusters], ``stratum`` the shape [clusters].
+    """
+    rest = np.flatnonzero((stratum >= 0) & (n < MIN_UNITS).any(axis=0))
+    order = rest[np.lexsort((rest, n[1, rest], n[0, rest], stratum[rest]))]
+    member = np.full(len(stratum), -1)
+    member[order] = np.arange(len(order))
+    of_stratum, first, size = np.unique(stratum[order], return_index=True, return_counts=True)
+    own, half = np.repeat(first, size), np.repeat(size // 2, size)
+    nth = np.minimum((np.arange(len(order)) - own) // 2, half - 1)
+    before = np.repeat(np.cumsum(size // 2) - size // 2, size)
+    return member, Merged(before + nth, np.repeat(of_stratum, size // 2))

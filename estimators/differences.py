@@ -1,9 +1,10 @@
 """The effect of one treatment arm from noisy differences of pools, where nothing else is published.
 
 The baseline of Javanmard, Mirrokni and Pouget-Abadie (2025), Algorithm 3, with the sensitivity that
-holds. What is ours: the interval. The release tells nothing of how much outcomes vary, so the
-interval takes the most that the grid allows, which is more than they do: it covers the truth more
-often than it says.
+holds. What is ours: the interval. Of how much outcomes vary the release tells each arm's sum of
+squares about the middle of the grid, with noise, or nothing: the interval takes the most that this,
+or the grid, allows, which is more than they do. It covers the truth more often than it says, the
+more so the further outcomes lie from the middle, or the more clusters differ.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from estimators.comparable import comparable
 from estimators.effects import Contrasts, Estimate, degrees, described
-from estimators.slices import Evidence, Statistic
+from estimators.slices import Evidence, Slices, Statistic
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,7 +36,8 @@ def difference_effects(
     reference = list(arms).index(control)
     (treatment,) = (position for position in range(len(arms)) if position != reference)
     found = difference_contrasts(evidence, treatment, reference, same_shares=same_shares)
-    return described([found], [arms[treatment]], control, [None], "horvitz_thompson", level)
+    compared = [arms[treatment]]
+    return described(evidence, [found], compared, control, [None], "horvitz_thompson", level)
 
 
 def difference_contrasts(
@@ -43,13 +45,16 @@ def difference_contrasts(
 ) -> Contrasts:
     """Return τ̂ = Σ_p b_p D̃_p over the pools with two units of both arms; shape [1].
 
-    V̂ = Σ_p b_p² [R²/4 (1/(n_p1 − 1) + 1/(n_p0 − 1)) + V_D,p],
+    V̂ = Σ_a V̂_a + Σ_p b_p² V_D,p,   V̂_a = min(Σ_p k_pa n_pa R²/4, max_p k_pa B̃_a),
 
-    where b_p is the pool's share of the units in those pools, D̃ the published difference with the
-    noise variance V_D, and R the width of the grid: R²/4 · n/(n − 1) is the greatest sample
-    variance that n outcomes on it can have. Pools of several clusters count only with
-    ``same_shares``. Degrees of freedom as in :func:`estimators.effects.contrasts`. The means of
-    the arms are not known (NaN), so no effect is given in relation to them.
+    where b_p is the pool's share of the units in those pools, k_pa = b_p²/(n_pa (n_pa − 1)), D̃ the
+    published difference with the noise variance V_D, R the width of the grid and B̃_a the published
+    sum of (y − centre)² over the arm, if there is one. What Neyman asks for, Σ_p k_pa Σ_i (y_i −
+    ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means; and R²/4 is the greatest
+    mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0: it
+    counts as 0 then. Pools of several clusters count only with ``same_shares``.
+    Degrees of freedom as in :func:`estimators.effects.contrasts`. The means of the arms are not
+    known (NaN), so no effect is given in relation to them.
     """
     statistic = evidence.pools.of_difference
     if statistic is None:
@@ -61,14 +66,12 @@ def difference_contrasts(
     share = strata.weight / n_units
     at = strata.treated.rows[np.argsort(strata.treated.stratum)]
     difference = pools.pool[at]
-    widest = ((evidence.highest - evidence.lowest) / 2.0) ** 2
-    sampling = scatter = np.zeros(len(share))
+    sampling = scatter = 0.0
     for side in (strata.treated, strata.control):
-        n = pools.n_units[side.rows[np.argsort(side.stratum)]]
-        sampling = sampling + widest / (n - 1.0)
-        scatter = scatter + widest**2 / (n - 1.0) ** 3
+        own, doubt = _sampling(evidence, side.rows[np.argsort(side.stratum)], pools, share)
+        sampling, scatter = sampling + own, scatter + doubt
     noise = np.sum(share**2 * statistic.variance[difference], keepdims=True)
-    variance = np.sum(share**2 * sampling, keepdims=True) + noise
+    variance = sampling + noise
     fourth = np.sum(share**4 * statistic.fourth[difference], keepdims=True)
     estimate = np.sum(share * statistic.value[difference], keepdims=True)
     unknown, empty = np.full(1, np.nan), n_units == 0
@@ -76,13 +79,30 @@ def difference_contrasts(
         estimate=np.where(empty, np.nan, estimate),
         variance=np.where(empty, np.nan, variance),
         noise_variance=np.where(empty, np.nan, noise),
-        degrees_of_freedom=degrees(variance, np.sum(share**4 * scatter, keepdims=True), fourth),
+        degrees_of_freedom=degrees(variance, np.full(1, scatter), fourth),
         n_units=n_units,
         treated_mean=unknown,
         treated_variance=unknown,
         control_mean=unknown,
         control_variance=unknown,
     )
+
+
+def _sampling(evidence: Evidence, rows: Ints, pools: Slices, share: Floats) -> tuple[float, float]:
+    """V̂_a of one arm and half the variance of it; ``rows`` are its ``pools``, ``share`` is b."""
+    n = pools.n_units[rows]
+    widest = ((evidence.highest - evidence.lowest) / 2.0) ** 2
+    factor = share**2 / (n - 1.0)
+    most = widest * float(factor.sum())
+    if evidence.pools.square_cell is None or len(rows) == 0:
+        return most, float(np.sum((factor * widest) ** 2 / (n - 1.0)))
+    cell = evidence.pools.square_cell[pools.pool[rows]]
+    whole, square = evidence.whole_square.n_units[cell[0]], evidence.pools.of_square
+    greatest = float((factor / n).max()) * whole
+    found = min(max(greatest * float(square.value[cell[0]]), 0.0), most)
+    usual = found / float(factor.sum())
+    doubt = float(np.sum((factor * usual) ** 2 / (n - 1.0)))
+    return found, doubt + greatest**2 * float(square.variance[cell[0]]) / 2.0
 
 
 def difference_statistic(

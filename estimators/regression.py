@@ -24,6 +24,7 @@ from estimators.effects import (
     ArmMean,
     Contrasts,
     Estimate,
+    EstimatorName,
     arm_means,
     described,
     difference,
@@ -122,7 +123,7 @@ def regressions(
     estimates = [
         one
         for name, rows in found.items()
-        for one in described(rows, compared, control, [None], name, level)
+        for one in described(evidence, rows, compared, control, [None], name, level)
     ]
     return Adjusted(estimates, used)
 
@@ -325,7 +326,9 @@ def _contrast(
 ) -> Contrasts:
     total = sum_by(strata.group, strata.weight, 1)
     combined = name == "regression_combined"
-    plain = arm_means(evidence, "combined" if combined else "tau_q", strata, total)
+    own_name: EstimatorName = "combined" if combined else "tau_q"
+    # Without pairs: the columns explain some of what merged clusters differ by.
+    plain = arm_means(evidence, own_name, strata, total, by_pairs=False)
     adjust = _calibrated if combined else _sandwich
     first, second = (
         adjust(own, sample, fit) for own, sample, fit in zip(plain, pair, fits, strict=True)
@@ -360,21 +363,21 @@ def _calibrated(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
 
     where u_i = gapᵀ(X̃ᵀX̃)⁻¹x̃_i is what a unit's outcome weighs in β̂ᵀ gap, and the rest is that of
     :func:`estimators.effects.contrasts`. ρ, the share of the outcomes' variance that the covariates
-    explain, is Σ (b²/n)(2β̂ᵀŜ_xv − β̂ᵀS_xx β̂) / Σ b² Ŝ²/n less what β̂, fitted to the same noise,
-    seems to explain beyond the truth; clipped to [0, 1].
+    explain, is Σ (b²/n)(2β̂ᵀŜ_xv − β̂ᵀS_xx β̂) / Σ b² Ŝ²/n, the sum brought between its bounds, less
+    what β̂, fitted to the same noise, seems to explain beyond the truth; clipped to [0, 1].
     """
     moved = fit.moved
     removed, doubt = _explained(sample, fit)
-    sampling = sample.share**2 * plain.spread / sample.n_units
-    total = float(sampling.sum())
+    total = float(plain.sampling[0])
     left = 1.0 - min(max(removed / total, 0.0), 1.0) if total > 0 else 1.0
     own = moved**2 * sample.noise
     cross = (sample.weight - sample.taken) * moved * sample.noise
     noise = max(float(plain.noise[0] + own.sum() - 2.0 * cross.sum()), 0.0)
     slopes = max(float((moved**2 * fit.square - own).sum()), 0.0)
     freedom = np.maximum(fit.freedom, 0.5)
-    doubts = (left * plain.spread) ** 2 / freedom + plain.uncertainty / 2.0
-    scatter = float((sample.share**4 * doubts / sample.n_units**2).sum()) + doubt / 2.0
+    doubts = (left * plain.spread) ** 2 / freedom
+    scatter = float((sample.share**4 * doubts / sample.n_units**2).sum())
+    scatter += (float(plain.uncertainty[0]) + doubt) / 2.0
     return replace(
         plain,
         mean=plain.mean - fit.slope @ sample.gap,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.debias import response_noise_variance
+from schemas.tables import UNNAMED
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -72,12 +73,22 @@ class Pools:
     prior_square_variance: Floats
     of_mean: Statistic
     of_square: Statistic
+    """A row a ``square_cell``."""
     pool: Ints
     """Which pool this is, whatever the arm."""
     n_clusters: Ints
     """Clusters that share the pool."""
     of_difference: Statistic | None = None
     """Of the treated arm's mean less control's, on the treated arm's row; None where none is."""
+    square_cell: Ints | None = None
+    """Which row of ``of_square`` is of the pool and arm; None where each has a row of its own.
+
+    A statistic of squares of a whole arm is that of all its pools: one row an arm then.
+    """
+
+    def square_cells(self, pool: Ints) -> Ints:
+        """Return the rows of ``of_square`` of the given pools' arms."""
+        return pool if self.square_cell is None else self.square_cell[pool]
 
 
 @dataclass(frozen=True)
@@ -213,10 +224,12 @@ class Evidence:
 
     Slices then have units, and 0 for everything that randomised outcomes would tell, and λ is 0.
     """
+    metric: str = UNNAMED
+    """Whose outcomes these are, by name."""
 
     @property
     def knows_squares(self) -> bool:
-        """Whether anything is published that tells outcomes' squares: units, or counts."""
+        """Whether anything published tells outcomes' squares: units, counts, or sums of them."""
         return self.has_units or not bool(np.isnan(self.pools.of_square.value).all())
 
     @property
@@ -234,21 +247,25 @@ class Evidence:
         grid: Floats,
         *,
         has_units: bool = True,
+        metric: str = UNNAMED,
     ) -> "Evidence":
         """Debias ``slices``, and ``everyone``: the whole strata that they are parts of."""
         size = len(pools.prior_mean)
+        by_square = replace(everyone, pool=pools.square_cells(everyone.pool))
+        of_squares = debias_square(everyone, pools, rate)
         return cls(
             slices=slices,
             pools=pools,
             mean=debias_mean(slices, pools, rate),
             square=debias_square(slices, pools, rate),
             whole_mean=over_pools(everyone, debias_mean(everyone, pools, rate), size),
-            whole_square=over_pools(everyone, debias_square(everyone, pools, rate), size),
+            whole_square=over_pools(by_square, of_squares, len(pools.of_square.value)),
             rate=rate,
             center=float(grid.mean()),
             lowest=float(grid[0] - grid.mean()),
             highest=float(grid[-1] - grid.mean()),
             has_units=has_units,
+            metric=metric,
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":

@@ -17,6 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
+from flows.terminal import shown
 from privatizers.budget import Budget, total
 from schemas.errors import BudgetError, ConflictError
 from schemas.released import ReleaseName
@@ -195,13 +196,13 @@ def check_budget(entries: Sequence[Entry], population: str, cost: Budget, limit:
 def _spending(paid: Sequence[Entry], which: str) -> str:
     if not paid:
         return ""
-    shown = [
-        f"{each.name.release_id} {amount_text(getattr(each.cost, which))}"
+    named = [
+        f"{shown(each.name.release_id)} {amount_text(getattr(each.cost, which))}"
         for each in paid[-_SHOWN:]
     ]
-    more = len(paid) - len(shown)
+    more = len(paid) - len(named)
     rest = f", and {more} more before them (clusterdp ledger CONFIG lists all)" if more else ""
-    return f"Spent by {', '.join(shown)}{rest}.\n"
+    return f"Spent by {', '.join(named)}{rest}.\n"
 
 
 def same_people(entries: Iterable[Entry], asked: Application) -> dict[str, Budget]:

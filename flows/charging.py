@@ -34,7 +34,7 @@ from flows.released.draft import (
 from flows.released.read import read_release
 from flows.working import lock_of_the_dead
 from privatizers.budget import Budget
-from schemas.errors import ClusterdpError
+from schemas.errors import ClusterdpError, InputError
 from schemas.released import ReleaseName
 
 
@@ -191,5 +191,27 @@ def _unknown_releases(ledger: Ledger, directory: Path, experiment: str) -> list[
 
 def _found(directory: Path, name: ReleaseName) -> Found:
     path = directory / f"{name.release_id}.duckdb"
-    manifest = read_release(path).manifest
+    with told_as_stray(name):
+        manifest = read_release(path).manifest
+        if manifest.release_id != name.release_id:
+            raise InputError(f"{path}: says that it is {manifest.release_id}")
     return Found(name, Budget(manifest.epsilon, manifest.delta), path)
+
+
+@contextmanager
+def told_as_stray(name: ReleaseName) -> Iterator[None]:
+    """Where a file of this name cannot be taken for what its name says, say what to do about it.
+
+    What the ledger does not know has to be charged to it, and for that it has to be read.
+    """
+    try:
+        yield
+    except InputError as error:
+        problem = str(error)
+    else:
+        return
+    raise InputError(
+        f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
+        "not know, so it would have to be charged; nothing was done. Move it out of the folder if "
+        "it is none, or put the whole file back from a copy, and run again"
+    )

@@ -9,6 +9,7 @@ import functools
 import json
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +25,10 @@ import typer
 from flows.answer import Answer
 from flows.replicate_command import replicate
 from flows.site_commands import aggregate, site
+from flows.system import check_current_folder, code_of, open_closed_streams
+from flows.terminal import SafeFormatter, safe_text, shown
 from schemas.errors import BudgetError, ClusterdpError, ConflictError
+from schemas.visible import visible
 
 app = typer.Typer(
     name="clusterdp",
@@ -51,6 +56,7 @@ _INTERRUPTED = 130  # what typer makes of Ctrl-C, without a word
 
 def main() -> None:
     """Run the program; every failure ends in one or a few plain lines and its exit code."""
+    open_closed_streams()
     # Registered first, hence called last: after Prefect has stopped its server, and before the
     # interpreter takes modules apart, which makes DuckDB print pages about leaks of its own.
     code = [0]
@@ -58,10 +64,30 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(SafeFormatter("%(message)s"))
     if sys.stderr.isatty():
         logging.getLogger("clusterdp").setLevel(logging.INFO)
+    _interrupt_alike()
     code[0] = run(arguments, debug=debug)
     sys.exit(code[0])
+
+
+def _interrupt_alike() -> None:
+    """Make SIGTERM, and SIGHUP of a terminal that is closed, what Ctrl-C is; but heed them once.
+
+    Two of them often come together, and the second would stop the cleaning up after the first.
+    """
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        usual = signal.getsignal(signal.SIGINT)  # an event loop has one of its own
+        (usual if callable(usual) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, interrupt)
 
 
 def _end(code: int) -> None:
@@ -74,7 +100,11 @@ def _end(code: int) -> None:
 def run(arguments: list[str], *, debug: bool = False) -> int:
     """Run one command and return its exit code, failures told on standard error."""
     try:
-        app(arguments)
+        check_current_folder()
+        try:
+            app(arguments)
+        finally:
+            sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:
         if end.code == _INTERRUPTED:
             return _failed("interrupted", 1, debug=False)
@@ -84,28 +114,44 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:  # the last resort, so that no traceback is shown
-        return _failed(_unforeseen(error), 1, debug=debug)
+    except BaseException as error:  # the last resort, so that no traceback is shown
+        message = _last_words(error)
+        if message is None:
+            raise
+        return _failed(message, code_of(error), debug=debug)
     return 0
+
+
+def _last_words(error: BaseException) -> str | None:
+    """What to say of an error that nobody foresaw, or of an interruption."""
+    if isinstance(error, Exception):
+        return _unforeseen(error)
+    return "interrupted" if _is_interruption(error) else None
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether this is Ctrl-C, or what Prefect makes of SIGTERM while a flow is running."""
+    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TerminationSignal"
 
 
 def _unforeseen(error: Exception) -> str:
     """Say what the operating system said; of other errors the kind alone."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        named = f"{error.filename}: " if error.filename else ""
+        return visible(f"{named}{error.strerror}")
     return f"unforeseen failure ({type(error).__name__}); run again with --debug to see where"
 
 
 def _failed(message: str, code: int, *, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
-    print(f"clusterdp: {message}", file=sys.stderr)
+        print(safe_text(traceback.format_exc()), file=sys.stderr, end="")
+    print(safe_text(f"clusterdp: {message}"), file=sys.stderr)
     return code
 
 
 def _print(text: str, document: dict[str, Any], *, as_json: bool) -> None:
     if not as_json:
-        print(text)
+        print(safe_text(text))
         return
     large = len(document.get("estimates", ())) > _MANY
     print(json.dumps(document, allow_nan=False, indent=None if large else 2))
@@ -113,7 +159,7 @@ def _print(text: str, document: dict[str, Any], *, as_json: bool) -> None:
 
 def _warn(warnings: tuple[str, ...]) -> None:
     for warning in warnings:
-        print(f"clusterdp: warning: {warning}", file=sys.stderr)
+        print(f"clusterdp: warning: {visible(warning)}", file=sys.stderr)
 
 
 def _shown(command: Callable[..., Answer]) -> Callable[..., None]:
@@ -157,11 +203,15 @@ def demo(
 
     config = prepare(directory.absolute())
     settle(config.parent)
-    from flows.release import release as release_flow
-    from flows.show import demo_text
+    from flows.prefect_server import prefect_server
 
     try:
-        result = release_flow(str(config), PERIOD)
+        with prefect_server() as server:
+            from flows.release import release as release_flow
+            from flows.show import demo_text
+
+            server.wait()
+            result = release_flow(str(config), PERIOD)
     except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
         raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
     _print(demo_text(result, config, NOTES), result.as_json(), as_json=as_json)
@@ -199,10 +249,14 @@ def release(
     from flows.prefect_home import settle
 
     settle(config.absolute().parent)
-    from flows.release import release as release_flow
-    from flows.show import release_text
+    from flows.prefect_server import prefect_server
 
-    result = release_flow(str(config.absolute()), period, revise)
+    with prefect_server() as server:
+        from flows.release import release as release_flow
+        from flows.show import release_text
+
+        server.wait()
+        result = release_flow(str(config.absolute()), period, revise)
     _warn(result.warnings)
     _print(release_text(result), result.as_json(), as_json=as_json)
 
@@ -263,7 +317,9 @@ def inspect(release: ReleaseFile, as_json: Json = False) -> None:
     from flows.show import inspect_text
 
     found = read_release(release)
-    document = asdict(found.manifest) | {"created_at": found.manifest.created_at.isoformat() + "Z"}
+    manifest = found.manifest
+    document = manifest.row | {"created_at": manifest.created_at.isoformat() + "Z"}
+    document |= {"metrics": [asdict(metric) for metric in manifest.metrics]}
     document |= {"path": str(found.path), "row_counts": found.row_counts}
     _print(inspect_text(found), document, as_json=as_json)
 
@@ -305,7 +361,8 @@ def ledger(
 
     name, account = account_of(config)
     if abandon is not None:
-        print(f"clusterdp: {abandon} is {account.abandon(abandon)} now", file=sys.stderr)
+        told = f"clusterdp: {shown(abandon)} is {account.abandon(abandon)} now"
+        print(safe_text(told), file=sys.stderr)
     statement = account.statement()
     document = {"experiment": name, **statement.as_json()}
     document["entries"] = [
@@ -341,30 +398,35 @@ def plan(config: ConfigFile, period: Period = None, as_json: Json = False) -> No
 
 @app.command()
 def audit(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
-    """Check the claimed guarantee: exactly on small made-up data, and by sampling.
+    """Check the claimed guarantee, and the private step of a release, on made-up data.
 
-    Reads no outcome. A design that is planned (mechanism = "auto") follows from who is in the log
-    of the period; any other needs no log.
+    Exactly on small data sets, and by sampling, within two minutes or so. Reads no outcome. A
+    design that is planned (mechanism = "auto") follows from who is in the log of the period; any
+    other needs no log.
     """
-    from flows.plan import design_of
+    from flows.plan import settled_of
+    from flows.raw.audited import audit_step
     from flows.show import audit_text
     from privatizers.audit import audit as audit_claim
 
-    design = design_of(config, period)
-    logging.getLogger("clusterdp").info("listing and sampling small releases: about half a minute")
+    chosen = settled_of(config, period)
+    design = chosen.design
     found = audit_claim(design.mechanism, design.epsilon, design.delta)
+    checks = (*found.checks, *audit_step(chosen.config, design))
+    holds = all(one.holds for one in checks)
     document = {
         "claimed_epsilon": found.claimed_epsilon,
         "delta": found.delta,
         "exact_epsilon": found.exact_epsilon,
         "sampled_lower_bound": found.sampled_lower_bound,
-        "holds": found.holds,
+        "holds": holds,
         "confidence": found.confidence,
         "n_samples": found.n_samples,
         "mechanism": design.mechanism.name,
+        "checks": [asdict(one) for one in checks],
     }
-    _print(audit_text(found, design.mechanism.name), document, as_json=as_json)
-    if not found.holds:
+    _print(audit_text(found, design.mechanism.name, checks), document, as_json=as_json)
+    if not holds:
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ data. Paths in the file are relative to it.
 import itertools
 import math
 import re
-import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Self
@@ -28,11 +28,18 @@ from flows.config_sections import (
     Section,
     Source,
 )
-from privatizers.aggregate_design import AggregateDesign, AggregateRequest, aggregate_design
+from flows.places import absolute, check_place
+from flows.toml_file import read_toml
+from privatizers.aggregate_design import (
+    SQUARE_SHARE,
+    AggregateDesign,
+    AggregateRequest,
+    aggregate_design,
+)
 from privatizers.budget import Budget, total
 from privatizers.design import Design, Request, check, design
 from privatizers.lattice import lattice_of
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, in_short, shown
 
 PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NO_PERIOD = "once"
@@ -41,6 +48,11 @@ AnyDesign = Design | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 _GREATEST = 1e70  # of a grid value: its fourth power stays within doubles
+_LEAST = 1e-60  # of the grid's range: so does that of its inverse
+_MOST_POINTS = 10_000  # of a grid: a plan takes time that grows faster than they do
+_LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
+_MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
+_LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them would be in it
 
 
 class Config(Section):
@@ -62,7 +74,7 @@ class Config(Section):
 
     def path(self, relative: str) -> Path:
         """A path of the file, made absolute."""
-        return (self.directory / Path(relative).expanduser()).absolute()
+        return absolute(self.directory, relative, shown(relative))
 
     @property
     def releases(self) -> Path:
@@ -145,6 +157,7 @@ class Config(Section):
                 delta=privacy.delta,
                 noise_scale=privacy.noise_scale,
                 lattice=lattice_of(support),
+                square_share=SQUARE_SHARE,
                 resampling_probability=privacy.resampling_probability,
                 truncation_threshold=privacy.truncation_threshold,
                 strata_statistic=privacy.strata_statistic,
@@ -170,6 +183,8 @@ class Config(Section):
 
     def checked(self) -> Self:
         """Return this configuration if its keys go together; raises ConfigError if not."""
+        check_length("experiment", self.experiment)
+        _check_places(self)
         _check_columns(self.columns, self.source.grain)
         _check_arms(self.arms)
         _check_outcome(self.outcome)
@@ -189,18 +204,7 @@ class Config(Section):
 
 def load(path: Path) -> Config:
     """Read and check a configuration file; raises ConfigError naming the key at fault."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(str(path.absolute()), "there is no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            str(path.absolute()), f"cannot be read ({type(error).__name__})"
-        ) from None
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(str(path.absolute()), f"not valid TOML: {error}") from None
+    content = read_toml(path)
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     try:
@@ -221,28 +225,57 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
         return NO_PERIOD
     if not PERIOD_PATTERN.fullmatch(period):
         raise ConfigError(
-            "--period", f"{period!r} must begin with a letter or digit and hold those, - and _ only"
+            "--period",
+            f"{shown(period)} must begin with a letter or digit and hold those, - and _ only",
         )
+    check_length("--period", period)
     return period
+
+
+def check_length(key: str, name: str) -> None:
+    """Raise ConfigError where a name is too long to be part of a file's name."""
+    if len(name) > _LONGEST_NAME:
+        raise ConfigError(key, f"has {len(name):,} characters; at most {_LONGEST_NAME} can be")
 
 
 def _plain(error: ValidationError) -> ConfigError:
     """Say the first of pydantic's findings in one line that names the key."""
     found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
     steps = [str(part) for part in found["loc"] if not _is_branch(part)]
-    key = ".".join(steps) or "configuration"
+    key = in_short(".".join(steps)) or "configuration"
     if found["type"] == "extra_forbidden":
         return ConfigError(key, "unknown key; remove it or correct its spelling")
     if found["type"] == "missing":
         return ConfigError(key, "missing; it has to be given")
     message = found["msg"][0].lower() + found["msg"][1:]
-    shown = found["input"]
-    return ConfigError(key, message if isinstance(shown, dict) else f"{message}, not {shown!r}")
+    given = found["input"]
+    return ConfigError(
+        key, message if isinstance(given, dict) else f"{message}, not {shown(given)}"
+    )
 
 
 def _is_branch(part: int | str) -> bool:
     """Whether a step of pydantic's path names a branch of a union, not a key."""
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "tuple"))
+
+
+def _check_places(config: Config) -> None:
+    """Every path but the ledger's, which :mod:`flows.ledger` reads, can be one."""
+    written = {
+        "source.path": config.source.path,
+        "source.outcomes_path": config.source.outcomes_path,
+        "publish.directory": config.publish.directory,
+        "publish.key_file": config.publish.key_file,
+        "quarantine.directory": config.quarantine.directory,
+        "run.spill_directory": config.run.spill_directory,
+    }
+    for key, path in written.items():
+        if path is None:
+            continue
+        if key.startswith("source."):  # a pattern: what it matches is found out later
+            absolute(config.directory, path, key)
+        else:
+            check_place(config.directory, path, key)
 
 
 def _check_columns(columns: Columns, grain: str = "unit") -> None:
@@ -279,27 +312,43 @@ def _check_distinct(named: dict[str, str | None]) -> None:
         if name is None:
             continue
         if name in seen:
-            raise ConfigError(f"columns.{key}", f"{name!r} is columns.{seen[name]} already")
+            raise ConfigError(f"columns.{key}", f"{shown(name)} is columns.{seen[name]} already")
         seen[name] = key
 
 
 def _check_arms(arms: Arms) -> None:
     if not arms.treatments:
         raise ConfigError("arms.treatments", "empty: name at least one treatment arm")
-    for name in arms.names:
+    if len(arms.names) > _MOST_ARMS:
+        raise ConfigError(
+            "arms.treatments",
+            f"{len(arms.names):,} arms with control; at most {_MOST_ARMS:,} can be",
+        )
+    for name, times in Counter(arms.names).items():
         if not name:
             raise ConfigError("arms.treatments", "an arm's name is empty")
-        if arms.names.count(name) > 1:
-            raise ConfigError("arms.treatments", f"{name!r} is named twice (control counts)")
+        if times > 1:
+            raise ConfigError("arms.treatments", f"{shown(name)} is named twice (control counts)")
+    _check_shares(arms)
+
+
+def _check_shares(arms: Arms) -> None:
     if isinstance(arms.shares, dict):
         if set(arms.shares) != set(arms.names):
             raise ConfigError("arms.shares", "must name each declared arm once, and no other")
         if any(share <= 0 for share in arms.shares.values()):
             raise ConfigError("arms.shares", "every share must be greater than 0")
+        for name, share in zip(arms.names, arms.expected_shares or (), strict=True):
+            if share < _LEAST_SHARE:
+                raise ConfigError(
+                    "arms.shares",
+                    f"{shown(name)} has less than {_LEAST_SHARE:g} of all: nobody would be in it",
+                )
 
 
 def _check_outcome(outcome: Outcome) -> None:
     _check_range(outcome)
+    _check_points(outcome)
     grid = outcome.support
     _check_grid(grid, "outcome.values" if outcome.values is not None else "outcome.levels")
     if not grid[0] <= outcome.missing_value <= grid[-1]:
@@ -318,9 +367,24 @@ def _check_range(outcome: Outcome) -> None:
     if outcome.values is None and len(ranged) < 3:
         raise ConfigError("outcome", "give either values, or low, high and levels")
     if isinstance(outcome.levels, int) and outcome.levels < 2:
-        raise ConfigError("outcome.levels", f"{outcome.levels} is fewer than 2")
+        raise ConfigError("outcome.levels", f"{shown(outcome.levels)} is fewer than 2")
     if outcome.low is not None and outcome.high is not None and outcome.low >= outcome.high:
         raise ConfigError("outcome.high", f"{outcome.high} is not above outcome.low {outcome.low}")
+
+
+def _check_points(outcome: Outcome) -> None:
+    """No more points than can be planned for, told before any is made."""
+    guess = () if outcome.guess == "uniform" else outcome.guess
+    points = {
+        "values": len(outcome.values or ()),
+        "levels": outcome.levels if isinstance(outcome.levels, int) else 0,
+        "guess": len(guess),
+    }
+    for key, number in points.items():
+        if number > _MOST_POINTS:
+            raise ConfigError(
+                f"outcome.{key}", f"{shown(number)} points; a grid has at most {_MOST_POINTS:,}"
+            )
 
 
 def _check_grid(grid: tuple[float, ...], key: str) -> None:
@@ -330,6 +394,8 @@ def _check_grid(grid: tuple[float, ...], key: str) -> None:
         raise ConfigError(key, "the grid must increase from value to value, without repeats")
     if max(-grid[0], grid[-1]) > _GREATEST:
         raise ConfigError(key, f"values beyond ±{_GREATEST:g} cannot be computed with")
+    if grid[-1] - grid[0] < _LEAST:
+        raise ConfigError(key, f"a range of less than {_LEAST:g} cannot be computed with")
 
 
 def _check_budget(privacy: Privacy) -> None:

@@ -1,11 +1,12 @@
 """What a configuration of private clusters must be like, and what does not go with them."""
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from flows.config_sections import GREATEST_FEATURE, PrivateClusters
 from privatizers.design import check_range, check_workable
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from flows.config import Config
@@ -14,6 +15,7 @@ _NOT_PLANNED = (
     "the sizes that a plan is made of are private here: name a mechanism, such as "
     '"uniform-prior-dp", or give parameters in place of epsilon'
 )
+_MOST_CLUSTERS = 10_000  # a unit keeps its cluster with probability e^ε/(e^ε + k − 1): next to none
 _ONE_SHARE = (
     "a randomised cluster holds units of all clusters, so effects can be told only where every "
     "cluster was randomised with the same arm shares; set it to true if that is so (else no "
@@ -28,13 +30,17 @@ def check_private_clusters(config: "Config", private: PrivateClusters) -> None:
     key = f"private_clusters.{'labels' if private.centres is None else 'centres'}"
     if len(names) < 2:
         raise ConfigError(key, "fewer than 2: name all clusters there may be")
-    for name in names:
-        if not name or names.count(name) > 1:
+    if len(names) > _MOST_CLUSTERS:
+        raise ConfigError(
+            key, f"{len(names):,} clusters; at most {_MOST_CLUSTERS:,} can be private"
+        )
+    for name, times in Counter(names).items():
+        if not name or times > 1:
             why = "is named twice" if name else "is no name of a cluster"
-            raise ConfigError(key, f"{name!r} {why}")
+            raise ConfigError(key, f"{shown(name)} {why}")
     if private.missing_name not in names:
         raise ConfigError(
-            "private_clusters.missing", f"{private.missing!r} is none of the declared clusters"
+            "private_clusters.missing", f"{shown(private.missing)} is none of the declared clusters"
         )
     if not config.arms.same_shares:
         raise ConfigError("arms.same_shares", f"private_clusters needs it: {_ONE_SHARE}")
@@ -77,10 +83,10 @@ def _check_centres(
     columns, by_events = config.columns, config.source.grain == "event"
     others = {columns.unit: "unit", columns.arm: "arm"}
     others |= {columns.time or "": "time"} if by_events else {columns.outcome: "outcome"}
-    for position, name in enumerate(features):
-        if name in others or name in features[:position] or not name:
+    for name, times in Counter(features).items():
+        if name in others or times > 1 or not name:
             why = f"is columns.{others[name]} already" if name in others else "is named twice"
-            raise ConfigError("private_clusters.features", f"{name!r} {why}")
+            raise ConfigError("private_clusters.features", f"{shown(name)} {why}")
     for name, point in centres.items():
         if len(point) != len(features):
             raise ConfigError(

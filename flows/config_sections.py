@@ -1,12 +1,13 @@
 """The sections of a configuration: their keys, types and defaults, read strictly."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from privatizers.planner import even_grid
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, shown
 
 _FINE = 1001  # values that stand for a continuous outcome in a plan
 _WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
@@ -19,6 +20,14 @@ GREATEST_FEATURE = 1e100
 
 def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
+    """The weights, none below 0 and one above, divided by their sum, however great they are."""
+    greatest = max(weights)
+    parts = [weight / greatest for weight in weights]
+    whole = sum(parts)
+    return tuple(part / whole for part in parts)
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
@@ -55,13 +64,13 @@ class Source(Section):
         if found is None:
             raise ConfigError(
                 "source.window",
-                f"{self.window!r} is not a whole number above 0 and d, h, m or s, such as "
+                f"{shown(self.window)} is not a whole number above 0 and d, h, m or s, such as "
                 '"7d", "12h", "30m" or "90s"',
             )
         length = int(found[1]) * _SECONDS[found[2]] * 1_000_000
         if length > _LONGEST:
             raise ConfigError(
-                "source.window", f"{self.window!r} is over a century; leave it out for no end"
+                "source.window", f"{shown(self.window)} is over a century; leave it out for no end"
             )
         return length
 
@@ -123,7 +132,7 @@ class Arms(Section):
         weights = [1.0] * len(self.names)
         if isinstance(self.shares, dict):
             weights = [self.shares[name] for name in self.names]
-        return tuple(weight / sum(weights) for weight in weights)
+        return _adding_up_to_one(weights)
 
 
 class Outcome(Section):
@@ -164,7 +173,7 @@ class Outcome(Section):
     def weights(self) -> tuple[float, ...]:
         """The declared guess at the outcomes' distribution over ``support``, adding up to one."""
         weights = [1.0] * len(self.support) if self.guess == "uniform" else list(self.guess)
-        return tuple(weight / sum(weights) for weight in weights)
+        return _adding_up_to_one(weights)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -197,7 +206,7 @@ class Privacy(Section):
     truncation_threshold: Number | None = None
     noise_scale: Number | None = None
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
-    min_stratum: Annotated[int, Field(ge=1)] = 10
+    min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
     segment_shares: Numbers = (0.1, 0.5)
     overall_effect: bool = True
     """Whether the effect on everybody matters to a plan, beside segments."""
@@ -254,7 +263,7 @@ class Run(Section):
     """How a run uses the machine."""
 
     memory_limit: Annotated[
-        str, Field(pattern=r"^[0-9]+(\.[0-9]+)? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
+        str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
     ] = "8GB"
     """How much memory reading, ordering and writing may take, together."""
     spill_directory: Name | None = None

@@ -24,8 +24,8 @@ def public_directory(path: Path) -> list[Path]:
 
 
 def _make(path: Path, mode: int) -> list[Path]:
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()][::-1]
     try:
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()][::-1]
         for folder in missing:
             own = mode if folder == path else 0o755
             folder.mkdir(own, exist_ok=True)  # never wider than it may be, even for a moment

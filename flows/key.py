@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flows.config import Config
+from flows.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError
 
 _KEY = "publish.key_file"
+_LARGEST = 1_000_000  # bytes, far more than any key has
 _SHORT = 16  # bytes; under that a key can be found by trying
 _OPEN_TO_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 _HOW = "make one with: (umask 077; head -c 32 /dev/urandom | base64 > FILE)"
@@ -25,6 +27,18 @@ class UnitIdKey:
 
     secret: bytes = field(repr=False)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def fingerprint(self) -> str | None:
+        """Another for every key, for everybody to see; None where the key is short.
+
+        128 bits of HMAC-SHA-256 under the key, of bytes that are no text and so no unit's id: who
+        does not hold a key of 16 random bytes or more learns nothing of it, nor of an id. A
+        shorter one could be found by trying keys until the fingerprint fits.
+        """
+        if len(self.secret) < _SHORT:
+            return None
+        return hmac.digest(self.secret, b"\xffpublic fingerprint", "sha256").hex()[:32]
 
     @property
     def name(self) -> str:
@@ -42,12 +56,12 @@ def read_key(config: Config) -> UnitIdKey | None:
         return None
     path = config.path(config.publish.key_file)
     try:
-        content = path.read_bytes()
+        content = read_small(path, _LARGEST)
         mode = path.stat().st_mode
-    except FileNotFoundError:
-        raise ConfigError(_KEY, f"{path}: there is no such file; {_HOW}") from None
-    except OSError as error:
-        raise ConfigError(_KEY, f"{path} cannot be read ({error.strerror})") from None
+    except UnreadableError as error:
+        raise ConfigError(_KEY, f"{path}: {error}; {_HOW}") from None
+    except OSError as error:  # gone since
+        raise ConfigError(_KEY, f"{path}: cannot be read ({error.strerror})") from None
     secret = content.removesuffix(b"\n")
     secret = secret.removesuffix(b"\r") if secret != content else secret
     if not secret:

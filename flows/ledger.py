@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
 from flows.charges import (
@@ -24,7 +24,6 @@ from flows.charges import (
     Application,
     Decision,
     Entry,
-    Fingerprint,
     State,
     Terms,
     decide,
@@ -32,8 +31,11 @@ from flows.charges import (
     spent,
 )
 from flows.files import private_directory
+from flows.ledger_rows import entry_of
+from flows.places import absolute, check_place
+from flows.regular import other_than_file
 from privatizers.budget import Budget
-from schemas.errors import ClusterdpError, ConfigError
+from schemas.errors import ClusterdpError, ConfigError, InputError, shown
 from schemas.released import ReleaseName
 
 P = ParamSpec("P")
@@ -41,6 +43,7 @@ R = TypeVar("R")
 
 VERSION = 1
 _WAIT_SECONDS = 60
+_CONNECT_SECONDS = 60  # a busy server may take long to answer
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
 _METADATA = sa.MetaData()
@@ -69,6 +72,9 @@ _CHARGES = sa.Table(
     sa.Column("units_digest", sa.Text, index=True),
     sa.Column("settings_digest", sa.Text),
 )
+
+_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in _CHARGES.c]
+"""All columns as the database gives them: :func:`entry_of` finds out what they are."""
 
 Settle = Callable[[Entry], State]
 """Finds out what became of an unfinished charge; the state it is in where that is unknown."""
@@ -140,7 +146,9 @@ def _told_plainly(act: Callable[P, R]) -> Callable[P, R]:
             return act(*args, **kwargs)
         except DBAPIError as error:
             reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
-        raise ClusterdpError(
+        except MultipleResultsFound:
+            reason = f"the table {_VERSION.name} states several versions"
+        raise InputError(
             f"ledger {args[0]}: {reason}; nothing is released without a ledger, so see that it can "
             "be reached and written, and run again"
         )
@@ -172,7 +180,7 @@ class Ledger:
             f"-c lock_timeout={_WAIT_SECONDS}s {given if isinstance(given, str) else ''} "
             "-c synchronous_commit=on"
         )
-        patience = {"connect_timeout": url.query.get("connect_timeout", "10")}
+        patience = {"connect_timeout": url.query.get("connect_timeout", str(_CONNECT_SECONDS))}
         self._engine = sa.create_engine(
             url.update_query_dict({"options": options, **patience}),
             poolclass=NullPool,
@@ -246,11 +254,11 @@ class Ledger:
         public stays charged. Returns the new state; ConfigError where there is no such charge.
         """
         with self._alone() as connection:
-            query = sa.select(_CHARGES).where(
+            query = sa.select(*_READ).where(
                 _CHARGES.c.slot == release_id, _CHARGES.c.experiment == experiment
             )
             row = connection.execute(query).one_or_none()
-            entry = None if row is None else _entry(row)
+            entry = None if row is None else entry_of(row)
             if entry is None or entry.state not in OPEN:
                 state = "not in the ledger" if entry is None else f"{entry.state} already"
                 raise ConfigError("--abandon", f"{release_id} is {state}; nothing was changed")
@@ -282,11 +290,11 @@ class Ledger:
     @_told_plainly
     def _move(self, charge: int, before: State, after: State) -> bool:
         with self._alone() as connection:
-            query = sa.select(_CHARGES).where(_CHARGES.c.id == charge, _CHARGES.c.state == before)
+            query = sa.select(*_READ).where(_CHARGES.c.id == charge, _CHARGES.c.state == before)
             row = connection.execute(query).one_or_none()
             if row is None:
                 return False
-            _update(connection, _entry(row), after)
+            _update(connection, entry_of(row), after)
             return True
 
     def _settle(self, connection: sa.Connection, settle: Settle) -> None:
@@ -304,7 +312,7 @@ class Ledger:
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:
         """Open the ledger to look at it; None where there is none."""
-        if self._file is not None and not self._file.is_file():
+        if self._file is not None and not _is_there(self._file):
             yield None
             return
         with self._engine.connect() as connection:
@@ -330,9 +338,9 @@ class Ledger:
         """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
         version = connection.execute(sa.select(_VERSION.c.version)).scalar_one_or_none()
         if version not in (None, VERSION):
-            raise ClusterdpError(
-                f"ledger {self}: has version {version}, this program knows {VERSION}; use the "
-                "clusterdp that made it"
+            raise InputError(
+                f"ledger {self}: has version {shown(version)}, this program knows {VERSION}; use "
+                "the clusterdp that made it"
             )
         return version
 
@@ -350,7 +358,9 @@ def ledger_url(url: str, directory: Path) -> sa.URL:
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.database in (None, "", ":memory:") or parsed.query:
         raise ConfigError("ledger.url", "a SQLite ledger is a plain file: sqlite:///FILE")
-    path = (directory / Path(parsed.database or "").expanduser()).absolute()
+    written = parsed.database or ""
+    check_place(directory, written, "ledger.url")
+    path = absolute(directory, written, "ledger.url")
     return parsed.set(drivername="sqlite+pysqlite", database=str(path))
 
 
@@ -359,16 +369,30 @@ def _make_durable(connection: Any, _record: object) -> None:
     connection.execute("PRAGMA synchronous = EXTRA")
 
 
+def _is_there(path: Path) -> bool:
+    """Whether there is a file of this name; InputError where there is anything else."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InputError(f"ledger {path}: cannot be looked at ({error.strerror})") from None
+    problem = other_than_file(path)
+    if problem is not None:
+        raise InputError(f"ledger {path}: {problem}")
+    return True
+
+
 def _make_private(path: Path) -> None:
     """Make an empty file that its owner alone can read, where there is none."""
-    if path.exists():
+    if _is_there(path):
         return
     if not path.parent.is_dir():
         private_directory(path.parent)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
-        raise ClusterdpError(f"ledger {path}: cannot be made ({error.strerror})") from None
+        raise InputError(f"ledger {path}: cannot be made ({error.strerror})") from None
 
 
 def _concerns(terms: Terms) -> sa.ColumnElement[bool]:
@@ -395,8 +419,8 @@ def _drafts(connection: sa.Connection) -> tuple[Path, ...]:
 
 
 def _select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
-    query = sa.select(_CHARGES).where(condition).order_by(_CHARGES.c.id)
-    return [_entry(row) for row in connection.execute(query)]
+    query = sa.select(*_READ).where(condition).order_by(_CHARGES.c.id)
+    return [entry_of(row) for row in connection.execute(query)]
 
 
 def _new(asked: Application, name: ReleaseName, path: Path) -> dict[str, Any]:
@@ -441,19 +465,3 @@ def _update(connection: sa.Connection, entry: Entry, state: State) -> None:
     if state == State.VOID:
         values["slot"] = None
     connection.execute(sa.update(_CHARGES).where(_CHARGES.c.id == entry.id).values(values))
-
-
-def _entry(row: sa.Row[Any]) -> Entry:
-    digests = (row.rows_digest, row.units_digest, row.settings_digest)
-    return Entry(
-        id=row.id,
-        population=row.population,
-        name=ReleaseName(row.experiment, row.period, row.revision),
-        cost=Budget(float(row.epsilon), float(row.delta)),
-        state=State(row.state),
-        path=Path(row.path),
-        draft=None if row.draft is None else Path(row.draft),
-        host=row.host,
-        created_at=row.created_at,
-        fingerprint=None if None in digests else Fingerprint(*digests),
-    )

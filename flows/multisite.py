@@ -13,13 +13,21 @@ from prefect import flow
 
 from flows.config import check_period
 from flows.ledger import Statement
-from flows.raw.site import site_fingerprint, site_report, unmatched
+from flows.raw.site import site_fingerprint, site_report, stand_in, unmatched
 from flows.raw.site_rows import ingest_site, set_site_aside, validate_site
 from flows.released.draft import workplace
-from flows.released.sites import Combined, combine, read_report, read_reports, write_report
+from flows.released.sites import (
+    Combined,
+    combine,
+    read_report,
+    read_reports,
+    try_report,
+    write_report,
+)
 from flows.roster import Roster
 from flows.site_charging import SiteAccount
 from flows.site_config import load_site
+from flows.states import ends_in_state
 from flows.step import step
 from schemas.site import SiteReport
 
@@ -61,6 +69,7 @@ class SiteResult:
 
 
 @flow(name="clusterdp-site", persist_result=False, retries=0, log_prints=False)
+@ends_in_state
 def site(config_path: str, period: str | None = None, revise: bool = False) -> SiteResult:
     """Make one site's report on one period of an experiment.
 
@@ -87,6 +96,7 @@ def site(config_path: str, period: str | None = None, revise: bool = False) -> S
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(set_site_aside)(config, period, aside, charge.name.release_id)
+            step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
             report = step(site_report)(config, rows, charge.name)
             step(write_report)(report, charge.draft)
     return SiteResult(
@@ -101,6 +111,7 @@ def site(config_path: str, period: str | None = None, revise: bool = False) -> S
 
 
 @flow(name="clusterdp-aggregate", persist_result=False, retries=0, log_prints=False)
+@ends_in_state
 def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
     """Aggregate the reports of several sites; reads nothing else.
 

@@ -92,6 +92,7 @@ class PlanResult:
                 "arm": self.arms[one.arm],
                 "segment_share": one.segment_share,
                 "std_error": one.std_error,
+                "interval_half_width": one.half_width,
             }
             for one in predictions
         ]
@@ -135,16 +136,22 @@ def _nothing_to_compare(chosen: Settled) -> str:
 
 
 def design_of(config_path: Path, period: str | None) -> AnyDesign:
-    """Return the design of a release; who is in the log is read only where it is planned.
+    """Return the design of a release; who is in the log is read only where it is planned."""
+    return settled_of(config_path, period).design
 
-    Where clusters are private, it is what happens to outcomes once these are randomised, at the
-    price of that alone: the rest of the release's price is exact by arithmetic
+
+def settled_of(config_path: Path, period: str | None) -> Settled:
+    """Return the design of a release with its configuration, the grid in it settled.
+
+    Who is in the log is read only where it is planned. Where clusters are private, the design is
+    what happens to outcomes once these are randomised, at the price of that alone: the rest of the
+    release's price is exact by arithmetic
     (:attr:`privatizers.label_response.LabelResponse.guarantee`).
     """
     config = load(config_path)
     if not config.is_planned:
-        return config.outcome_design()
-    return settled(config, _who_is_where(config, period)[0]).design
+        return Settled(config, config.outcome_design(), None)
+    return settled(config, _who_is_where(config, period)[0])
 
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:

@@ -5,13 +5,16 @@ epsilon follow from the sizes of the strata and the declared guess. The settled 
 has that grid, so what comes after knows nothing of plans.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flows.config import AnyDesign, Config
+from privatizers.aggregates import AggregateParameters
 from privatizers.design import StatisticName
+from privatizers.forecast import forecast
+from privatizers.mechanism import Parameters
 from privatizers.planner import Plan, Question, grids_of, plan
 
 Ints = NDArray[np.int64]
@@ -47,6 +50,29 @@ def settled(config: Config, sizes: Ints) -> Settled:
         }
     )
     return Settled(config.model_copy(update={"outcome": outcome}), found.design, found)
+
+
+def foreseen(config: Config, chosen: Settled, sizes: Ints) -> dict[tuple[str, str], float]:
+    """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
+
+    By the arm's name and that of the estimator that the prediction is for: the sharpest that the
+    design has. ``config`` is as declared, ``sizes`` are units, shape [clusters, arms]; public facts
+    alone. Empty where clusters are private: their sizes are not known when the design is made.
+    """
+    if config.private_clusters is not None:
+        return {}
+    asked = replace(question(config, sizes), segment_shares=())
+    mechanism = chosen.design.mechanism
+    found = forecast(asked, chosen.config.outcome.grid, mechanism)
+    estimator = _sharpest(mechanism.parameters)
+    return {(config.arms.names[one.arm], estimator): one.std_error for one in found}
+
+
+def _sharpest(parameters: Parameters | AggregateParameters) -> str:
+    """The estimator that uses all that a mechanism publishes."""
+    if isinstance(parameters, AggregateParameters):
+        return "horvitz_thompson" if parameters.differences else "histogram"
+    return "tau_q" if parameters.noise_scale is None else "combined"
 
 
 def question(config: Config, sizes: Ints) -> Question:

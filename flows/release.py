@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from prefect import flow
 from prefect.runtime import flow_run
@@ -14,7 +14,7 @@ from flows.charging import Account, Charge
 from flows.config import check_period, load
 from flows.key import read_key
 from flows.ledger import Statement
-from flows.planning import settled
+from flows.planning import foreseen, settled
 from flows.raw.aside import set_aside
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
@@ -27,7 +27,9 @@ from flows.released.estimate import estimate, estimate_file
 from flows.released.publish import publish
 from flows.released.read import read_release
 from flows.roster import Roster
+from flows.states import ends_in_state
 from flows.step import step
+from schemas.errors import ConfigError
 from schemas.released import Manifest
 
 
@@ -64,6 +66,7 @@ class ReleaseResult:
 
 
 @flow(name="clusterdp-release", persist_result=False, retries=0, log_prints=False)
+@ends_in_state
 def release(
     config_path: str,
     period: str | None = None,
@@ -89,7 +92,9 @@ def release(
     with workplace(config.releases) as folder, room_of(config) as room:
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log, room)
-        chosen = settled(config, known_sizes(config, rows))
+        sizes = known_sizes(config, rows)
+        chosen = settled(config, sizes)
+        forecast = foreseen(config, chosen, sizes)
         made_from = step(fingerprint)(chosen.config, rows, chosen.design)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
@@ -99,9 +104,9 @@ def release(
         with account.publishing(charge) as warnings:
             step(set_aside)(config, aside, charge.name.release_id)
             drawn = step(privatize, shares_out=room.workers is not None)
-            tables = drawn(chosen.config, rows, chosen.design, charge.name, room)
+            tables = drawn(chosen.config, rows, chosen.design, charge.name, room, roster)
             step(publish)(tables, charge.draft, room.engine_bytes)
-            estimates = step(estimate)(charge.draft, room.engine_bytes)
+            estimates = step(estimate)(charge.draft, room.engine_bytes, forecast)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
@@ -131,4 +136,12 @@ def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> Rel
 def _yesterday(timezone: str) -> str:
     """The day before the run's scheduled time, in the schedule's time zone."""
     scheduled = flow_run.scheduled_start_time or datetime.now(UTC)
-    return (scheduled.astimezone(ZoneInfo(timezone)).date() - timedelta(days=1)).isoformat()
+    return (scheduled.astimezone(_zone(timezone)).date() - timedelta(days=1)).isoformat()
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # whatever a schedule or a caller gave
+        problem = f"{name!r} is not a time zone such as Europe/Zurich"
+    raise ConfigError("schedule_timezone", problem)

@@ -1,30 +1,35 @@
 """`clusterdp serve`: one process that runs releases on schedule.
 
-Where ``PREFECT_API_URL`` names a Prefect server, it is used. Otherwise a server of our own is
-started on the loopback interface, for as long as this process runs, as only a server schedules.
+Where Prefect is configured for a server, it is used. Otherwise a server of our own is started, for
+as long as this process runs, as only a server schedules. Whoever may speak to the server can ask
+for runs; what a run does is decided here: it is the flow of this process, with a configuration that
+is served, whatever the server says of code to fetch or to start.
 """
 
+import asyncio
+import multiprocessing
 import os
-import socket
-import subprocess
-import sys
+import signal
+import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from prefect.client.schemas.schedules import CronSchedule
-from prefect.settings import PREFECT_API_URL, temporary_settings
 from pydantic import ValidationError
 
 from flows.config import load
-from schemas.errors import ClusterdpError, ConfigError
+from flows.prefect_server import prefect_server
+from schemas.errors import ConfigError
 
-_START_SECONDS = 120
+if TYPE_CHECKING:
+    from prefect import Flow
+
+    from flows.release import ReleaseResult
+
+_GRACE_SECONDS = 2.0  # for a run whose parent died
 
 
 def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
@@ -36,28 +41,87 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
     experiments = [load(path).experiment for path in configs]
     if len(set(experiments)) < len(experiments):
         raise ConfigError("CONFIG", "two configurations name the same experiment")
-    with _server():
-        from prefect import serve  # noqa: PLC0415 - after the server's address is known
+    with prefect_server(schedules=True) as server:
+        from prefect.runner import Runner  # noqa: PLC0415 - while the server starts
         from prefect.schedules import Cron  # noqa: PLC0415
-        from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415
+        from prefect.settings import (  # noqa: PLC0415
+            PREFECT_CLIENT_METRICS_ENABLED,
+            PREFECT_RUNNER_SERVER_ENABLE,
+            temporary_settings,
+        )
 
-        from flows.release import release  # noqa: PLC0415
+        class Interruptible(Runner):
+            def handle_sigterm(self, *_: Any) -> None:
+                signal.raise_signal(signal.SIGINT)  # ends runs and schedules in order
 
-        flow = cast(Any, release)  # its methods are typed as sync or async; here they are sync
-        deployments = [
-            flow.to_deployment(
-                name=experiment,
-                schedule=Cron(cron, timezone=timezone),
-                parameters={
-                    "config_path": str(path.absolute()),
-                    "schedule_timezone": timezone,
-                },
-                entrypoint_type=EntrypointType.MODULE_PATH,
-                concurrency_limit=1,
-            )
-            for path, experiment in zip(configs, experiments, strict=True)
-        ]
-        serve(*deployments, print_starting_message=False)
+        server.wait()
+        # Pages of the runner and its metrics would be open to everybody on this machine.
+        closed: dict[Any, Any] = {
+            PREFECT_RUNNER_SERVER_ENABLE: False,
+            PREFECT_CLIENT_METRICS_ENABLED: False,
+        }
+        with temporary_settings(closed):
+            runner = Interruptible(name="clusterdp", pause_on_shutdown=True)
+            paths = [str(path.absolute()) for path in configs]
+            flow = served_flow(paths)
+            for path, experiment in zip(paths, experiments, strict=True):
+                runner.add_flow(
+                    flow,
+                    name=experiment,
+                    schedule=Cron(cron, timezone=timezone),
+                    parameters={"config_path": path, "schedule_timezone": timezone},
+                    concurrency_limit=1,
+                )
+            asyncio.run(runner.start())
+
+
+def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
+    """The release flow, for these configurations alone.
+
+    It is handed to the processes that run it as an object: no entry point, storage or step of a
+    deployment has a part in it.
+    """
+    from prefect import flow  # noqa: PLC0415 - see serve_releases
+
+    from flows.release import ReleaseResult, release  # noqa: PLC0415
+    from flows.states import ends_in_state  # noqa: PLC0415
+
+    served = frozenset(configs)
+
+    @flow(name=release.name, persist_result=False, retries=0, log_prints=False)
+    @ends_in_state
+    def serve_release(
+        config_path: str,
+        period: str | None = None,
+        revise: bool = False,
+        schedule_timezone: str | None = None,
+    ) -> ReleaseResult:
+        """Release one period of an experiment that is served."""
+        follow_parent()
+        if config_path not in served:
+            raise ConfigError("config_path", "this configuration is not served here")
+        return release.fn(config_path, period, revise, schedule_timezone)
+
+    return serve_release
+
+
+def follow_parent() -> None:
+    """Let this process, which runs a release, end soon after its parent was killed.
+
+    It also takes SIGHUP for SIGTERM, which it gets with its parent where a terminal is closed.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
+
+
+def _outlive(parent: Any) -> None:
+    """Wait for the parent's end; then interrupt this process, and kill it if that takes long."""
+    parent.join()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os._exit(1)
 
 
 def _check_schedule(cron: str, timezone: str) -> None:
@@ -73,46 +137,3 @@ def _check_schedule(cron: str, timezone: str) -> None:
         raise ConfigError(
             "--cron", f"{cron!r} is not a cron expression such as '15 3 * * *'"
         ) from None
-
-
-@contextmanager
-def _server() -> Iterator[None]:
-    """A Prefect server to schedule with: the configured one, or one of our own on loopback."""
-    if os.environ.get("PREFECT_API_URL"):
-        yield
-        return
-    port = _free_port()
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
-    process = subprocess.Popen(  # noqa: S603 - our own interpreter and constants
-        [*command, "--port", str(port), "--no-ui"], stdout=subprocess.DEVNULL
-    )
-    try:
-        url = f"http://127.0.0.1:{port}/api"
-        _wait_until_healthy(process, url)
-        with temporary_settings({PREFECT_API_URL: url}):  # runs inherit it, too
-            yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_until_healthy(process: subprocess.Popen[bytes], url: str) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=2):  # noqa: S310 - loopback
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.3)
-    raise ClusterdpError(
-        "the local Prefect server did not start; set PREFECT_API_URL to use another"
-    )

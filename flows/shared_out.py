@@ -9,9 +9,7 @@ of steps. A task that is begun twice, because its worker was thought lost, leave
 nobody reads; Prefect is told of states and is not asked for them, so it refuses none.
 """
 
-import atexit
 import inspect
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
@@ -20,14 +18,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows.progress import Progress
+from flows.quiet_end import end_quietly
 from flows.step import as_task
 from schemas.errors import ClusterdpError, ConfigError
 
 R = TypeVar("R")
 
 _KEY = "run.workers"
-_PATIENCE = 60.0  # seconds without any worker; those that were lost may be replaced meanwhile
-_CONNECTING = "15s"
+_PATIENCE = 300.0  # seconds without any worker; those that were lost may be replaced meanwhile
+_CONNECTING = "60s"
+_SILENCE = "600s"  # after which a connection counts as lost
 _LOOKING = 1.0  # seconds between two looks whether anybody is there
 
 
@@ -156,28 +156,51 @@ def runner_of(workers: int | str, folder: Path) -> Iterator[Any]:
     if not installed:
         raise ConfigError(_KEY, 'install clusterdp with its extra "distributed" first')
     if isinstance(workers, str):
+        check_address(workers)
         runner = DaskTaskRunner(address=workers, client_kwargs={"timeout": _CONNECTING})
     else:
         from distributed import SpecCluster  # noqa: PLC0415 - an extra
 
         local = _processes(workers, folder)
         runner = DaskTaskRunner(cluster_class=SpecCluster, cluster_kwargs=local)
-    quiet: dict[str, list[str]] = {
+    settings: dict[str, Any] = {
         f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")
     }
+    # A machine may be busy for long; whoever is gone for good closes the connection.
+    settings |= {
+        "distributed.comm.timeouts.tcp": _SILENCE,
+        "distributed.comm.timeouts.connect": _CONNECTING,
+    }
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(quiet))
+        stack.enter_context(dask.config.set(settings))
         try:
             stack.enter_context(runner)
             client = runner.client  # this is what looks for the scheduler
             unreachable = False
-        except (OSError, ValueError):  # nobody there; or no address at all
+        except (OSError, ValueError, TypeError):  # nobody there; no address; no keys for TLS
             unreachable = True
         if unreachable:
-            raise ConfigError(_KEY, f"no Dask scheduler answers at {str(workers)!r}")
+            raise ConfigError(
+                _KEY,
+                f"no Dask scheduler answers at {str(workers)!r}; Dask's settings have to name the "
+                "keys (distributed.comm.tls)",
+            )
         if isinstance(workers, int):
-            client.run(_leave_quietly)
+            client.run(end_quietly)
         yield runner
+
+
+def check_address(address: str) -> None:
+    """Raise ConfigError where the way to a scheduler is not encrypted both ways.
+
+    Without TLS a scheduler takes code from anybody who reaches it, and runs it on all workers.
+    """
+    if not address.startswith("tls://"):
+        raise ConfigError(
+            _KEY,
+            f"{address!r} has to be tls://host:port; without TLS whoever reaches the scheduler can "
+            "run code as you",
+        )
 
 
 def _processes(number: int, folder: Path) -> dict[str, Any]:
@@ -204,8 +227,3 @@ def _processes(number: int, folder: Path) -> dict[str, Any]:
         "workers": {place: {"cls": Nanny, "options": common | own} for place in range(number)},
         "security": keys,
     }
-
-
-def _leave_quietly() -> None:
-    """End a worker before the interpreter takes modules apart, which makes DuckDB print pages."""
-    atexit.register(os._exit, 0)

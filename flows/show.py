@@ -5,13 +5,15 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from estimators.effects import Estimate
 from flows.charges import amount_text
 from flows.roster import Roster
+from flows.terminal import padded, shown, width
 from privatizers.budget import NO_LIMIT, Budget
 from schemas.released import Manifest
+from schemas.visible import visible
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from flows.release import ReleaseResult
     from flows.released.read import ReleaseFile
     from privatizers.audit import AuditResult
+    from privatizers.audit_checks import Check
 
 
 def release_text(result: "ReleaseResult") -> str:
@@ -58,7 +61,7 @@ def protected_text(manifest: Manifest) -> str:
     clusters = " and cluster" if manifest.has_private_clusters else ""
     if manifest.has_units:
         return f"every unit's outcome{clusters}: each was randomised, none is in the file"
-    what = _STATISTICS.get(manifest.strata_statistic, "noisy counts")
+    what = _STATISTICS.get(manifest.metric.strata_statistic, "noisy counts")
     kind = "randomised cluster" if clusters else "cluster"
     return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
 
@@ -77,9 +80,9 @@ def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
             *textwrap.wrap(notes, 96),
             "",
             "Look inside, and at what these people have paid. Run the demo again: it is unchanged.",
-            f"  clusterdp inspect {result.path}",
-            f"  clusterdp estimate {result.path}",
-            f"  clusterdp ledger {config}",
+            visible(f"  clusterdp inspect {result.path}"),
+            visible(f"  clusterdp estimate {result.path}"),
+            visible(f"  clusterdp ledger {config}"),
         ]
     )
 
@@ -113,7 +116,7 @@ def check_text(result: "CheckResult") -> str:
 def ledger_text(statement: "Statement", *, everything: bool) -> str:
     """What a population has paid, entry by entry."""
     terms = statement.terms
-    shown = [entry for entry in statement.entries if entry.counts or everything]
+    listed = [entry for entry in statement.entries if entry.counts or everything]
     rows = [
         (
             entry.name.release_id,
@@ -123,7 +126,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             f"{entry.created_at:%Y-%m-%d %H:%M}",
             entry.host,
         )
-        for entry in shown
+        for entry in listed
     ]
     head = ("release", "epsilon", "delta", "state", "charged (UTC)", "by")
     left = terms.limit.left_after(statement.spent)
@@ -164,10 +167,13 @@ def _amounts(amounts: Budget, of: Budget = NO_LIMIT) -> str:
     return ", ".join(parts)
 
 
-def audit_text(found: "AuditResult", mechanism: str) -> str:
+def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) -> str:
     """What an audit found, and what that does and does not show."""
-    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
-    instance = f"counts {found.instance.counts}, one unit moved to outcome {found.instance.to_cell}"
+    holds = all(check.holds for check in checks)
+    verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
+    instance = found.instance
+    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
+    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
     return "\n".join(
         [
             f"The claim of {mechanism} {verdict}.",
@@ -175,37 +181,63 @@ def audit_text(found: "AuditResult", mechanism: str) -> str:
             *pairs(
                 {
                     "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}",
-                    "exact loss": f"{found.exact_epsilon:.6g} ({instance})",
+                    "exact loss": f"{found.exact_epsilon:.6g} (counts {moved_counts}, one unit "
+                    f"moved to outcome {instance.to_cell})",
                     "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
                     f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up releases",
                 }
             ),
             "",
-            "The exact loss follows from the parameters; it must not exceed the claim. The sampled",
-            "bound runs the code of a release and shows some of its faults, not all. Neither is a",
-            "proof: the proof lies beside the mechanism's code.",
+            *_check_lines(checks),
+            "",
+            "The exact loss follows from the parameters; the sampled bound, and what is checked of",
+            "draws, run the code of a release on made-up rows. They show faults, some of them with",
+            "certainty and some as far as samples can. None is a proof: the proof lies beside the",
+            "mechanism's code.",
         ]
     )
+
+
+_MOST_COUNTS = 12
+
+
+def _check_lines(checks: Sequence["Check"]) -> list[str]:
+    """A line a check; of one that fails, what was seen under it."""
+    lines = []
+    for check in checks:
+        lines.append(f"  {'ok   ' if check.holds else 'FAILS'}  {check.name}")
+        if not check.holds:
+            lines.append(f"         {check.evidence}")
+    return lines
 
 
 def inspect_text(file: "ReleaseFile") -> str:
     """What is in a release and what it promises."""
     manifest = file.manifest
-    facts = {
-        name: "none" if value is None else str(value) for name, value in asdict(manifest).items()
-    }
     return "\n".join(
         [
-            str(file.path),
+            visible(str(file.path)),
             "",
             *promise_lines(manifest),
             "",
-            *pairs(facts),
+            *pairs(_spelt(manifest.row)),
+            *(line for one in manifest.metrics for line in _metric_lines(asdict(one))),
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
         ]
     )
+
+
+def _metric_lines(facts: dict[str, Any]) -> list[str]:
+    """How an outcome was randomised; what nobody declared of it is left out."""
+    name = facts.pop("metric")
+    known = {key: value for key, value in facts.items() if value is not None}
+    return ["", f"metric {name!r}", *pairs(_spelt(known))]
+
+
+def _spelt(facts: dict[str, Any]) -> dict[str, str]:
+    return {name: "none" if value is None else str(value) for name, value in facts.items()}
 
 
 def promise_lines(manifest: Manifest) -> list[str]:
@@ -289,9 +321,15 @@ def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
     level = f"{100 * rows[0].confidence_level:g} % interval"
     several = len({one.arm for one in rows}) > 1
     segments = any(one.segment is not None for one in rows)
+    partial = any(one.n_units < one.n_segment for one in rows)
     head = ["arm", "effect", level, "std. error", "from privacy", "relative", "p"]
     head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
-    return table(head, [_estimate_cells(one, segments, several) for one in rows])
+    cells = [_estimate_cells(one, segments, several) for one in rows]
+    if partial:  # else everybody is compared, which goes without saying
+        head.append("compared")
+        for line, one in zip(cells, rows, strict=True):
+            line.append("–" if one.coverage is None else f"{100 * one.coverage:.3g} %")
+    return table(head, cells)
 
 
 def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
@@ -329,20 +367,23 @@ def _p_text(p_value: float | None) -> str:
 
 
 def pairs(facts: dict[str, str], indent: str = "  ") -> list[str]:
-    """Names and values in two columns."""
-    width = max(map(len, facts), default=0)
-    return [f"{indent}{name:<{width}}  {value}" for name, value in facts.items()]
+    """Names and values in two columns, each pair on one line, whatever a value holds."""
+    widest = max(map(width, facts), default=0)
+    return [f"{indent}{padded(name, widest)}  {visible(value)}" for name, value in facts.items()]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table in plain text; the first column to the left, the others to the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    """A table in plain text; the first column to the left, the others to the right.
+
+    A row is one line, whatever the names in it hold.
+    """
+    lines = [[shown(cell) for cell in line] for line in (head, *rows)]
+    widths = [max(width(line[i]) for line in lines) for i in range(len(head))]
     return [
         "  "
         + "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            padded(cell, columns, right=i > 0)
+            for i, (cell, columns) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
         for line in lines
     ]

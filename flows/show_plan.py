@@ -7,6 +7,7 @@ from flows.show import pairs, table
 if TYPE_CHECKING:
     from flows.plan import Other, PlanResult
     from privatizers.planner import Prediction
+    from privatizers.squares import NoisySquares
 
 _STATISTICS = {
     "counts": "noisy counts of every outcome",
@@ -36,12 +37,19 @@ def plan_text(found: "PlanResult") -> str:
                 "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
                 **_of_units(parameters.resampling_probability),
                 "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+                **_of_arms(parameters.squares),
             }
         ),
         "",
         "predicted standard error",
         *table(
-            ["arm", "of whom", "design", *(["one more epsilon"] if found.one_more else [])],
+            [
+                "arm",
+                "of whom",
+                "design",
+                "95 % interval",
+                *(["one more epsilon"] if found.one_more else []),
+            ],
             [_row(found, one) for one in found.predicted],
         ),
     ]
@@ -59,6 +67,14 @@ def _of_units(rate: float | None) -> dict[str, str]:
     return {"kept": f"{100 * (1 - rate):.3g} % of outcomes; the others are drawn anew"}
 
 
+def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:
+    """What is published of whole arms, if anything is."""
+    if squares is None:
+        return {}
+    scale = f"noise scale {squares.noise_scale:.4g} steps of {squares.steps.most}"
+    return {"of each arm": f"a noisy sum of squares about the middle, {scale}"}
+
+
 def _row(found: "PlanResult", one: "Prediction") -> list[str]:
     whom = (
         "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
@@ -71,7 +87,8 @@ def _row(found: "PlanResult", one: "Prediction") -> list[str]:
             if (other.arm, other.segment_share) == (one.arm, one.segment_share)
         )
         more = [f"{same.std_error:.4g}"]
-    return [found.arms[one.arm], whom, f"{one.std_error:.4g}", *more]
+    width = "" if one.half_width is None else f"± {one.half_width:.4g}"
+    return [found.arms[one.arm], whom, f"{one.std_error:.4g}", width, *more]
 
 
 def _other_row(one: "Other") -> list[str]:

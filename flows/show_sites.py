@@ -6,6 +6,7 @@ from estimators.sites import normal_interval
 from flows.released.sites import LEVEL, Combined
 from flows.show import meaning, paid_text, pairs, roster_pairs, table
 from schemas.site import SiteReport
+from schemas.visible import visible
 
 if TYPE_CHECKING:
     from flows.multisite import SiteResult
@@ -99,7 +100,7 @@ def aggregate_text(combined: Combined, plot: str | None) -> str:
     ]
     head = ("aggregate", *_HEAD[1:4], "sites", "which")
     lines = [
-        f"{first.experiment}: effect of {first.treatment!r} against {first.control!r} "
+        f"{visible(first.experiment)}: effect of {first.treatment!r} against {first.control!r} "
         f"at {n_sites:,} sites",
         "",
         *table(_HEAD, sites[:_SHOWN]),
@@ -108,7 +109,7 @@ def aggregate_text(combined: Combined, plot: str | None) -> str:
         *table(head, aggregates),
         "",
         _homogeneity(combined),
-        *(["", f"plot: {plot}"] if plot else []),
+        *(["", f"plot: {visible(plot)}"] if plot else []),
     ]
     return "\n".join(lines)
 

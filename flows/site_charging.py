@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flows.charges import Application, Fingerprint, State, Terms, refuse_early
-from flows.charging import Account, Charge, publishing, settle
+from flows.charging import Account, Charge, publishing, settle, told_as_stray
 from flows.config import load
 from flows.ledger import Found, Ledger, Statement, ledger_url
 from flows.released.draft import sweep
 from flows.released.sites import read_report
 from flows.site_config import SiteConfig, is_site, load_site
 from privatizers.budget import Budget
+from schemas.errors import InputError
 from schemas.released import ReleaseName
 
 
@@ -82,7 +83,10 @@ class SiteAccount:
 
     def _found(self, name: ReleaseName) -> Found:
         path = self._config.reports / f"{name.release_id}.json"
-        report = read_report(path)
+        with told_as_stray(name):
+            report = read_report(path)
+            if report.report_id != name.release_id:
+                raise InputError(f"{path}: says that it is {report.report_id}")
         return Found(name, Budget(report.epsilon, report.delta), path)
 
 

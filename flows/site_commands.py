@@ -37,10 +37,14 @@ def site(
     from flows.prefect_home import settle  # noqa: PLC0415
 
     settle(config.absolute().parent)
-    from flows.multisite import site as site_flow  # noqa: PLC0415
-    from flows.show_sites import site_text  # noqa: PLC0415
+    from flows.prefect_server import prefect_server  # noqa: PLC0415
 
-    result = site_flow(str(config.absolute()), period, revise)
+    with prefect_server() as server:
+        from flows.multisite import site as site_flow  # noqa: PLC0415
+        from flows.show_sites import site_text  # noqa: PLC0415
+
+        server.wait()
+        result = site_flow(str(config.absolute()), period, revise)
     text = "" if as_json else site_text(result)
     return Answer(text, result.as_json(), (*result.warnings, *result.for_the_operator))
 

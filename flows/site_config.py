@@ -6,14 +6,13 @@ data; covariates are declared with their domain, so that none is learnt from dat
 
 import itertools
 import math
-import tomllib
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from flows.config import Config, _check_arms, _plain
+from flows.config import Config, _check_arms, _plain, check_length
 from flows.config_sections import (
     Arms,
     Columns,
@@ -28,10 +27,12 @@ from flows.config_sections import (
     Source,
     Texts,
 )
+from flows.places import absolute, check_place
+from flows.toml_file import read_toml
 from privatizers.budget import Budget
 from privatizers.site_matching import GlobalMatching, Shares, SmoothMatching
 from privatizers.site_trial import RandomisedTrial
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, shown
 from schemas.site import Design
 
 _NAME = r"^[A-Za-z0-9_-]+$"
@@ -153,7 +154,7 @@ class SiteConfig(Section):
 
     def path(self, relative: str) -> Path:
         """A path of the file, made absolute."""
-        return (self.directory / Path(relative).expanduser()).absolute()
+        return absolute(self.directory, relative, shown(relative))
 
     @property
     def series(self) -> str:
@@ -231,6 +232,8 @@ class SiteConfig(Section):
 
     def checked(self) -> Self:
         """Return this configuration if its keys go together; raises ConfigError if not."""
+        check_length("experiment and site.name together", self.series)
+        _check_places(self)
         _check_columns(self)
         _check_two_arms(self.arms)
         _check_range(self.outcome)
@@ -243,7 +246,7 @@ class SiteConfig(Section):
 
 def load_site(path: Path) -> SiteConfig:
     """Read and check a site's configuration; raises ConfigError naming the key at fault."""
-    content = _content(path)
+    content = read_toml(path)
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     try:
@@ -255,19 +258,13 @@ def load_site(path: Path) -> SiteConfig:
 
 def is_site(path: Path) -> bool:
     """Whether a configuration is a site's, by its ``[site]``; ConfigError if it cannot be read."""
-    return "site" in _content(path)
+    return "site" in read_toml(path)
 
 
-def _content(path: Path) -> dict[str, Any]:
-    place = str(path.absolute())
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(place, "there is no such file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(place, f"not valid TOML: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(place, f"cannot be read ({type(error).__name__})") from None
+def _check_places(config: SiteConfig) -> None:
+    absolute(config.directory, config.source.path, "source.path")
+    check_place(config.directory, config.publish.directory, "publish.directory")
+    check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 
 
 def _check_columns(config: SiteConfig) -> None:
@@ -280,7 +277,7 @@ def _check_columns(config: SiteConfig) -> None:
     seen: dict[str, str] = {}
     for key, name in named.items():
         if name in seen:
-            raise ConfigError(key, f"{name!r} is {seen[name]} already")
+            raise ConfigError(key, f"{shown(name)} is {seen[name]} already")
         seen[name] = key
 
 
@@ -313,7 +310,7 @@ def _check_covariate(key: str, one: Covariate) -> None:
             raise ConfigError(f"{key}.values", "empty: name the values it can have")
         twice = next((value for value, n in Counter(one.values).items() if n > 1), None)
         if twice is not None:
-            raise ConfigError(f"{key}.values", f"{twice!r} is named twice")
+            raise ConfigError(f"{key}.values", f"{shown(twice)} is named twice")
     if one.edges is not None:
         if len(one.edges) < 2:
             raise ConfigError(f"{key}.edges", "at least 2 edges are needed, around one bin")
@@ -332,7 +329,7 @@ def _check_design(config: SiteConfig) -> None:
         raise ConfigError("covariates", 'design = "matching" needs at least one to match on')
     elif config.n_cells > _MOST_CELLS:
         raise ConfigError(
-            "covariates", f"{config.n_cells:,} cells together; at most {_MOST_CELLS:,} can be"
+            "covariates", f"{shown(config.n_cells)} cells together; at most {_MOST_CELLS:,} can be"
         )
     parts = SPLITS[config.estimator]
     if privacy.split is not None and (len(privacy.split) != len(parts) or min(privacy.split) <= 0):

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from flows.states import raised, state_of_failure
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,13 +43,19 @@ def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R
     timed = plain_step(function)
     if FlowRunContext.get() is None or shares_out:
         return timed
-    return as_task(timed)
+    task = as_task(timed)
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return raised(task(*args, **kwargs))
+
+    return run
 
 
 def as_task(function: Callable[P, R]) -> Callable[P, R]:
-    """Make ``function`` a Prefect task of which nothing is kept."""
+    """Make ``function`` a Prefect task of which nothing is kept; a failure of ours is its state."""
     from prefect import task  # noqa: PLC0415 - a dry run does without Prefect, and its start-up time
     from prefect.cache_policies import NO_CACHE  # noqa: PLC0415
 
     kept = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
-    return kept(function)
+    return kept(state_of_failure(function))

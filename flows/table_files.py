@@ -4,6 +4,7 @@ from pathlib import Path
 
 import polars as pl
 
+from flows.regular import check_regular
 from schemas.errors import InputError
 
 FORMATS = (".csv", ".parquet")
@@ -19,8 +20,7 @@ def check_format(path: Path) -> None:
 def read_table(path: Path) -> pl.DataFrame:
     """Read a table as it is, a CSV file's fields as text; InputError where that fails."""
     check_format(path)
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such file")
+    check_regular(path)
     try:
         if path.suffix.lower() == ".csv":
             return pl.read_csv(path, infer_schema=False, glob=False)
@@ -48,5 +48,6 @@ def text_or_integer(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
     found = frame[column]
     kind = found.dtype
     if not (kind.is_integer() or kind in (pl.Null, pl.Boolean) or isinstance(kind, _TEXT_LIKE)):
-        raise InputError(f"{path}: column {column!r} is {kind}; it has to be text or integer")
+        called = kind.base_type()  # a struct's fields may be called after people
+        raise InputError(f"{path}: column {column!r} is {called}; it has to be text or integer")
     return found

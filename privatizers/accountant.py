@@ -25,8 +25,8 @@ from privatizers.events import (
     Disjoint,
     Event,
     Response,
+    SquareNoise,
     Step,
-    StratumNoise,
     SumNoise,
     Together,
     Unprotected,
@@ -52,14 +52,14 @@ def pure_loss(event: Event) -> Decimal:
     """Return the pure ε of an event to 60 digits; infinite where something is unprotected.
 
     Together: the sum. Disjoint: the greatest. ``CountsNoise``: moved cells / σ. ``SumNoise``: most
-    steps / σ. ``Response``: ln(1 + (1 − λ)/(λ γ)). Theorem 3.1 of Javanmard, Mirrokni and
-    Pouget-Abadie (2025) has 1/σ where two cells move, and a branch 2/γ, which do not hold;
-    `cluster_dp.md` has the proof.
+    steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)). Theorem 3.1 of
+    Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a branch 2/γ,
+    which do not hold; `cluster_dp.md` has the proof.
     """
     match event:
         case CountsNoise():
             return counts_loss(event.noise_scale, event.moved_cells)
-        case SumNoise():
+        case SumNoise() | SquareNoise():
             return counts_loss(event.noise_scale, event.most_steps)
         case Response():
             return response_loss(event.resampling_probability, event.least_probability)
@@ -85,9 +85,11 @@ def delta_at(event: Event, epsilon: float) -> float:
     where the loss of parts done together is the sum of independent losses, one each, of
     dominating pairs (which compose: Zhu, Dong and Wang 2022): a moved cell of counts has ±1/σ with
     the masses 1/(1+a) and a/(1+a), a = e^(−1/σ); a sum moved by M has (M − 2k)/σ for k = 0 … M with
-    the masses 1/(1+a), then (1−a)a^k/(1+a), and a^M/(1+a) at last; a response has the log ratios of
-    P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two swapped. Over disjoint parts it is
-    the greatest. It is zero from the pure ε on. ``epsilon`` is at least 0.
+    the masses 1/(1+a), then (1−a)a^k/(1+a), and a^M/(1+a) at last; a sum of squares moved by M has
+    ±M/σ with the masses of binary randomised response, which dominates whatever is as private
+    (Kairouz, Oh and Viswanath 2015) and is close to it where M/σ is small; a response has the log
+    ratios of P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two swapped. Over disjoint
+    parts it is the greatest. It is zero from the pure ε on. ``epsilon`` is at least 0.
     """
     return min(1.0, _price(_delta(_curve(event), _read(epsilon))))
 
@@ -111,11 +113,11 @@ def epsilon_at(event: Event, delta: float) -> float:
 
 
 def calibrate(
-    epsilon: float, delta: float, least_probability: float, counts: StratumNoise | None = None
+    epsilon: float, delta: float, least_probability: float, counts: Event | None = None
 ) -> float:
     """Return the least λ, a multiple of 2⁻⁵³, for which a release costs at most (ε, δ).
 
-    The release is ``counts`` (or a sum), where there are any, and a response whose prior gives
+    The release is ``counts`` (or sums), where there are any, and a response whose prior gives
     every outcome at least ``least_probability`` γ. To resample more is post-processing, so δ(ε)
     falls as λ grows, and λ is found by halving; δ(ε) at the one returned has been checked. For
     δ = 0 it is the `calibrated_rate` of what the counts leave of ε. Raises ConfigError where ε is
@@ -207,6 +209,9 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         once = {1: 1 / (1 + a), -1: a / (1 + a)}
     elif isinstance(step, SumNoise):
         base, once = _sum_atoms(step)
+    elif isinstance(step, SquareNoise):
+        base = counts_loss(step.noise_scale, step.most_steps)
+        once = {1: 1 / (1 + (-base).exp()), -1: 1 / (1 + base.exp())}
     elif isinstance(step, Response):
         rate, least = Decimal(step.resampling_probability), Decimal(step.least_probability)
         base = response_loss(step.resampling_probability, step.least_probability)

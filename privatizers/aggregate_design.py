@@ -13,11 +13,15 @@ from privatizers.accountant import pure_epsilon
 from privatizers.aggregates import AggregateMechanism, AggregateParameters
 from privatizers.counts import moved_cells
 from privatizers.design import check_range, check_workable
-from privatizers.events import CountsNoise, StratumNoise, SumNoise, event_of
+from privatizers.events import CountsNoise, Event, SquareNoise, SumNoise, Together, event_of
 from privatizers.lattice import Lattice
 from privatizers.noisy_histogram import NoisyHistogram
 from privatizers.noisy_horvitz_thompson import NoisyHorvitzThompson
+from privatizers.squares import NoisySquares, is_even, square_steps
 from schemas.errors import ConfigError
+
+SQUARE_SHARE = 0.05
+"""The part of ε that pays for arms' sums of squares in a release of differences or means."""
 
 AggregateName = Literal["noisy-histogram", "noisy-horvitz-thompson"]
 
@@ -35,6 +39,8 @@ class AggregateRequest:
     noise_scale: float | None = None
     lattice: Lattice | None = None
     """Of the grid, if it has one."""
+    square_share: float = 0.0
+    """The part of ``epsilon`` that pays for arms' sums of squares, where they tell anything."""
     resampling_probability: float | None = None
     """Given by mistake, as are the next two: they are refused by name."""
     truncation_threshold: float | None = None
@@ -54,13 +60,15 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     """Choose the σ of an aggregate mechanism; raises ConfigError naming the key."""
     check_aggregate(request)
     lattice = None if request.mechanism == "noisy-histogram" else request.lattice
-    scale = request.noise_scale
+    scale, squares = request.noise_scale, None
     if request.epsilon is not None:
-        scale = _least_scale(request.epsilon, request.n_outcomes, lattice)
+        squares = _squares(request, request.epsilon, lattice)
+        left = request.epsilon * (1.0 - request.square_share * (squares is not None))
+        scale = _least_scale(request.epsilon, left, request.n_outcomes, lattice, squares)
     if scale is None:
         raise _missing()
     differences = lattice is not None and request.n_treatments == 1
-    parameters = AggregateParameters(request.n_outcomes, scale, lattice, differences)
+    parameters = AggregateParameters(request.n_outcomes, scale, lattice, differences, squares)
     kind = NoisyHistogram if lattice is None else NoisyHorvitzThompson
     price = pure_epsilon(event_of(parameters))
     epsilon = price if request.epsilon is None else request.epsilon
@@ -70,14 +78,41 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     return AggregateDesign(kind(parameters), epsilon, request.delta)
 
 
-def _least_scale(epsilon: float, n_outcomes: int, lattice: Lattice | None) -> float:
-    """The least σ, a double, that costs at most ``epsilon``: cells, or steps, moved by ε."""
+def _squares(
+    request: AggregateRequest, epsilon: float, lattice: Lattice | None
+) -> NoisySquares | None:
+    """Sums of squares at their part of ε; None beside counts and where they tell nothing.
+
+    That is for two outcomes, and beside means of a grid whose mean is not its middle.
+    """
+    if lattice is None or request.square_share == 0:
+        return None
+    steps = square_steps(lattice)
+    if steps is None or (request.n_treatments > 1 and not is_even(lattice)):
+        return None
+    return NoisySquares(steps, steps.most / (epsilon * request.square_share))
+
+
+def _least_scale(
+    epsilon: float,
+    left: float,
+    n_outcomes: int,
+    lattice: Lattice | None,
+    squares: NoisySquares | None,
+) -> float:
+    """The least σ, a double, that costs at most ``epsilon``: cells, or steps, moved by ε.
+
+    ``left`` is about what ``squares`` leave of it.
+    """
     most = moved_cells(n_outcomes) if lattice is None else lattice.most
 
-    def noise(scale: float) -> StratumNoise:
-        return CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
+    def noise(scale: float) -> Event:
+        own = CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
+        if squares is None:
+            return own
+        return Together((own, SquareNoise(squares.noise_scale, squares.steps.most)))
 
-    scale = most / epsilon
+    scale = most / left
     while pure_epsilon(noise(scale)) > epsilon:
         scale = math.nextafter(scale, math.inf)
     return scale

@@ -12,8 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privatizers.geometric_digits import digits_of
 from privatizers.lattice import Lattice
-from privatizers.mechanism import StrataStatistic
+from privatizers.mechanism import StrataStatistic, check_squares
+from privatizers.squares import NoisySquares
 from privatizers.strata import small_clusters_share
 from privatizers.sums import NoisySums
 
@@ -31,6 +33,7 @@ class AggregateParameters(StrataStatistic):
     """Of the grid, where means or differences are published; None for counts."""
     differences: bool = False
     """Whether differences between two arms are published in place of either's mean."""
+    squares: NoisySquares | None = None
 
     resampling_probability: ClassVar[None] = None
     truncation_threshold: ClassVar[None] = None
@@ -43,6 +46,8 @@ class AggregateParameters(StrataStatistic):
         if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
             msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
             raise ValueError(msg)
+        digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
+        check_squares(self, with_means=not self.differences)
 
     @property
     def sums(self) -> NoisySums | None:
@@ -88,6 +93,13 @@ class AggregateMechanism(ABC):
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
         """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
+
+    def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:  # noqa: B027 - most hold any sizes
+        """Raise ConfigError where arms of such public sizes are more than the arithmetic holds.
+
+        ``sizes`` has the shape [clusters, arms]. It is for before the first draw; with ``exact``
+        off, sizes may be shared out in any other way (as private clusters are). Most hold any.
+        """
 
     @abstractmethod
     def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:

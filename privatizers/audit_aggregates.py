@@ -10,11 +10,18 @@ import numpy as np
 
 from privatizers.aggregates import AggregateMechanism, AggregateRelease
 from privatizers.audit_bounds import DRAW, SIGNATURE, Floats, Integers, Sample
-from privatizers.audit_samples import Effort, Neighbours
-from privatizers.enumeration import Enumeration, enumerated_number, enumerated_statistic
-from privatizers.instances import Instance, worst_instances
+from privatizers.audit_samples import Effort, Neighbours, both_ways
+from privatizers.enumeration import (
+    Enumeration,
+    enumerated_number,
+    enumerated_statistic,
+    neighbours,
+)
+from privatizers.instances import Instance
 from privatizers.noisy_horvitz_thompson import difference_scale
 
+_MOST_CELLS = 60_000_000
+_MOST_ROWS = 1_800_000
 _SIZES = (2, 8)
 _PAIRS = ((2, 2), (2, 8), (8, 2), (5, 3))
 """Units of the arm where one changes, and of the other."""
@@ -33,15 +40,14 @@ class PairInstance(Instance):
 def listed_aggregates(mechanism: AggregateMechanism) -> list[Enumeration]:
     """List what is published of neighbours of several sizes."""
     parameters = mechanism.parameters
-    k = parameters.n_outcomes
     if not parameters.differences:
-        found = (each for size in _SIZES for each in worst_instances(size, k))
+        found = (each for size in _SIZES for each in neighbours(parameters, size))
         return [enumerated_statistic(parameters, each) for each in found]
     return [
         _difference(mechanism, PairInstance(*_fields(each), other_units=other, treated=treated))
         for own, other in _PAIRS
         for treated in (True, False)
-        for each in worst_instances(own, k)
+        for each in neighbours(parameters, own)
     ]
 
 
@@ -65,13 +71,23 @@ def _difference(mechanism: AggregateMechanism, pair: PairInstance) -> Enumeratio
 def aggregate_size(mechanism: AggregateMechanism, instance: Instance, effort: Effort) -> int:
     """Return how many stacked replicates of D, and as many of D′, an effort is enough for."""
     many = mechanism.parameters.lattice is None and instance.n_outcomes > 2
-    return effort.noised_cells // (2 * (instance.n_outcomes if many else 1))
+    cells = 2 * (instance.n_outcomes if many else 1)
+    return min(max(min(effort.noised_cells, _MOST_CELLS) // cells, 10), _MOST_ROWS)
 
 
 def stacked_aggregates(mechanism: AggregateMechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates of the pool under D, and as many under D′, a call each."""
     here, there = (
         _stacked(mechanism, instance, counts, size)
+        for counts in (instance.counts, instance.neighbour)
+    )
+    return here, there
+
+
+def joint_aggregates(mechanism: AggregateMechanism, instance: Instance, size: int) -> Neighbours:
+    """Draw ``size`` replicates under D, and as many under D′, of a pool between two others."""
+    here, there = (
+        _joint(mechanism, instance, counts, size)
         for counts in (instance.counts, instance.neighbour)
     )
     return here, there
@@ -110,6 +126,19 @@ def _stacked(
         )
         columns[SIGNATURE] = (given >= 0) + 2.0 * (taken <= 0)
     return Sample({DRAW: np.zeros(size), **columns})
+
+
+def _joint(
+    mechanism: AggregateMechanism, instance: Instance, counts: tuple[int, ...], size: int
+) -> Sample:
+    """Three pools at a time in one call; sums and differences of what is noised of them."""
+    still, own = instance.counts, 1 + 3 * np.arange(size)
+    release = mechanism.statistics(*_pools(instance, [still, counts, still] * size))
+    mine, columns = _about(release, instance, own, ""), {DRAW: np.zeros(size)}
+    for place, whose in ((own - 1, "pool before"), (own + 1, "pool after")):
+        columns |= _about(release, instance, place, whose)
+        columns |= both_ways(mine, _about(release, instance, place, ""), whose)
+    return Sample(columns)
 
 
 def _called(

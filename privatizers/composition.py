@@ -12,7 +12,15 @@ from typing import Any
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privatizers.accountant import Way, pure_epsilon, ways
-from privatizers.events import CountsNoise, Event, Response, Step, SumNoise, Together
+from privatizers.events import (
+    CountsNoise,
+    Event,
+    Response,
+    SquareNoise,
+    Step,
+    SumNoise,
+    Together,
+)
 
 _FINENESS = 1000
 _ARITHMETIC = 1e-12  # of δ: above what Fourier transforms and cut-off tails leave (1e-15 each)
@@ -81,6 +89,12 @@ def _distribution(step: Step, interval: float) -> Distribution:
             1 / step.noise_scale,
             sensitivity=step.most_steps,
             value_discretization_interval=interval,
+        )
+    if isinstance(step, SquareNoise):  # binary randomised response, as in `accountant`
+        loss = step.most_steps / step.noise_scale
+        above, under = -math.log1p(math.exp(-loss)), -math.log1p(math.exp(loss))
+        return pld.from_two_probability_mass_functions(
+            {0: under, 1: above}, {0: above, 1: under}, value_discretization_interval=interval
         )
     if isinstance(step, Response):
         upper = _log_masses(step)

@@ -15,9 +15,10 @@ from privatizers.accounting import realised_threshold
 from privatizers.cluster_dp import ClusterDP
 from privatizers.cluster_free_dp import ClusterFreeDP
 from privatizers.counts import moved_cells
-from privatizers.events import CountsNoise, StratumNoise, SumNoise, event_of
+from privatizers.events import CountsNoise, Event, SquareNoise, SumNoise, Together, event_of
 from privatizers.lattice import Lattice
 from privatizers.mechanism import Mechanism, Parameters
+from privatizers.squares import NoisySquares, is_even, square_steps
 from privatizers.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
 
@@ -44,6 +45,8 @@ class Request:
     """Of the grid, if it has one: means are published as sums of its steps."""
     statistic_share: float = STATISTIC_SHARE
     """The part of ``epsilon`` that pays for the statistic of the strata, if any."""
+    square_share: float = 0.0
+    """The part of ``epsilon`` that pays for arms' sums of squares, beside means."""
 
 
 @dataclass(frozen=True)
@@ -123,13 +126,31 @@ def _calibrated(request: Request, epsilon: float) -> Parameters:
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
     share, lattice = epsilon * request.statistic_share, _lattice(request)
-    noise: StratumNoise | None = None
+    noise: Event | None = None
+    scale: float | None = None
+    squares = _squares(request, epsilon)
     if lattice is not None:
-        noise = SumNoise(lattice.most / share, lattice.most)
+        scale = lattice.most / share
+        noise = SumNoise(scale, lattice.most)
+        if squares is not None:
+            noise = Together((noise, SquareNoise(squares.noise_scale, squares.steps.most)))
     elif _publishes_statistic(request):
-        noise = CountsNoise(moved_cells(k) / share, moved_cells(k))
+        scale = moved_cells(k) / share
+        noise = CountsNoise(scale, moved_cells(k))
     rate = calibrate(epsilon, request.delta, gamma, noise)
-    return Parameters(k, rate, gamma, None if noise is None else noise.noise_scale, lattice)
+    return Parameters(k, rate, gamma, scale, lattice, squares)
+
+
+def _squares(request: Request, epsilon: float) -> NoisySquares | None:
+    """The sums of squares that a part of ε pays for; None beside anything but means.
+
+    And None where they tell nothing: two outcomes, or a grid whose mean is not its middle.
+    """
+    lattice = _lattice(request)
+    steps = None if lattice is None else square_steps(lattice)
+    if steps is None or lattice is None or not is_even(lattice) or request.square_share == 0:
+        return None
+    return NoisySquares(steps, steps.most / (epsilon * request.square_share))
 
 
 def check(request: Request) -> None:

@@ -20,7 +20,7 @@ is bounded by ``tail_mass`` and added to δ.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -34,7 +34,7 @@ from privatizers.count_lattice import (
     mass_of,
     own_prior,
 )
-from privatizers.instances import Instance
+from privatizers.instances import Instance, worst_instances
 from privatizers.lattice import Lattice
 from privatizers.mechanism import Mechanism, Parameters, StrataStatistic
 from privatizers.prior import realised_prior, uniform_prior
@@ -152,12 +152,50 @@ def enumerated_statistic(parameters: StrataStatistic, instance: Instance) -> Enu
 
 
 def enumerated_number(instance: Instance, moved: int, scale: float) -> Enumeration:
-    """List one whole number with noise of ``scale``, which the change moves by ``moved``."""
+    """List one whole number with noise of ``scale``, which the change moves by ``moved``.
+
+    Beyond 0 and ``moved`` all numbers tell the same.
+    """
     reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
-    noisy = np.arange(min(moved, 0) - reach, max(moved, 0) + reach + 1)
+    low, high = min(moved, 0), max(moved, 0)
+    noisy = np.arange(low - reach, high + reach + 1)
     tail = 2 * math.exp(-(reach + 1) / scale) / (1 + math.exp(-1 / scale))
-    mass, loss = mass_of(noisy, 0, scale), loss_of(noisy, 0, moved, scale)
+    mass = grouped(np.clip(noisy, low, high) - low, mass_of(noisy, 0, scale))
+    loss = loss_of(np.arange(low, high + 1), 0, moved, scale)
     return Enumeration(instance, mass, loss, reach, tail)
+
+
+def with_squares(parameters: StrataStatistic, found: Enumeration) -> Enumeration:
+    """Add the noisy sum of squares of the arm, which is drawn by itself; nothing where none is.
+
+    Every pair of outcomes of the two is an outcome: masses are multiplied and losses added.
+    """
+    squares, instance = parameters.squares, found.instance
+    if squares is None:
+        return found
+    steps = squares.steps.steps
+    moved = steps[instance.to_cell] - steps[instance.from_cell]
+    own = enumerated_number(instance, moved, squares.noise_scale)
+    return Enumeration(
+        instance,
+        np.outer(found.mass, own.mass).ravel(),
+        np.add.outer(found.loss, own.loss).ravel(),
+        found.reach,
+        found.tail_mass + own.tail_mass,
+    )
+
+
+def neighbours(parameters: StrataStatistic, n_units: int) -> list[Instance]:
+    """Neighbours of ``n_units`` that are worth looking at for what is published.
+
+    With sums of squares also those whose outcome goes to the middle of the grid, which moves the
+    squares most; from one end to the other it moves the sum of outcomes most, and squares not.
+    """
+    found = worst_instances(n_units, parameters.n_outcomes)
+    if parameters.squares is None:
+        return found
+    middle = int(np.argmin(parameters.squares.steps.steps))
+    return found + [replace(each, to_cell=middle) for each in found]
 
 
 def _prefix_epsilon(p: Floats, q: Floats, delta: float) -> float:

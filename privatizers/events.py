@@ -45,6 +45,21 @@ class SumNoise:
         _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
 
 
+@dataclass(frozen=True, slots=True)
+class SquareNoise:
+    """An arm's sum of squares was published in whole steps with discrete Laplace noise."""
+
+    noise_scale: float
+    """σ, in steps."""
+    most_steps: int
+    """How far one substitution moves the sum at most, in steps."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no sampler could have done."""
+        _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
+        _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
+
+
 StratumNoise = CountsNoise | SumNoise
 """What may be published of a stratum beside its units."""
 
@@ -87,8 +102,8 @@ class Unprotected:
     """Something was published without protection: the price is infinite, and has a name."""
 
 
-Event = CountsNoise | SumNoise | Response | Together | Disjoint | Unprotected
-Step = CountsNoise | SumNoise | Response | Unprotected
+Event = CountsNoise | SumNoise | SquareNoise | Response | Together | Disjoint | Unprotected
+Step = CountsNoise | SumNoise | SquareNoise | Response | Unprotected
 """What is not made of other events."""
 
 
@@ -97,14 +112,17 @@ def event_of(parameters: "Parameters | AggregateParameters") -> Event:
 
     The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
     the whole release, and costs the same. A noisy difference between arms costs no more than a
-    noisy sum with the same σ and M, at any δ (`aggregates.md`).
+    noisy sum with the same σ and M, at any δ (`aggregates.md`). Sums of squares are of whole arms,
+    which are disjoint as well: a unit is in one stratum and in one arm.
     """
-    noise = _noise_of(parameters)
     rate, least = parameters.resampling_probability, parameters.truncation_threshold
-    if rate is None or least is None:  # no unit is published
-        return Together(()) if noise is None else noise
-    response = Response(rate, least)
-    return response if noise is None else Together((noise, response))
+    noise, squares = _noise_of(parameters), parameters.squares
+    parts: list[Event] = [] if noise is None else [noise]
+    if squares is not None:
+        parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
+    if rate is not None and least is not None:  # else no unit is published
+        parts.append(Response(rate, least))
+    return parts[0] if len(parts) == 1 else Together(tuple(parts))
 
 
 def _noise_of(parameters: "Parameters | AggregateParameters") -> StratumNoise | None:

@@ -18,12 +18,12 @@ from privatizers.mechanism import Mechanism, Parameters, StrataStatistic
 from privatizers.planner import (
     Prediction,
     Question,
+    effects_of,
     predictions,
     projected,
     sampling_variance,
-    variances,
 )
-from privatizers.prediction import Reach, UnitVariance, reaches
+from privatizers.prediction import Reach, SquareVariance, UnitVariance, reaches
 from privatizers.prior import truncated_prior
 from privatizers.strata import lay_out
 
@@ -40,6 +40,9 @@ def forecast(
 ) -> tuple[Prediction, ...]:
     """Predict the standard error of every effect that matters from a release on ``grid``.
 
+    And half of the interval, where units are published. The prediction is right to some 10 % for a
+    right guess at outcomes; with the uniform guess on skewed ones it is too great, up to 14 times.
+
     Raises no error where an arm cannot be compared: it has no prediction then. Segments have none
     where no units are published.
     """
@@ -53,7 +56,7 @@ def forecast(
         if reach is not None:
             unit = _unit_variance(question, points, guess, mechanism, reach)
             alone: list[Reach | None] = [None] * (arm - 1)
-            found += variances(question, [*alone, reach], unit)
+            found += effects_of(question, [*alone, reach], unit)
     return predictions(found, 0)
 
 
@@ -75,7 +78,7 @@ def _of_aggregates(
         clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
         strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
         among = reaches(strata, same_shares=question.same_shares)
-        statistic = _statistic_variance(grid, parameters)
+        statistic = _statistic_noise(grid, parameters).second
         found = [
             0.0
             if reach is None
@@ -126,19 +129,43 @@ def _unit_variance(
     response = np.array([[declared]])
     if mechanism.name != "uniform-prior-dp":
         response = _own_prior_noise(grid, guess, parameters, reach.pool_units)[np.newaxis]
-    sampling = sampling_variance(question, grid)
-    statistic = np.array([_statistic_variance(grid, parameters)])
-    return UnitVariance(sampling, response, np.array([declared]), statistic)
+    statistic = _statistic_noise(grid, parameters)
+    squares = (grid - grid.mean()) ** 2
+    of_square = np.array([unit_noise(squares, guess, prior, rate)])
+    return UnitVariance(
+        sampling=sampling_variance(question, grid),
+        response=response,
+        declared=np.array([declared]),
+        statistic=np.array([statistic.second]),
+        fourth=np.array([statistic.fourth]),
+        square=SquareVariance(
+            response=of_square,
+            declared=of_square,
+            statistic=np.array([_square_variance(grid, parameters)]),
+            by_arm=parameters.squares is not None,
+            widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),
+        ),
+    )
 
 
-def _statistic_variance(grid: Floats, parameters: StrataStatistic) -> float:
-    """V_stat of what a mechanism with these parameters publishes of a pool."""
+def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
+    """The noise of what a mechanism with these parameters publishes of a pool, as a sum."""
     if parameters.noise_scale is None:
-        return float("inf")
+        return Cumulants(float("inf"), 0.0)
     if parameters.lattice is not None:
         noise = Cumulants.of_discrete_laplace(parameters.noise_scale)
-        return MeansNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes.second
-    return counts_noise(parameters.noise_scale, parameters.strata_statistic).of_sum(grid).second
+        return MeansNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes
+    return counts_noise(parameters.noise_scale, parameters.strata_statistic).of_sum(grid)
+
+
+def _square_variance(grid: Floats, parameters: StrataStatistic) -> float:
+    """The same of squares: of an arm by sums of squares, of a pool by counts; else infinite."""
+    if parameters.squares is not None:
+        return parameters.squares.variance(grid.tolist())
+    if parameters.noise_scale is None or parameters.lattice is not None:
+        return float("inf")
+    counts = counts_noise(parameters.noise_scale, parameters.strata_statistic)
+    return counts.of_sum((grid - grid.mean()) ** 2).second
 
 
 def _own_prior_noise(

@@ -10,8 +10,10 @@ from privatizers.accountant import pure_epsilon
 from privatizers.accounting import UNIT, realised_rate, realised_threshold
 from privatizers.counts import NoisyCounts
 from privatizers.events import event_of
+from privatizers.geometric_digits import digits_of
 from privatizers.lattice import Lattice
 from privatizers.randomised_response import RandomisedResponse
+from privatizers.squares import NoisySquares, is_even, square_steps
 from privatizers.sums import NoisySums
 
 
@@ -21,6 +23,8 @@ class StrataStatistic:
     n_outcomes: int
     noise_scale: float | None
     lattice: Lattice | None
+    squares: NoisySquares | None
+    """What is published of arms' squares, beside means; None where nothing is."""
 
     @property
     def counts(self) -> NoisyCounts | None:
@@ -44,6 +48,22 @@ class StrataStatistic:
         return "means" if self.counts is None else self.counts.statistic
 
 
+def check_squares(parameters: StrataStatistic, *, with_means: bool) -> None:
+    """Raise ValueError for sums of squares beside counts, or of another grid.
+
+    And for those ``with_means`` of a grid whose mean is not its middle: no estimate is made so.
+    """
+    squares, lattice = parameters.squares, parameters.lattice
+    if squares is None:
+        return
+    if lattice is None or square_steps(lattice) != squares.steps:
+        msg = "sums of squares go with means on the lattice that they are of"
+        raise ValueError(msg)
+    if with_means and not is_even(lattice):
+        msg = "sums of squares go with means on a lattice whose mean is its middle"
+        raise ValueError(msg)
+
+
 @dataclass(frozen=True)
 class Parameters(StrataStatistic):
     """λ, γ and σ of a user-level mechanism, as realised, and K.
@@ -59,6 +79,7 @@ class Parameters(StrataStatistic):
     noise_scale: float | None
     lattice: Lattice | None = None
     """Of the grid, where sums are published; None for counts."""
+    squares: NoisySquares | None = None
 
     def __post_init__(self) -> None:
         """Refuse parameters that have not been rounded: a claim would not hold exactly."""
@@ -72,6 +93,9 @@ class Parameters(StrataStatistic):
         if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
             msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
             raise ValueError(msg)
+        if self.noise_scale is not None:
+            digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
+        check_squares(self, with_means=True)
 
     @classmethod
     def of(
@@ -129,7 +153,8 @@ class Mechanism(Protocol):
 def guarantee(mechanism: Mechanism) -> float:
     """The pure ε of everything that one release publishes together, rounded up to a double.
 
-    ε_stat + ln(1 + (1 − λ)/(λ γ)): see `cluster_dp.md` for the proof. Over disjoint strata it is
-    the maximum, hence the same for one stratum and for a million.
+    ε_stat + ε_squares + ln(1 + (1 − λ)/(λ γ)): see `cluster_dp.md` for the proof, and `squares`
+    for the second term. Over disjoint strata it is the maximum, hence the same for one stratum and
+    for a million.
     """
     return pure_epsilon(event_of(mechanism.parameters))

@@ -28,6 +28,23 @@ class NoisyHorvitzThompson(AggregateMechanism):
 
     name: ClassVar[str] = "noisy-horvitz-thompson"
 
+    def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:
+        """Raise ConfigError where 64 bits may not hold the difference of a pool."""
+        lattice, scale = self.parameters.lattice, self.parameters.noise_scale
+        if lattice is None or not self.parameters.differences:
+            return
+        pool_of = self.pool_of(sizes, min_stratum)
+        pools = np.zeros((int(pool_of.max()) + 1, sizes.shape[1]), dtype=np.int64)
+        np.add.at(pools, pool_of, sizes)
+        if not exact:  # as large as a pool may get, and without a common divisor
+            control, treated = pools.sum(axis=0).astype(np.float64)
+            most = np.array([max(control, treated)])
+            _check_room(np.array([lattice.most * control * treated]), scale * most)
+            return
+        control, treated = pools[(pools > 0).all(axis=1)].T
+        most = lattice.most * control.astype(np.float64) * (treated // np.gcd(control, treated))
+        _check_room(most, difference_scale(control, treated, scale))
+
     def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:
         """Noise the difference of every pool with both arms, or the sum of every pool and arm."""
         parameters = self.parameters

@@ -53,20 +53,31 @@ class Moves:
 
 
 def odds_at(
-    epsilon: float, delta: float, shares: Floats, least_probability: float, moves: Moves | None
+    epsilon: float,
+    delta: float,
+    shares: Floats,
+    least_probability: float,
+    moves: Moves | None,
+    square_shares: Floats | float = 0.0,
 ) -> Floats:
     """Return r = λ/(1 − λ) that leaves (ε, δ) in all where ``shares`` of ε pay for the strata.
 
     r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0; else δ(ε) is halved for. γ is
-    ``least_probability``; without ``moves`` nothing is published of the strata. Shape [J].
+    ``least_probability``; without ``moves`` nothing is published of the strata. ``square_shares``
+    of ε pay for arms' sums of squares. Shape [J].
     """
     gamma = least_probability
-    pure: Floats = 1.0 / (gamma * np.expm1(epsilon * (1.0 - shares)))
+    pure: Floats = 1.0 / (gamma * np.expm1(epsilon * (1.0 - shares - square_shares)))
     if delta == 0:
         return pure
     values, mass = np.zeros((len(shares), 1)), np.ones((len(shares), 1))
     if moves is not None:
         values, mass = moves.losses(epsilon * shares / moves.most)
+    if np.any(square_shares):
+        loss = epsilon * np.broadcast_to(square_shares, shares.shape)[:, np.newaxis]
+        over = 1.0 / (1.0 + np.exp(-loss))
+        values = np.concatenate([values + loss, values - loss], axis=1)
+        mass = np.concatenate([mass * over, mass * (1.0 - over)], axis=1)
     low, high = np.log(pure) - 20.0, np.log(pure)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0

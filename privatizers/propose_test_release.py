@@ -75,12 +75,14 @@ class ProposeTestRelease:
     def release(self, query: LocalSensitivity) -> float | None:
         """Return h (k + Z₂), or None for ⊥; ε and δ are spent either way.
 
-        D is sought up to 4 T, where a failed test is rarer than δ³; f(x) is clipped to ±2⁵¹ h.
+        D is sought up to 4 T, where a failed test is rarer than δ³; f(x) is clipped to ±2⁵¹ h
+        and 0 where it is no number.
         """
         reach, step = 4 * self.threshold, self.lattice_step
+        value = np.nan_to_num(np.array([query.value]), nan=0.0)  # before the test is drawn
         far = distance_to(query, self.bound, reach)
         if far + int(discrete_laplace(1, self.test_scale)[0]) < self.threshold:
             return None
-        within = np.clip(np.array([query.value]), -(2.0**51) * step, 2.0**51 * step)
+        within = np.clip(value, -(2.0**51) * step, 2.0**51 * step)
         noisy = lattice_laplace(within, sensitivity=self.bound, epsilon=self.epsilon / 2, step=step)
         return float(noisy[0])

@@ -18,6 +18,11 @@ _LARGEST = 2.0**52
 """Values and scales stay under so many steps: doubles then hold every whole number in sight, and
 noise that 64 bits do not hold has a probability under exp(−2¹⁰)."""
 
+LEAST_EPSILON = 2.0**-30
+"""Noise of any size at this ε or more fits its lattice: steps of :func:`power_of_two_step` go at
+most 2²¹ times into a sensitivity, and (2²¹ + 1)/2⁻³⁰ is under 2⁵². At less it may or may not, as
+the sensitivity has it, and where that is drawn first nobody may find out by a failure."""
+
 
 def lattice_laplace(values: Floats, *, sensitivity: float, epsilon: float, step: float) -> Floats:
     """Return h (k + Z), shape [d], for ``values`` x of shape [d] that are real numbers.

@@ -10,11 +10,13 @@ from estimators.combining import (
     MeansNoise,
     StatisticNoise,
     Weights,
+    square_noise,
     statistic_noise,
 )
 from estimators.debias import prior_moments
 from estimators.slices import Evidence, Pools, Slices, Statistic
 from privatizers.mechanism import Mechanism, StrataRelease
+from privatizers.squares import ReleasedSquares
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -60,6 +62,8 @@ class Cells:
     n_units: Floats
     pool: Ints
     n_clusters: Ints
+    arm: Ints
+    """Position of the arm among those of all releases."""
 
 
 def noise_of(mechanism: Mechanism, grid: Floats) -> StatisticNoise | None:
@@ -71,9 +75,17 @@ def noise_of(mechanism: Mechanism, grid: Floats) -> StatisticNoise | None:
 
 
 def pools_of(
-    mechanism: Mechanism, drawn: StrataRelease, grid: Floats, cells: Cells, weights: Weights
+    mechanism: Mechanism,
+    drawn: StrataRelease,
+    grid: Floats,
+    cells: Cells,
+    weights: Weights,
+    squares: ReleasedSquares | None = None,
 ) -> Pools:
     """What a release tells of its pools; ``weights`` are put on their statistics.
+
+    ``squares`` are those of the arms, where any are published: an arm's has the weight of any of
+    its cells.
 
     The statistic of d = y − ȳ is (y_1 − ȳ) + h S̃/n where sums are published, and says nothing of
     d² then; else it is that of the noisy counts, for both.
@@ -91,11 +103,33 @@ def pools_of(
         assert not isinstance(noise, MeansNoise)  # noqa: S101 - counts go with the noise of counts
         shares = drawn.noisy_counts / n[:, np.newaxis]
         of_mean = _statistic(_by_counts(steps, shares), noise.of_sum(steps), n, weights.of_mean)
-        squares, weight = steps**2, weights.of_square
-        of_square = _statistic(_by_counts(squares, shares), noise.of_sum(squares), n, weight)
+        far, weight = steps**2, weights.of_square
+        of_square = _statistic(_by_counts(far, shares), noise.of_sum(far), n, weight)
+    square_cell = None
+    if squares is not None:
+        square_cell = cells.arm
+        of_square = _of_arms(squares, cells, weights.of_square)
     return Pools(
-        mean, variance, square, square_variance, of_mean, of_square, cells.pool, cells.n_clusters
+        mean,
+        variance,
+        square,
+        square_variance,
+        of_mean,
+        of_square,
+        cells.pool,
+        cells.n_clusters,
+        square_cell=square_cell,
     )
+
+
+def _of_arms(squares: ReleasedSquares, cells: Cells, weight: Floats) -> Statistic:
+    """Of the mean square of every arm; 0 where an arm has no units."""
+    size = len(squares.noisy_square)
+    n = np.maximum(np.bincount(cells.arm, cells.n_units, size), 1.0)
+    of_arm = np.zeros(size)
+    of_arm[cells.arm] = weight
+    variance = square_noise(squares.noise_scale) / n**2
+    return Statistic(squares.noisy_square / n, variance, np.zeros(size), of_arm)
 
 
 def _by_counts(of: Floats, shares: Floats) -> Floats:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from estimators.combining import (
     Weights,
     declared_weights,
+    square_weight,
 )
 from estimators.comparable import comparable
 from estimators.effects import Contrasts, EstimatorName, contrasts
@@ -36,6 +37,7 @@ from privatizers.simulated_pools import (
     slices_of,
     without_privacy,
 )
+from privatizers.squares import ReleasedSquares
 from privatizers.strata import Strata, lay_out
 
 Ints = NDArray[np.int64]
@@ -165,8 +167,16 @@ class Trial:
             return Weights(np.zeros(len(n)), np.zeros(len(n)))
         guess = np.full(k, 1 / k) if self.guess is None else self.guess
         prior = self.mechanism.expected_prior(guess)
-        rate = self.mechanism.parameters.resampling_probability
-        return declared_weights(self.grid, guess, prior, rate, noise, n)
+        parameters = self.mechanism.parameters
+        rate, squares = parameters.resampling_probability, parameters.squares
+        found = declared_weights(self.grid, guess, prior, rate, noise, n)
+        if squares is None:
+            return found
+        _, arm = np.nonzero(self.strata.cell_of >= 0)
+        of_arms = np.bincount(arm, n).astype(np.float64)[arm]
+        variance = squares.variance(self.grid.tolist())
+        of_square = square_weight(self.grid, guess, prior, rate, variance, of_arms)
+        return replace(found, of_square=of_square)
 
     def assign(self, n_releases: int, generator: Generator) -> Ints:
         """Arms, shape [releases, n]: completely randomised within each cluster."""
@@ -196,12 +206,15 @@ class Trial:
         drawn = self.mechanism.strata(counts)
         randomised = drawn.response.draw(levels, cells)
         shared = np.bincount(strata.pool_of, minlength=len(strata.pools))
-        pool, _ = np.nonzero(strata.cell_of >= 0)
+        pool, cell_arm = np.nonzero(strata.cell_of >= 0)
+        arms = (nth * len(strata.arms) + cell_arm).ravel()
         every = Cells(
             np.tile(strata.cell_sizes.astype(np.float64), n_releases),
             (nth * len(strata.pools) + pool).ravel(),
             np.tile(shared[pool], n_releases),
+            arms,
         )
+        squares = self._squares(counts, arms, n_releases * len(strata.arms))
         of_one = self.weights
         weights = Weights(*(np.tile(w, n_releases) for w in (of_one.of_mean, of_one.of_square)))
         places = Places(
@@ -210,8 +223,17 @@ class Trial:
             arm.ravel(),
             cells,
         )
-        pools = pools_of(self.mechanism, drawn, self.grid, every, weights)
+        pools = pools_of(self.mechanism, drawn, self.grid, every, weights, squares)
         return Releases(self, places, outcomes, randomised, pools, drawn)
+
+    def _squares(self, counts: Ints, arm: Ints, n_arms: int) -> ReleasedSquares | None:
+        """Of the arms of all releases, from the ``counts`` of their cells; shape [n_arms]."""
+        squares = self.mechanism.parameters.squares
+        if squares is None:
+            return None
+        of_arms = np.zeros((n_arms, counts.shape[1]), dtype=np.int64)
+        np.add.at(of_arms, arm, counts)
+        return squares.released(squares.noised(of_arms), of_arms.sum(axis=1), self.grid.tolist())
 
 
 def _drawn(shares: Floats, n_units: Ints, generator: Generator) -> Ints:

@@ -26,8 +26,8 @@ from privatizers.matching_bounds import (
     variance_range,
 )
 from privatizers.real_noise import lattice_laplace, lattice_laplace_variance, power_of_two_step
-from privatizers.site_trial import SiteEffect, check_site
-from privatizers.smooth_sensitivity import beta_of, private_upper_bound
+from privatizers.site_trial import SiteEffect, check_shares, check_site
+from privatizers.smooth_sensitivity import LogNoise, beta_of, private_upper_bound
 from schemas.errors import ConfigError, InputError
 
 _ROUNDED = 1.0 + 2.0**-24
@@ -54,11 +54,12 @@ class Shares:
         for name, value in vars(self).items():
             if not (0.0 < value < math.inf):
                 problem = f"{name} must be a number above 0, not {value!r}"
-                raise ConfigError("privacy.shares", problem)
+                raise ConfigError("privacy.split", problem)
 
     def epsilons(self, epsilon: float) -> tuple[float, float, float]:
         """Return ε₁, ε₂ and ε₃, together not above ``epsilon``."""
-        shares = (self.effect, self.variance, self.bound)
+        greatest = max(self.effect, self.variance, self.bound)  # a sum of shares may be no double
+        shares = [part / greatest for part in (self.effect, self.variance, self.bound)]
         one, two, three = (epsilon * (share / math.fsum(shares)) * _LESS for share in shares)
         return one, two, three
 
@@ -102,6 +103,9 @@ class SmoothMatching:
                 f"must be above 0 and at most {_MOST_DELTA} for {self.name}, not {self.delta!r}; "
                 f"{GlobalMatching.name} needs none",
             )
+        of_effect, of_variance, of_bound = self.shares.epsilons(self.epsilon)
+        check_shares(effect=of_effect, variance=of_variance, bound=of_bound)
+        LogNoise.of(beta=self.beta, epsilon=of_bound, delta=self.delta)
 
     @property
     def beta(self) -> float:
@@ -111,14 +115,18 @@ class SmoothMatching:
         strata are small or empty S falls as 1/β, and S e^(β ln(1/(2δ))/ε₃) is least here.
         """
         of_bound = self.shares.epsilons(self.epsilon)[2]
-        return max(of_bound / math.log(1.0 / (2.0 * self.delta)), _LEAST_BETA)
+        return max(of_bound / -math.log(2.0 * self.delta), _LEAST_BETA)
 
     def report(self, people: People) -> SiteEffect:
-        """Draw the bound, then the effect and its variance. InputError for too many units."""
+        """Draw the bound, then the effect and its variance. InputError for too many units.
+
+        Everything else that could fail is done or checked before the bound is drawn: noise of the
+        two later steps fits its lattice for every bound there can be (`check_shares`).
+        """
         _check_units(people.n_units)
+        known = evaluate(people, self.high)
         bound = self.bound(people)
         of_effect, of_variance, _ = self.shares.epsilons(self.epsilon)
-        known = evaluate(people, self.high)
         drawn = _noised(known, Bounds(bound, bound**2), self.high, (of_effect, of_variance))
         return drawn.published(self.name, self.epsilon, self.delta)
 
@@ -155,7 +163,9 @@ class GlobalMatching:
         check_site(self.epsilon, self.high)
         if not (0.0 < self.effect_share < 1.0):
             problem = f"effect must be between 0 and 1, not {self.effect_share!r}"
-            raise ConfigError("privacy.shares", problem)
+            raise ConfigError("privacy.split", problem)
+        of_effect, of_variance = self.epsilons
+        check_shares(effect=of_effect, variance=of_variance)
 
     @property
     def epsilons(self) -> tuple[float, float]:

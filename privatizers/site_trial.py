@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatizers.matching import RealLattice
-from privatizers.real_noise import lattice_laplace, lattice_laplace_variance
+from privatizers.real_noise import LEAST_EPSILON, lattice_laplace, lattice_laplace_variance
 from schemas.errors import ConfigError, InputError
 
 Floats = NDArray[np.float64]
@@ -75,6 +75,20 @@ def check_site(epsilon: float, high: float) -> None:
         raise ConfigError("outcome", problem)
 
 
+def check_shares(**epsilons: float) -> None:
+    """Raise ConfigError where a part of ε is too small for its noise, whatever its size will be.
+
+    Before anything is drawn: a part that fails for some sensitivities alone would tell of them.
+    """
+    for name, epsilon in epsilons.items():
+        if epsilon < LEAST_EPSILON:
+            problem = (
+                f"gives {name} {epsilon:.3g} of epsilon, and noise needs at least "
+                f"{LEAST_EPSILON:.3g}; take weights that are less far apart"
+            )
+            raise ConfigError("privacy.split", problem)
+
+
 @dataclass(frozen=True)
 class RandomisedTrial:
     """A DP difference in means with a DP variance. Guarantee: (ε, 0)-DP for one outcome."""
@@ -93,6 +107,8 @@ class RandomisedTrial:
         if not (0.0 < self.variance_ratio < math.inf):
             msg = f"must be a number above 0, not {self.variance_ratio!r}"
             raise ConfigError("privacy.variance_ratio", msg)
+        of_effect, of_variance = self.epsilons
+        check_shares(effect=of_effect, variance=of_variance)
 
     @property
     def epsilons(self) -> tuple[float, float]:
@@ -111,9 +127,11 @@ class RandomisedTrial:
         unbiased before it is clipped, v_a being what the noise on m̃ adds to its square. It differs
         from the paper in squares around B/2, which need a quarter of the noise, and in v_a.
 
-        Raises InputError for an arm with fewer than two units, which is public.
+        Raises InputError for an arm with fewer than two units, which is public, before any draw.
         """
-        arms = [_arm(self, outcome[treated == arm], arm) for arm in (True, False)]
+        for arm in (True, False):
+            _check_size(int(np.count_nonzero(treated == arm)), arm)
+        arms = [_arm(self, outcome[treated == arm]) for arm in (True, False)]
         sampling = math.fsum(one.sampling for one in arms)
         noise = math.fsum(one.noise for one in arms)
         return SiteEffect(
@@ -137,14 +155,17 @@ class _Arm:
     noise: float
 
 
-def _arm(trial: RandomisedTrial, outcome: Floats, treated: bool) -> _Arm:
-    n, high = len(outcome), trial.high
+def _check_size(n: int, treated: bool) -> None:
     if not 2 <= n <= _MOST_UNITS:
         arm = "treatment" if treated else "control"
         raise InputError(
             f"the {arm} arm of this site has {n} units: a difference in means with a variance "
             f"needs from 2 to {_MOST_UNITS}; leave the site out, or wait for more"
         )
+
+
+def _arm(trial: RandomisedTrial, outcome: Floats) -> _Arm:
+    n, high = len(outcome), trial.high
     of_effect, of_variance = trial.epsilons
     values, squares = RealLattice.of(high), RealLattice.of(high**2 / 4.0)
     y = values.steps(outcome)

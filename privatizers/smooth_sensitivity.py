@@ -14,13 +14,21 @@ import numpy as np
 
 from privatizers.local_sensitivity import LEAST, LocalSensitivity, smooth_bound
 from privatizers.randomness import discrete_laplace
-from privatizers.real_noise import lattice_laplace, lattice_scale, power_of_two_step
+from privatizers.real_noise import (
+    LEAST_EPSILON,
+    lattice_laplace,
+    lattice_scale,
+    power_of_two_step,
+)
 
 SLACK = 2.0**-30
 """What rounding can do to the logarithm of a computed bound, generously: it is paid for."""
 
 _FINEST = 2.0**-10
 """Steps of the logarithm in parts of β, or of 1: rounding to them costs a thousandth."""
+
+_MOST_STEPS = 2.0**52
+"""Of the scale of the noise on a logarithm: 64 bits hold what is drawn."""
 
 _WIDEST = 300.0
 """Of the logarithm of what is published; that of the greatest smooth bound is 277.3."""
@@ -54,7 +62,7 @@ class LogNoise:
 
         η is the greatest power of two up to β/1024 and 1/1024; s = (β + 2·2⁻³⁰ + η)/(η ε), rounded
         up, and m = ⌈s ln(1/(δ(1 + a)))⌉, a = e^(−1/s): P(Z < −m) = a^(m+1)/(1 + a) ≤ δ.
-        Raises ValueError for impossible numbers.
+        Raises ValueError for impossible numbers, and where s reaches 2⁵².
         """
         if not (0.0 < beta < math.inf and 0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
             msg = (
@@ -64,6 +72,9 @@ class LogNoise:
             raise ValueError(msg)
         step = power_of_two_step(min(beta, 1.0), _FINEST)
         scale = (beta + 2.0 * SLACK + step) / (step * epsilon) * (1.0 + SLACK)
+        if scale >= _MOST_STEPS:
+            msg = f"an upper bound at epsilon {epsilon!r} has noise of {scale:g} steps: take more"
+            raise ValueError(msg)
         tail = max(-math.log(delta) - math.log1p(math.exp(-1.0 / scale)), 0.0)
         return cls(step, scale, math.ceil(scale * tail * (1.0 + SLACK)))
 
@@ -126,6 +137,14 @@ class BoundThenNoise:
             msg = f"the bound's share of epsilon is between 0 and 1, not {self.share!r}"
             raise ValueError(msg)
         beta_of(self.epsilon, self.delta)
+        for_value, for_bound = self.epsilons
+        if min(for_value, for_bound) < LEAST_EPSILON:
+            msg = (
+                f"the value's part of epsilon, {for_value:g}, and the bound's, {for_bound:g}, are "
+                f"at least {LEAST_EPSILON:g}: take another share or a greater epsilon"
+            )
+            raise ValueError(msg)
+        LogNoise.of(beta=self.beta, epsilon=for_bound, delta=self.delta)
 
     @property
     def epsilons(self) -> tuple[float, float]:
@@ -141,14 +160,16 @@ class BoundThenNoise:
     def release(self, query: LocalSensitivity) -> Bounded:
         """Draw Ŝ and the value: f(x) on a lattice of a step h ≤ 2⁻²⁰ Ŝ, noise at sensitivity Ŝ.
 
-        f(x) is clipped to ±2⁵¹ h, which is public once Ŝ is.
+        f(x) is clipped to ±2⁵¹ h, which is public once Ŝ is, and 0 where it is no number. Whatever
+        Ŝ is drawn, the second step works: its share of ε was checked for all of them.
         """
         for_value, for_bound = self.epsilons
+        value = np.nan_to_num(np.array([query.value]), nan=0.0)
         bound = private_upper_bound(
             smooth_bound(query, self.beta), beta=self.beta, epsilon=for_bound, delta=self.delta
         )
         step = power_of_two_step(bound)
-        within = np.clip(np.array([query.value]), -(2.0**51) * step, 2.0**51 * step)
+        within = np.clip(value, -(2.0**51) * step, 2.0**51 * step)
         noisy = lattice_laplace(within, sensitivity=bound, epsilon=for_value, step=step)
         return Bounded(float(noisy[0]), bound, step)
 

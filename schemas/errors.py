@@ -6,11 +6,20 @@ own parameters name the key, the value found and what is allowed.
 
 from typing import ClassVar
 
+from schemas.visible import visible
+
+_LONGEST = 80  # characters of a value that a message shows
+
 
 class ClusterdpError(Exception):
     """A failure that a person can act on; its text is what the command line prints."""
 
     exit_code: ClassVar[int] = 1
+    _breaks: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        """The text with everything spelt out in it that cannot be seen (names are anybody's)."""
+        return visible(super().__str__(), keep=self._breaks)
 
 
 class ConfigError(ClusterdpError):
@@ -39,6 +48,7 @@ class BudgetError(ClusterdpError):
     """A release that its population's budget does not cover; nothing was drawn or written."""
 
     exit_code = 3
+    _breaks = "\n"
 
 
 class ConflictError(ClusterdpError):
@@ -51,3 +61,21 @@ class StepError(ClusterdpError):
     """A step failed in a way nobody foresaw; its text holds no value of anybody's row."""
 
     exit_code = 1
+
+
+def shown(value: object) -> str:
+    """A value of ours (of a configuration or a public file) as a message shows it: in short."""
+    if isinstance(value, int) and value.bit_length() > 8 * _LONGEST:  # thousands cannot be written
+        return "a number with hundreds of digits"
+    if isinstance(value, list | tuple | dict) and len(value) > _LONGEST:
+        return f"{len(value):,} values"
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # it holds such a number, or itself
+        return f"a {type(value).__name__}"
+    return in_short(text)
+
+
+def in_short(text: str) -> str:
+    """The text, or as much of it as a line of a message has room for."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

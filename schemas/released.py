@@ -1,4 +1,4 @@
-"""The tables of a release: every column, its type, and what it says.
+"""What is published of a release, as the program holds it; its tables are :mod:`schemas.tables`.
 
 This is the outside of the privacy boundary: nothing here, and nothing made of it, holds an
 unprotected outcome. A :class:`ReleaseTables` is what the private side hands over.
@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 3
+from schemas.tables import SCHEMA
+
+SCHEMA_VERSION: Final = 4
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
@@ -23,76 +25,17 @@ NEIGHBOURS: Final = "one unit's outcome (substitution)"
 NEIGHBOURS_WITH_CLUSTERS: Final = "one unit's outcome and cluster (substitution)"
 """The same where clusters are private."""
 
+OUTCOME: Final = "outcome"
+"""The kind of a metric that is an outcome of units."""
+
 ALL: Final = "all"
 """The name of the one cluster, or the one pool, where there is only one."""
 
 TABLES: Final[dict[str, dict[str, str]]] = {
-    "release": {
-        "release_id": "VARCHAR",
-        "experiment": "VARCHAR",
-        "period": "VARCHAR",
-        "revision": "INTEGER",
-        "created_at": "TIMESTAMP",
-        "mechanism": "VARCHAR",
-        "epsilon": "DOUBLE",
-        "delta": "DOUBLE",
-        "neighbours": "VARCHAR",
-        "cluster_epsilon": "DOUBLE",
-        "resampling_probability": "DOUBLE",
-        "truncation_threshold": "DOUBLE",
-        "noise_scale": "DOUBLE",
-        "strata_statistic": "VARCHAR",
-        "grid_step": "DOUBLE",
-        "control": "VARCHAR",
-        "same_shares": "BOOLEAN",
-        "n_units": "BIGINT",
-        "n_clusters": "BIGINT",
-        "n_outcomes": "BIGINT",
-        "schema_version": "INTEGER",
-        "package_version": "VARCHAR",
-    },
-    "outcomes": {"outcome": "DOUBLE"},
-    "pools": {
-        "pool": "VARCHAR",
-        "arm": "VARCHAR",
-        "n_units": "BIGINT",
-        "noisy_mean": "DOUBLE",
-        "noisy_difference": "DOUBLE",
-        "mean_weight": "DOUBLE",
-        "square_weight": "DOUBLE",
-    },
-    "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
-    "debias": {
-        "pool": "VARCHAR",
-        "arm": "VARCHAR",
-        "outcome": "DOUBLE",
-        "probability": "DOUBLE",
-        "weight": "DOUBLE",
-        "noisy_count": "BIGINT",
-    },
-    "units": {
-        "unit_id": "VARCHAR",  # or BIGINT, UBIGINT: released as it is in the log
-        "cluster": "VARCHAR",
-        "arm": "VARCHAR",
-        "outcome": "DOUBLE",
-        "outcome_debiased": "DOUBLE",
-    },
-    "estimates": {
-        "arm": "VARCHAR",
-        "control": "VARCHAR",
-        "segment": "VARCHAR",
-        "estimator": "VARCHAR",
-        "estimate": "DOUBLE",
-        "std_error": "DOUBLE",
-        "privacy_std_error": "DOUBLE",
-        "ci_lower": "DOUBLE",
-        "ci_upper": "DOUBLE",
-        "p_value": "DOUBLE",
-        "p_value_holm": "DOUBLE",
-        "confidence_level": "DOUBLE",
-        "n_units": "BIGINT",
-    },
+    name: {column: fact.kind for column, fact in table.columns.items()}
+    for name, table in SCHEMA.items()
 }
+"""The type of every column of every table; ids of units may be BIGINT or UBIGINT instead."""
 
 
 @dataclass(frozen=True, order=True)
@@ -110,8 +53,35 @@ class ReleaseName:
 
 
 @dataclass(frozen=True)
+class Metric:
+    """A row of ``metrics``: an outcome, and how it was randomised."""
+
+    metric: str
+    epsilon: float
+    delta: float
+    resampling_probability: float | None
+    """λ, as realised; None where no units are published."""
+    truncation_threshold: float | None
+    """γ, the least prior probability realised; None where no units are published."""
+    noise_scale: float | None
+    """σ, in units for counts, in grid steps for means and differences; None where there is none."""
+    strata_statistic: str
+    grid_step: float | None
+    """One step of the grid, where means or differences are published; else None."""
+    n_outcomes: int
+    kind: str = OUTCOME
+    label: str | None = None
+    measured_in: str | None = None
+    numerator: str | None = None
+    denominator: str | None = None
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """The one row of ``release``: what was done, and what is promised of it."""
+    """What was done, and what is promised of it: the row of ``release``, and those of ``metrics``.
+
+    Fields are the columns of :data:`TABLES`, where more is said of them.
+    """
 
     release_id: str
     experiment: str
@@ -125,28 +95,42 @@ class Manifest:
     neighbours: str
     cluster_epsilon: float | None
     """The part of ``epsilon`` that clusters were randomised at; None where they are public."""
-    resampling_probability: float | None
-    """λ, as realised; None where no units are published."""
-    truncation_threshold: float | None
-    """γ, the least prior probability realised; None where no units are published."""
-    noise_scale: float | None
-    """σ, in units for counts, in grid steps for means and differences; None where there is none."""
-    strata_statistic: str
-    grid_step: float | None
-    """One step of the grid, where means or differences are published; else None."""
     control: str
     same_shares: bool
     """Whether every cluster was randomised with the same arm shares (declared)."""
     n_units: int
     n_clusters: int
-    n_outcomes: int
+    n_set_aside: int | None
+    sample_ratio_p: float | None
+    n_returning: int | None
+    n_arm_changed: int | None
+    account: str | None
+    returning: str | None
+    rows_each: int | None
+    budget_epsilon: float | None
+    """What one of the population may pay in all; None where no limit is declared."""
+    unit_id_key_fingerprint: str | None
+    account_key_fingerprint: str | None
     schema_version: int
     package_version: str
+    metrics: tuple[Metric, ...]
+    """At least one."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of ``release``."""
+        return {name: getattr(self, name) for name in TABLES["release"]}
+
+    @property
+    def metric(self) -> Metric:
+        """The one metric of a release that has no other."""
+        (found,) = self.metrics
+        return found
 
     @property
     def has_units(self) -> bool:
         """Whether randomised outcomes of units are published, or statistics of strata alone."""
-        return self.resampling_probability is not None
+        return any(metric.resampling_probability is not None for metric in self.metrics)
 
     @property
     def has_private_clusters(self) -> bool:
@@ -191,13 +175,25 @@ class ReleaseTables:
     pools: pl.DataFrame
     strata: pl.DataFrame
     debias: pl.DataFrame
+    counts: pl.DataFrame
+    squares: pl.DataFrame
     units: UnitTable | UnitFiles
 
     def frames(self) -> dict[str, pl.DataFrame]:
-        """The frames by the name of their table; all but ``units``."""
+        """The frames by the name of their table: all but ``units``, and what is always empty."""
         return {
             "outcomes": self.outcomes,
             "pools": self.pools,
             "strata": self.strata,
             "debias": self.debias,
+            "counts": self.counts,
+            "squares": self.squares,
         }
+
+
+def no_rows(table: str) -> pl.DataFrame:
+    """A frame with the columns of a table, and no row."""
+    return pl.DataFrame(schema={name: _POLARS[kind] for name, kind in TABLES[table].items()})
+
+
+_POLARS: Final = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64}

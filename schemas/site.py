@@ -15,7 +15,7 @@ import pandera.errors
 import pandera.polars as pa
 import polars as pl
 
-from schemas.errors import InputError
+from schemas.errors import InputError, shown
 
 SCHEMA_VERSION: Final = 1
 KIND: Final = "clusterdp-site-report"
@@ -149,9 +149,9 @@ def from_text(text: str, place: str) -> SiteReport:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InputError(
-            f"{place}: a site report of schema version {version!r}, and this program reads version "
-            f"{SCHEMA_VERSION}; versions cannot be mixed, so aggregate with the clusterdp that "
-            "made it, or have all sites use one version"
+            f"{place}: a site report of schema version {shown(version)}, and this program reads "
+            f"version {SCHEMA_VERSION}; versions cannot be mixed, so aggregate with the clusterdp "
+            "that made it, or have all sites use one version"
         )
     given = document.pop(_CHECKSUM, None)
     if given != checksum(document):
@@ -171,12 +171,41 @@ def checksum(document: dict[str, Any]) -> str:
 
 def _parsed(text: str, place: str) -> dict[str, Any]:
     try:
-        document = json.loads(text, parse_constant=_no_number)
+        document = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once_each)
+    except _TwiceError as error:
+        raise InputError(f"{place}: the field {error} stands in it twice") from None
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         raise InputError(f"{place}: not a JSON document, or cut short; a site report is one")
+    for name, value in document.items():
+        if isinstance(value, dict | list):
+            raise InputError(f"{place}: {shown(name)} is neither a text nor a number")
+        if not (_is_text(name) and (not isinstance(value, str) or _is_text(value))):
+            raise InputError(f"{place}: {shown(name)} holds half a character, which is no text")
     return document
+
+
+class _TwiceError(ValueError):
+    """A field stands in a document twice, so that readers may differ in which one they take."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(shown(name))
+        found[name] = value
+    return found
+
+
+def _is_text(text: str) -> bool:
+    """Whether UTF-8 can spell it; JSON can spell halves of characters that are none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _no_number(word: str) -> NoReturn:
@@ -191,7 +220,7 @@ def _check(document: dict[str, Any], place: str) -> None:
             raise InputError(f"{place}: the field {name!r} is missing")
     for name, value in document.items():
         if name not in _FIELDS:
-            raise InputError(f"{place}: there is no field {name!r} in a site report")
+            raise InputError(f"{place}: there is no field {shown(name)} in a site report")
         if type(value) is not _FIELDS[name]:
             raise InputError(f"{place}: {name} is not {_SPOKEN[_FIELDS[name]]}")
         if type(value) is int and abs(value) > _MOST_UNITS:  # of no type that a column has
@@ -217,14 +246,14 @@ def _failed(document: dict[str, Any]) -> list[str]:
         names = {str(getattr(one.schema, "name", "report")) for one in error.schema_errors}
     else:
         return []
-    return [f"{name} cannot be {document.get(name)!r}" for name in sorted(names)]
+    return [f"{name} cannot be {shown(document.get(name))}" for name in sorted(names)]
 
 
 def _check_together(document: dict[str, Any], place: str) -> None:
     """Refuse fields that contradict one another."""
     named = report_id(*(document[key] for key in ("experiment", "site", "period", "revision")))
     if document["report_id"] != named:
-        raise InputError(f"{place}: report_id is not {named!r}, as its other fields say")
+        raise InputError(f"{place}: report_id is not {shown(named)}, as its other fields say")
     width = document["outcome_high"] - document["outcome_low"]
     if document["outcome_bound"] != width:
         raise InputError(f"{place}: outcome_bound is not outcome_high − outcome_low, {width!r}")

@@ -145,6 +145,7 @@ def seen(
     )
     try:
         page = context.new_page()
+        page.set_default_timeout(900_000)  # milliseconds; the slowest machine takes less
         found = Seen(page)
         page.on("request", lambda one: found.requests.append(one.url))
         page.on("console", lambda one: found.errors.extend([one.text] * (one.type == "error")))

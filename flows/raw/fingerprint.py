@@ -26,12 +26,14 @@ from flows.progress import Progress
 from flows.raw.guard import values_free
 from flows.raw.rows import Rows, positions
 from flows.raw.sealed import Sealed
+from flows.small_files import UnreadableError, read_small
 from privatizers.randomness import secret_key
 from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
 KEY_FILE = "digest.key"
 _KEY_SIZE = 32
+_LARGEST = 1_000_000  # bytes of a file that is still read, to say how many it has
 _LOST = (
     "without it a period that was published can no longer be told to be unchanged, and counts as "
     "in conflict"
@@ -196,11 +198,16 @@ def _digest_key(path: Path) -> bytes:
         if _half_of(path).exists():  # of a run that was killed right after the key had its name
             with folder_lock(path.parent):
                 _half_of(path).unlink(missing_ok=True)
-        key = path.read_bytes()
+        key = read_small(path, _LARGEST)
     except OSError as error:
         raise InputError(
             f"{path}: this key cannot be read or made ({error.strerror}); correct its permissions "
             f"or its folder's ({_LOST})"
+        ) from None
+    except UnreadableError as error:
+        raise InputError(
+            f"{path}: {error}, where the key of a ledger's digests lies; put it back from a copy, "
+            f"or move away what is there for a new one to be made ({_LOST})"
         ) from None
     if len(key) != _KEY_SIZE:
         raise InputError(

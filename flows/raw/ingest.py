@@ -16,19 +16,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config import Config
+from flows.raw.columns import arm_labels, cluster, identifier, label, outcome
 from flows.raw.guard import values_free
+from flows.raw.log_files import find_files
 from flows.raw.private_clusters import cluster_columns, private_clusters
 from flows.raw.sealed import Sealed
-from flows.raw.sources import (
-    Source,
-    arm_labels,
-    cluster,
-    find_files,
-    identifier,
-    identifier_type,
-    label,
-    outcome,
-)
+from flows.raw.sources import Source, identifier_type
 from flows.raw.times import microseconds
 from privatizers.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, TIME, UNIT, VALUE
@@ -113,7 +106,8 @@ def _ingested(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     if by_events and outcomes and source.outcomes_path is not None:
         pattern = source.outcomes_path
         event_files = find_files(config, "source.outcomes_path", pattern, period)
-        events = Source(event_files, _event_columns(config), _bring_events(config))
+        wanted = _event_columns(config)
+        events = Source(event_files, wanted, frozenset(wanted), _bring_events(config))
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
     log = Log(
         roster=Source(
@@ -129,14 +123,17 @@ def _ingested(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
 
 def _roster_columns(
     config: Config, *, by_events: bool, outcomes: bool
-) -> tuple[tuple[str, ...], Brought]:
-    """What is read of units or exposures."""
+) -> tuple[tuple[str, ...], frozenset[str], Brought]:
+    """What is read of units or exposures, and what of it is private."""
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
-    wanted = [columns.unit, columns.arm, *cluster_columns(columns, private)]
+    of_clusters = cluster_columns(columns, private)
+    wanted = [columns.unit, columns.arm, *of_clusters]
+    hidden = set(() if private is None else of_clusters)
     if by_events:
         wanted.append(_given(columns.time))
     elif outcomes:
         wanted.append(columns.outcome)
+        hidden.add(columns.outcome)
 
     def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
         found = [
@@ -155,7 +152,7 @@ def _roster_columns(
             return [*found, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
         return [*found, outcome(frame, path, columns.outcome).alias(OUTCOME)]
 
-    return tuple(wanted), brought
+    return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), brought
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:

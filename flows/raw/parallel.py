@@ -16,17 +16,29 @@ _THREADS = 2
 def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``function`` of each of the ``items``, in their order, a few of them ahead.
 
-    What goes wrong comes out where its result would have. No more than three items are held.
+    What goes wrong comes out where its result would have, be it in ``function`` or in ``items``. No
+    more than three items are held.
     """
+    failure: Exception | None = None
+    source = iter(items)
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[R]] = deque()
         try:
-            for item in items:
+            while True:
+                try:
+                    item = next(source)
+                except StopIteration:
+                    break
+                except Exception as error:  # raised below, after what came before
+                    failure = error
+                    break
                 waiting.append(pool.submit(function, item))
                 if len(waiting) > _THREADS:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
+            if failure is not None:
+                raise failure
         finally:
             for one in waiting:
                 one.cancel()

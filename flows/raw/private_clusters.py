@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from flows.config import Config
 from flows.config_sections import GREATEST_FEATURE, Columns, PrivateClusters
 from flows.progress import Progress
+from flows.raw.columns import number, private_label
 from flows.raw.guard import values_free
 from flows.raw.room import Room
 from flows.raw.rows import Rows, positions
 from flows.raw.runs import Stored
 from flows.raw.sealed import Sealed
-from flows.raw.sources import number, private_label
 from privatizers.label_response import LabelResponse
 from schemas.raw import ARM, CLUSTER
 

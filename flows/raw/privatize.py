@@ -1,10 +1,12 @@
 """Step 3, private: raw rows in, tables that may be published out."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from estimators.combining import Weights, declared_weights, statistic_noise
+from estimators.combining import Weights, declared_weights, square_weight, statistic_noise
 from estimators.debias import debias_vector
 from flows.config import AnyDesign, Config
 from flows.raw.aggregate import aggregate
@@ -14,8 +16,20 @@ from flows.raw.private_clusters import with_randomised_clusters
 from flows.raw.room import Room
 from flows.raw.rows import Rows
 from flows.raw.sealed import Sealed
-from flows.raw.tables import grid_step, manifest_of, named, strata_table
+from flows.raw.tables import (
+    by_metric,
+    cells_table,
+    check_squares_fit,
+    counts_table,
+    grid_step,
+    grid_table,
+    manifest_of,
+    named,
+    squares_table,
+    strata_table,
+)
 from flows.raw.unit_stream import unit_table
+from flows.roster import Roster
 from privatizers.aggregate_design import AggregateDesign
 from privatizers.design import Design
 from privatizers.mechanism import StrataRelease
@@ -32,6 +46,7 @@ def privatize(
     design: AnyDesign,
     name: ReleaseName,
     room: Room | None = None,
+    roster: Roster | None = None,
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, every outcome randomised.
 
@@ -39,21 +54,26 @@ def privatize(
     ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw what
     is published of the strata. Every unit's outcome is drawn when ``units`` is read, in
     the order of released ids. A design that publishes no units ends with the strata
-    (:func:`aggregate`).
+    (:func:`aggregate`). What ``roster`` tells of rows set aside is published as it is.
     """
-    kept = with_randomised_clusters(config, rows.open(), room)
+    raw = rows.open()
+    if isinstance(design, AggregateDesign):  # before the first draw
+        design.mechanism.check_sizes(
+            raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
+        )
+    kept = with_randomised_clusters(config, raw, room)
     if isinstance(design, AggregateDesign):
-        return aggregate(config, kept, design, name, room)
+        return aggregate(config, kept, design, name, room, roster)
+    manifest = manifest_of(config, kept, design, name, roster)  # reads a key: before any draw
     grid = np.array(config.outcome.grid)
     found = counted(config, kept, design.mechanism, room, keep=True)
     strata = found.strata
+    check_squares_fit(design, strata)
     drawn = design.mechanism.strata(found.counts)
     weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
     return ReleaseTables(
-        manifest=manifest_of(
-            config, design, name, n_units=kept.n_units, n_clusters=len(strata.clusters)
-        ),
-        outcomes=pl.DataFrame({"outcome": grid}),
+        manifest=manifest,
+        outcomes=grid_table(grid),
         pools=_pools(
             strata,
             _noisy_means(config, design, drawn, strata),
@@ -61,6 +81,8 @@ def privatize(
         ),
         strata=strata_table(strata),
         debias=_debias(strata, drawn, grid, weights),
+        counts=counts_table(strata, grid, drawn.noisy_counts),
+        squares=squares_table(config, design, found.counts, strata),
         units=unit_table(config, kept, found, drawn.response, weights, room),
     )
 
@@ -74,14 +96,17 @@ def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
     if noise is None:
         return None
     guess = np.array(config.outcome.weights)
-    return declared_weights(
-        np.array(config.outcome.grid),
-        guess,
-        design.mechanism.expected_prior(guess),
-        parameters.resampling_probability,
-        noise,
-        strata.cell_sizes.astype(np.float64),
-    )
+    grid, prior = np.array(config.outcome.grid), design.mechanism.expected_prior(guess)
+    rate, squares = parameters.resampling_probability, parameters.squares
+    n = strata.cell_sizes.astype(np.float64)
+    found = declared_weights(grid, guess, prior, rate, noise, n)
+    if squares is None:
+        return found
+    _, arm = np.nonzero(strata.cell_of >= 0)
+    variance = squares.variance(config.outcome.grid)
+    of_arms = np.bincount(arm, n).astype(np.float64)
+    of_square = square_weight(grid, guess, prior, rate, variance, of_arms[arm])
+    return replace(found, of_square=of_square)
 
 
 def _noisy_means(config: Config, design: Design, drawn: StrataRelease, strata: Strata) -> pl.Series:
@@ -95,31 +120,24 @@ def _noisy_means(config: Config, design: Design, drawn: StrataRelease, strata: S
 def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
-    return pl.DataFrame(
+    return by_metric(
         {
             "pool": named(strata.pools, pool),
             "arm": named(strata.arms, arm),
-            "n_units": strata.cell_sizes,
+            "n_units": pl.Series(strata.cell_sizes),
             "noisy_mean": noisy_means,
             "noisy_difference": nothing,
-            "mean_weight": nothing if weights is None else weights.of_mean,
-            "square_weight": nothing if weights is None else weights.of_square,
+            "mean_weight": nothing if weights is None else pl.Series(weights.of_mean),
+            "square_weight": nothing if weights is None else pl.Series(weights.of_square),
         }
     )
 
 
 def _debias(strata: Strata, drawn: StrataRelease, grid: Floats, weights: Floats) -> pl.DataFrame:
-    n_cells, n_outcomes = weights.shape
-    pool, arm = (np.repeat(part, n_outcomes) for part in np.nonzero(strata.cell_of >= 0))
-    noisy = drawn.noisy_counts
-    counts = [None] * weights.size if noisy is None else noisy.ravel()
-    return pl.DataFrame(
+    return by_metric(
         {
-            "pool": named(strata.pools, pool),
-            "arm": named(strata.arms, arm),
-            "outcome": np.tile(grid, n_cells),
-            "probability": drawn.response.prior.ravel(),
-            "weight": weights.ravel(),
-            "noisy_count": pl.Series(counts, dtype=pl.Int64),
+            **cells_table(strata, grid),
+            "probability": pl.Series(drawn.response.prior.ravel()),
+            "weight": pl.Series(weights.ravel()),
         }
     )

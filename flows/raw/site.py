@@ -86,7 +86,20 @@ def site_report(config: SiteConfig, rows: Sealed[pl.DataFrame], name: ReleaseNam
 
     Rows come in the order of their unit ids, which is public; outcomes are shifted to [0, B].
     """
-    drawn = _drawn(config, rows.open())
+    return _report(config, name, _drawn(config, rows.open()))
+
+
+def stand_in(config: SiteConfig, name: ReleaseName) -> SiteReport:
+    """Return the report ``name`` as far as the configuration makes it, with nothing of the rows.
+
+    Its numbers are 0 and the variance that every report can have: noise of one unit's range.
+    """
+    privacy, most = config.privacy, config.outcome.bound**2
+    nothing = SiteEffect(config.estimator, 0.0, most, 0.0, most, 1, privacy.epsilon, privacy.delta)
+    return _report(config, name, nothing)
+
+
+def _report(config: SiteConfig, name: ReleaseName, drawn: SiteEffect) -> SiteReport:
     outcome = config.outcome
     return SiteReport(
         report_id=report_id(config.experiment, config.site.name, name.period, name.revision),

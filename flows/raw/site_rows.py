@@ -16,9 +16,11 @@ import pandera.polars as pa
 import polars as pl
 
 from flows.files import private_directory, replace_file
+from flows.raw.columns import identifier, label, outcome
 from flows.raw.guard import values_free
+from flows.raw.log_files import find_files
 from flows.raw.sealed import Sealed
-from flows.raw.sources import Source, find_files, identifier, identifier_type, label, outcome
+from flows.raw.sources import Source, identifier_type
 from flows.roster import Roster
 from flows.site_config import Covariate, SiteConfig
 from privatizers.outcome_grid import map_outcomes
@@ -53,9 +55,12 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[pl.DataFrame]:
             ),
         ]
 
-    of_covariates = (one.column for one in config.covariates)
-    wanted = (columns.unit, columns.arm, columns.outcome, *of_covariates)
-    batches = list(Source(files, wanted, brought).batches())
+    private = (columns.outcome, *(one.column for one in config.covariates))
+    public: tuple[str, ...] = (columns.unit, columns.arm)
+    if config.design == "matching":  # arms are private there, too
+        public, private = (columns.unit,), (columns.arm, *private)
+    hidden = frozenset(private) - frozenset(public)
+    batches = list(Source(files, (*public, *private), hidden, brought).batches())
     log = pl.concat(batches, how="vertical_relaxed") if batches else pl.DataFrame()
     if log.is_empty():
         raise InputError(f"the log is empty: no row in {', '.join(map(str, files[:3]))}")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 
+from flows.raw.columns import TEXT_LIKE, kind_name
 from schemas.errors import InputError
 
-_TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
 _DAY = 86_400_000_000
 _FIRST = -62_135_596_800_000_000  # 0001-01-01
 _LAST = 253_402_300_799_999_999  # the end of 9999
@@ -42,12 +42,12 @@ def microseconds(name: str, dtype: pl.DataType, path: Path, key: str = "time") -
         return pl.when(days.is_between(_FIRST // _DAY, _LAST // _DAY)).then(days * _DAY)
     if dtype == pl.Null:
         return column.cast(pl.Int64)
-    if isinstance(dtype, _TEXT_LIKE):
+    if isinstance(dtype, TEXT_LIKE):
         text = column.cast(pl.String)
         return text.map_batches(_parsed, return_dtype=pl.Int64, is_elementwise=True)
     raise InputError(
-        f"{path}: column {name!r} ({key}) is {dtype}; it has to be a timestamp, a date or text in "
-        "ISO 8601"
+        f"{path}: column {name!r} ({key}) is {kind_name(dtype)}; it has to be a timestamp, a date "
+        "or text in ISO 8601"
     )
 
 

@@ -26,7 +26,7 @@ from flows.raw.unit_ids import released_ids
 from flows.shared_out import shared_out
 from privatizers.randomised_response import RandomisedResponse, ResponseTables
 from schemas.raw import ARM, CLUSTER, UNIT
-from schemas.released import UnitFiles, UnitTable
+from schemas.released import TABLES, UnitFiles, UnitTable
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class _Drawing:
         )
 
 
-_COLUMNS = ("unit_id", "cluster", "arm", "outcome", "outcome_debiased")
+_COLUMNS = tuple(TABLES["units"])
 
 
 def unit_table(

@@ -19,13 +19,13 @@ from flows.raw.attribution import attributed
 from flows.raw.exposures import first_exposures
 from flows.raw.guard import values_free
 from flows.raw.ingest import Log
+from flows.raw.log_files import file_names
 from flows.raw.order import in_order, rises
 from flows.raw.private_clusters import known_clusters, without_private_clusters
 from flows.raw.room import Room
 from flows.raw.rows import COLUMNS, Rows, rows_of
 from flows.raw.runs import Runs, Stored, parts
 from flows.raw.sealed import Sealed
-from flows.raw.sources import file_names
 from flows.roster import Roster
 from schemas.errors import InputError
 from schemas.raw import (

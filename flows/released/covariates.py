@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from estimators.effects import Estimate, effects
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
 from estimators.slices import Evidence
+from flows.released.estimate import stated_forecast, with_forecast
 from flows.released.evidence import Released, read_frame, read_released
 from flows.released.read import opened, read_manifest
+from flows.released.sql import quoted
 from flows.table_files import id_column, read_table
 from schemas.errors import InputError
 
@@ -23,6 +25,8 @@ MAX_LEVELS = 50
 """Values of a column of text; one with more is no category, but an id or a number gone wrong."""
 MAX_COLUMNS = 100
 """Columns of a regression, whatever the sample: beyond, memory rather than units is short."""
+GREATEST = 1e70
+"""Of a number, so that its fourth power stays within doubles."""
 MOST_BY_ONE = 0.4
 """A warning is due where one unit alone holds more of a column's variation than this."""
 
@@ -136,7 +140,8 @@ def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> Covariat
     table = _read(file)
     with opened(path) as connection:
         released = read_released(connection, read_manifest(connection))
-        units = _joined(connection, table, float(released.grid.mean()))
+        forecast = stated_forecast(connection, released)
+        units = _joined(connection, table, released)
     if units.is_empty():
         raise InputError(
             f"{path.absolute()}: publishes no units, so effects from it cannot be adjusted"
@@ -154,7 +159,7 @@ def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> Covariat
     found = _adjusted(released, evidence, units, design, level)
     used = design.made_of(found.used)
     if not used.intersection(table.names):
-        raise InputError(f"{file}: no column varies among the units of a cluster and arm")
+        raise InputError(_nothing_varies(file))
     plain = effects(
         evidence,
         released.arms,
@@ -165,7 +170,7 @@ def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> Covariat
     )
     known = units.filter("known")
     return CovariateEstimates(
-        estimates=plain + found.estimates,
+        estimates=with_forecast(plain, forecast) + found.estimates,
         n_columns=len(table.names),
         n_rows=table.n_rows,
         n_matched=n_known,
@@ -221,7 +226,13 @@ def _values(column: pl.Series, file: Path, *, is_text: bool) -> pl.Series:
         )
     if n_infinite := int(numbers.is_infinite().sum()):
         raise InputError(f"{file}: column {column.name!r} has {n_infinite:,} infinite values")
-    return numbers.fill_nan(None)
+    numbers = numbers.fill_nan(None)
+    if n_large := int((numbers.abs() > GREATEST).sum()):
+        raise InputError(
+            f"{file}: column {column.name!r} has {n_large:,} values beyond ±{GREATEST:g}, which "
+            "cannot be computed with; measure it in another unit"
+        )
+    return numbers
 
 
 def _coded(table: _Table) -> list[tuple[str, str]]:
@@ -229,7 +240,9 @@ def _coded(table: _Table) -> list[tuple[str, str]]:
     return [(name, f"x{place}") for place, name in enumerate(table.names)]
 
 
-def _joined(connection: duckdb.DuckDBPyConnection, table: _Table, center: float) -> pl.DataFrame:
+def _joined(
+    connection: duckdb.DuckDBPyConnection, table: _Table, released: Released
+) -> pl.DataFrame:
     """Every unit of the release: ``cluster arm d known x0 x1 …``, null where the table is silent.
 
     In the order of their ids, so that sums come out the same every time.
@@ -237,12 +250,13 @@ def _joined(connection: duckdb.DuckDBPyConnection, table: _Table, center: float)
     codes = ", ".join(f"t.{code}" for _, code in _coded(table))
     renamed = table.rows.rename(dict(_coded(table)))
     connection.register("covariates", renamed.to_arrow())
+    outcome = quoted(released.metric.metric)
     query = f"""
-    SELECT u.cluster, u.arm, u.outcome - $center AS d, t.unit_id IS NOT NULL AS known, {codes}
+    SELECT u.cluster, u.arm, u.{outcome} - $center AS d, t.unit_id IS NOT NULL AS known, {codes}
     FROM main.units AS u LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
     ORDER BY u.unit_id
     """  # noqa: S608 - constants of ours
-    return read_frame(connection, query, {"center": center})
+    return read_frame(connection, query, {"center": float(released.grid.mean())})
 
 
 def _design(table: _Table, units: pl.DataFrame) -> _Design:
@@ -267,8 +281,14 @@ def _design(table: _Table, units: pl.DataFrame) -> _Design:
                 f"{table.file}: the columns up to {name!r} make more than {MAX_COLUMNS} of a "
                 "regression (text makes one for each value but the first); leave some out"
             )
+    if not columns and not silent:
+        raise InputError(_nothing_varies(table.file))
     every = np.stack([*columns, *silent.values()], axis=1)
     return _Design(every, (*origin, *[""] * len(silent)))
+
+
+def _nothing_varies(file: Path) -> str:
+    return f"{file}: no column varies among the units of a cluster and arm"
 
 
 def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:

@@ -15,40 +15,58 @@ import pyarrow as pa
 
 from flows.released.evidence import Released
 from flows.released.macros import add_macros
-from flows.released.read import memory_limit
+from flows.released.opening import memory_limit
+from flows.released.sql import quoted, text
 from schemas.errors import ClusterdpError
-from schemas.released import STORAGE_VERSION, TABLES, ReleaseTables, UnitFiles, UnitTable
+from schemas.released import (
+    OUTCOME,
+    STORAGE_VERSION,
+    TABLES,
+    ReleaseTables,
+    UnitFiles,
+    UnitTable,
+)
+from schemas.tables import SCHEMA, TEXT, Table, unit_table
 
 _FULL = "No space left on device"  # also within errors of other kinds, of a transaction's say
 
 
 def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> None:
-    """Write ``tables`` to a new DuckDB file at ``path``, without estimates, and close it.
+    """Write ``tables`` to a new DuckDB file at ``path``, without estimates and means; close it.
 
     ``memory`` is what DuckDB may take, in bytes. Raises what went wrong while units were made.
     """
-    manifest = pl.DataFrame([asdict(tables.manifest)])
+    manifest = tables.manifest
+    stated = {
+        "release": pl.DataFrame([manifest.row]),
+        "metrics": pl.DataFrame([asdict(metric) for metric in manifest.metrics]),
+    }
     with (
         _told_plainly(path, getattr(tables.units, "failures", [])),
         _new_file(path, memory) as connection,
     ):
-        for table, frame in {"release": manifest, **tables.frames()}.items():
-            _create(connection, table, TABLES[table])
-            _insert(connection, table, frame)
-        _write_units(connection, tables.units)
-        _create(connection, "estimates", TABLES["estimates"])
+        units = _units_of(tables)
+        for name, table in (SCHEMA | {"units": units}).items():
+            _create(connection, name, table)
+        for name, frame in (stated | tables.frames()).items():
+            _insert(connection, name, frame)
+        _write_units(connection, tables.units, units)
         connection.execute("CHECKPOINT draft")  # on closing, DuckDB would not say that it failed
 
 
 def add_estimates(
-    path: Path, rows: pl.DataFrame, released: Released, memory: int | None = None
+    path: Path, frames: dict[str, pl.DataFrame], released: Released, memory: int | None = None
 ) -> None:
-    """Put the ``estimates`` rows and the macros into the draft of ``released`` and close it."""
+    """Put the rows of ``estimates`` and ``means``, and the macros, into the draft of ``released``.
+
+    The draft is closed then.
+    """
     with (
         _told_plainly(path, ()),
         duckdb.connect(str(path), config=memory_limit(memory)) as connection,
     ):
-        _insert(connection, "estimates", rows)
+        for name, frame in frames.items():
+            _insert(connection, name, frame)
         add_macros(connection, released)
         connection.execute("CHECKPOINT")  # on closing, DuckDB would not say that it failed
 
@@ -74,19 +92,25 @@ def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
     """An attached new file in the declared storage version; spills go beside it."""
     spill = {"temp_directory": str(path.parent / "spill")}
     connection = duckdb.connect(config=memory_limit(memory) | spill)
-    quoted = str(path).replace("'", "''")
-    connection.execute(f"ATTACH '{quoted}' AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
+    file = text(str(path))
+    connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
     connection.execute("USE draft")
     return connection
 
 
-def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitFiles) -> None:
-    """Insert the units, in the order of their ids: as they are made, or from files of parts."""
-    columns = dict(TABLES["units"])
+def _units_of(tables: ReleaseTables) -> Table:
+    """The table of the units: with the type of their ids, and the columns of each outcome."""
     integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
-    columns["unit_id"] = integers.get(units.unit_type, "VARCHAR")
-    _create(connection, "units", columns)
-    names = ", ".join(columns)
+    kind = integers.get(tables.units.unit_type, TEXT)
+    outcomes = (one.metric for one in tables.manifest.metrics if one.kind == OUTCOME)
+    return unit_table(tuple(outcomes), kind)
+
+
+def _write_units(
+    connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitFiles, table: Table
+) -> None:
+    """Insert the units, in the order of their ids: as they are made, or from files of parts."""
+    names = ", ".join(map(quoted, table.columns))
     insert = f"INSERT INTO units ({names}) SELECT {names} FROM "  # noqa: S608 - our own names
     if isinstance(units, UnitTable):
         connection.register("units_to_insert", units.reader)
@@ -101,14 +125,18 @@ def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitF
         raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")
 
 
-def _create(connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str]) -> None:
-    spelt = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    connection.execute(f"CREATE TABLE {table} ({spelt})")
+def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
+    """Make a table, and say in it what it and its columns are."""
+    kinds = ", ".join(f"{quoted(column)} {fact.kind}" for column, fact in table.columns.items())
+    connection.execute(f"CREATE TABLE {name} ({kinds})")
+    connection.execute(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
+    for column, fact in table.columns.items():
+        connection.execute(f"COMMENT ON COLUMN {name}.{quoted(column)} IS {text(fact.comment)}")
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
     """Insert the rows of a frame, in their order, into the table's columns by name."""
-    names = ", ".join(TABLES[table])
+    names = ", ".join(map(quoted, TABLES[table]))
     connection.register("frame_to_insert", frame.select(list(TABLES[table])).to_arrow())
     query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names
     connection.execute(query)

@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from flows.released.opening import memory_limit, opened_safely
+from flows.released.rules import broken_rule
+from flows.released.sql import quoted
 from schemas.errors import InputError
-from schemas.released import SCHEMA_VERSION, TABLES, Manifest
-
-Settings = dict[str, str | bool | int | float | list[str]]
+from schemas.released import TABLES, Manifest, Metric
 
 
 @dataclass(frozen=True)
@@ -23,35 +24,27 @@ class ReleaseFile:
     row_counts: dict[str, int]
 
 
-def memory_limit(memory: int | None) -> Settings:
-    """DuckDB's setting for so many bytes; its own default where that is None."""
-    return {} if memory is None else {"memory_limit": f"{max(memory // 1_000_000, 1)}MB"}
+@contextmanager
+def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a released file read-only, whoever made it; InputError where it is none.
+
+    Its tables are a release's, and their values go together (:mod:`flows.released.rules`).
+    """
+    with opened_safely(path) as connection:
+        broken = broken_rule(connection, path.stat().st_size)
+        if broken is not None:
+            raise InputError(f"{path.absolute()}: not a sound release: {broken}")
+        yield connection
 
 
 @contextmanager
-def opened(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a released file read-only; InputError where it is none.
+def opened_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a draft that this run has written itself, read-only.
 
     ``memory`` is what DuckDB may take, in bytes; None for its own default.
     """
-    if not path.is_file():
-        raise InputError(f"{path.absolute()}: there is no such file")
-    try:
-        connection = duckdb.connect(str(path), read_only=True, config=memory_limit(memory))
-    except duckdb.Error:
-        connection = None
-    if connection is None:
-        raise InputError(f"{path.absolute()}: not a DuckDB file that can be opened")
-    try:
-        with connection:
-            _check_is_release(connection, path)
-            yield connection
-    except duckdb.Error:
-        damaged = True
-    else:
-        damaged = False
-    if damaged:
-        raise InputError(f"{path.absolute()}: not a clusterdp release that can be read whole")
+    with duckdb.connect(str(path), read_only=True, config=memory_limit(memory)) as connection:
+        yield connection
 
 
 def read_release(path: Path) -> ReleaseFile:
@@ -65,10 +58,15 @@ def read_release(path: Path) -> ReleaseFile:
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the one row of ``release``."""
-    names = [field.name for field in fields(Manifest)]
-    row = _row(connection, f"SELECT {', '.join(names)} FROM main.release")  # noqa: S608 - our own column names
-    return Manifest(**dict(zip(names, row, strict=True)))
+    """Read the row of ``release`` and those of ``metrics``."""
+    (release,), (metric,) = (_rows(connection, table) for table in ("release", "metrics"))
+    return Manifest(**release, metrics=(Metric(**metric),))
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
+    names = list(TABLES[table])
+    query = f"SELECT {', '.join(map(quoted, names))} FROM main.{table}"  # noqa: S608 - our own names
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]
 
 
 def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
@@ -77,23 +75,3 @@ def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
         msg = f"no row from: {query}"
         raise AssertionError(msg)
     return row
-
-
-def _check_is_release(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    found = {
-        row[0]
-        for row in connection.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main'"
-        ).fetchall()
-    }
-    missing = [table for table in TABLES if table not in found]
-    if missing:
-        raise InputError(f"{path.absolute()}: not a clusterdp release (no table {missing[0]})")
-    rows = connection.execute("SELECT schema_version FROM main.release").fetchall()
-    if len(rows) != 1:
-        raise InputError(f"{path.absolute()}: not a complete clusterdp release")
-    if rows[0][0] != SCHEMA_VERSION:
-        raise InputError(
-            f"{path.absolute()}: has schema version {rows[0][0]}, this program reads "
-            f"{SCHEMA_VERSION}; use the version of clusterdp that made it"
-        )

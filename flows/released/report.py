@@ -42,6 +42,7 @@ from flows.released.report_details import (
     MOST_ARMS,
     MOST_ROWS,
     debias_section,
+    estimator_name,
     first_of,
     manifest_section,
     outcomes_section,
@@ -50,7 +51,6 @@ from flows.released.report_details import (
 )
 from flows.released.report_privacy import protection_section
 from schemas.errors import InputError
-from schemas.released import Manifest
 
 Floats = NDArray[np.float64]
 
@@ -192,17 +192,6 @@ def unprotected(std_error: float, privacy_std_error: float) -> float:
     return math.sqrt(max(1 - (privacy_std_error / std_error) ** 2, 0.0))
 
 
-def _estimator(one: str, statistic: str) -> str:
-    what = "noisy means" if statistic == "means" else "noisy counts"
-    names = {
-        "combined": "Both combined",
-        "tau_q": "Randomised outcomes",
-        "histogram": what.capitalize(),
-        "horvitz_thompson": "Noisy differences",
-    }
-    return names.get(one, clean(one))
-
-
 def _effects(contents: Contents) -> Section:
     estimates = contents.estimates
     missing = [arm for arm in contents.arms[1:] if arm not in {one["arm"] for one in estimates}]
@@ -237,7 +226,7 @@ def _forest(contents: Contents) -> Markup:
     drawn = [
         figures.Effect(
             arm=clean(one["arm"]),
-            label=_estimator(one["estimator"], contents.manifest.strata_statistic),
+            label=estimator_name(one["estimator"], contents.manifest.metric.strata_statistic),
             numbers=shown(one["estimate"], 3),
             estimate=one["estimate"],
             lower=one["ci_lower"],
@@ -272,9 +261,10 @@ def _effects_table(contents: Contents) -> Markup:
         "Estimated from", "Effect", f"{_level(estimates[0])} confidence interval", "Std. error",
         "of it privacy", "Width from privacy", "p", "p (Holm)", "Units",
     ]  # fmt: skip
+    statistic = contents.manifest.metric.strata_statistic
     by_arm: dict[str, list[Sequence[Content]]] = {}
     for one in estimates:
-        by_arm.setdefault(one["arm"], []).append(_effect_row(one, contents.manifest))
+        by_arm.setdefault(one["arm"], []).append(_effect_row(one, statistic))
     groups = [
         Group(
             rows,
@@ -286,7 +276,11 @@ def _effects_table(contents: Contents) -> Markup:
         "Width from privacy: by how much the interval would be narrower without the noise, "
         "1 − √(se² − privacy se²)/se. p is for the hypothesis of no effect; p (Holm) allows for "
         "the number of arms, intervals do not. Units: everybody, in every arm, of the clusters "
-        "that the estimate covers."
+        "that the estimate covers.{compared}",
+        compared=" In brackets: their share of all units. In the other clusters an arm has too few "
+        "units to be compared, so the effect does not speak for those."
+        if is_partial(estimates)
+        else "",
     )
     return joined(
         [
@@ -296,10 +290,15 @@ def _effects_table(contents: Contents) -> Markup:
     )
 
 
-def _effect_row(one: dict[str, Any], manifest: Manifest) -> Sequence[Content]:
+def is_partial(estimates: Sequence[dict[str, Any]]) -> bool:
+    """Whether any of the estimates leaves people out."""
+    return any(one["coverage"] is not None and one["coverage"] < 1 for one in estimates)
+
+
+def _effect_row(one: dict[str, Any], statistic: str) -> Sequence[Content]:
     kept = unprotected(one["std_error"], one["privacy_std_error"])
     return [
-        _estimator(one["estimator"], manifest.strata_statistic),
+        estimator_name(one["estimator"], statistic),
         number(one["estimate"], 3),
         _interval(one),
         number(one["std_error"], 3),
@@ -307,5 +306,12 @@ def _effect_row(one: dict[str, Any], manifest: Manifest) -> Sequence[Content]:
         percent(1 - kept),
         number(one["p_value"], 2),
         number(one["p_value_holm"], 2),
-        count(one["n_units"]),
+        _compared(one),
     ]
+
+
+def _compared(one: dict[str, Any]) -> Markup:
+    """How many the estimate covers, and their share where that is not everybody."""
+    if one["coverage"] is None or one["coverage"] >= 1:
+        return count(one["n_units"])
+    return markup("{n} ({share})", n=count(one["n_units"]), share=percent(one["coverage"]))

@@ -25,15 +25,13 @@ Floats = NDArray[np.float64]
 
 _ESTIMATES = """
 SELECT arm, control, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper,
-    p_value, p_value_holm, confidence_level, n_units
+    p_value, p_value_holm, confidence_level, n_units, coverage
 FROM main.estimates WHERE segment IS NULL
 ORDER BY arm, CASE estimator WHEN 'combined' THEN 0 WHEN 'tau_q' THEN 1 ELSE 2 END, estimator
 """
 _COUNTS = """
 SELECT arm, outcome, sum(noisy_count)::BIGINT AS total, count(*) AS n_pools
-FROM main.debias GROUP BY arm, outcome
-HAVING count(noisy_count) = count(*)
-ORDER BY arm, outcome
+FROM main.counts GROUP BY arm, outcome ORDER BY arm, outcome
 """
 _FOUND = """
 WITH found AS (
@@ -50,13 +48,15 @@ WHERE p.n_units > 0
 ORDER BY d.arm, d.outcome, d.pool
 """
 _MEANS = """
-SELECT arm, sum(noisy_mean * n_units) / sum(n_units) AS mean
-FROM main.pools GROUP BY arm HAVING count(noisy_mean) = count(*) ORDER BY arm
+SELECT arm, estimator, mean, std_error FROM main.means
+ORDER BY CASE estimator WHEN 'combined' THEN 0 WHEN 'tau_q' THEN 1 ELSE 2 END, estimator, arm
 """
 _STRATA = "SELECT cluster, arm, pool, n_units FROM main.strata ORDER BY cluster, arm"
 _DEBIAS = """
-SELECT d.pool, d.arm, d.outcome, d.probability, d.weight, d.noisy_count
+SELECT d.pool, d.arm, d.outcome, d.probability, d.weight, c.noisy_count
 FROM main.debias AS d
+LEFT JOIN main.counts AS c
+ON c.metric = d.metric AND c.pool = d.pool AND c.arm = d.arm AND c.outcome = d.outcome
 JOIN (SELECT pool, sum(n_units) AS size FROM main.pools GROUP BY pool) AS p ON p.pool = d.pool
 ORDER BY p.size DESC, d.pool, d.arm, d.outcome
 """
@@ -90,7 +90,8 @@ class Contents:
     outcomes: Floats
     estimates: list[dict[str, Any]]
     distribution: Distribution | None
-    means: dict[str, float]
+    means: list[dict[str, Any]]
+    """Arms' own means, by estimator, the sharpest first."""
     strata: pl.DataFrame
     n_pools: int
     debias: pl.DataFrame
@@ -120,7 +121,7 @@ def read_contents(path: Path) -> Contents:
             outcomes=np.array([row[0] for row in outcomes], dtype=np.float64),
             estimates=read_frame(connection, _ESTIMATES).to_dicts(),
             distribution=_distribution(connection, manifest, arms, strata, has_units=has_units),
-            means=dict(read_frame(connection, _MEANS).iter_rows()),
+            means=read_frame(connection, _MEANS).to_dicts(),
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             debias=debias,
@@ -140,14 +141,12 @@ def _distribution(
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
     counts = read_frame(connection, _COUNTS)
     if counts.height:
-        return counted_shares(counts, manifest.noise_scale, arms, strata)
-    if not has_units or manifest.resampling_probability is None:
+        return counted_shares(counts, manifest.metric.noise_scale, arms, strata)
+    rate = manifest.metric.resampling_probability
+    if not has_units or rate is None:
         return None
     found = read_frame(connection, _FOUND)
-    shares = [
-        debiased_shares(one, found.filter(pl.col("arm") == one), manifest.resampling_probability)
-        for one in arms
-    ]
+    shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -66,10 +67,44 @@ def outcomes_section(contents: Contents) -> Section:
     else:
         parts += [_outcomes_intro(contents, found), _outcomes_shown(contents, found)]
     if contents.means:
-        rows = [[name(arm), number(mean)] for arm, mean in contents.means.items()]
-        caption = "Noisy means by arm, pools weighted by their units"
-        parts.append(table("table-means", caption, ["Arm", "Noisy mean"], [Group(rows)]))
+        parts.append(_means_table(contents))
     return Section("outcomes", "Outcomes in each arm", parts, "Outcomes")
+
+
+def _means_table(contents: Contents) -> Markup:
+    """The mean of every arm, control first, by every estimator."""
+    names = list(dict.fromkeys(one["estimator"] for one in contents.means))
+    found = {(one["arm"], one["estimator"]): one for one in contents.means}
+    rows = [
+        [name(arm), *(_mean(found.get((arm, estimator))) for estimator in names)]
+        for arm in contents.arms
+        if any((arm, estimator) in found for estimator in names)
+    ]
+    caption = (
+        "Mean outcome of each arm, over the clusters that have two of its units; after ±, the "
+        "standard error, of which the noise of privacy is a part. The first column of means uses "
+        f"all that is published.{first_of(MOST_ROWS, len(rows), 'arms')}"
+    )
+    statistic = contents.manifest.metric.strata_statistic
+    head = ["Arm", *(estimator_name(estimator, statistic) for estimator in names)]
+    return table("table-means", caption, head, [Group(rows[:MOST_ROWS])])
+
+
+def _mean(one: dict[str, Any] | None) -> Markup:
+    if one is None:
+        return Markup("–")
+    return markup("{mean} ± {error}", mean=number(one["mean"]), error=number(one["std_error"], 2))
+
+
+def estimator_name(one: str, statistic: str) -> str:
+    """What an estimator uses, in words; ``statistic`` is what the release publishes of pools."""
+    names = {
+        "combined": "Both combined",
+        "tau_q": "Randomised outcomes",
+        "histogram": "Noisy means" if statistic == "means" else "Noisy counts",
+        "horvitz_thompson": "Noisy differences",
+    }
+    return names.get(one, clean(one))
 
 
 def _outcomes_intro(contents: Contents, found: Distribution) -> Markup:
@@ -223,7 +258,7 @@ def debias_section(contents: Contents) -> Section:
     """How a randomised outcome counts, by pool and arm."""
     rows, manifest = contents.debias, contents.manifest
     title = "How the randomisation is undone"
-    rate = manifest.resampling_probability
+    rate = manifest.metric.resampling_probability
     if rate is None or not contents.has_units or not rows.height:
         nothing = paragraph("This release publishes no units, so there is nothing to be undone.")
         return Section("debias", title, [nothing], "Debiasing")
@@ -352,16 +387,27 @@ def _subheading(text: str) -> Markup:
     return markup("<h3>{text}</h3>", text=text)
 
 
+_ACCOUNTS = {
+    "population": "everybody, for every release",
+    "unit": "a unit, for the releases that it is in",
+}
+
+
 def manifest_section(manifest: Manifest) -> Section:
     """What the file states of itself."""
     facts: Iterable[tuple[str, Content]] = [
         ("Mechanism", clean(manifest.mechanism)),
         ("Neighbours", clean(manifest.neighbours)),
-        ("Resampling probability λ", number(manifest.resampling_probability)),
-        ("Least prior probability γ", number(manifest.truncation_threshold)),
-        ("Published of each pool", clean(manifest.strata_statistic)),
-        ("Noise scale σ", number(manifest.noise_scale)),
+        ("Resampling probability λ", number(manifest.metric.resampling_probability)),
+        ("Least prior probability γ", number(manifest.metric.truncation_threshold)),
+        ("Published of each pool", clean(manifest.metric.strata_statistic)),
+        ("Noise scale σ", number(manifest.metric.noise_scale)),
         ("Control arm", name(manifest.control)),
+        ("Rows set aside", "–" if manifest.n_set_aside is None else count(manifest.n_set_aside)),
+        ("Arm sizes against the intended shares, p", number(manifest.sample_ratio_p, 2)),
+        ("Who pays for releases", _ACCOUNTS.get(manifest.account or "", "–")),
+        ("The most that anybody may pay, ε", number(manifest.budget_epsilon)),
+        ("Key of the unit ids", clean(manifest.unit_id_key_fingerprint or "–")),
         ("Same arm shares in every cluster", "yes" if manifest.same_shares else "not declared"),
         ("Revision", count(manifest.revision)),
         ("Released by", f"clusterdp {clean(manifest.package_version)}"),

@@ -8,19 +8,20 @@ import polars as pl
 from estimators.effects import Estimate, effects
 from flows.released.evidence import MOMENTS, read_frame, read_released, slices_of
 from flows.released.read import opened, read_manifest
+from flows.released.sql import quoted
 from flows.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 
 UNIT_ID = "unit_id"
 SEGMENT = "segment"
 
-_SLICES = f"""
-SELECT m.segment, u.cluster, u.arm, {MOMENTS}
-FROM (SELECT unit_id, cluster, arm, outcome - $center AS d FROM main.units) AS u
+_SLICES = """
+SELECT m.segment, u.cluster, u.arm, {moments}
+FROM (SELECT unit_id, cluster, arm, {outcome} - $center AS d FROM main.units) AS u
 JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
-"""  # noqa: S608 - constants of ours
+"""
 _MATCHED = """
 SELECT count(DISTINCT m.unit_id) FROM temp.main.members AS m
 WHERE m.unit_id IN (SELECT unit_id::VARCHAR FROM main.units)
@@ -101,8 +102,8 @@ def estimate_segments(path: Path, file: Path, level: float = 0.95) -> SegmentEst
                 f"{file}: none of its {n_units:,} ids is in {path.absolute()}. Is it the table of "
                 "another release? Where ids are released hashed, clusterdp hash-ids makes them fit"
             )
-        center = {"center": float(released.grid.mean())}
-        found = read_frame(connection, _SLICES, center)
+        query = _SLICES.format(moments=MOMENTS, outcome=quoted(released.metric.metric))
+        found = read_frame(connection, query, {"center": float(released.grid.mean())})
     segments = members[SEGMENT].unique().sort()
     coded = found.with_columns(
         pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")

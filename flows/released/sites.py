@@ -20,6 +20,7 @@ from estimators.sites import (
     homogeneity,
     normal_interval,
 )
+from flows.small_files import UnreadableError, read_small_text
 from schemas.errors import ClusterdpError, ConfigError, InputError
 from schemas.site import SiteReport, from_text, to_text
 
@@ -110,18 +111,10 @@ def read_reports(paths: Sequence[Path]) -> tuple[SiteReport, ...]:
 def read_report(path: Path) -> SiteReport:
     """Read one report; raises InputError naming the file."""
     try:
-        if path.stat().st_size > _LARGEST:
-            raise InputError(f"{path}: not a site report (far too large for one)")
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        failure = InputError(f"{path}: there is no such file")
-    except UnicodeDecodeError:
-        failure = InputError(f"{path}: not a JSON document; a site report is one")
-    except OSError as error:
-        failure = InputError(f"{path}: cannot be read ({error.strerror})")
-    else:
-        return from_text(text, str(path))
-    raise failure
+        text = read_small_text(path, _LARGEST)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}; a site report is a small JSON document") from None
+    return from_text(text, str(path))
 
 
 def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
@@ -163,6 +156,18 @@ def combine(reports: tuple[SiteReport, ...]) -> Combined:
         homogeneity=test,
         warnings=(*_differences(reports), *_raised(reports, raised), *_doubts(test)),
     )
+
+
+def try_report(stand_in: SiteReport, path: Path) -> None:
+    """Write a report without any draw in it to ``path``, and remove it again.
+
+    Whether a report is sound and can be written there shows before anything is drawn for it.
+    Raises what :func:`write_report` does.
+    """
+    try:
+        write_report(stand_in, path)
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def write_report(report: SiteReport, path: Path) -> None:

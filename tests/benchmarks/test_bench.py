@@ -26,6 +26,7 @@ from tests.benchmarks.measure import (
 )
 from tests.benchmarks.results import result_of
 from tests.benchmarks.show import text_of
+from tests.conftest import PATIENCE
 
 A_RUN = Run(
     seconds=2.0, process_seconds=9.0, peak_bytes=10**9, bytes_before=10**8, rows=100, details={}
@@ -186,14 +187,14 @@ def test_a_bench_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> N
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as told:
         assert told.stdout is not None
         told.stdout.readline()  # it is about to measure
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         children: set[int] = set()
         while not any(resident_bytes(child) > 40e6 for child in children):  # well on its way
             assert time.monotonic() < deadline
             time.sleep(0.02)
             children = descendants(told.pid)
         told.terminate()
-        assert told.wait(timeout=60) == 143
+        assert told.wait(timeout=PATIENCE) == 143
     assert [resident_bytes(child) for child in children] == [0] * len(children)
     assert list(folder.iterdir()) == []
 

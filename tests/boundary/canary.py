@@ -34,7 +34,7 @@ from flows.raw.ingest import ingest
 from flows.raw.sealed import Sealed
 from flows.raw.sizes import stratum_sizes
 from flows.raw.validate import validate
-from tests.conftest import Builder, Experiment
+from tests.conftest import PATIENCE, Builder, Experiment
 
 _numbers = itertools.count()
 
@@ -408,7 +408,7 @@ def wait_for_prefect(database: Path, name: str) -> None:
         "AND NOT EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id "
         "AND l.task_run_id IS NULL AND l.message LIKE 'Finished in state%')"
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     with closing(sqlite3.connect(next(database.glob("*.db")))) as connection:
         while connection.execute(query, (name,)).fetchone() != (0,):
             assert time.monotonic() < deadline, "the logs of a flow run never arrived"

@@ -177,6 +177,8 @@ class Stratum:
     treated: list[int]
     control: list[int]
     weight: int
+    clusters: tuple["Stratum", ...] = ()
+    """Those that were merged, by size and name."""
 
 
 def strata_of(
@@ -200,8 +202,55 @@ def strata_of(
         [at for one in rest for at in getattr(one, side)] for side in ("treated", "control")
     )
     if same_shares and min(len(treated), len(control)) >= 2:
-        alone.append(Stratum(treated, control, sum(one.weight for one in rest)))
+        rest.sort(key=lambda one: (len(one.treated), len(one.control)))  # by name already
+        weight = sum(one.weight for one in rest)
+        alone.append(Stratum(treated, control, weight, tuple(rest)))
     return alone
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """V̂ of the contrast of merged clusters, by twos, and its degrees of freedom."""
+
+    variance: float
+    freedom: float
+
+
+def pairs_of(told: Told, stratum: Stratum) -> Pairs | None:
+    """What each unit counts for in each z_c is put down; A follows from these numbers alone."""
+    if not stratum.clusters:
+        return None
+    units = stratum.treated + stratum.control
+    outcome = [told.debiased(told.units[at], identity) for at in units]
+    size = [len(stratum.treated), len(stratum.control)]
+
+    def factors(cluster: Stratum) -> list[float]:
+        own = (cluster.treated, cluster.control)
+        share = [len(own[side]) / size[side] for side in (0, 1)]
+        found = []
+        for at in units:
+            side = 0 if at in stratum.treated else 1
+            factor = ((at in own[side]) - share[side]) / size[side]
+            found.append(-factor if side else factor)
+        return found
+
+    rows = [factors(cluster) for cluster in stratum.clusters]
+    n_pairs = len(rows) // 2
+    variance, seen = 0.0, []
+    for nth in range(n_pairs):
+        members = rows[2 * nth : 2 * nth + 2 if nth < n_pairs - 1 else len(rows)]
+        more = len(members) / (len(members) - 1)
+        middle = [fmean(column) for column in zip(*members, strict=True)]
+        apart = [[x - m for x, m in zip(row, middle, strict=True)] for row in members]
+        z = [math.fsum(f * y for f, y in zip(row, outcome, strict=True)) for row in apart]
+        variance += more * math.fsum(x * x for x in z)
+        alike = more * math.fsum(f * f for row in apart for f in row)
+        seen.append((alike, len(members) - 1))
+    known, worth = math.fsum(one for one, _ in seen), 1 / size[0] + 1 / size[1]
+    if known < 0.4999995 * worth:
+        return None
+    doubt = math.fsum(one**2 / free for one, free in seen)
+    return Pairs(variance * worth / known, known**2 / doubt)
 
 
 @dataclass(frozen=True)
@@ -251,8 +300,17 @@ def contrast(
         return None
     total = sum(one.weight for one in strata)
     parts = [one.weight / total for one in strata]
-    treated = _side(told, estimator, parts, [one.treated for one in strata])
-    reference = _side(told, estimator, parts, [one.control for one in strata])
+    replaced = [replaced_by_pairs(told, estimator, one) for one in strata]
+    treated, reference = (
+        _side(
+            told,
+            estimator,
+            parts,
+            [getattr(one, name) for one in strata],
+            [(kept, own[side]) for kept, own in replaced],
+        )
+        for side, name in enumerate(("treated", "control"))
+    )
     spread, scatter = treated.variance + reference.variance, treated.scatter + reference.scatter
     fourth = treated.fourth + reference.fourth
     degrees = min(
@@ -272,33 +330,91 @@ def contrast(
     )
 
 
-def _side(told: Told, estimator: str, parts: list[float], strata: list[list[int]]) -> Side:
-    weights = {
+def weights_of(told: Told, estimator: str) -> dict[tuple[int, int], float]:
+    return {
         key: {"tau_q": 0.0, "histogram": 1.0, "combined": cell.mean_weight}[estimator]
         for key, cell in told.cells.items()
     }
+
+
+Replaced = tuple[float, tuple[tuple[float, float], tuple[float, float]]]
+"""What is kept of Ŝ²/n, and for each arm what replaces the rest and half the variance of that."""
+
+
+def replaced_by_pairs(told: Told, estimator: str, stratum: Stratum) -> Replaced:
+    found = pairs_of(told, stratum)
+    if found is None:
+        return 1.0, ((0.0, 0.0), (0.0, 0.0))
+    weights, used, noise, own = weights_of(told, estimator), 1.0, 0.0, []
+    for side in (stratum.treated, stratum.control):
+        units = [told.units[at] for at in side]
+        own.append(variance([told.debiased(unit, identity) for unit in units]) / len(side))
+        if estimator != "tau_q":
+            used *= 1 - fmean(weights[told.key(unit)] for unit in units)
+            noise += math.fsum(told.unit_noise(unit, identity) for unit in units) / len(side) ** 2
+    part = own[0] / sum(own) if sum(own) > 0 else 0.5
+    first, second = (
+        (
+            share * used * (found.variance - noise),
+            share * (used * found.variance) ** 2 / found.freedom,
+        )
+        for share in (part, 1 - part)
+    )
+    return 1 - used, (first, second)
+
+
+def _side(
+    told: Told,
+    estimator: str,
+    parts: list[float],
+    strata: list[list[int]],
+    replaced: list[tuple[float, tuple[float, float]]],
+) -> Side:
+    weights = weights_of(told, estimator)
     of_square = {key: cell.square_weight for key, cell in told.cells.items()}
     share = {at: b / len(own) for b, own in zip(parts, strata, strict=True) for at in own}
     found = weighted(told, identity, share, weights)
-    sampling = scatter = 0.0
-    for b, own in zip(parts, strata, strict=True):
+    sampling = pairs_scatter = most_by_mean = most_by_width = kept_sum = kept_share = 0.0
+    of_squares: dict[int, float] = {}
+    spreads: list[tuple[float, float, float]] = []
+    for b, own, (kept, (pairs, doubt)) in zip(parts, strata, replaced, strict=True):
         n = len(own)
+        more = n / (n - 1)
         if estimator == "tau_q":
-            spread, known = variance([told.debiased(told.units[at], identity) for at in own]), 0.0
+            spread = variance([told.debiased(told.units[at], identity) for at in own])
+            spreads.append((spread, 0.0, math.inf))
         else:
             equal = dict.fromkeys(own, 1 / n)
             mean = weighted(told, identity, equal, weights)
             square = weighted(told, squared, equal, of_square)
-            inside = min(max(mean.value, told.steps[0]), told.steps[-1])
-            widest = ((told.steps[-1] - told.steps[0]) / 2) ** 2
-            most = (told.steps[-1] - inside) * (inside - told.steps[0]) + mean.noise
-            most = min(most, widest)
-            spread = min(max(square.value - mean.value**2 + mean.noise, 0.0), most) * n / (n - 1)
-            known = square.noise
-        sampling += b**2 * spread / n
-        scatter += b**4 * (spread**2 / (n - 1) + known / 2) / n**2
-    both = sampling if estimator == "tau_q" else sampling + found.noise
-    return Side(found.value, both, found.noise, scatter, found.fourth)
+            near = min(max(mean.value, told.steps[0]), told.steps[-1])
+            widest = ((told.steps[-1] - told.steps[0]) / 2) ** 2 * more
+            most = ((told.steps[-1] - near) * (near - told.steps[0]) + mean.noise) * more
+            spread = (square.value - mean.value**2 + mean.noise) * more
+            noise = max(square.noise * more**2 - 1e-9 * widest**2, 0.0)  # less is rounding
+            spreads.append((spread, noise, min(most, widest)))
+            most_by_mean += b**2 * most / n
+            most_by_width += b**2 * widest / n
+            of_squares |= dict.fromkeys(own, b**2 * kept / (n - 1) / n)
+        kept_sum += b**2 * kept * spread / n
+        kept_share += b**2 * kept / n
+        sampling += b**2 * pairs
+        pairs_scatter += b**4 * doubt
+    most = math.inf if estimator == "tau_q" else min(most_by_mean, most_by_width)
+    usual = min(max(kept_sum, 0.0), most) / kept_share if kept_share > 0 else 0.0
+    scatter = pairs_scatter
+    for b, own, (kept, _), (spread, noise, top) in zip(
+        parts, strata, replaced, spreads, strict=True
+    ):
+        own_part = usual**2 / (usual**2 + noise) if noise > 0 else 1.0
+        drawn_in = usual + (spread - usual) * own_part
+        inside = spread if estimator == "tau_q" else min(max(drawn_in, 0.0), top)
+        scatter += b**4 * (kept * inside / len(own)) ** 2 / (len(own) - 1)
+    sampling = min(max(sampling + kept_sum, 0.0), most)
+    if estimator == "tau_q":
+        return Side(found.value, sampling, found.noise, scatter, found.fourth)
+    scatter += weighted(told, squared, of_squares, of_square).noise / 2
+    return Side(found.value, sampling + found.noise, found.noise, scatter, found.fourth)
 
 
 def evidence_of(told: Told) -> Evidence:

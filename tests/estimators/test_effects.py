@@ -189,8 +189,91 @@ def test_small_clusters_are_merged_where_arms_have_the_same_shares(small: Units)
     assert found.estimate == pytest.approx(
         expected.estimate, rel=1e-14, abs=0
     )  # the order of a sum
-    assert found.std_error == pytest.approx(expected.std_error, rel=1e-14, abs=0)  # as above
     assert found.n_units == 6 + sum(map(len, merged))
+    if not all(len(arm) for cluster in small for arm in cluster):
+        # Arms that never meet in a cluster leave nothing to compare by twos: units vary as they do.
+        assert found.std_error == pytest.approx(expected.std_error, rel=1e-14, abs=0)  # as above
+
+
+def merged_variance(*clusters: list[list[float]]) -> float:
+    evidence = evidence_of(trial(*clusters))
+    return float(contrasts(evidence, "tau_q", 1, 0, 1, same_shares=True).variance[0])
+
+
+def test_merged_clusters_are_compared_by_twos() -> None:
+    """Four of one size, paired by name: Σ (τ̂_j − τ̂_k)²/4² over both pairs."""
+    four = [[[0.0, 2.0], [5.0]], [[7.0, 9.0], [9.0]], [[1.0, 1.0], [3.0]], [[4.0, 5.0], [10.0]]]
+    # Effects of 4, 1, 2 and 5.5.
+    expected = ((4 - 1) ** 2 + (2 - 5.5) ** 2) / 4**2
+    assert merged_variance(*four) == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_odd_cluster_goes_with_the_last_two() -> None:
+    """Five of one size: a pair, and three with 3/2 of their squares about their mean."""
+    effects_ = [4.0, 1.0, 2.0, 5.5, 3.0]
+    five = [[[0.0 + at, 2.0 + at], [1.0 + at + effect]] for at, effect in enumerate(effects_)]
+    last = np.array(effects_[2:])
+    expected = ((4 - 1) ** 2 + 3 / 2 * np.sum((last - last.mean()) ** 2)) / 5**2
+    assert merged_variance(*five) == pytest.approx(expected, rel=1e-12)
+
+
+def test_how_clusters_differ_is_no_part_of_their_variance_by_twos() -> None:
+    first = [[[0.0, 2.0], [5.0]], [[1.0, 3.0], [2.0]], [[1.0, 1.0], [3.0]], [[0.0, 1.0], [3.0]]]
+    far = [
+        [[value + 20 * at for value in arm] for arm in cluster] for at, cluster in enumerate(first)
+    ]
+    assert merged_variance(*far) == pytest.approx(merged_variance(*first), rel=1e-9)
+
+
+def test_pairs_of_one_size_are_made_by_name_whatever_their_outcomes() -> None:
+    """And sizes come before names: the second and the fourth are alike."""
+    clusters = [
+        [[0.0, 2.0], [5.0]], [[7.0], [9.0, 9.0]], [[1.0, 1.0], [3.0]], [[4.0], [10.0, 1.0]],
+    ]  # fmt: skip
+    for change in (0.0, 3.0):
+        clusters[0][1][0] = 5.0 + change
+        found = comparable(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
+        member = {
+            cluster: int(at)
+            for cluster, at in zip(
+                evidence_of(trial(*clusters)).slices.cluster[found.treated.rows].tolist(),
+                found.treated.member,
+                strict=True,
+            )
+        }
+        pair = {cluster: int(found.merged.pair[at]) for cluster, at in member.items()}
+        assert pair[0] == pair[2] != pair[1] == pair[3]
+
+
+def test_the_variance_is_brought_to_zero_once_and_not_stratum_by_stratum() -> None:
+    """A stratum that seems to vary by less than nothing takes from one that seems to by more.
+
+    With λ = ½ and a prior of both ends, outcomes of −1 and 1 are debiased to −2 and 2 and their
+    squares, all 1, to 1: Ŝ² = n/(n − 1)·[1 − μ̂² + V̂(μ̂)], V̂(μ̂) = 2·(1 + ½)/n. For four alike that is
+    4/3·(1 − 4 + 3/4) = −3, for two of each 4/3·(1 − 0 + 3/4) = 7/3.
+    """
+    alike, mixed = [1.0] * 4, [-1.0, -1.0, 1.0, 1.0]
+
+    def variance_of(*arms: list[float]) -> float:
+        units = tuple(
+            Unit(cluster, arm, value)
+            for cluster, values in enumerate(arms)
+            for arm in (0, 1)
+            for value in values
+        )
+        cells = {
+            (cluster, arm): Cell((0.5, 0.5), (0, 0), 0.0, 0.0)
+            for cluster in range(len(arms))
+            for arm in (0, 1)
+        }
+        pools = {cluster: cluster for cluster in range(len(arms))}
+        told = Told((-1.0, 1.0), 0.5, units, pools, cells, 1.0)
+        found = contrasts(evidence_of(told), "combined", 1, 0, 1, same_shares=False)
+        return float(found.variance[0] - found.noise_variance[0])
+
+    assert variance_of(alike) == 0.0
+    found = variance_of(alike, mixed, mixed, mixed)
+    assert found == pytest.approx(2 * (-3 + 3 * 7 / 3) / 4 / 4**2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +285,11 @@ def test_a_cluster_that_cannot_be_compared_is_left_out_and_not_counted(
 ) -> None:
     """With the same shares, too: alone it stays too small, as there is nothing to merge with."""
     found = estimated(trial(LARGE, small), same_shares=same_shares)
-    assert found == estimated(trial(LARGE), same_shares=same_shares)
+    alone = estimated(trial(LARGE), same_shares=same_shares)
+    assert found == replace(alone, n_segment=found.n_segment, coverage=found.coverage)
     assert found.n_units == 6
+    assert found.n_segment == 6 + sum(map(len, small))
+    assert found.coverage == 6 / found.n_segment
     assert found.estimate == pytest.approx(8 / 3, rel=1e-15, abs=0)  # two roundings
 
 
@@ -276,8 +362,11 @@ def test_arms_that_cannot_be_compared_have_no_numbers_and_cover_nobody() -> None
     assert found[0].estimate == 5.0
     assert found[0].p_value_holm == found[0].p_value  # one hypothesis is left
     numbers = {name for name, value in asdict(found[1]).items() if value is not None}
-    assert numbers == {"arm", "control", "estimator", "confidence_level", "n_units"}
-    assert found[1].n_units == 0
+    assert numbers == {
+        "metric", "arm", "control", "estimator", "confidence_level", "n_units", "n_segment",
+        "coverage",
+    }  # fmt: skip
+    assert (found[1].n_units, found[1].n_segment, found[1].coverage) == (0, 5, 0.0)
 
 
 def test_without_any_treatment_there_is_nothing_to_compare() -> None:
@@ -393,6 +482,24 @@ def test_only_the_whole_has_the_histogram() -> None:
     assert {one.estimator for one in segment} == {"tau_q", "combined"}
     both = [[one for one in found if one.estimator != "histogram"] for found in (whole, segment)]
     assert [replace(one, segment="everyone") for one in both[0]] == both[1]
+
+
+def test_coverage_is_the_share_of_those_meant_that_are_compared() -> None:
+    told = trial([[1.0, 3.0], [2.0, 5.0]], [[4.0, 6.0, 8.0], [7.0]])
+    (apart,) = effects(evidence_of(told), ["c", "t"], "c", [None], same_shares=False)
+    assert (apart.n_units, apart.n_segment, apart.coverage) == (4, 8, 0.5)
+    (nobody,) = effects(
+        evidence_of(trial([[4.0], [7.0]])), ["c", "t"], "c", [None], same_shares=False
+    )
+    assert (nobody.n_units, nobody.n_segment, nobody.coverage) == (0, 2, 0.0)
+    assert nobody.estimate is None
+
+
+def test_the_histogram_leaves_out_of_its_coverage_whom_it_leaves_out() -> None:
+    found = effects(evidence_of(COUNTED), ARMS, "control", [None], same_shares=False)
+    covered = {(one.estimator, one.coverage) for one in found}
+    assert covered == {("tau_q", 1.0), ("histogram", 66 / 198), ("combined", 1.0)}
+    assert {one.metric for one in found} == {"outcome"}
 
 
 def test_shared_pools_have_no_histogram_unless_arms_have_the_same_shares() -> None:

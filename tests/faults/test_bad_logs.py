@@ -103,22 +103,22 @@ CASES = {
         "there is no column 'customer'", "", file="empty.csv", log="events", by_events=True
     ),
     "a CSV with a wide line": Case(
-        "cannot be read as CSV: line 302 does not parse",
+        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
         f"{HEAD}{LINES}{PRIVATE},none,east,{SENTINEL},{PRIVATE}\n{LINES}",
         file="0006.csv",
     ),
     "a CSV with an open quote": Case(
-        "cannot be read as CSV: line 302 does not parse",
+        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
         f'{HEAD}{LINES}{PRIVATE},none,east,"{SENTINEL}\n{LINES}',
         file="0006.csv",
     ),
     "a CSV with a closed quote amid a field": Case(
-        "cannot be read as CSV: line 302 does not parse",
+        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
         f'{HEAD}{LINES}"{PRIVATE}" x,none,east,{SENTINEL}\n{LINES}',
         file="0006.csv",
     ),
     "a CSV of events with a wide line": Case(
-        "cannot be read as CSV: line 302 does not parse",
+        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
         f"customer,seen,clicks\n{EVENT_LINES}{PRIVATE},,{SENTINEL},{PRIVATE}\n{EVENT_LINES}",
         file="0006.csv",
         log="events",
@@ -248,9 +248,7 @@ def test_a_line_a_million_rows_down_is_named(
     before = built.entries
     assert run(["check", str(built.config)]) == 2
     file = built.folder / "log.csv"
-    assert_plain(
-        capsys.readouterr().err, "cannot be read as CSV: line 1000002 does not parse", file
-    )
+    assert_plain(capsys.readouterr().err, "cannot be read as CSV: row 1000002 does not parse", file)
     assert built.entries == before
 
 

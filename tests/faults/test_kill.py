@@ -30,7 +30,7 @@ from flows.files import replace_file
 from flows.ledger import Ledger, ledger_url
 from flows.released.draft import LATEST, complete, workplace
 from flows.released.read import read_release
-from tests.conftest import Builder, Experiment, a_log, build_experiment, rows
+from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, rows
 
 EPSILON = 2.0  # of one release
 
@@ -210,7 +210,7 @@ def ends_of(script: str, folder: Path, *given: str | Path) -> list[int]:
         [sys.executable, "-c", HEAD + inspect.getsource(copy_of) + script, folder, *given],
         capture_output=True,
         text=True,
-        timeout=1200,
+        timeout=3 * PATIENCE,  # some forty runs
         check=False,
     )
     assert done.returncode == 0, done.stderr

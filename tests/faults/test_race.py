@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # the processes of the race import this file, and need nothin
 pytest_plugins = ["tests.postgresql"]
 
 RUNNERS = 16
-PATIENCE = 120.0
+PATIENCE = 900.0
 """Seconds after which a race counts as stuck."""
 
 GRANTED = "granted"

@@ -24,6 +24,7 @@ from flows.raw.aside import set_aside
 from flows.release import ReleaseResult
 from schemas.errors import ClusterdpError
 from tests.conftest import (
+    PATIENCE,
     SENTINEL,
     Builder,
     Experiment,
@@ -136,7 +137,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Experiment]:
         ],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def result(built: Experiment) -> ReleaseResult:
 
 
 def statistic(result: ReleaseResult) -> str:
-    return result.manifest.strata_statistic
+    return result.manifest.metric.strata_statistic
 
 
 # the tables
@@ -93,21 +93,28 @@ def statistic(result: ReleaseResult) -> str:
 def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> None:
     manifest, n_arms = result.manifest, len(result.estimates) + 1
     assert (manifest.epsilon, manifest.delta) == (1.0, 0.0)
-    assert manifest.resampling_probability is manifest.truncation_threshold is None
+    assert manifest.metric.resampling_probability is manifest.metric.truncation_threshold is None
     assert not manifest.has_units
     assert manifest.n_units == result.roster.n_units == sum(sizes_of_result(result).values())
     counts = read_release(result.path).row_counts
     has_counts = statistic(result).startswith("count")
     assert counts == {
         "release": 1,
-        "outcomes": manifest.n_outcomes,
+        "metrics": 1,
+        "outcomes": manifest.metric.n_outcomes,
         "pools": 3 * n_arms,
         "strata": 4 * n_arms,
-        "debias": 3 * n_arms * manifest.n_outcomes * has_counts,
+        "debias": 0,
+        "counts": 3 * n_arms * manifest.metric.n_outcomes * has_counts,
+        "squares": n_arms * (manifest.metric.n_outcomes > 2)
+        if statistic(result) == "differences"
+        else 0,
+        "randomiser": 0,
         "units": 0,
+        "means": 0 if statistic(result) == "differences" else n_arms,
         "estimates": n_arms - 1,
     }
-    assert (manifest.grid_step is None) == has_counts
+    assert (manifest.metric.grid_step is None) == has_counts
 
 
 def sizes_of_result(result: ReleaseResult) -> Sizes:
@@ -117,7 +124,9 @@ def sizes_of_result(result: ReleaseResult) -> Sizes:
 
 def test_its_scale_spends_all_of_epsilon(result: ReleaseResult) -> None:
     expected = {"counts": 2.0, "count-and-complement": 1.0, "differences": 8.0, "means": 8.0}
-    assert result.manifest.noise_scale == pytest.approx(expected[statistic(result)])
+    if rows_of(result, "squares"):
+        expected["differences"] = 8.0 / 0.95  # the rest pays for the sums of squares
+    assert result.manifest.metric.noise_scale == pytest.approx(expected[statistic(result)])
     assert result.statement.spent.epsilon == 1.0
 
 
@@ -143,10 +152,9 @@ def test_columns_have_numbers_where_something_is_published_and_only_there(
         own_difference = kind == "differences" and row["arm"] == "mail"
         assert (row["noisy_difference"] is not None) == own_difference
         assert row["mean_weight"] == (1.0 if has_counts or kind == "means" else None)
-        assert row["square_weight"] == (1.0 if has_counts else None)
-    for row in rows_of(result, "debias"):
-        assert row["probability"] is row["weight"] is None
-        assert row["noisy_count"] is not None
+        has_squares = has_counts or kind == "differences"  # of whole arms, in table squares
+        assert row["square_weight"] == (1.0 if has_squares else None)
+    assert all(row["noisy_count"] is not None for row in rows_of(result, "counts"))
     kinds = dict(
         released(result.path, "DESCRIBE main.units").select("column_name", "column_type").rows()
     )
@@ -171,7 +179,7 @@ def test_the_only_noise_is_that_of_the_scale(tmp_path: Path) -> None:
             elif kind == "differences" and row["arm"] == "mail":
                 effect = truth - mean[row["pool"], "none"]
                 assert row["noisy_difference"] == pytest.approx(effect)
-        for row in released(path, "debias").to_dicts():
+        for row in released(path, "counts").to_dicts():
             there = (pl.col("region") == row["pool"]) & (pl.col("variant") == row["arm"])
             cell = kept.filter(there & (pl.col("clicks") == row["outcome"]))
             assert row["noisy_count"] == len(cell)
@@ -180,61 +188,118 @@ def test_the_only_noise_is_that_of_the_scale(tmp_path: Path) -> None:
 # estimates: by hand from the tables
 
 
-def by_hand(result: ReleaseResult, arm: str) -> tuple[float, float, float, float, int]:
-    """Estimate, variance, its noise, degrees of freedom, and units; for the large clusters."""
+@dataclass(frozen=True)
+class Stratum:
+    """A pool's arm: its part of all units, its units, Ŝ²(n − 1)/n, bounds of that, and noise."""
+
+    share: float
+    n: int
+    spread: float
+    most: float
+    widest: float
+    uncertain: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        return self.share**2 / (self.n - 1)
+
+
+def sampling_by_hand(strata: list[Stratum]) -> tuple[float, float]:
+    """Σ b² Ŝ²/n brought between its bounds, and half of its variance."""
+    whole = sum(one.factor * one.spread for one in strata)
+    bounds = (sum(one.factor * getattr(one, name) for one in strata) for name in ("most", "widest"))
+    sampling = min(max(whole, 0.0), *bounds)
+    usual = sampling / sum(one.share**2 / one.n for one in strata)
+    scatter = sum(one.factor**2 * one.uncertain for one in strata) / 2
+    for one in strata:
+        more = one.n / (one.n - 1)
+        own, noise = one.spread * more, one.uncertain * more**2
+        if noise > 0:
+            own = usual + (own - usual) * usual**2 / (usual**2 + noise)
+        own = min(max(own, 0.0), min(one.most, one.widest) * more)
+        scatter += (one.share**2 * own / one.n) ** 2 / (one.n - 1)
+    return sampling, scatter
+
+
+def of_squares(strata: list[Stratum], told: dict[str, Any]) -> tuple[float, float]:
+    """The same by an arm's sum of squares: max k B̃, k = b²/(n (n − 1))."""
+    k = max(one.factor / one.n for one in strata)
+    most = sum(one.factor * one.widest for one in strata)
+    sampling = min(max(k * told["noisy_square"], 0.0), most)
+    whole = sum(one.factor for one in strata)
+    scatter = sum((one.factor * sampling / whole) ** 2 / (one.n - 1) for one in strata)
+    return sampling, scatter + (k * told["noise_scale"]) ** 2
+
+
+def strata_by_hand(
+    result: ReleaseResult, side: str, share: dict[str, float]
+) -> tuple[float, float, float, list[Stratum]]:
+    """An arm's mean, the variance and fourth cumulant of its noise, and its strata."""
     rows = {(row["pool"], row["arm"]): row for row in rows_of(result, "pools")}
     grid = np.array([row["outcome"] for row in rows_of(result, "outcomes")])
     counts = {
         (row["pool"], row["arm"], row["outcome"]): row["noisy_count"]
-        for row in rows_of(result, "debias")
+        for row in rows_of(result, "counts")
     }
-    scale, width = result.manifest.noise_scale, float(grid[-1] - grid[0])
+    scale, width, center = result.manifest.metric.noise_scale, grid[-1] - grid[0], grid.mean()
     assert scale is not None
     second, fourth = laplace_cumulants(scale)
-    arms = sorted({each for _, each in rows})
-    total = sum(rows[pool, each]["n_units"] for pool in ("east", "west") for each in arms)
-    estimate = variance = noise = scatter = kurtosis = 0.0
-    for pool in ("east", "west"):
-        b = sum(rows[pool, each]["n_units"] for each in arms) / total
-        for side, sign in ((arm, 1), ("none", -1)):
-            n = rows[pool, side]["n_units"]
-            uncertain = 0.0
-            if statistic(result) == "differences":
-                mean, v, k, spread = 0.0, 0.0, 0.0, width**2 / 4
-            elif statistic(result) == "means":
-                mean = rows[pool, side]["noisy_mean"]
-                v, k = second / n**2, fourth / n**4
-                inside = min(max(mean, grid[0]), grid[-1])
-                most = (grid[-1] - inside) * (inside - grid[0]) + v
-                spread = min(most, width**2 / 4)
-            else:
-                noisy = np.array([counts[pool, side, y] for y in grid])
-                center = grid.mean()
-                far = (grid - center) ** 2
-                both = len(grid) == 2
-                steps = np.array([width]) if both else grid - center
-                squares = far[1:] - far[:1] if both else far - far.mean()
-                mean = center + float(noisy @ (grid - center)) / n
-                v, k = second * (steps**2).sum() / n**2, fourth * (steps**4).sum() / n**4
-                uncertain = second * float((squares**2).sum()) / n**2
-                found = far.mean() + float(noisy @ (far - far.mean())) / n
-                inside = min(max(mean, grid[0]), grid[-1])
-                most = min((grid[-1] - inside) * (inside - grid[0]) + v, width**2 / 4)
-                spread = min(max(found - (mean - center) ** 2 + v, 0.0), most)
-            spread *= n / (n - 1)
-            estimate += sign * b * mean
-            variance += b**2 * (spread / n + v)
-            noise += b**2 * v
-            scatter += b**4 * (spread**2 / (n - 1) + uncertain / 2) / n**2
-            kurtosis += b**4 * k
+    far, steps = (grid - center) ** 2, grid - center
+    squares = far - far.mean()
+    if len(grid) == 2:
+        steps, squares = np.diff(grid), np.diff(far)
+    whole, noise, kurtosis = 0.0, 0.0, 0.0
+    strata: list[Stratum] = []
+    for pool, b in share.items():
+        n, widest, uncertain = rows[pool, side]["n_units"], width**2 / 4, 0.0
+        mean, v, k, spread = 0.0, 0.0, 0.0, None
+        if statistic(result) == "means":
+            mean, v, k = rows[pool, side]["noisy_mean"], second / n**2, fourth / n**4
+        elif statistic(result) != "differences":
+            noisy = np.array([counts[pool, side, y] for y in grid])
+            mean = center + float(noisy @ (grid - center)) / n
+            v, k = second * (steps**2).sum() / n**2, fourth * (steps**4).sum() / n**4
+            uncertain = second * float((squares**2).sum()) / n**2
+            found = far.mean() + float(noisy @ (far - far.mean())) / n
+            spread = found - (mean - center) ** 2 + v
+        inside = min(max(mean, grid[0]), grid[-1])
+        most = (grid[-1] - inside) * (inside - grid[0]) + v
         if statistic(result) == "differences":
+            most = widest
+        spread = min(most, widest) if spread is None else spread
+        strata.append(Stratum(b, n, spread, most, widest, uncertain))
+        whole, noise, kurtosis = whole + b * mean, noise + b**2 * v, kurtosis + b**4 * k
+    return whole, noise, kurtosis, strata
+
+
+def by_hand(result: ReleaseResult, arm: str) -> tuple[float, float, float, float, int]:
+    """Estimate, variance, its noise, degrees of freedom, and units; for the large clusters."""
+    rows = {(row["pool"], row["arm"]): row for row in rows_of(result, "pools")}
+    told = {row["arm"]: row for row in rows_of(result, "squares")}
+    assert bool(told) == (
+        statistic(result) == "differences" and len(rows_of(result, "outcomes")) > 2
+    )
+    arms = sorted({each for _, each in rows})
+    units = {p: sum(rows[p, each]["n_units"] for each in arms) for p in ("east", "west")}
+    total = sum(units.values())
+    share = {pool: n / total for pool, n in units.items()}
+    estimate = variance = noise = scatter = kurtosis = 0.0
+    for side, sign in ((arm, 1), ("none", -1)):
+        mean, own_noise, fourth, strata = strata_by_hand(result, side, share)
+        sampling, doubt = of_squares(strata, told[side]) if told else sampling_by_hand(strata)
+        estimate, variance, noise = estimate + sign * mean, variance + sampling, noise + own_noise
+        scatter, kurtosis = scatter + doubt, kurtosis + fourth
+    if statistic(result) == "differences":
+        scale = result.manifest.metric.noise_scale
+        assert scale is not None
+        for pool, b in share.items():
             n_0, n_1 = rows[pool, "none"]["n_units"], rows[pool, arm]["n_units"]
             own, more = laplace_cumulants(scale * max(n_0, n_1) / math.gcd(n_0, n_1))
             step = 1.0 / math.lcm(n_0, n_1)
             estimate += b * rows[pool, arm]["noisy_difference"]
-            variance += b**2 * own * step**2
             noise += b**2 * own * step**2
             kurtosis += b**4 * more * step**4
+    variance += noise
     freedom = max(1.0, min(variance**2 / scatter, 4 + 6 * variance**2 / kurtosis))
     return estimate, variance, noise, freedom, total
 
@@ -326,7 +391,7 @@ def test_other_settings_conflict_and_a_revision_draws_anew(tmp_path: Path) -> No
         assert second.statement.spent.epsilon == 2.0
         columns = ("noisy_count", "noisy_difference")  # the same noise again once in 10⁷ runs:
         published = [  # 16 counts at σ = 2, or 3 differences at σ max/g of 30 and more
-            [row.get(name) for table in ("debias", "pools") for row in rows_of(one, table)
+            [row.get(name) for table in ("counts", "pools") for row in rows_of(one, table)
              for name in columns]
             for one in (first, second)
         ]  # fmt: skip
@@ -350,7 +415,10 @@ def test_its_design_is_audited_without_reading_the_log(
     quick = Effort(noised_cells=40_000, calls=60)
     found = audit(design.mechanism, design.epsilon, confidence=1 - 1e-7, effort=quick)
     assert found.holds
-    assert found.claimed_epsilon == found.exact_epsilon == 1.0
+    assert found.claimed_epsilon == 1.0
+    # What is listed is the differences' part; sums of squares have theirs of the claim beside it.
+    listed = 0.95 if privacy is DIFFERENCES else 1.0
+    assert found.exact_epsilon == pytest.approx(listed, rel=1e-12)
     assert found.sampled_lower_bound > 0.5
 
 
@@ -385,7 +453,7 @@ def test_a_plan_predicts_the_effect_on_everybody(built: Experiment, result: Rele
     """V = Σ b² Σ_a (V_s/n + V_stat/n²) over the large clusters, by the uniform guess."""
     found = plan(built.config, None)
     grid = np.array(found.settled.config.outcome.grid)
-    scale = result.manifest.noise_scale
+    scale = result.manifest.metric.noise_scale
     assert scale is not None
     second, _ = laplace_cumulants(scale)
     rows = {(row["pool"], row["arm"]): row["n_units"] for row in rows_of(result, "pools")}
@@ -436,14 +504,15 @@ def test_a_plan_uses_shared_pools_where_shares_are_the_same(experiment: Builder)
 
 
 def test_the_macro_gives_the_estimates_also_attached(result: ReleaseResult) -> None:
-    columns = list(TABLES["estimates"])
+    first = ["metric", "arm", "estimator", "estimate", "ci_lower", "ci_upper"]
+    columns = [*first, *(name for name in TABLES["estimates"] if name not in first)]
     with duckdb.connect(str(result.path), read_only=True) as connection:
         own = connection.sql("FROM ate()").fetchall()
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{result.path}' AS rel (READ_ONLY)")
         attached = connection.sql("FROM rel.ate('rel')").fetchall()
     wanted = [tuple(asdict(one)[name] for name in columns) for one in result.estimates]
-    assert own == attached == wanted
+    assert own == attached == sorted(wanted, key=lambda row: row[1])
 
 
 def test_slices_are_refused_with_the_reason(result: ReleaseResult, tmp_path: Path) -> None:
@@ -491,7 +560,7 @@ def test_a_noise_scale_in_place_of_epsilon_is_priced(experiment: Builder) -> Non
     privacy = {"mechanism": "noisy-horvitz-thompson", "epsilon": None, "noise_scale": 4.0}
     built = experiment(privacy=privacy, outcome=SPREAD)
     result = built.run()
-    assert result.manifest.noise_scale == 4.0
+    assert result.manifest.metric.noise_scale == 4.0
     assert result.manifest.epsilon == pytest.approx(8 / 4.0, rel=1e-12)
     assert result.manifest.epsilon >= 2.0
     assert result.statement.spent.epsilon == result.manifest.epsilon
@@ -505,7 +574,7 @@ def test_with_a_coarse_grid_outcomes_are_rounded_once(experiment: Builder) -> No
     log = a_log(8000, clusters=("east",)).with_columns(clicks=pl.lit(1.0))
     privacy = {"mechanism": "noisy-histogram", "epsilon": 600.0}
     path = experiment(log, outcome={"values": [0, 2]}, privacy=privacy).run().path
-    counts = released(path, "FROM main.debias ORDER BY arm, outcome")["noisy_count"].to_list()
+    counts = released(path, "FROM main.counts ORDER BY arm, outcome")["noisy_count"].to_list()
     assert [counts[0] + counts[1], counts[2] + counts[3]] == [4000, 4000]
     assert all(abs(count - 2000) < 6 * math.sqrt(1000) for count in counts)
 

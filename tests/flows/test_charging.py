@@ -408,7 +408,7 @@ def test_without_a_ledger_nothing_becomes_public(built: Experiment) -> None:
         charge = account.reserve("a", ROWS, folder, revise=False)
         later.enter_context(unreachable(built))
         with (
-            pytest.raises(ClusterdpError, match="nothing is released without a ledger"),
+            pytest.raises(ClusterdpError, match=r"ledger\.sqlite: is a folder, not a file"),
             account.publishing(charge),
         ):
             charge.draft.write_text("whole")

@@ -13,6 +13,7 @@ import pytest
 
 from flows.cli import run
 from schemas.errors import InputError, StepError
+from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, released, rows
 
 COMMANDS = [
@@ -335,7 +336,8 @@ def test_estimate_prints_one_document(command: Command, experiment: Builder) -> 
     (one, histogram, combined) = document(command("estimate", result.path, "--json"))["estimates"]
     assert (histogram["estimator"], combined["estimator"]) == ("histogram", "combined")
     assert set(one) >= {
-        "arm", "control", "segment", "estimator", "estimate", "std_error", "privacy_std_error",
+        "metric", "arm", "control", "segment", "estimator", "estimate", "std_error",
+        "privacy_std_error", "n_segment", "coverage", "planned_std_error",
         "ci_lower", "ci_upper", "p_value", "relative", "relative_ci_lower", "relative_ci_upper",
         "n_units", "p_value_holm", "minimum_detectable_effect",
     }  # fmt: skip
@@ -383,12 +385,17 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
         "epsilon": 2.0,
         "delta": 0.0,
         "neighbours": "one unit's outcome (substitution)",
-        "strata_statistic": "counts",
         "n_units": 240,
+        "n_set_aside": 0,
+        "account": "population",
         "path": str(result.path),
     }
     assert {name: found[name] for name in expected} == expected
     assert found["created_at"].endswith("Z")
+    (metric,) = found["metrics"]
+    assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
+    assert set(found) - {"metrics", "path", "row_counts"} == set(TABLES["release"])
+    assert set(found["row_counts"]) == set(TABLES)
     assert found["row_counts"]["units"] == 240
     assert found["row_counts"]["estimates"] == 3
 
@@ -406,7 +413,7 @@ def test_what_is_no_release_is_a_plain_error(
 ) -> None:
     built = experiment()
     assert_plain_error(command(name, tmp_path / "none.duckdb"), 2, "there is no such file")
-    assert_plain_error(command(name, tmp_path), 2, "there is no such file")
+    assert_plain_error(command(name, tmp_path), 2, "is a folder, not a file")
     assert_plain_error(command(name, built.config), 2, "not a DuckDB file")
 
 
@@ -432,7 +439,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         (InputError("what, where, what to do"), 2, "clusterdp: what, where, what to do\n"),
         (StepError("a step failed"), 1, "clusterdp: a step failed\n"),
         (KeyboardInterrupt(), 1, "clusterdp: interrupted\n"),
-        (PermissionError(13, "Permission denied", "f"), 1, "clusterdp: f: Permission denied\n"),
+        (PermissionError(13, "Permission denied", "f"), 2, "clusterdp: f: Permission denied\n"),
         (OSError(28, "No space left on device"), 1, "clusterdp: No space left on device\n"),
         (
             ValueError(SENTINEL),

@@ -27,6 +27,7 @@ from flows.released.draft import (
 from flows.working import lock_of_the_dead
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.released import ReleaseName
+from tests.conftest import PATIENCE
 
 
 @pytest.fixture
@@ -278,7 +279,7 @@ def test_of_two_threads_publishing_a_name_one_wins(releases: Path) -> None:
         try:
             with workplace(releases) as folder:
                 draft_in(folder).write_text(content)
-                inside.wait(timeout=30)  # both have drawn before either has a name
+                inside.wait(timeout=PATIENCE)  # both have drawn before either has a name
                 make_public(draft_in(folder), releases / "trial.p.r1.duckdb")
                 point_latest(releases, "trial")
         except ConflictError:
@@ -332,7 +333,7 @@ def runs(releases: Path, periods: list[str]) -> list[str]:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return [process.communicate(timeout=60)[0].strip() for process in processes]
+    return [process.communicate(timeout=PATIENCE)[0].strip() for process in processes]
 
 
 def test_of_two_processes_publishing_a_name_one_wins(releases: Path) -> None:

@@ -3,6 +3,7 @@
 import math
 import shutil
 from dataclasses import asdict
+from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,15 @@ def test_with_same_shares_lone_clusters_are_compared_together(experiment: Builde
     result = experiment(log, arms={"same_shares": True}, privacy=EXACT).run()
     lone = pl.col("region").str.starts_with("n")
     merged = log.with_columns(pl.when(lone).then(pl.lit("n")).otherwise("region").alias("region"))
-    assert_is(result.estimates[0], stratified(merged, "mail"), 86)
+    effect, error, freedom = stratified(merged, "mail")
+    # The variance of the merged clusters is that of the pairs (n4, n5), (n6, n1), (n2, n3), in
+    # place of 4/9: with z = 2/9, −1/9 | −1/9, 3/9 | 0, −3/9 it is (9 + 16 + 9)/81 · (2/3)/(16/27),
+    # with (16/27)²/(2 (6/27)² + (4/27)²) degrees of freedom in place of the two of each arm.
+    share, own, paired = 6 / 86, 1 / 3 + 1 / 9, 17 / 36
+    variance = error**2 + share**2 * (paired - own)
+    scatter = error**4 / freedom - share**4 * (1 / 9 + 1 / 81) / 2
+    scatter += share**4 * paired**2 * 88 / 256
+    assert_is(result.estimates[0], (effect, math.sqrt(variance), variance**2 / scatter), 86)
 
 
 def test_where_no_cluster_can_be_compared_there_is_no_number(experiment: Builder) -> None:
@@ -214,7 +223,7 @@ def test_out_of_range_outcomes_are_clipped(experiment: Builder) -> None:
 
 def told(path: Path) -> tuple[Told, list[str]]:
     """A release as its tables tell it, and its arms, control first."""
-    (manifest,) = released(path, "release").to_dicts()
+    (manifest,), (metric,) = (released(path, one).to_dicts() for one in ("release", "metrics"))
     control = manifest["control"]
     units = released(path, "units")
     arms = [control, *sorted(set(units["arm"]) - {control})]
@@ -223,28 +232,25 @@ def told(path: Path) -> tuple[Told, list[str]]:
     grid = tuple(sorted(released(path, "outcomes")["outcome"].to_list()))
     cells = {}
     for row in released(path, "pools").to_dicts():
-        own = released(
-            path,
-            f"FROM main.debias WHERE pool = '{row['pool']}' AND arm = '{row['arm']}'"
-            " ORDER BY outcome",
-        )
-        noisy = own["noisy_count"].to_list()
+        there = f"WHERE pool = '{row['pool']}' AND arm = '{row['arm']}' ORDER BY outcome"
+        own = released(path, f"FROM main.debias {there}")
+        noisy = released(path, f"FROM main.counts {there}")["noisy_count"].to_list()
         cells[pools.index(row["pool"]), arms.index(row["arm"])] = Cell(
             tuple(own["probability"]),
-            None if noisy[0] is None else tuple(noisy),
+            tuple(noisy) or None,
             row["mean_weight"] or 0.0,
             row["square_weight"] or 0.0,
         )
     return Told(
         grid,
-        manifest["resampling_probability"],
+        metric["resampling_probability"],
         tuple(
             Unit(clusters.index(row["cluster"]), arms.index(row["arm"]), row["outcome"])
             for row in units.to_dicts()
         ),
         {clusters.index(row["cluster"]): pools.index(row["pool"]) for row in places.to_dicts()},
         cells,
-        manifest["noise_scale"],
+        metric["noise_scale"],
     ), arms
 
 
@@ -319,11 +325,11 @@ def test_weights_are_those_of_the_declared_guess(experiment: Builder) -> None:
         )
         path = built.run().path
         found.append(released(path, "pools"))
-        (manifest,) = released(path, "release").to_dicts()
+        (metric,) = released(path, "metrics").to_dicts()
     assert found[0].equals(found[1])
     rate, (second, _) = (
-        manifest["resampling_probability"],
-        laplace_cumulants(manifest["noise_scale"]),
+        metric["resampling_probability"],
+        laplace_cumulants(metric["noise_scale"]),
     )
     odds, steps = rate / (1 - rate), np.arange(4) - 1.5
     for column, of in (("mean_weight", steps), ("square_weight", steps**2)):
@@ -371,7 +377,7 @@ def refusal(path: Path) -> str:
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert "there is no such file" in refusal(tmp_path / "none.duckdb")
-    assert "there is no such file" in refusal(tmp_path)
+    assert "is a folder, not a file" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"PAR1" * 5000, bytes(20000)])
@@ -416,7 +422,32 @@ def test_a_release_of_another_schema_version(
     experiment: Builder, tmp_path: Path, version: int
 ) -> None:
     path = changed(experiment, tmp_path, f"UPDATE release SET schema_version = {version}")
-    assert f"has schema version {version}, this program reads {SCHEMA_VERSION}" in refusal(path)
+    said = refusal(path)
+    assert f"has schema version {version}, this program reads {SCHEMA_VERSION}" in said
+    assert f"the version of clusterdp that made it: {version_of('clusterdp')}" in said
+
+
+def test_a_release_of_an_older_schema_that_lacks_tables_is_named_as_such(
+    experiment: Builder, tmp_path: Path
+) -> None:
+    path = changed(
+        experiment,
+        tmp_path,
+        "DROP TABLE metrics",
+        "DROP TABLE counts",
+        "UPDATE release SET schema_version = 3, package_version = '0.0.9'",
+    )
+    said = refusal(path)
+    assert "schema version 3, this program reads 4; use the version of clusterdp that made" in said
+    assert "made it: 0.0.9" in said
+
+
+def test_a_release_of_several_metrics_is_refused_in_plain_words(
+    experiment: Builder, tmp_path: Path
+) -> None:
+    second = "INSERT INTO metrics SELECT * REPLACE ('visits' AS metric) FROM metrics"
+    said = refusal(changed(experiment, tmp_path, second))
+    assert "is not about one outcome called 'outcome', which is what this program reads" in said
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM release", "INSERT INTO release FROM release"])

@@ -587,7 +587,10 @@ def test_how_a_file_is_laid_out_does_not_depend_on_parts(experiment: Builder) ->
 QUIET = settings(
     max_examples=20,
     deadline=None,  # files are written and read
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # overwritten every time
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,  # overwritten every time
+        HealthCheck.too_slow,
+    ],
 )
 anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 units_or_not = st.sampled_from([f"c{number:03d}" for number in range(14)]) | st.text(max_size=3)
@@ -728,7 +731,7 @@ A_FILE = pl.DataFrame(
         (b"", "log.parquet", "cannot be read as Parquet"),
         (b"PAR1PAR1", "log.parquet", "cannot be read as Parquet"),
         ('{"who": "c001"', "log.jsonl", "cannot be read as JSON Lines: line 1 does not parse"),
-        ("who,at,amount,id\na,b,c,d\na,b,c,d,e\n", "log.csv", "as CSV: line 3 does not parse"),
+        ("who,at,amount,id\na,b,c,d\na,b,c,d,e\n", "log.csv", "as CSV: row 3 does not parse"),
         (A_FILE.with_columns(who=pl.lit(1.5)), "log.parquet", "column 'who' (unit) is Float64"),
         (A_FILE.with_columns(who="more"), "log.parquet", "column 'who' (unit) is Date"),
         (A_FILE.with_columns(at=pl.lit(7)), "log.parquet", "column 'at' (time) is Int32"),

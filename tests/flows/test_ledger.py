@@ -92,8 +92,8 @@ def assert_untold(error: BaseException, *secrets: str) -> None:
         assert secret not in shown
 
 
-def assert_one_plain_line(error: ClusterdpError, *words: str) -> None:
-    assert error.exit_code == ClusterdpError.exit_code
+def assert_one_plain_line(error: ClusterdpError, *words: str, exit_code: int = 2) -> None:
+    assert error.exit_code == exit_code
     assert "\n" not in str(error)
     for word in words:
         assert word in str(error)
@@ -244,7 +244,7 @@ def test_only_a_reservation_may_begin_to_publish(ledger: Ledger, state: State) -
     else:
         with pytest.raises(ClusterdpError) as failure:
             ledger.begin_publishing(number)
-        assert_one_plain_line(failure.value, "given back", "nothing was published")
+        assert_one_plain_line(failure.value, "given back", "nothing was published", exit_code=1)
         assert states(ledger) == {"trial.p.r1": state}
 
 
@@ -587,12 +587,12 @@ def test_a_folder_in_the_file_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite").mkdir()
     with pytest.raises(ClusterdpError) as failure:
         charge(Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path)))
-    assert_one_plain_line(failure.value, "ledger.sqlite", "unable to open")
+    assert_one_plain_line(failure.value, "ledger.sqlite", "is a folder, not a file")
 
 
 def test_a_file_in_the_folder_s_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
-    with pytest.raises(ClusterdpError, match="kept: cannot make this folder"):
+    with pytest.raises(ClusterdpError, match=r"ledger\.url: .*\(Not a directory\)"):
         charge(Ledger(ledger_url("sqlite:///kept/ledger.sqlite", tmp_path)))
 
 
@@ -660,6 +660,115 @@ def test_a_ledger_of_another_version_is_told(url: sa.URL, act: Callable[[Ledger]
     assert_one_plain_line(failure.value, f"version {VERSION + 1}", f"knows {VERSION}")
 
 
+# rows that nobody should have written
+
+
+EDITS = {
+    "an unknown state": ("state", "'paid'", "state 'paid' in the row with the id 1 is none of res"),
+    "no state": ("state", "''", "state '' in the row with the id 1 is empty"),
+    "a negative epsilon": ("epsilon", "'-1.0'", "epsilon '-1.0' in the row with the id 1 is not a"),
+    "an epsilon that is no number": ("epsilon", "'nan'", "epsilon 'nan' in the row"),
+    "an endless epsilon": ("epsilon", "'inf'", "epsilon 'inf' in the row"),
+    "text for epsilon": ("epsilon", "'two'", "epsilon 'two' in the row"),
+    "thousands of digits": ("epsilon", f"'{'9' * 5000}'", "epsilon '999"),
+    "bytes for delta": (
+        "delta",
+        "x'00ff'",
+        "delta b'\\x00\\xff' in the row with the id 1 is not text",
+    ),
+    "a negative delta": ("delta", "'-0.1'", "delta '-0.1' in the row"),
+    "text for a revision": ("revision", "'first'", "revision 'first' in the row"),
+    "revision 0": ("revision", "0", "revision 0 in the row"),
+    "no time": ("created_at", "'yesterday'", "created_at 'yesterday' in the row"),
+    "a number for a time": ("created_at", "7", "created_at 7 in the row"),
+    "no path": ("path", "''", "path '' in the row with the id 1 is empty"),
+    "a path with a null": ("path", "'a' || char(0) || 'b'", "path 'a\\x00b' in the row"),
+    "bytes for a draft": ("draft", "x'00'", "draft b'\\x00' in the row with the id 1 is not text"),
+    "another name": (
+        "slot",
+        "'trial.q.r7'",
+        "slot 'trial.q.r7' in the row with the id 1 is not wh",
+    ),
+    "no name": (
+        "slot",
+        "NULL",
+        "slot in the row with the id 1 is not what a charge in the state res",
+    ),
+    "bytes for a digest": ("rows_digest", "x'dead'", "rows_digest in the row with the id 1 is not"),
+}
+
+
+@pytest.mark.parametrize(("column", "value", "says"), EDITS.values(), ids=EDITS)
+def test_a_row_that_was_edited_is_refused_by_its_number(
+    tmp_path: Path, column: str, value: str, says: str
+) -> None:
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path))
+    charge(ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as other:
+        other.execute(f"UPDATE clusterdp_charges SET {column} = {value}")
+        other.commit()
+    for act in (charge, lambda one: one.statement(terms()), lambda one: one.entries(terms())):
+        with pytest.raises(ClusterdpError) as failure:
+            act(ledger)
+        assert_one_plain_line(failure.value, says, "put the row back")
+        assert len(str(failure.value)) < 400
+
+
+def test_a_ledger_that_states_two_versions_is_told(tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path))
+    charge(ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as other:
+        other.execute("INSERT INTO clusterdp_ledger VALUES (2)")
+        other.commit()
+    with pytest.raises(ClusterdpError) as failure:
+        charge(ledger)
+    assert_one_plain_line(failure.value, "states several versions")
+
+
+def test_a_ledger_without_a_column_is_told(tmp_path: Path) -> None:
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path))
+    charge(ledger)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as other:
+        other.execute("ALTER TABLE clusterdp_charges DROP COLUMN host")
+    with pytest.raises(ClusterdpError) as failure:
+        charge(ledger)
+    assert_one_plain_line(failure.value, "no such column", "host")
+
+
+def test_half_a_ledger_is_told(tmp_path: Path) -> None:
+    ledger, file = (
+        Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path)),
+        tmp_path / "ledger.sqlite",
+    )
+    for period in ("p", "q", "r"):
+        charge(ledger, period)
+    file.write_bytes(file.read_bytes()[:9000])
+    with pytest.raises(ClusterdpError) as failure:
+        charge(ledger, "s")
+    assert_one_plain_line(failure.value, "malformed")
+
+
+NO_LEDGERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a pipe": (os.mkfifo, "is a pipe, not a file"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
+    "a folder": (lambda path: path.mkdir(), "is a folder, not a file"),
+    "a circle": (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+}
+
+
+@every_act
+@pytest.mark.parametrize(("make", "says"), NO_LEDGERS.values(), ids=NO_LEDGERS)
+def test_what_is_no_file_is_no_empty_ledger(
+    tmp_path: Path, act: Callable[[Ledger], object], make: Callable[[Path], object], says: str
+) -> None:
+    """Nor is it waited for."""
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", tmp_path))
+    make(tmp_path / "ledger.sqlite")
+    with pytest.raises(ClusterdpError) as failure:
+        act(ledger)
+    assert_one_plain_line(failure.value, "ledger.sqlite", says)
+
+
 # the server
 
 
@@ -710,6 +819,28 @@ def test_a_database_that_is_not_there_is_told(postgresql: "PostgreSQL", tmp_path
     with pytest.raises(ClusterdpError) as failure:
         charge(Ledger(url))
     assert_one_plain_line(failure.value, "nobodys")
+
+
+def test_a_server_that_goes_away_in_the_middle_is_told(
+    postgresql: "PostgreSQL", tmp_path: Path
+) -> None:
+    url = ledger_url(postgresql.emptied(), tmp_path)
+    charge(Ledger(url))
+
+    def settle(_: Entry) -> State:
+        with Ledger(url)._engine.connect() as other:
+            other.execute(
+                sa.text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+                )
+            )
+        return State.VOID
+
+    with pytest.raises(ClusterdpError) as failure:
+        Ledger(url).reserve(application("q"), settle)
+    assert_one_plain_line(failure.value, "terminating connection", "run again")
+    assert states(Ledger(url)) == {"trial.p.r1": RESERVED}  # nothing was settled by half
 
 
 # its URL

@@ -25,9 +25,17 @@ from flows.released.sites import read_report
 from flows.show_sites import site_text
 from flows.site_charging import SiteAccount
 from flows.site_config import Covariate, load_site
-from schemas.errors import BudgetError, ConfigError, ConflictError, InputError, StepError
+from schemas.errors import (
+    BudgetError,
+    ClusterdpError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    StepError,
+)
+from schemas.site import SiteReport
 from tests.boundary.canary import Canary, leaks_into
-from tests.conftest import Builder, write_content
+from tests.conftest import PATIENCE, Builder, write_content
 
 EXACT = 1000.0
 """An epsilon at which noise is below what tests look at, but for less than one run in 10⁶.
@@ -378,6 +386,31 @@ def test_the_charge_comes_before_any_draw(
     assert [path.name for path in built.reports.iterdir()] == ["stroke@north.first.r1.json"]
 
 
+def test_a_report_that_cannot_be_written_is_told_before_any_draw(
+    hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in for it that holds nothing of the rows, which is gone afterwards."""
+    built = hospital()
+    written: list[str] = []
+
+    def full(report: SiteReport, path: Path) -> None:
+        written.append(report.report_id)
+        assert (report.estimate, report.variance, report.n_units) == (0.0, 16.0, 1)
+        path.write_text("{", encoding="utf-8")
+        raise ClusterdpError("cannot write the report: No space left on device")
+
+    def no_draw(*_: object) -> NoReturn:
+        pytest.fail("something was drawn")
+
+    monkeypatch.setattr("flows.released.sites.write_report", full)
+    monkeypatch.setattr("privatizers.real_noise.discrete_laplace", no_draw)
+    with pytest.raises(ClusterdpError, match="No space left"):
+        built.run("first")
+    assert written == ["stroke@north.first.r1"]
+    assert built.paid == 0.0
+    assert not built.reports.exists() or list(built.reports.iterdir()) == []
+
+
 def test_a_report_that_is_gone_is_not_drawn_again(hospital: Hospital) -> None:
     built = hospital()
     built.run().path.unlink()
@@ -527,7 +560,7 @@ def test_killed_at_any_moment_the_next_run_finishes_the_job(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     for number, (place, (state, public)) in enumerate(PLACES.items()):

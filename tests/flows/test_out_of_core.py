@@ -90,7 +90,7 @@ def made(built: Experiment, *, revise: bool = False) -> Made:
         patched.setattr("flows.release.fingerprint", noted)
         result = built.run(revise=revise)
     aside = built.quarantine / f"{result.release_id}.parquet"
-    tables = ("units", "strata", "pools", "debias", "estimates")
+    tables = ("units", "strata", "pools", "debias", "counts", "means", "estimates")
     assert not [entry for entry in built.entries if room.PREFIX in entry]
     return Made(
         roster=result.roster,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from flows.raw.parallel import in_parallel
+from tests.conftest import PATIENCE
 
 
 def test_results_come_in_the_order_of_their_items_however_long_each_takes() -> None:
@@ -19,7 +20,7 @@ def test_results_come_in_the_order_of_their_items_however_long_each_takes() -> N
 
 
 def test_items_are_worked_on_side_by_side() -> None:
-    both = threading.Barrier(2, timeout=20)  # which one alone would never pass
+    both = threading.Barrier(2, timeout=PATIENCE)  # which one alone would never pass
 
     def meet(item: int) -> int:
         both.wait()
@@ -73,3 +74,20 @@ def test_nothing_goes_on_once_nobody_asks() -> None:
     assert next(results) == 0
     results.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
+
+
+def test_what_goes_wrong_in_the_items_comes_after_the_results_before_it() -> None:
+    """Else it would depend on how far ahead the items are read what a run ends with."""
+
+    def items() -> Iterator[int]:
+        yield from (1, 2)
+        raise ValueError("third")
+
+    results = in_parallel(lambda item: item * 10, items())
+    assert [next(results), next(results)] == [10, 20]
+    with pytest.raises(ValueError, match="third"):
+        next(results)
+    one = in_parallel(lambda item: 1 // (item - 2), items())
+    assert next(one) == -1
+    with pytest.raises(ZeroDivisionError):
+        next(one)

@@ -13,9 +13,10 @@ import polars as pl
 import pytest
 
 from flows.cli import run
-from flows.plan import design_of, plan
+from flows.plan import design_of, plan, settled_of
 from flows.planning import settled
 from flows.release import ReleaseResult
+from flows.released.estimate import estimate_file
 from privatizers.audit_samples import Effort
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
@@ -292,15 +293,53 @@ def test_a_release_has_exactly_the_design_that_was_planned(
     found = planned(command, built)
     assert built.check().design == design_of(built.config, None)
     result = built.run()
-    manifest = dataclasses.asdict(result.manifest)
-    assert manifest["n_outcomes"] == found["levels"]
+    stated = {"mechanism": result.manifest.mechanism, **dataclasses.asdict(result.manifest.metric)}
+    assert stated["n_outcomes"] == found["levels"]
     for name in CONTRACT - {"levels", "predicted"}:
-        assert manifest[name] == found[name], name
+        assert stated[name] == found[name], name
     assert released(result.path, "outcomes")["outcome"].to_list() == found["outcomes"]
     assert result.status == "published"
     again = built.run()
     assert (again.status, again.release_id) == ("unchanged", result.release_id)
     assert again.path.read_bytes() == result.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("privacy", "estimator"),
+    [
+        (AUTO, "combined"),
+        ({"mechanism": "cluster-dp"}, "combined"),
+        ({"mechanism": "uniform-prior-dp", "strata_statistic": "none"}, "tau_q"),
+        ({"mechanism": "noisy-histogram"}, "histogram"),
+        ({"mechanism": "noisy-horvitz-thompson"}, "horvitz_thompson"),
+    ],
+)
+def test_a_release_states_what_its_plan_predicted(
+    command: Command, experiment: Builder, privacy: dict[str, Any], estimator: str
+) -> None:
+    built = experiment(moved(), privacy=privacy)
+    whole = next(x for x in planned(command, built)["predicted"] if x["segment_share"] is None)
+    result = built.run()
+    stated: dict[str, float | None] = {
+        one.estimator: one.planned_std_error for one in result.estimates
+    }
+    assert stated.pop(estimator) == whole["std_error"]
+    assert set(stated.values()) <= {None}
+    assert estimate_file(result.path) == result.estimates
+    rows = released(result.path, "SELECT estimator, planned_std_error FROM ate()").rows()
+    assert dict(rows)[estimator] == whole["std_error"]
+
+
+def test_private_clusters_have_no_forecast(experiment: Builder) -> None:
+    built = experiment(
+        arms={"same_shares": True},
+        privacy={"mechanism": "uniform-prior-dp"},
+        private_clusters={"epsilon": 0.5, "labels": ["east", "west"]},
+    )
+    result = built.run()
+    assert {one.planned_std_error for one in result.estimates} == {None}
+    assert result.manifest.epsilon == 2.0
+    assert result.manifest.metric.epsilon == 1.5
 
 
 def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -> None:
@@ -341,13 +380,13 @@ def test_a_planned_grid_leaves_effects_as_they_are(
     result = experiment(log, outcome=outcome, privacy=privacy).run()
     assert_right(result, truth(log))
     if statistic != "auto":
-        assert result.manifest.strata_statistic.startswith(statistic[:-1])
+        assert result.manifest.metric.strata_statistic.startswith(statistic[:-1])
 
 
 def assert_right(result: ReleaseResult, expected: float) -> None:
     """Every estimate is near enough, and the errors it states are small."""
     names = [one.estimator for one in result.estimates]
-    nothing = result.manifest.strata_statistic == "none"
+    nothing = result.manifest.metric.strata_statistic == "none"
     assert names == (["tau_q"] if nothing else ["tau_q", "histogram", "combined"])
     for one in result.estimates:
         assert one.estimate is not None
@@ -394,9 +433,10 @@ def means(experiment: Builder) -> tuple[Path, pl.DataFrame]:
 
 def test_a_release_of_means_holds_means_and_no_counts(means: tuple[Path, pl.DataFrame]) -> None:
     path, log = means
-    (row,) = released(path, "release").rows(named=True)
+    (row,) = released(path, "metrics").rows(named=True)
     assert (row["strata_statistic"], row["grid_step"]) == ("means", 0.5)
-    assert released(path, "debias")["noisy_count"].null_count() == 48
+    assert released(path, "debias").height == 48
+    assert released(path, "counts").is_empty()
     pools = released(path, "pools")
     assert pools["noisy_mean"].null_count() == pools["mean_weight"].null_count() == 0
     assert (pools["square_weight"] == 0).all()
@@ -508,9 +548,11 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
     command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(privacy=MEANS)
-    honest = design_of(built.config, None)
-    wrong = dataclasses.replace(honest, epsilon=1.9)
-    monkeypatch.setattr("flows.plan.design_of", lambda *_: wrong)
+    honest = settled_of(built.config, None)
+    wrong = dataclasses.replace(honest.design, epsilon=1.9)
+    monkeypatch.setattr(
+        "flows.plan.settled_of", lambda *_: dataclasses.replace(honest, design=wrong)
+    )
     ended = command("audit", built.config)
     assert ended.returncode == 1
     assert "DOES NOT HOLD" in ended.stdout

@@ -29,6 +29,8 @@ class Tables:
     pools: pl.DataFrame
     strata: pl.DataFrame
     debias: pl.DataFrame
+    counts: pl.DataFrame
+    squares: pl.DataFrame
     units: pl.DataFrame
 
     @classmethod
@@ -168,7 +170,7 @@ def test_a_single_cluster_keeps_its_name_in_a_pool_named_all(experiment: Builder
 
 
 def noisy_sums(tables: Tables) -> dict[tuple[str, str], int]:
-    sums = tables.debias.group_by("pool", "arm").agg(pl.col("noisy_count").sum())
+    sums = tables.counts.group_by("pool", "arm").agg(pl.col("noisy_count").sum())
     return {(pool, arm): total for pool, arm, total in sums.rows()}
 
 
@@ -187,7 +189,7 @@ def test_two_outcomes_share_one_noise(experiment: Builder, mechanism: str) -> No
         many_clusters(2), outcome={"values": [0, 1]}, privacy={"mechanism": mechanism}
     )
     tables = tables_of(built)
-    assert tables.manifest.strata_statistic == "count-and-complement"
+    assert tables.manifest.metric.strata_statistic == "count-and-complement"
     assert noisy_sums(tables) == sizes_of(tables)
 
 
@@ -198,8 +200,8 @@ def test_three_outcomes_have_a_noise_each(experiment: Builder) -> None:
         many_clusters(3), outcome={"values": [0, 1, 2]}, privacy={**privacy, "noise_scale": 100.0}
     )
     tables = tables_of(built)
-    assert tables.manifest.strata_statistic == "counts"
-    assert tables.manifest.noise_scale == 100.0
+    assert tables.manifest.metric.strata_statistic == "counts"
+    assert tables.manifest.metric.noise_scale == 100.0
     assert noisy_sums(tables) != sizes_of(tables)
 
 
@@ -208,9 +210,9 @@ def test_without_a_statistic_there_is_no_count_and_no_noise(
     experiment: Builder, values: list[int]
 ) -> None:
     tables = tables_of(experiment(outcome={"values": values}, privacy=EXACT))
-    assert tables.manifest.strata_statistic == "none"
-    assert tables.manifest.noise_scale is None
-    assert tables.debias["noisy_count"].null_count() == len(tables.debias)
+    assert tables.manifest.metric.strata_statistic == "none"
+    assert tables.manifest.metric.noise_scale is None
+    assert tables.counts.is_empty()
 
 
 def test_the_counts_are_of_the_raw_outcomes(experiment: Builder) -> None:
@@ -219,7 +221,7 @@ def test_the_counts_are_of_the_raw_outcomes(experiment: Builder) -> None:
     log = a_log(200)
     tables = tables_of(experiment(log, privacy={**privacy, "noise_scale": 1e-3}))
     counted = log.group_by("region", "variant", "clicks").len().rows()
-    published = tables.debias.select("pool", "arm", "outcome", "noisy_count").rows()
+    published = tables.counts.drop("metric").rows()
     assert sorted(row for row in published if row[3]) == sorted(counted)
 
 
@@ -255,7 +257,7 @@ def test_the_published_probabilities_are_exactly_those_used(
     )
     tables = tables_of(built)
     (response,) = drawn_with
-    assert tables.manifest.resampling_probability == response.resampling_probability
+    assert tables.manifest.metric.resampling_probability == response.resampling_probability
     assert tables.debias["probability"].to_list() == response.prior.ravel().tolist()
 
 
@@ -267,7 +269,10 @@ def test_published_probabilities_add_up_and_respect_their_floor(
         many_clusters(3), outcome={"values": [0, 1, 2]}, privacy={"mechanism": mechanism}
     )
     tables = tables_of(built)
-    rate, floor = tables.manifest.resampling_probability, tables.manifest.truncation_threshold
+    rate, floor = (
+        tables.manifest.metric.resampling_probability,
+        tables.manifest.metric.truncation_threshold,
+    )
     assert rate is not None
     assert floor is not None
     assert (rate * UNIT).is_integer()
@@ -282,10 +287,12 @@ def test_published_probabilities_add_up_and_respect_their_floor(
 def test_weights_undo_the_published_response(experiment: Builder, mechanism: str) -> None:
     """yᵀQ⁻¹ solved with the whole matrix Q, for every pool and arm."""
     tables = tables_of(experiment(privacy={"mechanism": mechanism}))
-    rate = tables.manifest.resampling_probability
+    rate = tables.manifest.metric.resampling_probability
     assert rate is not None
     for (_, _), cell in tables.debias.group_by("pool", "arm", maintain_order=True):
-        outcomes, prior, weights = (cell[name].to_numpy() for name in cell.columns[2:5])
+        outcomes, prior, weights = (
+            cell[name].to_numpy() for name in ("outcome", "probability", "weight")
+        )
         matrix = (1 - rate) * np.eye(len(outcomes)) + rate * np.tile(prior[:, None], len(outcomes))
         assert np.linalg.solve(matrix.T, outcomes) == pytest.approx(weights, rel=1e-9, abs=1e-9)
 
@@ -335,6 +342,7 @@ def order_of(tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
         "pools": tables.pools.rows(),
         "strata": tables.strata.rows(),
         "debias": tables.debias.select("pool", "arm", "outcome").rows(),
+        "counts": tables.counts.select("pool", "arm", "outcome").rows(),
         "units": tables.units.select("unit_id", "cluster", "arm").rows(),
     }
 
@@ -443,9 +451,9 @@ def test_the_manifest_says_what_was_done(experiment: Builder) -> None:
     assert manifest.created_at.tzinfo is None
     assert (manifest.mechanism, manifest.epsilon, manifest.delta) == ("cluster-dp", 2.0, 0.0)
     assert manifest.neighbours == "one unit's outcome (substitution)"
-    assert (manifest.control, manifest.same_shares, manifest.n_outcomes) == ("none", True, 4)
-    assert manifest.truncation_threshold == 1 / 8
-    assert manifest.noise_scale == pytest.approx(2 / 0.2)
+    assert (manifest.control, manifest.same_shares, manifest.metric.n_outcomes) == ("none", True, 4)
+    assert manifest.metric.truncation_threshold == 1 / 8
+    assert manifest.metric.noise_scale == pytest.approx(2 / 0.2)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3])
@@ -457,9 +465,9 @@ def test_the_epsilon_asked_for_is_published(experiment: Builder, epsilon: float)
 def test_given_parameters_are_published_with_the_loss_they_have(experiment: Builder) -> None:
     privacy = {"resampling_probability": 0.8, "truncation_threshold": 0.02, "noise_scale": 10.0}
     manifest = tables_of(experiment(privacy={"epsilon": None, **privacy})).manifest
-    rate, floor = manifest.resampling_probability, manifest.truncation_threshold
+    rate, floor = manifest.metric.resampling_probability, manifest.metric.truncation_threshold
     assert rate is not None
     assert floor is not None
-    assert (rate, floor, manifest.noise_scale) == pytest.approx((0.8, 0.02, 10.0), rel=1e-12)
+    assert (rate, floor, manifest.metric.noise_scale) == pytest.approx((0.8, 0.02, 10.0), rel=1e-12)
     loss = 2 / 10 + math.log(1 + (1 - rate) / (rate * floor))
     assert manifest.epsilon == pytest.approx(loss, rel=1e-12)

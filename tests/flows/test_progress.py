@@ -22,7 +22,7 @@ from flows import progress
 from flows.progress import Progress, _duration
 from flows.raw import sources
 from flows.release import release
-from tests.conftest import Builder, a_log, build_experiment
+from tests.conftest import PATIENCE, Builder, a_log, build_experiment
 
 AWAY = "\r\x1b[K"
 """Takes the line of a terminal away."""
@@ -199,7 +199,7 @@ def command(folder: Path, error: Any, *arguments: str) -> subprocess.CompletedPr
         stdout=subprocess.PIPE,
         stderr=error,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
 

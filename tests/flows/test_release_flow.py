@@ -27,6 +27,7 @@ from flows.release import ReleaseResult, release
 from flows.step import plain_step, step
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError, StepError
 from tests.conftest import (
+    PATIENCE,
     SENTINEL,
     Builder,
     Experiment,
@@ -377,7 +378,7 @@ def task_runs(database: sqlite3.Connection, run_id: UUID) -> list[dict[str, Any]
     """The task runs of a flow run in their order; they arrive a little later than it ends."""
     database.row_factory = sqlite3.Row
     query = "SELECT * FROM task_run WHERE flow_run_id IN (?, ?) ORDER BY start_time"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         found = database.execute(query, (str(run_id), run_id.hex)).fetchall()
         if found and all(row["state_type"] in ("COMPLETED", "FAILED") for row in found):

@@ -205,7 +205,9 @@ def test_nothing_at_all_is_one_part_of_nothing(room: Room) -> None:
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     st.lists(st.lists(st.text(st.sampled_from("ab\0é"), max_size=9), max_size=40), max_size=8),

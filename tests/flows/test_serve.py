@@ -1,15 +1,18 @@
 """Schedules: what is refused before anything starts, and which day a run releases."""
 
+import inspect
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import cloudpickle  # type: ignore[import-untyped] # has no types
 import pytest
 
 from flows.cli import run
-from flows.release import _yesterday
-from flows.serve import serve_releases
+from flows.release import _yesterday, release
+from flows.serve import serve_releases, served_flow
 from schemas.errors import ConfigError
 from tests.conftest import Builder, a_log, released, toml
 
@@ -109,8 +112,6 @@ def test_a_late_run_releases_the_day_it_was_scheduled_for(
 ) -> None:
     built = experiment({"2026-11-19.csv": a_log(40)}, source={"path": "{period}.csv"})
     at(monkeypatch, "2026-11-20T03:15:00+00:00")  # long ago, or to come
-    from flows.release import release  # noqa: PLC0415 - its module is patched above
-
     result = release.fn(str(built.config), None, False, "Europe/Zurich")
     assert result.release_id == "trial.2026-11-19.r1"
     assert released(result.path, "release")["period"].to_list() == ["2026-11-19"]
@@ -120,8 +121,6 @@ def test_a_period_that_is_named_goes_before_the_schedule(
     monkeypatch: pytest.MonkeyPatch, experiment: Builder
 ) -> None:
     at(monkeypatch, "2026-11-20T03:15:00+00:00")
-    from flows.release import release  # noqa: PLC0415 - its module is patched above
-
     result = release.fn(str(experiment().config), "backfill", False, "Europe/Zurich")
     assert result.release_id == "trial.backfill.r1"
 
@@ -140,12 +139,56 @@ def test_configurations_of_several_experiments_are_told_apart(
 ) -> None:
     """Past the checks the server comes: here it is stood in for, and says that it was asked."""
 
-    def asked() -> None:
-        raise LookupError
+    def asked(*, schedules: bool) -> None:
+        raise LookupError(schedules)
 
-    monkeypatch.setattr("flows.serve._server", asked)
+    monkeypatch.setattr("flows.serve.prefect_server", asked)
     built = experiment()
     other = built.folder / "other.toml"
     other.write_text(built.config.read_text().replace(toml({}), toml({}, "other")))
-    with pytest.raises(LookupError):
+    with pytest.raises(LookupError, match="True"):
         serve_releases([built.config, other], CRON, "Europe/Zurich")
+
+
+# what a served run may do
+
+
+def test_a_configuration_that_is_not_served_is_refused(
+    prefect_harness: Path, experiment: Builder, tmp_path: Path
+) -> None:
+    """Whatever a deployment or a caller gives as parameters."""
+    built = experiment()
+    flow = served_flow([str(built.config)])
+    other = tmp_path / "other.toml"
+    other.write_bytes(built.config.read_bytes())
+    before = built.entries
+    for path in (str(other), f"{built.folder}/./trial.toml", "trial.toml"):
+        state: Any = flow(path, return_state=True)
+        assert (state.name, state.message) == (
+            "BadInput",
+            "config_path: this configuration is not served here",
+        )
+    with pytest.raises(ConfigError, match="schedule_timezone: 'Mars' is not a time zone"):
+        flow(str(built.config), schedule_timezone="Mars")
+    assert built.entries == before
+    assert flow(str(built.config), "backfill").release_id == "trial.backfill.r1"
+
+
+def test_a_served_run_is_the_flow_of_this_process(experiment: Builder) -> None:
+    """It goes to the process that runs it as it is: no entry point and no step has a part in it."""
+    from prefect.runner._deployment_registry import DeploymentRegistry  # noqa: PLC0415
+    from prefect.runner.runner import Runner  # noqa: PLC0415
+
+    source = inspect.getsource(Runner.aadd_flow)
+    assert "register_flow(deployment_id, flow)" in source
+    assert "DirectSubprocessStarter" in inspect.getsource(Runner.__aenter__)
+    assert "get_flow" in vars(DeploymentRegistry)
+    path = str(experiment().config)
+    sent = cloudpickle.loads(cloudpickle.dumps(served_flow([path])))
+    with pytest.raises(ConfigError, match="is not served here"):
+        sent.fn("/elsewhere.toml")
+
+
+def test_the_document_of_a_served_flow_is_that_of_the_flow() -> None:
+    ours = inspect.signature(served_flow([]).fn).parameters
+    assert list(ours) == list(inspect.signature(release.fn).parameters)

@@ -157,7 +157,7 @@ def test_matching_without_covariates_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_configuration_is_told(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "site.toml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"site\.toml: (not valid TOML|cannot be read)"):
+    with pytest.raises(ConfigError, match=r"site\.toml: (not valid TOML|is not text in UTF-8)"):
         load_site(path)
     with pytest.raises(ConfigError, match="there is no such file"):
         load_site(tmp_path / "none.toml")
@@ -172,3 +172,34 @@ def test_a_ledger_finds_the_account_of_either_configuration(
         found, account = account_of(path)
         assert found == name
         assert account.statement().spent == Budget()
+
+
+def test_a_domain_beyond_counting_is_refused_in_few_words(tmp_path: Path) -> None:
+    many = "".join(f'\n[[covariates]]\ncolumn = "c{n}"\nvalues = [1, 2]' for n in range(9_000))
+    says = "covariates: a number with hundreds of digits cells together; at most 1,000,000 can be"
+    with pytest.raises(ConfigError, match=f"^{says}$"):
+        loaded(tmp_path, MATCHING + many)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "says"),
+    [
+        ("source", "path", "~nosuchuser/x", "the home folder of a user who has none here"),
+        ("publish", "directory", "~nosuchuser/x", "the home folder of a user who has none here"),
+        ("quarantine", "directory", "a\\u0000b", "holds a null character"),
+        ("publish", "directory", "site.toml/x", "is no place for a file here .Not a directory."),
+    ],
+)
+def test_a_place_that_cannot_be_is_named_by_its_key(
+    tmp_path: Path, section: str, key: str, value: str, says: str
+) -> None:
+    text = TRIAL.replace('path = "log.parquet"', "" if section == "source" else 'path = "x"')
+    text = text.replace("[source]", f'[source]\npath = "{value}"') if section == "source" else text
+    text += "" if section == "source" else f'[{section}]\n{key} = "{value}"\n'
+    with pytest.raises(ConfigError, match=rf"^{section}\.{key}: .*{says}"):
+        loaded(tmp_path, text)
+
+
+def test_names_that_fit_into_no_file_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^experiment and site\.name together: has 106 char"):
+        loaded(tmp_path, TRIAL.replace('"north"', f'"{"n" * 99}"'))

@@ -1,6 +1,8 @@
 """Reports on their way from site to server: sound, unchanged, of one version, and fit together."""
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -137,12 +139,88 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     large.write_text(" " * 2_000_000)
     for path, says in (
         (tmp_path / "none", "no such file"),
-        (tmp_path, "cannot be read"),
-        (binary, "not a JSON document"),
+        (tmp_path, "is a folder, not a file"),
+        (binary, r"is not text in UTF-8 \(byte 1 is not\); .*a site report is a small JSON"),
         (large, "far too large"),
     ):
         with pytest.raises(InputError, match=f"{path}: .*{says}"):
             read_report(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (os.mkfifo, "is a pipe, not a file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
+        (lambda path: path.symlink_to(path), "Too many levels of symbolic links"),
+        (lambda path: path.symlink_to("gone"), "a link of this name to nothing"),
+    ],
+)
+def test_what_is_no_file_is_not_read(
+    tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    path = tmp_path / "north.json"
+    make(path)
+    with pytest.raises(InputError, match=rf"north\.json: .*{says}"):
+        read_report(path)
+
+
+def spelt(**fields: str) -> str:
+    """The text of a sound report with these fields spelt so, and a checksum that is none."""
+    sound = to_text(a_report())
+    for name, value in fields.items():
+        before, line, after = re.split(rf'("{name}": [^\n]*?)(?=,?\n)', sound)
+        assert line
+        sound = f'{before}"{name}": {value}{after}'
+    return sound
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (spelt(control='"\\ud800"'), "x: 'control' holds half a character, which is no text"),
+        (spelt(experiment='"\\udfff"'), "holds half a character"),
+        (spelt(checksum='"\\ud800"'), "holds half a character"),
+        (
+            spelt(control='{"a": ' * 400 + "1" + "}" * 400),
+            "'control' is neither a text nor a number",
+        ),
+        (spelt(n_units="[1]"), "'n_units' is neither a text nor a number"),
+        (spelt(n_units="9" * 5000), "not a JSON document"),
+        (spelt(n_units="9" * 4000), "changed after it was written"),
+        (spelt(schema_version="9" * 4000), "schema version a number with hundreds of digits"),
+        (spelt(schema_version=f'"{"9" * 4000}"'), "schema version '9999"),
+        (spelt(estimate="NaN"), "not a JSON document"),
+        (spelt(estimate="-Infinity"), "not a JSON document"),
+        (spelt(estimate="1e999"), "changed after it was written"),
+        (spelt(estimate="null"), "changed after it was written"),
+        (spelt(estimate='0.1, "estimate": 0.2'), "the field 'estimate' stands in it twice"),
+        (spelt(control="[" * 100_000), "not a JSON document"),
+    ],
+)
+def test_what_no_report_holds_is_told_in_few_words(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        from_text(text, "x")
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"control": "\ud800"}, "holds half a character"),
+        ({"\ud800": 1}, "holds half a character"),
+        ({"n_units": 10**4000}, "n_units is too large a number"),
+        ({"estimate": 10**4000}, "estimate is not a number"),
+        ({"x" * 9999: 1}, "there is no field 'xxx"),
+        ({"design": "d" * 9999}, "design cannot be 'ddd"),
+        ({"experiment": "e" * 9999}, "report_id is not 'eee"),
+    ],
+)
+def test_a_checksum_that_fits_makes_it_no_better(fields: Fields, says: str) -> None:
+    text = changed(a_report(), lambda one: one.update(fields), sign=True)
+    with pytest.raises(InputError, match=says) as caught:
+        from_text(text, "x")
+    assert len(str(caught.value)) < 400
 
 
 # several

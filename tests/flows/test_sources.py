@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flows.raw import csv_files, json_lines
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from schemas.errors import InputError
@@ -286,7 +289,10 @@ def test_different_pairs_stay_different(
 @settings(
     max_examples=40,
     deadline=None,  # a file is written and read
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # overwritten every time
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,  # overwritten every time
+        HealthCheck.too_slow,
+    ],
 )
 @given(st.lists(st.tuples(*[st.text("/ ab", min_size=1, max_size=5)] * 2), min_size=2))
 def test_any_different_pairs_stay_different(
@@ -426,6 +432,150 @@ def test_text_that_is_no_unicode_is_read_in_json(experiment: Builder, spelt: byt
     assert outcomes(experiment(content, "log.jsonl", outcome={"missing": 1})) == [2, 1, 3]
 
 
+@pytest.mark.parametrize(
+    ("spelt", "expected"),
+    [
+        (b".5", 0.5),
+        (b"+2", 2.0),
+        (b"5.", 3.0),
+        (b"2.", 2.0),
+        (b"True", 1.0),
+        (b"None", 1.0),
+        (b"", 1.0),
+        (b"12:30:00", 1.0),
+        (b'"\t2"', 2.0),
+        (b'"\\x"', 1.0),
+        (b"[.5, None]", 1.0),
+        (b'"' + b"0" * 1_000_000 + b'2"', 1.0),
+        (b"\xff", 1.0),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+@pytest.mark.parametrize("others", [b"", b', "clicks": 0, "notes": .5, "n\xff": {"a": "}"}'])
+def test_an_outcome_that_is_no_json_is_read_leniently(
+    experiment: Builder, spelt: bytes, expected: float, others: bytes
+) -> None:
+    """Where its line can be told apart: brackets and quotes are closed, and commas are there."""
+    content = as_json("$").replace(b"$", spelt + others)
+    built = experiment(content, "log.jsonl", outcome={"missing": 1})
+    assert columns(built.read()) == [
+        ("a", "none", "east", 2.0),
+        ("b", "none", "east", expected),
+        ("c", "none", "east", 3.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spelt", "expected"),
+    [
+        ("1e2", "100.0"),
+        ("1.10", "1.1"),
+        ("12345678901234567890", "12345678901234567890"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ('"1e2"', "1e2"),
+        ('{"id": 1e2, "x": [1, "a"]}', '{"id":100.0,"x":[1,"a"]}'),
+        ('"\\u00e9"', "é"),
+        ('"\\ud800"', None),
+        ("NaN", "NaN"),
+        ("null", None),
+        ('"b", "customer": "again"', "b"),
+    ],
+)
+@pytest.mark.parametrize("outcome", ["2", ".5", '"\\ud800"', '"' + "x" * 1_000_000 + '"'])
+def test_an_id_is_spelt_alike_whatever_its_outcome_is(
+    experiment: Builder, spelt: str, expected: str | None, outcome: str
+) -> None:
+    content = as_json("2") + as_json(outcome).splitlines()[1].replace(b'"b"', spelt.encode())
+    assert experiment(content, "log.jsonl").read()["unit"].to_list() == ["a", "b", "c", expected]
+
+
+@pytest.mark.parametrize("spelt", [".5", "+5", "None", "007", '"a\tb"', '"\\x"', ""])
+@pytest.mark.parametrize("outcome", ["2", ".5", '"\\ud800"'])
+def test_an_id_that_is_no_json_is_told_by_its_line_whatever_its_outcome_is(
+    experiment: Builder, spelt: str, outcome: str
+) -> None:
+    content = as_json("2") + as_json(outcome).splitlines()[1].replace(b'"b"', spelt.encode())
+    assert "line 4 does not parse" in str(refusal(experiment(content, "log.jsonl")))
+
+
+def test_json_columns_may_differ_in_their_case_alone(experiment: Builder) -> None:
+    line = '{"ID": 1, "id": "a", "Id": "east", "clicks": 2}\n{"ID": 2, "id": "b", "clicks": .5}\n'
+    names = {"unit": "ID", "arm": "id", "cluster": "Id"}
+    found = columns(experiment(line, "log.jsonl", columns=names).read())
+    assert found == [("1", "a", "east", 2.0), ("2", "b", None, 0.5)]
+
+
+def test_blank_lines_are_no_rows(experiment: Builder) -> None:
+    content = b"\n".join([b"", *as_json(".5").splitlines(), b"  ", b"\t\r"])
+    frame = experiment(content, "log.jsonl").read()
+    assert frame["source_row"].to_list() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("chunk", [7, 100, 1000])
+def test_a_line_or_row_beyond_the_limit_is_named(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    """Wherever what is read at once ends, which lines before it decide."""
+    for module in (json_lines, csv_files):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+    monkeypatch.setattr(json_lines, "LINE_LIMIT", 2000)
+    monkeypatch.setattr(csv_files, "ROW_LIMIT", 2000)
+    for length, sound in ((2000, True), (2001, False)):
+        bare = len(as_json("").splitlines()[1])
+        line = as_json('"' + "x" * (length - bare - 2) + '"').splitlines()[1]
+        assert len(line) == length
+        built = experiment(as_json("1") + line + b"\n" + as_json("1"), "log.jsonl")
+        if sound:
+            assert built.read().height == 7
+        else:
+            assert "line 4 is longer than" in str(refusal(built))
+        row = f"b,none,east,{'x' * (length - len('b,none,east,') - 1)}\n"
+        built = experiment(f"{HEAD}a,none,east,1\n{row}c,none,east,1\n", "log.csv")
+        if sound:
+            assert built.read().height == 3
+        else:
+            assert "row 3 is longer than" in str(refusal(built))
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), "dictionary"])
+@pytest.mark.parametrize("group", [1, 100])
+def test_text_that_is_no_unicode_is_read_in_parquet(
+    experiment: Builder, kind: pa.DataType | str, group: int
+) -> None:
+    values = [b"2", b"\xff\xfe", None, b"\xe2\x82", b"\xac", b"3"]
+    text = pa.array(values, pa.large_binary() if kind == pa.large_string() else pa.binary())
+    text = text.view(pa.string() if kind == "dictionary" else kind)
+    log = a_log(len(values)).drop("clicks").to_arrow()
+    built = experiment(a_log(1))
+    clicks = text.dictionary_encode() if kind == "dictionary" else text
+    table = log.append_column("clicks", clicks)
+    pq.write_table(table, built.folder / "log.parquet", row_group_size=group)
+    frame = built.read()
+    assert frame["outcome"].to_list() == [2, 0, 0, 0, 0, 3]
+    assert frame.select("unit", "arm", "cluster").rows() == a_log(6).drop("clicks").rows()
+
+
+@pytest.mark.parametrize("column", ["customer", "variant", "region", "clicks"])
+def test_what_a_type_holds_is_not_told(experiment: Builder, column: str) -> None:
+    """A struct's fields, as a program may make of a dictionary, are values of people."""
+    nested = pl.Series(column, [[{PRIVATE: 1, "PRIVATEUNIT": 2}]] * 2)
+    error = str(refusal(experiment(a_log(2).with_columns(nested))))
+    assert f"column {column!r}" in error
+    assert "is List;" in error
+    built = experiment(a_log(2).with_columns(nested.list.get(0)))
+    assert "is Struct;" in str(refusal(built))
+
+
+@pytest.mark.parametrize("value", [b"2", b"\xff"])
+def test_a_type_is_told_whatever_values_are(experiment: Builder, value: bytes) -> None:
+    built = experiment(a_log(1))
+    text = pa.array([value], pa.binary()).view(pa.string())
+    nested = pa.StructArray.from_arrays([text], names=[PRIVATE])
+    table = a_log(1).drop("clicks").to_arrow().append_column("clicks", nested)
+    pq.write_table(table, built.folder / "log.parquet")
+    assert "column 'clicks' (outcome) is Struct;" in str(refusal(built))
+
+
 @pytest.mark.parametrize("spelt", [b"\xff\xfe", b"\x00", b"2\xff", b"\xed\xa0\x80"])
 @pytest.mark.parametrize("file", ["log.csv", "log.csv.gz"])
 def test_text_that_is_no_unicode_is_read_in_csv(
@@ -463,7 +613,10 @@ anything = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 quiet = settings(
     max_examples=30,
     deadline=None,  # a file is written and read
-    suppress_health_check=[HealthCheck.function_scoped_fixture],  # overwritten every time
+    suppress_health_check=[
+        HealthCheck.function_scoped_fixture,  # overwritten every time
+        HealthCheck.too_slow,
+    ],
 )
 
 
@@ -535,10 +688,53 @@ def test_one_faulty_file_among_sound_ones_is_named(experiment: Builder) -> None:
 
 
 @pytest.mark.parametrize("file", ["log.csv", "log.csv.gz"])
-def test_a_csv_row_with_too_many_fields_is_told_by_its_line(experiment: Builder, file: str) -> None:
+def test_a_csv_row_with_too_many_fields_is_told_by_its_number(
+    experiment: Builder, file: str
+) -> None:
+    """Not by its line: an outcome with a line feed in it would change that."""
     content = HEAD + 'a,none,east,"1\n"\nPRIVATEUNIT,none,east,1,5\n'
     error = str(refusal(experiment(content, file)))
-    assert error.endswith(f"{file}: cannot be read as CSV: line 4 does not parse")
+    assert error.endswith(
+        f"{file}: cannot be read as CSV: row 3 does not parse (the head is row 1)"
+    )
+
+
+def test_a_row_may_lack_fields_but_not_have_more_in_columns_that_are_not_read(
+    experiment: Builder,
+) -> None:
+    head = HEAD.strip() + ",notes,more\n"
+    assert experiment(f"{head}a,none,east,1\nb,mail,east,2,x,y\n", "log.csv").read().height == 2
+    error = str(refusal(experiment(f"{head}a,none,east,1\nb,mail,east,2,x,y,z\n", "log.csv")))
+    assert "row 3 does not parse" in error
+
+
+@pytest.mark.parametrize("outcome", ['2"', "6' 2\"", '1"2"3', ' "2"', '2""', 'a"b"c"'])
+@pytest.mark.parametrize("chunk", [1 << 24, 8])
+def test_a_quote_within_a_csv_field_is_a_sign_as_any_other(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, outcome: str, chunk: int
+) -> None:
+    monkeypatch.setattr(csv_files, "CHUNK", chunk)
+    rows_ = [f'a,none,east,{outcome},"x\n"""', 'b,mail,"we""s,t",3,y', f"c,mail,east,{outcome},"]
+    ended = "\r\n".join(rows_)
+    built = experiment(f"{HEAD.strip()},notes\n{ended}", "log.csv", outcome={"missing": 1})
+    assert columns(built.read()) == [
+        ("a", "none", "east", 1.0),
+        ("b", "mail", 'we"s,t', 3.0),
+        ("c", "mail", "east", 1.0),
+    ]
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+@pytest.mark.parametrize(
+    "row", ['c,mail,east,"1', 'c,mail,east,"1" 2', 'c,mail,east,"1"2"', '"c,mail\n,east,1']
+)
+@pytest.mark.parametrize("chunk", [1 << 24, 16])
+def test_a_quoted_csv_field_has_to_be_closed(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, row: str, ending: str, chunk: int
+) -> None:
+    monkeypatch.setattr(csv_files, "CHUNK", chunk)
+    built = experiment(f'{HEAD}a,none,east,"1\n"\nb,none,east,"3"\n{row}{ending}', "log.csv")
+    assert "cannot be read as CSV: row 4 does not parse" in str(refusal(built))
 
 
 @pytest.mark.parametrize("file", ["log.jsonl", "log.json", "log.ndjson.gz"])

@@ -146,7 +146,9 @@ def test_nothing_is_read_from_nothing(dtype: pl.DataType) -> None:
 def test_another_type_is_refused_by_name(dtype: pl.DataType) -> None:
     with pytest.raises(InputError) as caught:
         microseconds("ts", dtype, PATH, "outcome_time")
-    assert str(caught.value).startswith(f"{PATH}: column 'ts' (outcome_time) is {dtype}; ")
+    assert str(caught.value).startswith(
+        f"{PATH}: column 'ts' (outcome_time) is {dtype.base_type()}; "
+    )
     assert "timestamp" in str(caught.value)
 
 

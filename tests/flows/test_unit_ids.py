@@ -1,6 +1,9 @@
 """Released ids: as in the log, or HMAC-SHA-256 under a key that only some hold."""
 
 import hmac
+import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.config import Config
-from flows.key import read_key
+from flows.key import UnitIdKey, read_key
 from flows.raw.unit_ids import released_ids
 from schemas.errors import ConfigError
-from tests.conftest import Builder, Experiment
+from tests.conftest import Builder, Experiment, released
 
 Keyed = Any
 """A configuration whose unit ids are hashed under the given content of a key file."""
@@ -147,9 +150,21 @@ def test_a_missing_key_is_named(experiment: Builder) -> None:
         released_ids(built.load(), pl.Series(["a"]))
 
 
-def test_a_key_that_cannot_be_read_is_named(experiment: Builder, tmp_path: Path) -> None:
-    (tmp_path / "key").mkdir()
-    with pytest.raises(ConfigError, match=r"publish\.key_file: .*key cannot be read \(.+\)"):
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: path.mkdir(), "is a folder, not a file"),
+        (os.mkfifo, "is a pipe, not a file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
+        (lambda path: path.symlink_to(path), "cannot be looked at"),
+        (lambda path: path.write_bytes(b"k" * 2_000_000), "is far too large"),
+    ],
+)
+def test_a_key_that_is_no_file_is_named_and_not_waited_for(
+    experiment: Builder, tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    make(tmp_path / "key")
+    with pytest.raises(ConfigError, match=rf"publish\.key_file: .*key: {says}"):
         read_key(with_key_file(experiment).load())
 
 
@@ -198,3 +213,43 @@ def test_a_dry_run_tells_the_warnings(experiment: Builder, tmp_path: Path) -> No
     (warning,) = built.check().warnings
     assert "can be guessed" in warning
     assert built.check().as_json()["warnings"] == [warning]
+
+
+# its fingerprint
+
+
+def test_a_fingerprint_tells_keys_apart_and_nothing_else(keyed: Keyed) -> None:
+    def key_of(content: bytes) -> UnitIdKey:
+        found = read_key(keyed(content))
+        assert found is not None
+        return found
+
+    one, same, other = (key_of(content) for content in (KEY, KEY + b"\n", KEY[::-1]))
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    assert one.fingerprint is not None
+    assert re.fullmatch("[0-9a-f]{32}", one.fingerprint)
+    assert one.fingerprint not in one.name
+    assert one.name not in one.fingerprint
+    assert key_of(b"only 15 bytes..").fingerprint is None  # found by trying, else
+
+
+def test_no_unit_has_an_id_that_is_released_as_the_fingerprint(keyed: Keyed) -> None:
+    """What is hashed for it is no UTF-8, as every id is."""
+    config = keyed(KEY)
+    key = read_key(config)
+    assert key is not None
+    assert key.fingerprint is not None
+    for text in ("public fingerprint", "ÿpublic fingerprint", "\x7fpublic fingerprint"):
+        (found,) = released_ids(config, pl.Series([text]))
+        assert not found.startswith(key.fingerprint)
+
+
+def test_a_release_states_it(experiment: Builder, tmp_path: Path) -> None:
+    built = with_key_file(experiment)
+    (tmp_path / "key").write_bytes(KEY)
+    (tmp_path / "key").chmod(0o600)
+    (row,) = released(built.run().path, "release").to_dicts()
+    key = read_key(built.load())
+    assert key is not None
+    assert row["unit_id_key_fingerprint"] == key.fingerprint
+    assert row["account_key_fingerprint"] is None

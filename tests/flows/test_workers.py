@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from dask import config as dask_settings
+from distributed.security import Security
 from numpy.typing import NDArray
 from prefect import flow
 from scipy.stats import chi2
@@ -50,7 +52,7 @@ FALSE_ALARM = 1e-6
 TWO = {"workers": 2}
 Process = subprocess.Popen[bytes]
 
-PATIENCE = 60.0  # seconds after which a test counts as stuck
+PATIENCE = 600.0  # seconds after which a test counts as stuck
 
 
 # what is seen of the work while it is shared out
@@ -134,7 +136,7 @@ def test_workers_make_the_release_that_one_process_makes(
     built.config.write_text(text, encoding="utf-8")
     assert built.run().status == "unchanged"  # who works on it is no part of a release
     alone = built.run("alone")
-    for table in ("units", "strata", "pools", "outcomes", "debias"):
+    for table in ("units", "strata", "pools", "outcomes", "debias", "counts"):
         one, other = (released(path, f"FROM main.{table}") for path in (alone.path, shared.path))
         assert one.equals(other), table
     ids = released(shared.path, "units")["unit_id"]
@@ -219,7 +221,7 @@ def p_value(path: Path, truth: pl.DataFrame, factor: float) -> float:
 
     Expected is Q[y′, y] = (1 − λ) 1{y′ = y} + λ q̃_{y′} with the λ of the file, times ``factor``.
     """
-    rate = released(path, "release")["resampling_probability"][0] * factor
+    rate = released(path, "metrics")["resampling_probability"][0] * factor
     statistic, freedom = 0.0, 0
     debias = released(path, "debias")
     for (pool, arm), own in debias.group_by("pool", "arm"):
@@ -343,7 +345,10 @@ def test_what_fails_on_a_worker_tells_no_row(experiment: Builder, watch: Watch) 
 def dask(*arguments: str) -> Iterator[Process]:
     """A process of Dask's own program, which knows nothing of our surroundings."""
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
+    for what in ("TCP", "CONNECT"):  # Dask's own patience is too short for a busy machine
+        ours[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{what}"] = "600s"
     command = [sys.executable, "-m", "dask", *arguments, "--no-dashboard", "--host", "127.0.0.1"]
+    command += ["--protocol", "tls"]
     root = Path(sharing.__file__).parents[1]
     with subprocess.Popen(
         command, env=ours, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -358,15 +363,35 @@ def dask(*arguments: str) -> Iterator[Process]:
 def cluster(folder: Path) -> Iterator[tuple[str, Process, list[Process]]]:
     """A scheduler and two workers; its address, and the processes."""
     known = folder / "scheduler.json"
-    first = ["scheduler", "--port", "0", "--scheduler-file", str(known)]
-    worker = ["worker", "--scheduler-file", str(known), "--nthreads", "1", "--no-nanny"]
+    keys = write_keys(folder)
+    options = ["--tls-ca-file", keys["ca-file"], "--tls-cert", keys["cert"], "--tls-key"]
+    options.append(keys["key"])
+    first = ["scheduler", "--port", "0", "--scheduler-file", str(known), *options]
+    worker = ["worker", "--scheduler-file", str(known), "--nthreads", "1", "--no-nanny", *options]
     worker += ["--local-directory", str(folder)]
     with dask(*first) as scheduler, dask(*worker) as one, dask(*worker) as other:
         deadline = time.monotonic() + PATIENCE
         while not known.exists():
             assert time.monotonic() < deadline, "the scheduler never came up"
             time.sleep(0.1)
-        yield json.loads(known.read_text())["address"], scheduler, [one, other]
+        address = json.loads(known.read_text())["address"]
+        own = {f"distributed.comm.tls.client.{name}": keys[name] for name in ("cert", "key")}
+        with dask_settings.set({"distributed.comm.tls.ca-file": keys["ca-file"], **own}):
+            yield address, scheduler, [one, other]
+
+
+def write_keys(folder: Path) -> dict[str, str]:
+    """Keys and certificates for everybody of a cluster; where they lie."""
+    made: Any = Security.temporary()  # type: ignore[no-untyped-call] # has no types
+    contents = {
+        "ca-file": made.tls_ca_file,
+        "cert": made.tls_client_cert,
+        "key": made.tls_client_key,
+    }
+    for name, content in contents.items():
+        (folder / f"{name}.pem").touch(0o600)
+        (folder / f"{name}.pem").write_text(content)
+    return {name: str(folder / f"{name}.pem") for name in contents}
 
 
 def test_a_scheduler_at_an_address(
@@ -377,9 +402,10 @@ def test_a_scheduler_at_an_address(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Its workers make a release; one of two is lost, then all of them; then there is none."""
-    monkeypatch.setattr(sharing, "_PATIENCE", 2.0)
-    monkeypatch.setattr(sharing, "_CONNECTING", "2s")
+    """Its workers make a release; one of two is lost, then all of them; then there is none.
+
+    What is waited for is shortened only once there is nobody left to wait for.
+    """
     (tmp_path / "spill").mkdir()
     with cluster(tmp_path) as (address, scheduler, workers):
         built = experiment(
@@ -402,21 +428,41 @@ def test_a_scheduler_at_an_address(
         def kill_all(runner: Any, folder: Path, name: str) -> None:
             workers[1].kill()
             workers[1].wait()
+            monkeypatch.setattr(sharing, "_PATIENCE", 1.0)
 
         seen.before = kill_all
         refused(built, "run.workers: the Dask scheduler has no workers left; start some", capsys)
 
-        def kill_scheduler(runner: Any, folder: Path, name: str) -> None:
-            threading.Timer(0.5, scheduler.kill).start()
+        monkeypatch.setattr(sharing, "_PATIENCE", PATIENCE)
+        look = sharing._as_they_end
 
-        seen.before = kill_scheduler
-        refused(built, "run.workers: the Dask scheduler went away; run again when", capsys)
-    seen.before = lambda *_: None
-    refused(built, f"run.workers: no Dask scheduler answers at '{address}'", capsys)
-    text = built.config.read_text(encoding="utf-8").replace(address, "not an address")
-    built.config.write_text(text, encoding="utf-8")
-    refused(built, "run.workers: no Dask scheduler answers at 'not an address'", capsys)
+        def kill_scheduler(*given: Any) -> Iterator[int]:
+            """Everything is sent by now, and nobody is there to do it."""
+            scheduler.kill()
+            scheduler.wait()
+            yield from look(*given)
+
+        seen.before = lambda *_: None
+        with monkeypatch.context() as patched:
+            patched.setattr(sharing, "_as_they_end", kill_scheduler)
+            refused(built, "run.workers: the Dask scheduler went away; run again when", capsys)
+        monkeypatch.setattr(sharing, "_CONNECTING", "1s")
+        refused(built, f"run.workers: no Dask scheduler answers at '{address}'", capsys)
     assert not list((tmp_path / "spill").iterdir())
+
+
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:8786", "127.0.0.1:8786", "localhost", "ws://here:1", "TLS://x:1"]
+)
+def test_a_scheduler_without_tls_is_refused(
+    experiment: Builder, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reaches one can run code as its workers. Nothing is charged, nothing is left."""
+    built = experiment(run={"workers": address})
+    with pytest.raises(ConfigError, match=r"^run\.workers: '.*' has to be tls://host:port; wit"):
+        built.run()
+    assert charges(built) == [0.0, 0]
+    assert nothing_is_left(built)
 
 
 def refused(built: Experiment, says: str, capsys: pytest.CaptureFixture[str]) -> None:

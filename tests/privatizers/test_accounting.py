@@ -1,8 +1,10 @@
 """Losses are never understated, and calibrated parameters never cost more than was asked for."""
 
 import math
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -194,9 +196,10 @@ def test_rounding_up_gives_the_least_double_that_is_not_below(value: Fraction) -
 @pytest.mark.parametrize("field", ["resampling_probability", "truncation_threshold"])
 @pytest.mark.parametrize("value", [0.0, 1.0, 2.0**-54])
 def test_parameters_that_are_no_multiple_of_a_step_are_refused(field: str, value: float) -> None:
-    sound = {"resampling_probability": 0.5, "truncation_threshold": 0.125}
+    sound = Parameters(3, 0.5, 0.125, 1.0)
+    changed: dict[str, Any] = {field: value}
     with pytest.raises(ValueError, match="multiple"):
-        Parameters(n_outcomes=3, noise_scale=1.0, lattice=None, **{**sound, field: value})
+        replace(sound, **changed)
 
 
 def test_a_threshold_above_one_over_k_is_refused() -> None:

@@ -283,9 +283,9 @@ def test_settings_that_promise_nothing_are_refused(key: str, given: dict[str, An
 
 @pytest.mark.parametrize("share", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_share_is_refused(share: float) -> None:
-    with pytest.raises(ConfigError, match="shares: bound"):
+    with pytest.raises(ConfigError, match="split: bound"):
         Shares(bound=share)
-    with pytest.raises(ConfigError, match="shares: effect"):
+    with pytest.raises(ConfigError, match="split: effect"):
         GlobalMatching(1.0, 1.0, share)
 
 

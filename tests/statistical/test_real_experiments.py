@@ -213,8 +213,8 @@ def test_the_release_states_what_was_asked_for(released: Released) -> None:
     assert (manifest.mechanism, manifest.epsilon, manifest.delta) == (asked, EPSILON, 0.0)
     assert (manifest.n_units, manifest.n_clusters) == (experiment.n_units, experiment.n_clusters)
     assert (manifest.control, manifest.same_shares) == (experiment.control, True)
-    expected = "count-and-complement" if manifest.n_outcomes == 2 else "counts"
-    assert manifest.strata_statistic == expected
+    expected = "count-and-complement" if manifest.metric.n_outcomes == 2 else "counts"
+    assert manifest.metric.strata_statistic == expected
 
 
 def test_rows_are_set_aside_for_their_arm_alone(released: Released) -> None:
@@ -256,7 +256,12 @@ CONSISTENT = {
         SELECT count(*) FROM main.pools AS p CROSS JOIN main.outcomes AS o
         LEFT JOIN main.debias AS d
             ON d.pool = p.pool AND d.arm = p.arm AND d.outcome = o.outcome
-        WHERE d.weight IS NULL OR d.noisy_count IS NULL""",
+        WHERE d.weight IS NULL""",
+    "every pool and arm has a noisy count for every point of the grid": """
+        SELECT count(*) FROM main.pools AS p CROSS JOIN main.outcomes AS o
+        LEFT JOIN main.counts AS c
+            ON c.pool = p.pool AND c.arm = p.arm AND c.outcome = o.outcome
+        WHERE c.noisy_count IS NULL""",
     "there are no other weights": """
         SELECT (SELECT count(*) FROM main.debias)
             - (SELECT count(*) FROM main.pools) * (SELECT count(*) FROM main.outcomes)""",
@@ -266,13 +271,13 @@ CONSISTENT = {
                    min(probability) AS least
             FROM main.debias GROUP BY pool, arm)
         WHERE steps <> 9007199254740992
-            OR least < (SELECT truncation_threshold FROM main.release)""",
+            OR least < (SELECT truncation_threshold FROM main.metrics)""",
     "a count and its complement add up to the pool": """
         SELECT count(*) FROM (
             SELECT any_value(n_units) AS n, sum(noisy_count) AS counted
-            FROM main.debias JOIN main.pools USING (pool, arm) GROUP BY pool, arm)
+            FROM main.counts JOIN main.pools USING (pool, arm) GROUP BY pool, arm)
         WHERE counted <> n
-            AND (SELECT strata_statistic FROM main.release) = 'count-and-complement'""",
+            AND (SELECT strata_statistic FROM main.metrics) = 'count-and-complement'""",
     "no unit stands twice": "SELECT count(*) - count(DISTINCT unit_id) FROM main.units",
     "the number of units is that of the manifest": """
         SELECT sum(n_units) - (SELECT n_units FROM main.release) FROM main.strata""",
@@ -286,7 +291,7 @@ def test_the_tables_of_a_release_fit_together(released: Released, rule: str) -> 
 
 def test_the_weights_are_the_debias_vector_of_the_published_prior(released: Released) -> None:
     with opened(released.result.path) as connection:
-        rate = read_manifest(connection).resampling_probability
+        rate = read_manifest(connection).metric.resampling_probability
         assert rate is not None
         rows = connection.execute(
             "SELECT outcome, probability, weight FROM main.debias ORDER BY pool, arm, outcome"
@@ -358,7 +363,7 @@ class Prepared:
             n,
         )
         members = np.bincount(strata.pool_of, minlength=len(strata.pools))
-        cells = Cells(n, pool, members[pool])
+        cells = Cells(n, pool, members[pool], np.zeros_like(pool))
         pools = pools_of(self.mechanism, drawn, self.grid, cells, weights)
         own = self.slices(levels)
         return Evidence.of(own, own, pools, parameters.resampling_probability, self.grid)
@@ -473,7 +478,8 @@ def test_strata_in_memory_are_those_read_from_the_file(
         query = "SELECT outcome, cluster, arm FROM main.units"
         units = pl.DataFrame(connection.execute(query).fetchnumpy())
         query = """SELECT pool, arm, list(probability ORDER BY outcome),
-            list(noisy_count ORDER BY outcome) FROM main.debias GROUP BY ALL"""
+            list(noisy_count ORDER BY outcome)
+            FROM main.debias JOIN main.counts USING (metric, pool, arm, outcome) GROUP BY ALL"""
         published = {(row[0], row[1]): row[2:] for row in connection.execute(query).fetchall()}
     strata = prepared.strata
     pool, arm = np.nonzero(strata.cell_of >= 0)
@@ -481,8 +487,8 @@ def test_strata_in_memory_are_those_read_from_the_file(
         published[strata.pools[at], prepared.arms[of]] for at, of in zip(pool, arm, strict=True)
     ]
     prior, noisy = (np.array([row[part] for row in rows]) for part in (0, 1))
-    assert file.manifest.resampling_probability is not None
-    response = RandomisedResponse(file.manifest.resampling_probability, prior)
+    assert file.manifest.metric.resampling_probability is not None
+    response = RandomisedResponse(file.manifest.metric.resampling_probability, prior)
     levels = nearest_levels(units["outcome"].to_numpy(), prepared.grid)
     cluster = codes(units["cluster"], strata.clusters)
     of_arm = codes(units["arm"], prepared.arms)

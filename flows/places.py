@@ -1,0 +1,48 @@
+"""Paths that a configuration names, made absolute."""
+
+import errno
+from pathlib import Path
+
+from schemas.errors import ConfigError, shown
+
+_NEVER = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # whatever is made or mounted later
+
+
+def absolute(directory: Path, written: str, key: str) -> Path:
+    """Return the path ``written`` under ``key`` as seen from ``directory``, ``~`` spelt out.
+
+    Raises ConfigError where there is no such home folder, or where no path can be spelt so.
+    """
+    if "\0" in written:
+        raise ConfigError(key, "holds a null character, which no path can")
+    try:
+        path = Path(written).expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            key,
+            f"{shown(written)} begins with the home folder of a user who has none here; write the "
+            "path in full",
+        ) from None
+    if written.startswith("~") and path != Path(written) and not path.is_absolute():
+        raise ConfigError(
+            key,
+            f"{shown(written)} begins with a home folder, and the environment's HOME names none "
+            "from the root; correct HOME, or write the path in full",
+        )
+    return (directory / path).absolute()
+
+
+def check_place(directory: Path, written: str, key: str) -> None:
+    """Raise ConfigError where nothing could ever lie at a path: see :func:`absolute`.
+
+    Also where a name in it is too long, where links lead round in a circle, or where something on
+    the way is a file and no folder.
+    """
+    path = absolute(directory, written, key)
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno in _NEVER:
+            raise ConfigError(
+                key, f"{shown(written)} is no place for a file here ({error.strerror})"
+            ) from None

@@ -1,0 +1,52 @@
+"""Whether a path is a plain file: reading a pipe or a device may never end.
+
+Whatever opens a file that somebody named or left about asks here first.
+"""
+
+import stat
+from pathlib import Path
+
+from schemas.errors import InputError
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def other_than_file(path: Path) -> str | None:
+    """Say why ``path`` cannot be read as a file; None where it is one, or a link to one.
+
+    What is there is looked at and never opened.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return (
+            "there is a link of this name to nothing" if is_link(path) else "there is no such file"
+        )
+    except OSError as error:
+        return f"cannot be looked at ({error.strerror})"
+    except ValueError:  # a name with a null character
+        return "no file can have this name"
+    if stat.S_ISREG(mode):
+        return None
+    return f"is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file"
+
+
+def is_link(path: Path) -> bool:
+    """Whether a symbolic link stands at ``path``, wherever it leads."""
+    try:
+        return path.is_symlink()
+    except (OSError, ValueError):
+        return False
+
+
+def check_regular(path: Path) -> None:
+    """Raise InputError, naming ``path``, where it is no plain file, nor a link to one."""
+    problem = other_than_file(path)
+    if problem is not None:
+        raise InputError(f"{path}: {problem}")

@@ -1,0 +1,320 @@
+"""The tables of a release as facts: every column, its type, and what it says.
+
+What is said here stands in the file itself, as comments on its tables and columns. Outside the
+privacy boundary: nothing here holds an unprotected outcome.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+TEXT: Final = "VARCHAR"
+NUMBER: Final = "DOUBLE"
+COUNT: Final = "BIGINT"
+
+UNNAMED: Final = "outcome"
+"""The metric of a release whose one outcome has no name of its own."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its type in DuckDB, and what it says."""
+
+    kind: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: what its rows are, and its columns in order."""
+
+    comment: str
+    columns: dict[str, Column]
+
+
+_METRIC = Column(TEXT, "The outcome or ratio that the row is about, by its name in metrics.")
+_POOL = Column(
+    TEXT, "Clusters that share one prior and one set of statistics; 'all' where there is one."
+)
+_CLUSTER = Column(TEXT, "'all' where none is configured; a randomised one where they are private.")
+_ARM = Column(TEXT, "An arm of the experiment.")
+_OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
+
+
+def debiased(metric: str) -> str:
+    """The column of ``units`` that holds the debiased outcomes of a metric."""
+    return f"{metric}_debiased"
+
+
+def unit_table(metrics: tuple[str, ...], id_kind: str = TEXT) -> Table:
+    """The table ``units`` of a release with these outcomes; ``id_kind`` is the type of its ids."""
+    outcomes: dict[str, Column] = {}
+    for metric in metrics:
+        outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
+        outcomes[debiased(metric)] = Column(
+            NUMBER,
+            "The weight of the randomised outcome, see debias: its mean over many units is "
+            "unbiased, while a single one says next to nothing.",
+        )
+    return Table(
+        "A row a unit, ordered by id, which tells nothing. Empty where no units are published.",
+        {
+            "unit_id": Column(
+                id_kind, "As it is in the log, text or an integer; or its hash under a key."
+            ),
+            "cluster": _CLUSTER,
+            "arm": _ARM,
+            **outcomes,
+        },
+    )
+
+
+_RELEASE = Table(
+    "The release, one row: what was done, and what is promised of everything in the file together.",
+    {
+        "release_id": Column(TEXT, "EXPERIMENT.PERIOD.rN."),
+        "experiment": Column(TEXT, "The name of the experiment."),
+        "period": Column(TEXT, "Which part of the log was released; 'once' where there is one."),
+        "revision": Column("INTEGER", "1 for the first release of the period."),
+        "created_at": Column("TIMESTAMP", "When the release was made, in UTC."),
+        "mechanism": Column(TEXT, "How outcomes were randomised."),
+        "epsilon": Column(NUMBER, "The privacy loss of everything in the file together."),
+        "delta": Column(NUMBER, "The further probability that goes with epsilon; 0 for none."),
+        "neighbours": Column(
+            TEXT, "What two logs may differ in for the guarantee to speak of them."
+        ),
+        "cluster_epsilon": Column(
+            NUMBER,
+            "The part of epsilon that clusters were randomised at; null where they are public.",
+        ),
+        "control": Column(TEXT, "The arm that the others are compared with."),
+        "same_shares": Column(
+            "BOOLEAN", "Whether every cluster was randomised with the same arm shares (declared)."
+        ),
+        "n_units": Column(COUNT, "Units in the release."),
+        "n_clusters": Column(COUNT, "Clusters that they are in."),
+        "n_set_aside": Column(COUNT, "Rows of the log that were set aside, by public rules alone."),
+        "sample_ratio_p": Column(
+            NUMBER,
+            "p-value of the arm sizes against the intended shares; null where none are declared.",
+        ),
+        "n_returning": Column(
+            COUNT, "Units that were released before; null where nobody looked for them."
+        ),
+        "n_arm_changed": Column(
+            COUNT, "Of those, the ones in another arm now; null where nobody looked for them."
+        ),
+        "account": Column(
+            TEXT,
+            "Who pays: 'population', everybody for every release of the population; 'unit', a unit "
+            "for the releases that it is in.",
+        ),
+        "returning": Column(
+            TEXT,
+            "What becomes of units released before: 'charge', they pay again; 'set_aside'; null "
+            "where the account does not tell units apart, so that everybody pays again.",
+        ),
+        "rows_each": Column(
+            COUNT,
+            "Rows of whoever pays that are released at most; null where a unit pays for itself.",
+        ),
+        "budget_epsilon": Column(
+            NUMBER, "What one of the population may pay in all; null where no limit is declared."
+        ),
+        "unit_id_key_fingerprint": Column(
+            TEXT,
+            "Tells keys of hashed ids apart, and nothing else of them: equal where ids were hashed "
+            "under one key. Null for ids as they are, and for a key that is too short.",
+        ),
+        "account_key_fingerprint": Column(
+            TEXT, "The same of the account's key; null where no account by unit is kept."
+        ),
+        "schema_version": Column("INTEGER", "Of these tables."),
+        "package_version": Column(TEXT, "Of clusterdp that made the file."),
+    },
+)
+
+_METRICS = Table(
+    "A row an outcome or ratio: what was asked of it, how it was randomised, and at what price.",
+    {
+        "metric": Column(TEXT, "Its name; 'outcome' where the one outcome has none."),
+        "kind": Column(TEXT, "'outcome' or 'ratio'."),
+        "label": Column(TEXT, "Its name for people; null where none is declared."),
+        "measured_in": Column(TEXT, "Its unit, such as 'EUR'; null where none is declared."),
+        "epsilon": Column(NUMBER, "The part of the release's epsilon that it was published at."),
+        "delta": Column(NUMBER, "The part of the release's delta, likewise."),
+        "resampling_probability": Column(
+            NUMBER,
+            "λ: the probability that an outcome was drawn anew from the prior; null where no units "
+            "are published.",
+        ),
+        "truncation_threshold": Column(
+            NUMBER,
+            "γ: the least prior probability of any value; null where no units are published.",
+        ),
+        "noise_scale": Column(
+            NUMBER,
+            "σ of the noise on statistics of pools: in units for counts, in grid steps for means "
+            "and differences; null where there are none.",
+        ),
+        "strata_statistic": Column(
+            TEXT,
+            "What is published of each pool: 'counts', 'count-and-complement' (two values, one "
+            "noisy count), 'means', 'differences' or 'none'.",
+        ),
+        "grid_step": Column(
+            NUMBER, "One step of the grid, where means or differences are published; else null."
+        ),
+        "n_outcomes": Column(COUNT, "Values of the grid."),
+        "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null."),
+        "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null."),
+    },
+)
+
+_ESTIMATES = Table(
+    "The effect of an arm on everybody, a row an estimator. An estimator without its statistic has "
+    "none, and neither has an arm that cannot be compared.",
+    {
+        "metric": _METRIC,
+        "arm": Column(TEXT, "The arm that is compared with control."),
+        "control": Column(TEXT, "The control arm."),
+        "segment": Column(TEXT, "Null: everybody."),
+        "estimator": Column(
+            TEXT,
+            "'combined' (all that is published, the sharpest), 'tau_q' (randomised outcomes "
+            "alone), 'histogram' (noisy counts or means alone), 'horvitz_thompson' (noisy "
+            "differences alone).",
+        ),
+        "estimate": Column(NUMBER, "By how much the mean outcome is higher than under control."),
+        "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+        "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
+        "ci_lower": Column(
+            NUMBER, "Lower end of the confidence interval; null where none is known."
+        ),
+        "ci_upper": Column(NUMBER, "Upper end of the confidence interval."),
+        "p_value": Column(NUMBER, "Two-sided, for no effect; null where the standard error is 0."),
+        "p_value_holm": Column(NUMBER, "The same after Holm, for the number of treatment arms."),
+        "confidence_level": Column(NUMBER, "Of the interval."),
+        "n_units": Column(
+            COUNT, "Units, of all arms, in the clusters where arm and control can be compared."
+        ),
+        "n_segment": Column(COUNT, "Units, of all arms, whom the estimate is meant for."),
+        "coverage": Column(NUMBER, "n_units / n_segment: the share of them that are compared."),
+        "planned_std_error": Column(
+            NUMBER,
+            "The standard error that was forecast from public facts before any outcome was read; "
+            "null where there is no forecast for this estimator.",
+        ),
+    },
+)
+
+SCHEMA: Final[dict[str, Table]] = {
+    "release": _RELEASE,
+    "metrics": _METRICS,
+    "outcomes": Table(
+        "The grid of each metric, a row a value.", {"metric": _METRIC, "outcome": _OUTCOME}
+    ),
+    "pools": Table(
+        "A row an arm of a pool, with its noisy statistic.",
+        {
+            "metric": _METRIC,
+            "pool": _POOL,
+            "arm": _ARM,
+            "n_units": Column(COUNT, "Units of the arm in the pool; exact."),
+            "noisy_mean": Column(NUMBER, "Mean outcome with noise; null where none is published."),
+            "noisy_difference": Column(
+                NUMBER,
+                "Mean outcome of the arm less that of control, with noise; null where none is "
+                "published.",
+            ),
+            "mean_weight": Column(
+                NUMBER,
+                "What the noisy statistic weighs beside the randomised outcomes in 'combined', by "
+                "the declared guess; null where there is none.",
+            ),
+            "square_weight": Column(NUMBER, "The same for squares of outcomes."),
+        },
+    ),
+    "strata": Table(
+        "A row an arm of a cluster that has units.",
+        {
+            "cluster": _CLUSTER,
+            "arm": _ARM,
+            "pool": _POOL,
+            "n_units": Column(COUNT, "Units of the arm in the cluster; exact."),
+        },
+    ),
+    "debias": Table(
+        "How a randomised outcome counts: a row a value of the grid in an arm of a pool. Empty "
+        "where no units are published.",
+        {
+            "metric": _METRIC,
+            "pool": _POOL,
+            "arm": _ARM,
+            "outcome": _OUTCOME,
+            "probability": Column(NUMBER, "The prior q̃: what redrawn outcomes were drawn from."),
+            "weight": Column(NUMBER, "yᵀQ⁻¹: what the randomised outcome counts as in a mean."),
+        },
+    ),
+    "counts": Table(
+        "Noisy counts: a row a value of the grid in an arm of a pool. Empty where none are "
+        "published.",
+        {
+            "metric": _METRIC,
+            "pool": _POOL,
+            "arm": _ARM,
+            "outcome": _OUTCOME,
+            "noisy_count": Column(
+                COUNT, "How many units have this outcome, with noise; may be below 0."
+            ),
+        },
+    ),
+    "squares": Table(
+        "Noisy sums of squares, a row an arm. Empty where none are published.",
+        {
+            "metric": _METRIC,
+            "arm": _ARM,
+            "noisy_square": Column(
+                NUMBER, "Σ (outcome − centre)² over the arm's units, with noise."
+            ),
+            "noise_scale": Column(NUMBER, "Scale of that noise, in the unit of noisy_square."),
+            "centre": Column(NUMBER, "A public number that outcomes are measured from."),
+        },
+    ),
+    "randomiser": Table(
+        "The probabilities of an optimal randomiser: a row an output for a value in an arm of a "
+        "pool. Empty with every other mechanism.",
+        {
+            "metric": _METRIC,
+            "pool": _POOL,
+            "arm": _ARM,
+            "outcome": _OUTCOME,
+            "output": Column(NUMBER, "What the outcome may be published as."),
+            "probability": Column(NUMBER, "How likely that is, given the outcome."),
+        },
+    ),
+    "units": unit_table((UNNAMED,)),
+    "means": Table(
+        "The mean of every arm, control's too, a row an estimator: over the clusters in which the "
+        "arm has two units, each weighted by its units of all arms. Where all clusters were "
+        "randomised with the same arm shares, those with fewer count as one together. The "
+        "difference of two means is the estimate of the effect where both cover the same clusters.",
+        {
+            "metric": _METRIC,
+            "arm": _ARM,
+            "estimator": Column(TEXT, "As in estimates."),
+            "mean": Column(NUMBER, "The arm's mean outcome."),
+            "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+        },
+    ),
+    "estimates": _ESTIMATES,
+}
+"""Every table of a release, in the order in which they are written."""
+
+MACROS: Final[dict[str, str]] = {
+    "ate": "The effect of every arm on everybody, sharpest first. Attached as rel and not in use: "
+    "FROM rel.ate('rel').",
+    "ate_by_segment": "The effect of every arm in segments of your own: give the name of a table "
+    "with unit_id and segment. Attached as rel and not in use: "
+    "FROM rel.ate_by_segment('my_table', 'rel').",
+}
+"""What the macros of a release do."""

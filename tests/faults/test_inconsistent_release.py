@@ -1,0 +1,266 @@
+"""A file that contradicts itself is refused by the rule it breaks, and never computed with."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.released.estimate import estimate_file
+from flows.released.read import read_release
+from schemas.errors import InputError
+from schemas.released import TABLES
+from tests.conftest import a_log, build_experiment
+from tests.faults.hostile import changed, refusals, said
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_experiment(tmp_path_factory.mktemp("sound") / "e", a_log(400)).run().path
+
+
+def release_says(what: str) -> str:
+    return f"UPDATE release SET {what}"
+
+
+def metrics_say(what: str) -> str:
+    return f"UPDATE metrics SET {what}"
+
+
+CASES = {
+    "release: epsilon is finite": [
+        release_says(f"epsilon = {value}") for value in ("-1", "0", "NULL", "'nan'", "'inf'")
+    ],
+    "release: delta is at least 0": [
+        release_says(f"delta = {value}") for value in ("-1e-9", "1", "NULL", "'nan'")
+    ],
+    "resampling_probability is between 0 and 1": [
+        metrics_say(f"resampling_probability = {value}") for value in ("1", "0", "-3", "'nan'")
+    ],
+    "truncation_threshold is at least 0": [
+        metrics_say(f"truncation_threshold = {value}") for value in ("-1", "0.7", "NULL", "'nan'")
+    ],
+    "noise_scale fits strata_statistic": [
+        metrics_say(f"noise_scale = {value}")
+        for value in ("1e308", "0", "-2", "NULL", "'nan'", "'inf'")
+    ],
+    "strata_statistic is one of": [
+        metrics_say("strata_statistic = 'x'"),
+        metrics_say("strata_statistic = NULL"),
+    ],
+    "grid_step fits": [metrics_say("grid_step = 1")],
+    "control and same_shares are given": [
+        release_says("control = NULL"),
+        release_says("control = ''"),
+        release_says("same_shares = NULL"),
+    ],
+    "estimates: every row has an arm, control": [release_says("control = 'nobody'")],
+    "n_outcomes is at least 2": [metrics_say("n_outcomes = 1")],
+    "there are units, and at most": [
+        release_says("n_units = -5"),
+        release_says("n_clusters = 0"),
+    ],
+    "release_id is EXPERIMENT": [
+        release_says("revision = 0"),
+        release_says("experiment = 'other'"),
+        release_says(r"experiment = chr(27) || '[2J', release_id = chr(27) || '[2J.once.r1'"),
+        release_says(
+            "period = repeat('x', 2000), release_id = 'trial.' || repeat('x', 2000) || '.r1'"
+        ),
+        release_says("release_id = NULL"),
+    ],
+    "created_at is a time": [
+        release_says("created_at = NULL"),
+        release_says("created_at = 'infinity'"),
+        release_says("created_at = '20000-01-01'"),
+    ],
+    "mechanism is a name": [release_says("mechanism = 'x' || chr(8238)")],
+    "neighbours and cluster_epsilon": [
+        release_says("neighbours = 'nobody'"),
+        release_says("cluster_epsilon = 1"),
+    ],
+    "table release does not have one row": [
+        "DELETE FROM release",
+        "INSERT INTO release FROM release",
+    ],
+    "outcomes: every outcome is a number": [
+        "UPDATE outcomes SET outcome = 'nan' WHERE outcome = 1",
+        "UPDATE outcomes SET outcome = 1e300 WHERE outcome = 3",
+        "INSERT INTO outcomes VALUES ('outcome', NULL)",
+    ],
+    "outcomes: each stands once": [
+        "INSERT INTO outcomes VALUES ('outcome', 2)",
+        "DELETE FROM outcomes",
+        "DELETE FROM outcomes WHERE outcome = 2",
+    ],
+    "pools: every row has": [
+        "UPDATE pools SET n_units = -n_units",
+        "UPDATE pools SET arm = NULL",
+        "UPDATE pools SET pool = ''",
+        "UPDATE pools SET n_units = 0",
+    ],
+    "pools: each pool and arm stands once": ["INSERT INTO pools FROM pools"],
+    "weights are from 0 to 1": [
+        "UPDATE pools SET mean_weight = 1.5",
+        "UPDATE pools SET mean_weight = 'nan'",
+        "UPDATE pools SET square_weight = -1",
+        "UPDATE pools SET mean_weight = NULL",
+    ],
+    "noisy means stand where": ["UPDATE pools SET noisy_mean = 1"],
+    "noisy differences stand where": ["UPDATE pools SET noisy_difference = 1"],
+    "strata: every row has": [
+        "UPDATE strata SET cluster = NULL",
+        "UPDATE strata SET n_units = -1",
+        "UPDATE strata SET n_units = NULL",
+    ],
+    "strata: each cluster and arm stands once": ["INSERT INTO strata FROM strata"],
+    "strata: their units add up": [
+        "UPDATE strata SET n_units = n_units + 1",
+        "DELETE FROM strata WHERE arm = 'mail'",
+        "DELETE FROM strata",
+        "DELETE FROM pools WHERE pool = (SELECT min(pool) FROM pools)",
+    ],
+    "there is control, and another arm (": [
+        "DELETE FROM pools",
+        "DELETE FROM pools WHERE arm = 'mail'",
+    ],
+    "debias: probabilities are from": [
+        "UPDATE debias SET probability = -probability",
+        "UPDATE debias SET probability = 'nan'",
+        "UPDATE debias SET probability = NULL",
+    ],
+    "debias: probabilities add up to 1": ["UPDATE debias SET probability = 0.125"],
+    "debias: weights are numbers": [
+        "UPDATE debias SET weight = 'inf'",
+        "UPDATE debias SET weight = NULL",
+    ],
+    "debias: weights are those": [
+        "UPDATE debias SET weight = weight + 1e-3",
+        "UPDATE debias SET weight = 0",
+    ],
+    "debias: each pool and arm has each outcome": [
+        "DELETE FROM debias WHERE outcome = 2",
+        "DELETE FROM debias",
+        "INSERT INTO debias FROM debias",
+        "UPDATE debias SET outcome = 1.5 WHERE outcome = 2",
+    ],
+    "debias: every row has": ["UPDATE debias SET arm = NULL"],
+    "units: there are n_units": [
+        "DELETE FROM units",
+        "INSERT INTO units FROM units",
+        "INSERT INTO units FROM units LIMIT 1",
+    ],
+    "units: each has an id": [
+        "UPDATE units SET outcome = 1.5",
+        "UPDATE units SET outcome = 'nan'",
+        "UPDATE units SET outcome = NULL",
+        "UPDATE units SET unit_id = NULL WHERE outcome = 1",
+        "UPDATE units SET arm = 'nobody'",
+        "UPDATE units SET cluster = NULL",
+        "UPDATE units SET arm = 'mail'",
+        "UPDATE units SET outcome_debiased = 0",
+        "UPDATE units SET outcome_debiased = NULL WHERE outcome = 1",
+    ],
+    "estimates: every row has an arm": [
+        "UPDATE estimates SET control = 'nobody'",
+        "UPDATE estimates SET estimator = 'new <one>'",
+        "UPDATE estimates SET segment = 'x'",
+        "UPDATE estimates SET arm = control",
+    ],
+    "estimates: estimates and errors are numbers": [
+        "UPDATE estimates SET estimate = NULL",
+        "UPDATE estimates SET std_error = -1",
+        "UPDATE estimates SET privacy_std_error = 'nan'",
+    ],
+    "estimates: intervals and p-values": [
+        "UPDATE estimates SET p_value = 2",
+        "UPDATE estimates SET ci_lower = ci_upper + 1",
+        "UPDATE estimates SET ci_lower = NULL",
+        "UPDATE estimates SET confidence_level = 1",
+    ],
+    "is not about one outcome called": [
+        "DELETE FROM metrics",
+        "INSERT INTO metrics FROM metrics",
+        metrics_say("metric = 'clicks'"),
+        metrics_say("kind = 'ratio'"),
+        metrics_say("metric = NULL"),
+    ],
+    "metrics: epsilon and delta are a part": [
+        metrics_say("epsilon = 3"),
+        metrics_say("epsilon = NULL"),
+        metrics_say("delta = 0.1"),
+        metrics_say("epsilon = 'nan'"),
+    ],
+    "metrics: labels are short": [
+        metrics_say("label = repeat('x', 2000)"),
+        metrics_say("numerator = 'x'"),
+    ],
+    "release: numbers of rows": [release_says("n_set_aside = -1"), release_says("rows_each = 0")],
+    "release: sample_ratio_p": [release_says("sample_ratio_p = 'nan'")],
+    "release: account and returning": [release_says("account = 'x'")],
+    "release: budget_epsilon": [release_says("budget_epsilon = 'inf'")],
+    "release: fingerprints": [release_says("unit_id_key_fingerprint = chr(27)")],
+    "every row is about outcome": [
+        "UPDATE pools SET metric = 'x'",
+        "UPDATE debias SET metric = NULL",
+        "UPDATE estimates SET metric = 'x'",
+    ],
+    "counts: noisy counts are numbers": [
+        "UPDATE counts SET noisy_count = NULL",
+        "UPDATE counts SET noisy_count = 9223372036854775807",
+    ],
+    "counts: each pool and arm has each outcome once": [
+        "DELETE FROM counts",
+        "INSERT INTO counts FROM counts",
+        "UPDATE counts SET pool = 'x'",
+    ],
+    "squares: every row has an arm": [
+        "INSERT INTO squares VALUES ('outcome', 'mail', 'nan', 1, 0)",
+        "INSERT INTO squares VALUES ('outcome', 'mail', 1, -1, 0)",
+    ],
+    "squares: each arm of the release": ["INSERT INTO squares VALUES ('outcome', 'x', 1, 1, 0)"],
+    "randomiser: is empty": ["INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, 1, 1)"],
+    "means: every row has": ["UPDATE means SET mean = 'inf'", "UPDATE means SET std_error = -1"],
+    "means: each arm of the release": ["UPDATE means SET arm = 'nobody'"],
+    "estimates: they are of units": [
+        "UPDATE estimates SET n_units = -1",
+        "UPDATE estimates SET n_units = 1000000",
+        "UPDATE estimates SET coverage = 7",
+    ],
+    "estimates: each arm of the release": [
+        "INSERT INTO estimates FROM estimates",
+        "UPDATE estimates SET arm = 'nobody'",
+    ],
+}
+"""What breaks each rule; a rule is named by the beginning of its message."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement"),
+    [(rule, statement) for rule, statements in CASES.items() for statement in statements],
+)
+def test_a_release_that_contradicts_itself(
+    sound: Path, tmp_path: Path, rule: str, statement: str
+) -> None:
+    path = changed(sound, tmp_path, said(statement))
+    with pytest.raises(InputError) as caught:
+        read_release(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}: ")
+    assert rule in told
+
+
+def test_what_is_sound_stays_so(sound: Path, tmp_path: Path) -> None:
+    """The negative control: a copy in which every row was written anew."""
+    again = [f"CREATE TEMP TABLE {one}_was AS FROM {one}; DELETE FROM {one}" for one in TABLES]
+    again += [f"INSERT INTO {one} FROM {one}_was ORDER BY random()" for one in TABLES]
+    path = changed(sound, tmp_path, said(*again))
+    assert read_release(path).row_counts == read_release(sound).row_counts
+    for one, other in zip(estimate_file(path), estimate_file(sound), strict=True):
+        assert one.estimate == pytest.approx(other.estimate, abs=1e-9)
+
+
+def test_every_command_says_so_in_one_line(
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = changed(sound, tmp_path, said("DELETE FROM pools"))
+    for told in refusals(path, tmp_path, capsys):
+        assert "not a sound release: pools: there is control, and another arm" in told

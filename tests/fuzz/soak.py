@@ -1,0 +1,199 @@
+"""Tens of thousands of cases, resumably: ``make soak KIND=… CASES=…``, or one with ``CASE=…``.
+
+How far a kind has come, and what was found, stands in ``.soak/KIND.json``; run again, it goes on
+there. Each finding has the number of its case, which is all that is needed to see it again.
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.case import Case
+from tests.fuzz.chunk import CHUNK, each_of_chunk, found_in, smallest
+from tests.fuzz.kinds import KINDS
+
+PATIENCE = 150.0
+"""Seconds without a word from a process after which its case counts as one that never ends."""
+
+START = 1800.0
+"""The same before its first word: it has much to load."""
+
+PROCESSES = 2
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Progress:
+    """How far one kind has come; kept in a file, which is replaced after every chunk."""
+
+    path: Path
+    done: list[int] = field(default_factory=list)
+    """Chunks that were tried whole."""
+    tried: int = 0
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: Path) -> "Progress":
+        """What a file says, or nothing yet."""
+        if not path.exists():
+            return cls(path)
+        return cls(path, **json.loads(path.read_text(encoding="utf-8")))
+
+    def keep(self) -> None:
+        """Write the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"done": self.done, "tried": self.tried, "findings": self.findings}
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        beside.replace(self.path)
+
+    def by_signature(self) -> dict[str, list[dict[str, Any]]]:
+        """The findings, those of one fault together."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for one in self.findings:
+            found.setdefault(one["signature"], []).append(one)
+        return found
+
+
+def soak(kind: str, cases: int, folder: Path, processes: int = PROCESSES) -> Progress:
+    """Try cases of one kind until so many were tried in all; goes on where it was left."""
+    progress = Progress.of(folder / f"{kind}.json")
+    lock = threading.Lock()
+    left = [chunk for chunk in range(-(-cases // CHUNK)) if chunk not in progress.done]
+
+    def work(chunk: int) -> None:
+        found, tried = _chunk(kind, chunk)
+        with lock:
+            known = set(progress.by_signature())
+            progress.done.append(chunk)
+            progress.tried += tried
+            progress.findings += found
+            progress.keep()
+            for one in found:
+                if one["signature"] not in known:
+                    known.add(one["signature"])
+                    _print(f"{kind} {one['number']}: {one['signature']}")
+
+    with ThreadPoolExecutor(processes) as pool:
+        for _ in pool.map(work, left):
+            pass
+    return progress
+
+
+def _chunk(kind: str, chunk: int) -> tuple[list[dict[str, Any]], int]:
+    """Try a chunk in a process of its own, begun anew after a case that it does not survive."""
+    found: list[dict[str, Any]] = []
+    first, tried = chunk * CHUNK, 0
+    while True:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.chunk", kind, str(chunk), str(first)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        at = None
+        is_done = False
+        silent = True
+        try:
+            for line in _lines(process):
+                told = json.loads(line)
+                if "begun" in told:
+                    at = told["begun"]
+                elif "number" in told:
+                    tried += 1
+                    found += [{"number": told["number"], **one} for one in told["found"]]
+                is_done = "done" in told
+            silent = process.poll() is None
+        finally:  # also where somebody interrupts
+            with process:
+                if silent:
+                    os.killpg(process.pid, signal.SIGKILL)
+        code = process.returncode
+        if is_done:
+            return found, tried
+        if at is None:
+            msg = f"{kind}: no case of chunk {chunk} could be begun (exit code {code})"
+            raise RuntimeError(msg)
+        what = "never ends" if silent else "kills the process"
+        detail = "" if silent else f"exit code {code}"
+        found.append({"number": at, "what": what, "detail": detail, "signature": what})
+        tried += 1
+        first = at + 1
+
+
+def _lines(process: "subprocess.Popen[bytes]") -> Any:
+    """What a process says, line by line, until it ends or falls silent."""
+    assert process.stdout is not None
+    waiting, patience = b"", START
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while selector.select(patience):
+            patience = PATIENCE
+            read = os.read(process.stdout.fileno(), 1 << 16)
+            if not read:
+                process.wait()
+                return
+            *whole, waiting = (waiting + read).split(b"\n")
+            yield from whole
+
+
+def _print(*words: object, **named: Any) -> None:
+    print(*words, **named, flush=True)  # noqa: T201 - a program that prints
+
+
+def show(kind: str, number: int, folder: Path | None, signature: str | None = None) -> int:
+    """Run one case again and print what is wrong; ``folder`` is where its files are put."""
+    wanted: list[Case] = []
+    each_of_chunk(
+        kind, number // CHUNK, lambda at, case: wanted.append(case) if at == number else None
+    )
+    case = wanted[0]
+    if signature is not None:
+        case = smallest(kind, number, signature)
+    if folder is not None:
+        folder.mkdir(parents=True)
+        case.lay_out(folder)
+    _print(case)
+    found = found_in(0, case)
+    for one in found:
+        _print(f"\n{one.signature}\n{one.detail}")
+    return 1 if found else 0
+
+
+def main() -> int:
+    """Read what `make soak` says: KIND, CASES, CASE, and SIGNATURE for the smallest such case."""
+    kinds = [os.environ["KIND"]] if os.environ.get("KIND") else list(KINDS)
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        _print(f"KIND={unknown[0]} is none of {', '.join(KINDS)}", file=sys.stderr)
+        return 2
+    folder = Path(os.environ.get("SOAK_FOLDER") or ".soak")
+    if os.environ.get("CASE"):
+        number = int(os.environ["CASE"])
+        return show(kinds[0], number, None, os.environ.get("SIGNATURE") or None)
+    found = 0
+    for kind in kinds:
+        cases = int(os.environ.get("CASES") or KINDS[kind].in_soak)
+        progress = soak(kind, cases, folder)
+        counts = Counter(one["signature"] for one in progress.findings)
+        _print(f"{kind}: {progress.tried:,} cases, {len(counts)} findings")
+        for signature, count in counts.most_common():
+            first = progress.by_signature()[signature][0]["number"]
+            _print(f"  {count:6,}  {signature}  (CASE={first})")
+        found += len(counts)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,339 @@
+"""Bugs that were planted in the private step or in a mechanism, each caught by a named check.
+
+A check accuses sound code with a probability of at most 1e-4 an audit, and the tests of sound code
+below make 11 audits. A planted bug is missed with far less: the events that show it are many
+standard errors beyond their limits (`privatizers/audit.md` has the table). What no sampling sees,
+a table of draws that is 2⁻⁵³ off, is in `tests/privatizers/test_alias_tables.py`, which adds up
+every table exactly.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from numpy.typing import NDArray
+
+from estimators.combining import Weights, declared_weights
+from flows.config import AnyDesign, Config
+from flows.raw import audited, unit_stream
+from flows.raw.audited import StepEffort, audit_step
+from flows.raw.counted import LEVEL, Counted, counted
+from flows.raw.rows import Rows
+from privatizers import audit_mechanism, counts, label_response, squares
+from privatizers.accountant import pure_epsilon
+from privatizers.audit import AuditResult, audit
+from privatizers.audit_checks import Check
+from privatizers.audit_samples import Effort
+from privatizers.cluster_dp import noisy_prior
+from privatizers.counts import NoisyCounts
+from privatizers.design import Design, Request, design
+from privatizers.events import event_of
+from privatizers.label_response import LabelResponse
+from privatizers.lattice import Lattice
+from privatizers.mechanism import Parameters, StrataRelease
+from privatizers.prior import realised_prior, truncated_prior
+from privatizers.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.randomness import discrete_laplace, random_words
+from tests.conftest import Builder, Section
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+EFFORT = Effort(noised_cells=4_000_000, units=1_000_000, calls=100)
+STEP = StepEffort(units=100_000, clusters=300, again=60)
+
+BOUND = "no bound from samples exceeds the claim"
+
+
+# what is planted
+
+
+def raw_prior(patch: pytest.MonkeyPatch) -> None:
+    """The prior is made of the raw counts."""
+
+    def broken(raw: Ints, parameters: Parameters) -> StrataRelease:
+        honest, gamma = noisy_prior(raw, parameters), parameters.truncation_threshold
+        prior = realised_prior(truncated_prior(raw, raw.sum(axis=1), gamma), gamma)
+        return StrataRelease(
+            honest.noisy_counts, RandomisedResponse(parameters.resampling_probability, prior)
+        )
+
+    patch.setattr("privatizers.cluster_dp.noisy_prior", broken)
+
+
+def shared_noise(patch: pytest.MonkeyPatch) -> None:
+    """Two arms of a pool get the same noise."""
+
+    def broken(self: NoisyCounts, raw: Ints) -> Ints:
+        half = (len(raw) + 1) // 2
+        noise = discrete_laplace(half * raw.shape[1], self.noise_scale).reshape(half, -1)
+        return raw + np.repeat(noise, 2, axis=0)[: len(raw)]
+
+    patch.setattr(NoisyCounts, "noised", broken)
+
+
+def short_rate(patch: pytest.MonkeyPatch) -> None:
+    """Outcomes are resampled 3 % less often than is published."""
+    honest = ResponseTables.draw
+
+    def broken(self: ResponseTables, levels: Ints, strata: Ints) -> NDArray[np.unsignedinteger]:
+        return honest(
+            replace(self, resampling_probability=0.97 * self.resampling_probability), levels, strata
+        )
+
+    patch.setattr(ResponseTables, "draw", broken)
+
+
+def short_labels(patch: pytest.MonkeyPatch) -> None:
+    """Private clusters are resampled 5 % less often than they should be."""
+    honest = LabelResponse.draw
+
+    def broken(self: LabelResponse, labels: Ints) -> NDArray[np.unsignedinteger]:
+        again = random_words(len(labels)) < np.uint64(0.05 * 2**53)
+        return np.where(again, labels, honest(self, labels)).astype(np.uint8)
+
+    patch.setattr(label_response.LabelResponse, "draw", broken)
+
+
+def carried_remainders(patch: pytest.MonkeyPatch) -> None:
+    """What rounding leaves of one outcome is carried to the next."""
+
+    def broken(values: Floats, grid: Floats) -> Ints:
+        lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+        share = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
+        whole = np.floor(np.cumsum(share) + random_words(1)[0] * 2.0**-53)
+        carried: Ints = lower + np.diff(whole, prepend=0.0).astype(np.int64)
+        return carried
+
+    patch.setattr("flows.raw.counted.stochastic_levels", broken)
+
+
+def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
+    """Units stand in the order of their outcomes."""
+    honest = unit_stream._plain
+
+    def broken(rows: Rows, found: Counted) -> Any:
+        yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
+
+    patch.setattr("flows.raw.unit_stream._plain", broken)
+
+
+def raw_shared_pool(patch: pytest.MonkeyPatch) -> None:
+    """The counts of the shared pool, which comes last, are published as they are."""
+    honest = NoisyCounts.noised
+
+    def broken(self: NoisyCounts, raw: Ints) -> Ints:
+        noisy = honest(self, raw)
+        noisy[-2:] = raw[-2:]
+        return noisy
+
+    patch.setattr(NoisyCounts, "noised", broken)
+
+
+def raw_weights(patch: pytest.MonkeyPatch) -> None:
+    """What a mean weighs in a combination is worked out from the outcomes, not from the guess."""
+    seen: list[Ints] = []
+
+    def looking(*given: Any, **named: Any) -> Counted:
+        found = counted(*given, **named)
+        seen.append(found.counts.sum(axis=0))
+        return found
+
+    def broken(grid: Floats, _: Floats, *public: Any) -> Weights:
+        return declared_weights(grid, seen[-1] / seen[-1].sum(), *public)
+
+    patch.setattr("flows.raw.privatize.counted", looking)
+    patch.setattr("flows.raw.privatize.declared_weights", broken)
+
+
+def short_noise(patch: pytest.MonkeyPatch) -> None:
+    """The noise of counts is 30 % short."""
+    patch.setattr(counts, "discrete_laplace", lambda n, scale: discrete_laplace(n, 0.7 * scale))
+
+
+def one_raw_cell(patch: pytest.MonkeyPatch) -> None:
+    """The count of the lowest outcome is published as it is."""
+    honest = NoisyCounts.noised
+
+    def broken(self: NoisyCounts, raw: Ints) -> Ints:
+        noisy = honest(self, raw)
+        noisy[:, 0] = raw[:, 0]
+        return noisy
+
+    patch.setattr(NoisyCounts, "noised", broken)
+
+
+def no_threshold(patch: pytest.MonkeyPatch) -> None:
+    """Priors go as low as the noisy counts do, under γ."""
+
+    def broken(noisy: Ints, sizes: Ints, _: float) -> Floats:
+        return truncated_prior(noisy, sizes, 2.0**-40)
+
+    patch.setattr("privatizers.cluster_dp.truncated_prior", broken)
+    patch.setattr(
+        "privatizers.cluster_dp.realised_prior", lambda prior, _: realised_prior(prior, 0.0)
+    )
+
+
+def raw_last_unit(patch: pytest.MonkeyPatch) -> None:
+    """The last unit of a batch is published as it is."""
+    honest = ResponseTables.draw
+
+    def broken(self: ResponseTables, levels: Ints, strata: Ints) -> NDArray[np.unsignedinteger]:
+        drawn = honest(self, levels, strata)
+        drawn[-1:] = levels[-1:]
+        return drawn
+
+    patch.setattr(ResponseTables, "draw", broken)
+
+
+def repeated_noise(patch: pytest.MonkeyPatch) -> None:
+    """A thirteenth: every call draws the same noise."""
+    kept: dict[tuple[int, float], Ints] = {}
+
+    def broken(size: int, scale: float) -> Ints:
+        return kept.setdefault((size, scale), discrete_laplace(size, scale)).copy()
+
+    patch.setattr(counts, "discrete_laplace", broken)
+
+
+# what catches it
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A planted bug, and the checks that have to fail by it."""
+
+    plant: Plant
+    in_mechanism: tuple[str, ...] = ()
+    """Of the audit of the mechanism."""
+    in_step: tuple[str, ...] = ()
+    """Of the audit of the whole private step."""
+    sections: dict[str, Section] = field(default_factory=dict)
+    """Of the configuration."""
+
+
+PRIVATE: dict[str, Section] = {
+    "privacy": {"mechanism": "uniform-prior-dp", "epsilon": 2.0},
+    "arms": {"same_shares": True},
+    "private_clusters": {"epsilon": 1.0, "labels": ["a", "b", "c", "d", "e"]},
+}
+CONTINUOUS: dict[str, Section] = {
+    "outcome": {"values": None, "low": 0.0, "high": 3.0, "levels": 4, "rounding": "stochastic"}
+}
+WEIGHTED: dict[str, Section] = {"privacy": {"mechanism": "uniform-prior-dp", "epsilon": 2.0}}
+
+BUGS = (
+    Bug(raw_prior, (audit_mechanism.PRIOR,), (audited.FOLLOWS,)),
+    Bug(shared_noise, (BOUND, audit_mechanism.NOISE), (audited.LARGE_NOISE,)),
+    Bug(short_rate, (audit_mechanism.RESPONSE,), (audited.LARGE_DRAWS,)),
+    Bug(short_labels, (), (audited.LABELS,), PRIVATE),
+    Bug(carried_remainders, (), (audited.ROUNDED,), CONTINUOUS),
+    Bug(ordered_by_outcome, (), (audited.PUBLIC,)),
+    Bug(raw_shared_pool, (), (audited.REPEATED,)),
+    Bug(raw_weights, (), (audited.PUBLIC,), WEIGHTED),
+    Bug(short_noise, (audit_mechanism.NOISE,), (audited.LARGE_NOISE,)),
+    Bug(one_raw_cell, (BOUND, audit_mechanism.NOISE), (audited.LARGE_NOISE,)),
+    Bug(no_threshold, (BOUND, audit_mechanism.PRIOR), (audited.FOLLOWS,)),
+    Bug(raw_last_unit, (), (audited.REPEATED,)),
+    Bug(repeated_noise, (audit_mechanism.NOISE,), (audited.REPEATED,)),
+)
+
+
+def prepared(experiment: Builder, sections: dict[str, Section]) -> tuple[Config, AnyDesign]:
+    config = experiment(**sections).load()
+    return config, config.outcome_design()
+
+
+def of_mechanism(design: AnyDesign) -> AuditResult:
+    return audit(design.mechanism, design.epsilon, design.delta, effort=EFFORT)
+
+
+def failed(checks: list[Check] | tuple[Check, ...]) -> set[str]:
+    return {check.name for check in checks if not check.holds}
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.plant.__name__)
+def test_a_planted_bug_is_caught(
+    bug: Bug, experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, design = prepared(experiment, bug.sections)
+    bug.plant(monkeypatch)
+    if bug.in_mechanism:
+        found = of_mechanism(design)
+        assert not found.holds
+        assert set(bug.in_mechanism) <= failed(found.checks)
+    assert set(bug.in_step) <= failed(audit_step(config, design, effort=STEP))
+
+
+SOUND: dict[str, dict[str, Section]] = {
+    "cluster-dp": {},
+    "continuous": CONTINUOUS,
+    "private clusters": PRIVATE,
+    "nearest": {"outcome": {"values": [0.0, 1.0, 5.0], "rounding": "nearest"}},
+    "hashed": {"publish": {"unit_id": "keyed-hash", "key_file": "there-is-no.key"}},
+    "delta": {"privacy": {"mechanism": "cluster-free-dp", "epsilon": 1.0, "delta": 1e-3}},
+    "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
+    "none": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}},
+    "two counts": {"outcome": {"values": [0, 1]}, "arms": {"treatments": ["mail", "phone"]}},
+    "histogram": {"privacy": {"mechanism": "noisy-histogram"}},
+    "differences": {"privacy": {"mechanism": "noisy-horvitz-thompson", "min_stratum": 1}},
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_code_passes_every_check(name: str, experiment: Builder) -> None:
+    config, design = prepared(experiment, SOUND[name])
+    for check in audit_step(config, design, effort=STEP):
+        assert check.holds, f"{check.name}: {check.evidence}"
+
+
+# sums of squares, which a release draws beside its mechanism
+
+
+def short_square_noise(patch: pytest.MonkeyPatch) -> None:
+    """The noise of sums of squares is 30 % short."""
+    patch.setattr(squares, "discrete_laplace", lambda n, scale: discrete_laplace(n, 0.7 * scale))
+
+
+def raw_squares(patch: pytest.MonkeyPatch) -> None:
+    """Sums of squares are published as they are."""
+    patch.setattr(squares, "discrete_laplace", lambda n, _: np.zeros(n, dtype=np.int64))
+
+
+def test_noise_of_squares_that_is_short_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    short_square_noise(monkeypatch)
+    found = audit(with_squares().mechanism, 2.0, effort=EFFORT)
+    assert failed(found.checks) == {audit_mechanism.NOISE}
+
+
+def test_squares_without_noise_are_caught_in_a_whole_release(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, design = prepared(experiment, SOUND["differences"])
+    assert design.mechanism.parameters.squares is not None
+    raw_squares(monkeypatch)
+    assert audited.REPEATED in failed(audit_step(config, design, effort=STEP))
+    assert audit_mechanism.NOISE in failed(of_mechanism(design).checks)
+
+
+def test_squares_that_nobody_pays_for_are_caught() -> None:
+    """By the exact loss: from an end to the middle moves sum and squares together."""
+    chosen = with_squares()
+    price = pure_epsilon(event_of(replace(chosen.mechanism.parameters, squares=None)))
+    found = audit(chosen.mechanism, price, effort=EFFORT)
+    assert not found.holds
+    assert price < found.exact_epsilon <= 2.0
+    assert audit(chosen.mechanism, 2.0, effort=EFFORT).holds
+
+
+def with_squares() -> Design:
+    """On three levels, where half of what a sum moves goes with all that the squares do."""
+    request = Request(
+        "uniform-prior-dp", 3, "means", epsilon=2.0, lattice=Lattice((0, 1, 2)), square_share=0.5
+    )
+    return design(request)
