@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from flows.regular import check_regular
 from schemas.errors import InputError
@@ -24,11 +26,22 @@ def read_table(path: Path) -> pl.DataFrame:
     try:
         if path.suffix.lower() == ".csv":
             return pl.read_csv(path, infer_schema=False, glob=False)
-        return pl.read_parquet(path, glob=False, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError):
+        return _parquet(path)
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, UnicodeDecodeError):
         pass
     what = "Parquet" if path.suffix.lower() == ".parquet" else "CSV in UTF-8"
     raise InputError(f"{path}: cannot be read as {what}; is it whole, and is there a header?")
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    """Read a Parquet file; Arrow's reader ends by an error where polars' may abort the process."""
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    table.validate(full=True)  # what it reads of a damaged file need not hold together
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table is a frame
+        raise TypeError(type(frame))
+    return frame
 
 
 def id_column(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:

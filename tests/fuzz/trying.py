@@ -4,7 +4,7 @@ Many more, and others: ``make soak KIND=… CASES=…``. The tests stand in seve
 can run side by side.
 """
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.fuzz.attempt import problems
 from tests.fuzz.case import Case
@@ -18,6 +18,7 @@ def try_cases(kind: str) -> None:
     @settings(
         max_examples=KINDS[kind].in_tests,
         derandomize=True,
+        phases=[Phase.generate],  # to look for simpler cases would take many minutes
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
