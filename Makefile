@@ -15,11 +15,7 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 	@$(BIN)/clusterdp demo
 
 test: $(VENV)/test check ## lint, types, import contracts and all tests
-	@$(BIN)/python -m pytest $(LISTENING)
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(LISTENING:%=--ignore=%)
-
-# These passed alone and are taken to have failed after hundreds of others in one process: not found why.
-LISTENING := tests/boundary/test_canary.py tests/flows/test_states.py
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \

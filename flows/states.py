@@ -4,14 +4,20 @@ A state holds the error's message, and the error itself for a caller in the same
 traceback, cause and context. Prefect's own way would write a traceback into the run's log.
 """
 
-import copy
 import functools
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from flows.quiet_end import end_quietly
-from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError, InputError
+from schemas.errors import (
+    BudgetError,
+    ClusterdpError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    bare,
+)
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
@@ -56,7 +62,7 @@ def state_of_failure(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except ClusterdpError as error:
-            failure = copy.copy(error)  # leaves traceback, cause and context behind
+            failure = bare(error)
         from prefect.states import Failed  # noqa: PLC0415 - plain runs do without Prefect
 
         logging.getLogger("prefect.task_runs").addFilter(_without_empty_trace)

@@ -4,9 +4,11 @@ Errors about people's data name the file or the rule and a count, never a value;
 own parameters name the key, the value found and what is allowed.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from schemas.visible import visible
+
+E = TypeVar("E", bound=BaseException)
 
 _LONGEST = 80  # characters of a value that a message shows
 
@@ -74,6 +76,19 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # it holds such a number, or itself
         return f"a {type(value).__name__}"
     return in_short(text)
+
+
+def bare(error: E) -> E:
+    """Return the same error without traceback, cause, context and notes.
+
+    By its own ``__reduce__``: ``copy.copy`` asks ``copyreg`` first, where other libraries (tblib,
+    which Dask brings) have errors copied with all that they carry.
+    """
+    make, arguments, *state = cast("tuple[Any, ...]", error.__reduce__())
+    made: E = make(*arguments)
+    for attributes in state:
+        vars(made).update({k: v for k, v in attributes.items() if k != "__notes__"})
+    return made
 
 
 def in_short(text: str) -> str:

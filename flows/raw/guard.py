@@ -5,14 +5,13 @@ of a clean one. A guarded step therefore raises a new error, outside the block t
 one: ours with its text (which names rules and counts), any other by its type and place alone.
 """
 
-import copy
 import functools
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from schemas.errors import ClusterdpError, StepError
+from schemas.errors import ClusterdpError, StepError, bare
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -55,7 +54,7 @@ def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> 
 def _bare(error: BaseException, name: str) -> BaseException:
     """An error that says what ``error`` may say, without traceback, cause and context."""
     if isinstance(error, ClusterdpError):
-        return copy.copy(error)
+        return bare(error)
     return _interrupt(error) or StepError(
         f"{name} failed with {type(error).__name__} at {_place(error)}; "
         "its message is withheld, as it may hold values of rows"
@@ -70,7 +69,7 @@ def _interrupt(error: BaseException) -> BaseException | None:
     )
     if isinstance(error, Exception) or not outside:
         return None
-    return copy.copy(error)
+    return bare(error)
 
 
 def _place(error: BaseException) -> str:

@@ -5,6 +5,7 @@ fail in each of its steps by an error that holds all that the step has in hand.
 """
 
 import base64
+import copyreg
 import gzip
 import pickle
 import sqlite3
@@ -13,11 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import duckdb
 import polars as pl
 import pytest
 import sqlalchemy as sa
+import tblib.pickling_support
 from prefect import flow, get_run_logger
 
 from flows import ledger
@@ -365,6 +368,19 @@ def test_the_command_line_tells_nothing_of_it_even_with_debug(
 # the guard and the container
 
 
+@pytest.fixture(params=["alone", "with tblib"])
+def errors_copied(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Without and with the library that has copies of errors carry all that errors do.
+
+    Dask installs it for the whole process, so for a release by workers and whatever follows.
+    """
+    with patch.dict(copyreg.dispatch_table):
+        if request.param == "with tblib":
+            tblib.pickling_support.install()
+        yield
+
+
+@pytest.mark.usefixtures("errors_copied")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, InputError])
 def test_what_a_guarded_step_lets_through_is_bare(kind: type[BaseException]) -> None:
     """An interruption stays one; neither it nor an error of ours brings what went before along."""
@@ -375,11 +391,14 @@ def test_what_a_guarded_step_lets_through_is_bare(kind: type[BaseException]) -> 
         try:
             raise ValueError(row)
         except ValueError as error:
-            raise kind("plain") from error
+            plain = kind("plain")
+            plain.add_note(row)
+            raise plain from error
 
     with pytest.raises(kind, match="plain") as caught:
         step(canary.word)
     assert type(caught.value) is kind
+    assert caught.value.args == ("plain",)
     assert not canary.secret().is_in(told(caught.value))
 
 
