@@ -677,7 +677,11 @@ def test_the_page_can_be_heard_and_steered_by_keys(
         found.page.focus("#table-effects >> xpath=..")
         found.page.keyboard.press("ArrowRight")
         scrolled = "document.querySelector('#table-effects').parentElement.scrollLeft > 0"
-        found.page.wait_for_function(scrolled)  # it scrolls softly
+        for _ in range(3_000):  # it scrolls softly; the page forbids what Playwright waits by
+            if found.page.evaluate(scrolled):
+                break
+            found.page.wait_for_timeout(20)
+        assert found.page.evaluate(scrolled)
         assert (
             found.page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         )
