@@ -1,7 +1,8 @@
 """Cases by their numbers: a hundred are drawn together, so the same number is the same case.
 
-Run as a program it tries the cases of one chunk and tells of each on standard output, in JSON. A
-case that kills this process, or never ends, is noticed by its reader, :mod:`tests.fuzz.soak`.
+Run as a program it tries the cases of the chunks named, one after the other, and tells of each on
+standard output, in JSON. A case that kills this process, or never ends, is noticed by its reader,
+:mod:`tests.fuzz.soak`.
 """
 
 import importlib
@@ -99,8 +100,8 @@ def smallest(kind: str, number: int, signature: str) -> Case:
     raise ValueError(msg)
 
 
-def main(kind: str, chunk: int, first: int) -> None:
-    """Try the cases of a chunk from number ``first`` on."""
+def main(kind: str, first: int, chunks: list[int]) -> None:
+    """Try the cases of ``chunks`` in turn, those of a number below ``first`` left out."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
 
@@ -114,11 +115,12 @@ def main(kind: str, chunk: int, first: int) -> None:
         found = [asdict(one) | {"signature": one.signature} for one in found_in(number, case)]
         tell(number=number, found=found)
 
-    each_of_chunk(kind, chunk, use)
-    tell(done=chunk)
+    for chunk in chunks:
+        each_of_chunk(kind, chunk, use)
+        tell(done=chunk)
     out.flush()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), [int(chunk) for chunk in sys.argv[3:]])

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,13 @@ START = 1800.0
 
 PROCESSES = 2
 
+TOGETHER = 10
+"""Chunks that one process tries: it has ten seconds of modules to load before the first."""
+
 ROOT = Path(__file__).resolve().parents[2]
+
+Keep = Callable[[int, int, list[dict[str, Any]]], None]
+"""Takes a chunk that is done, how many cases were tried of it, and what was found."""
 
 
 @dataclass
@@ -71,8 +78,7 @@ def soak(kind: str, cases: int, folder: Path, processes: int = PROCESSES) -> Pro
     lock = threading.Lock()
     left = [chunk for chunk in range(-(-cases // CHUNK)) if chunk not in progress.done]
 
-    def work(chunk: int) -> None:
-        found, tried = _chunk(kind, chunk)
+    def keep(chunk: int, tried: int, found: list[dict[str, Any]]) -> None:
         with lock:
             known = set(progress.by_signature())
             progress.done.append(chunk)
@@ -85,25 +91,26 @@ def soak(kind: str, cases: int, folder: Path, processes: int = PROCESSES) -> Pro
                     _print(f"{kind} {one['number']}: {one['signature']}")
 
     with ThreadPoolExecutor(processes) as pool:
-        for _ in pool.map(work, left):
+        blocks = [left[at : at + TOGETHER] for at in range(0, len(left), TOGETHER)]
+        for _ in pool.map(lambda block: _try_chunks(kind, block, keep), blocks):
             pass
     return progress
 
 
-def _chunk(kind: str, chunk: int) -> tuple[list[dict[str, Any]], int]:
-    """Try a chunk in a process of its own, begun anew after a case that it does not survive."""
+def _try_chunks(kind: str, chunks: list[int], keep: Keep) -> None:
+    """Try chunks in a process of their own, begun anew after a case that it does not survive."""
     found: list[dict[str, Any]] = []
-    first, tried = chunk * CHUNK, 0
-    while True:
+    left, tried = list(chunks), 0
+    first = CHUNK * left[0]
+    while left:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.chunk", kind, str(chunk), str(first)],
+            [sys.executable, "-m", "tests.fuzz.chunk", kind, str(first), *map(str, left)],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         at = None
-        is_done = False
         silent = True
         try:
             for line in _lines(process):
@@ -113,17 +120,19 @@ def _chunk(kind: str, chunk: int) -> tuple[list[dict[str, Any]], int]:
                 elif "number" in told:
                     tried += 1
                     found += [{"number": told["number"], **one} for one in told["found"]]
-                is_done = "done" in told
+                else:
+                    keep(left.pop(0), tried, found)
+                    found, tried, at = [], 0, None
             silent = process.poll() is None
         finally:  # also where somebody interrupts
             with process:
                 if silent:
                     os.killpg(process.pid, signal.SIGKILL)
         code = process.returncode
-        if is_done:
-            return found, tried
+        if not left:
+            return
         if at is None:
-            msg = f"{kind}: no case of chunk {chunk} could be begun (exit code {code})"
+            msg = f"{kind}: no case of chunk {left[0]} could be begun (exit code {code})"
             raise RuntimeError(msg)
         what = "never ends" if silent else "kills the process"
         detail = "" if silent else f"exit code {code}"

@@ -188,19 +188,23 @@ def test_the_soak_goes_on_where_it_was_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
+    monkeypatch.setattr(soak, "TOGETHER", 3)
 
-    def chunk(_: str, number: int) -> tuple[list[dict[str, Any]], int]:
-        tried.append(number)
-        if number == 2 and tried.count(2) == 1:
-            raise KeyboardInterrupt
-        return [{"number": number * CHUNK, "signature": "odd", "what": "", "detail": ""}], CHUNK
+    def chunks(_: str, numbers: list[int], keep: soak.Keep) -> None:
+        for number in numbers:
+            tried.append(number)
+            if number == 2 and tried.count(2) == 1:
+                raise KeyboardInterrupt
+            found = {"number": number * CHUNK, "signature": "odd", "what": "", "detail": ""}
+            keep(number, CHUNK, [found])
 
-    monkeypatch.setattr(soak, "_chunk", chunk)
+    monkeypatch.setattr(soak, "_try_chunks", chunks)
     with pytest.raises(KeyboardInterrupt):
         soak.soak("reports", 4 * CHUNK, tmp_path, processes=1)
     found = soak.soak("reports", 4 * CHUNK, tmp_path, processes=1)
     assert sorted(found.done) == [0, 1, 2, 3]
-    assert sorted(tried) == [0, 1, 2, 2, 3]
+    assert tried.count(2) == 2
+    assert tried.count(0) == tried.count(1) == 1
     assert found.tried == 4 * CHUNK
     assert [one["number"] for one in found.by_signature()["odd"]].count(200) == 1
     assert soak.soak("reports", 4 * CHUNK, tmp_path, processes=1).tried == 4 * CHUNK
@@ -215,7 +219,7 @@ def found_in(number, case):
     if number == 5: time.sleep(3600)
     return []
 chunk.found_in = found_in
-chunk.main("reports", 0, {first})
+chunk.main("reports", {first}, {chunks})
 """
 
 
@@ -226,14 +230,16 @@ def test_a_case_that_kills_or_never_ends_is_found_and_passed(
     begin = subprocess.Popen
 
     def instead(command: list[str], **named: Any) -> Any:
-        return begin([command[0], "-c", CHILD.format(first=command[-1])], **named)
+        first, *chunks = map(int, command[4:])
+        return begin([command[0], "-c", CHILD.format(first=first, chunks=chunks)], **named)
 
     monkeypatch.setattr(subprocess, "Popen", instead)
     monkeypatch.setattr(soak, "PATIENCE", 20.0)  # where it falsely runs out, more are found
-    found, tried = soak._chunk("reports", 0)
-    told = {one["number"]: one["what"] for one in found}
+    kept: list[tuple[int, int, list[dict[str, Any]]]] = []
+    soak._try_chunks("reports", [0, 1], lambda *one: kept.append(one))
+    assert [(chunk, tried) for chunk, tried, _ in kept] == [(0, CHUNK), (1, CHUNK)]
+    told = {one["number"]: one["what"] for one in kept[0][2]}
     assert (told[3], told[5]) == ("kills the process", "never ends")
-    assert tried == CHUNK
 
 
 def test_the_smallest_case_of_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
