@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.collapsed import Collapsed, collapsed
-from estimators.comparable import Rows, Strata, comparable
+from estimators.collapsed_strata import Collapsed, collapsed
+from estimators.contrast_strata import Rows, Strata, comparable
+from estimators.evidence import Evidence, Sums, calibrated, sum_by
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-from estimators.slices import Evidence, Sums, calibrated, sum_by
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,7 +25,7 @@ EstimatorName = Literal["tau_q", "histogram", "combined"]
 AdjustedName = Literal["regression", "regression_combined", "cuped"]
 """Those that use covariates as well (:mod:`estimators.regression`)."""
 DifferencesName = Literal["horvitz_thompson"]
-"""That of a release of noisy differences (:mod:`estimators.differences`)."""
+"""That of a release of noisy differences (:mod:`estimators.horvitz_thompson`)."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +200,9 @@ def contrasts(
     """Return the effect of ``arm`` against ``control`` in every group.
 
     τ̂ = Σ_s b_s (θ̂_s,arm − θ̂_s,control), b_s the stratum's share of the group's units (all arms),
-    θ̂ the debiased means calibrated by the pools' statistics (:func:`~estimators.slices.calibrated`)
-    with weight 0 (``tau_q``), 1 (``histogram``) or the pools' own (``combined``).
+    θ̂ the debiased means calibrated by the pools' statistics
+    (:func:`~estimators.evidence.calibrated`) with weight 0 (``tau_q``), 1 (``histogram``) or the
+    pools' own (``combined``).
 
     V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), else, arm by arm,
     Σ b² Ŝ²/n + V̂_noise with Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)]. A single Ŝ² may be negative, or
@@ -213,11 +214,11 @@ def contrasts(
     Satterthwaite, each Ŝ² brought between its own bounds there and V_A the noise of Σ b² Â/(n − 1);
     at most 4 + 6/κ, κ the excess kurtosis that Laplace noise gives the estimate.
 
-    In the stratum of merged clusters the variance of pairs (:mod:`estimators.collapsed`) takes the
-    place of s²/n, and for the others that of the share Π_a (1 − w̄_a) of Ŝ²/n, less what randomised
-    response adds to it; w̄_a is what statistics weigh in the arm's mean. The rest holds how clusters
-    differ, which is too much, as statistics are of all clusters together. The arms' parts of it are
-    in the ratio of their s²/n.
+    In the stratum of merged clusters the variance of pairs (:mod:`estimators.collapsed_strata`)
+    takes the place of s²/n, and for the others that of the share Π_a (1 − w̄_a) of Ŝ²/n, less what
+    randomised response adds to it; w̄_a is what statistics weigh in the arm's mean. The rest holds
+    how clusters differ, which is too much, as statistics are of all clusters together. The arms'
+    parts of it are in the ratio of their s²/n.
     """
     strata = comparable(evidence.slices, arm, control, same_shares=same_shares)
     total = sum_by(strata.group, strata.weight, n_groups)

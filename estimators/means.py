@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from estimators.comparable import comparable
+from estimators.contrast_strata import comparable
 from estimators.effects import EstimatorName, arm_means, estimators_of
-from estimators.slices import Evidence, sum_by
+from estimators.evidence import Evidence, sum_by
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Mean:
 def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list[Mean]:
     """Estimate the mean outcome of every one of ``arms``, by every estimator that effects have.
 
-    θ̂ = Σ_s b_s θ̂_s, where s are the strata of :func:`estimators.comparable.comparable` in which the
-    arm can be compared with itself: every cluster that holds two of its units, and with
+    θ̂ = Σ_s b_s θ̂_s, where s are the strata of :func:`estimators.contrast_strata.comparable` in
+    which the arm can be compared with itself: every cluster that holds two of its units, and with
     ``same_shares`` all others as one. b_s is the stratum's share of the units in them, all arms
     counted. θ̂_s and the standard error are those of :func:`estimators.effects.contrasts`, so that
     two means differ by the effect where both arms have the same strata; but merged clusters are not

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from statsmodels.regression.linear_model import OLS
 
-from estimators.comparable import Strata, comparable
+from estimators.contrast_strata import Strata, comparable
 from estimators.debias import response_noise_variance
 from estimators.effects import (
     AdjustedName,
@@ -30,7 +30,7 @@ from estimators.effects import (
     difference,
     pool_weights,
 )
-from estimators.slices import Evidence, sum_by
+from estimators.evidence import Evidence, sum_by
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.combining import counts_noise, unit_noise
 from estimators.debias import prior_moments
+from estimators.pool_statistics import counts_noise, unit_noise
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.integer] | Floats
@@ -187,7 +187,7 @@ def uniform_prior_variance(
     at random is not in here. Counts or means published beside the outcomes do not change τ̂_Q.
 
     The noise is that of the paper's Equation (7), its terms put together as in
-    :func:`~estimators.combining.unit_noise`, which shows that shifting all outcomes changes
+    :func:`~estimators.pool_statistics.unit_noise`, which shows that shifting all outcomes changes
     nothing. Raises ValueError for sizes that do not fit and for λ outside (0, 1).
     """
     assignment = no_privacy_variance(population, sizes)

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.charging import Account
-from flows.config import AnyDesign, check_period, load
-from flows.key import read_key
-from flows.ledger import Statement
-from flows.planning import settled
+from flows.config.experiment import AnyDesign, check_period, load
+from flows.config.resolve import settled
+from flows.config.unit_id_key import read_key
+from flows.ledger.account import Account
+from flows.ledger.database import Statement
+from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest
-from flows.raw.private_clusters import known_sizes
-from flows.raw.room import room_of
+from flows.raw.spill.workspace import room_of
+from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
-from flows.roster import Roster
-from flows.step import plain_step
+from schemas.roster import Roster
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from flows.files import private_directory, public_directory
+from flows.runtime.files import private_directory, public_directory
 from schemas.errors import InputError
 
 DIRECTORY = "clusterdp-demo"

@@ -11,12 +11,12 @@ from typing import IO, Any
 
 import polars as pl
 
-from flows.config import load
-from flows.files import replace_file
-from flows.key import read_key
-from flows.raw.guard import values_free
-from flows.raw.unit_ids import released_ids
-from flows.table_files import check_format, id_column, read_table
+from flows.config.experiment import load
+from flows.config.unit_id_key import read_key
+from flows.raw.boundary.guard import values_free
+from flows.raw.units.unit_ids import released_ids
+from flows.runtime.files import replace_file
+from flows.runtime.table_files import check_format, id_column, read_table
 from schemas.errors import ConfigError, InputError
 
 

@@ -11,12 +11,16 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.config import check_period
-from flows.ledger import Statement
-from flows.raw.site import site_fingerprint, site_report, stand_in, unmatched
+from flows.config.experiment import check_period
+from flows.config.site import load_site
+from flows.ledger.database import Statement
+from flows.ledger.site_account import SiteAccount
+from flows.orchestration.states import ends_in_state
+from flows.orchestration.step import step
+from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.raw.site_rows import ingest_site, set_site_aside, validate_site
-from flows.released.draft import workplace
-from flows.released.sites import (
+from flows.released.file.draft import workplace
+from flows.released.site_aggregates import (
     Combined,
     combine,
     read_report,
@@ -24,11 +28,7 @@ from flows.released.sites import (
     try_report,
     write_report,
 )
-from flows.roster import Roster
-from flows.site_charging import SiteAccount
-from flows.site_config import load_site
-from flows.states import ends_in_state
-from flows.step import step
+from schemas.roster import Roster
 from schemas.site import SiteReport
 
 

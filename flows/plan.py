@@ -10,20 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.config import AnyDesign, Config, check_period, load
-from flows.planning import Settled, question, settled
+from flows.config.experiment import AnyDesign, Config, check_period, load
+from flows.config.resolve import Settled, question, settled
+from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_places
-from flows.raw.room import room_of
-from flows.raw.sizes import stratum_sizes
+from flows.raw.spill.workspace import room_of
+from flows.raw.units.sizes import stratum_sizes
 from flows.raw.validate import validate
-from flows.roster import Roster
-from flows.step import plain_step
-from privatizers.aggregate_design import AggregateDesign
-from privatizers.design import MechanismName, Request, StatisticName, design
-from privatizers.forecast import forecast
-from privatizers.lattice import lattice_of
-from privatizers.planner import Prediction, Question, with_more
+from privatizers.domain.lattice import lattice_of
+from privatizers.planning.aggregate_design import AggregateDesign
+from privatizers.planning.design import MechanismName, Request, StatisticName, design
+from privatizers.planning.forecast import forecast
+from privatizers.planning.planner import Prediction, Question, with_more
 from schemas.errors import ConfigError
+from schemas.roster import Roster
 
 Ints = NDArray[np.int64]
 
@@ -146,7 +146,7 @@ def settled_of(config_path: Path, period: str | None) -> Settled:
     Who is in the log is read only where it is planned. Where clusters are private, the design is
     what happens to outcomes once these are randomised, at the price of that alone: the rest of the
     release's price is exact by arithmetic
-    (:attr:`privatizers.label_response.LabelResponse.guarantee`).
+    (:attr:`privatizers.mechanisms.label_response.LabelResponse.guarantee`).
     """
     config = load(config_path)
     if not config.is_planned:

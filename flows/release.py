@@ -10,27 +10,27 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from estimators.effects import Estimate
-from flows.charging import Account, Charge
-from flows.config import check_period, load
-from flows.key import read_key
-from flows.ledger import Statement
-from flows.planning import foreseen, settled
-from flows.raw.aside import set_aside
+from flows.config.experiment import check_period, load
+from flows.config.resolve import foreseen, settled
+from flows.config.unit_id_key import read_key
+from flows.ledger.account import Account, Charge
+from flows.ledger.database import Statement
+from flows.orchestration.states import ends_in_state
+from flows.orchestration.step import step
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
-from flows.raw.private_clusters import known_sizes
 from flows.raw.privatize import privatize
-from flows.raw.room import room_of
+from flows.raw.quarantine import set_aside
+from flows.raw.spill.workspace import room_of
+from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
-from flows.released.draft import workplace
 from flows.released.estimate import estimate, estimate_file
+from flows.released.file.draft import workplace
+from flows.released.file.read import read_release
 from flows.released.publish import publish
-from flows.released.read import read_release
-from flows.roster import Roster
-from flows.states import ends_in_state
-from flows.step import step
 from schemas.errors import ConfigError
 from schemas.released import Manifest
+from schemas.roster import Roster
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from prefect.client.schemas.schedules import CronSchedule
 from pydantic import ValidationError
 
-from flows.config import load
-from flows.prefect_server import prefect_server
+from flows.config.experiment import load
+from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
     """
     from prefect import flow  # noqa: PLC0415 - see serve_releases
 
+    from flows.orchestration.states import ends_in_state  # noqa: PLC0415
     from flows.release import ReleaseResult, release  # noqa: PLC0415
-    from flows.states import ends_in_state  # noqa: PLC0415
 
     served = frozenset(configs)
 

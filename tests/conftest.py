@@ -63,9 +63,9 @@ os.environ.update(
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
-    from flows.config import Config
-    from flows.raw.rows import Rows
-    from flows.raw.sealed import Sealed
+    from flows.config.experiment import Config
+    from flows.raw.boundary.sealed import Sealed
+    from flows.raw.units.rows import Rows
     from flows.release import ReleaseResult
     from schemas.released import ReleaseTables
 
@@ -191,7 +191,7 @@ class Experiment:
 
     def load(self) -> "Config":
         """The configuration as the program reads it."""
-        from flows.config import load  # noqa: PLC0415 - see the top of this file
+        from flows.config.experiment import load  # noqa: PLC0415 - see the top of this file
 
         return load(self.config)
 
@@ -216,9 +216,9 @@ class Experiment:
 
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
     """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them."""
-    from flows.raw.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
-    from flows.raw.runs import Stored  # noqa: PLC0415
-    from flows.raw.sealed import Sealed  # noqa: PLC0415
+    from flows.raw.boundary.sealed import Sealed  # noqa: PLC0415
+    from flows.raw.spill.sorted_runs import Stored  # noqa: PLC0415
+    from flows.raw.units.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
 
     kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
     ordered = frame.select(COLUMNS).with_columns(kinds).sort("unit")

@@ -18,16 +18,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.charges import Fingerprint
-from flows.config import AnyDesign, Config
-from flows.files import folder_lock, private_directory, sync_directory
-from flows.key import read_key
-from flows.progress import Progress
-from flows.raw.guard import values_free
-from flows.raw.rows import Rows, positions
-from flows.raw.sealed import Sealed
-from flows.small_files import UnreadableError, read_small
-from privatizers.randomness import secret_key
+from flows.config.experiment import AnyDesign, Config
+from flows.config.unit_id_key import read_key
+from flows.ledger.rules import Fingerprint
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.units.rows import Rows, positions
+from flows.runtime.files import folder_lock, private_directory, sync_directory
+from flows.runtime.progress import Progress
+from flows.runtime.small_files import UnreadableError, read_small
+from privatizers.noise.randomness import secret_key
 from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 

@@ -15,15 +15,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config import Config
-from flows.raw.columns import arm_labels, cluster, identifier, label, outcome
-from flows.raw.guard import values_free
-from flows.raw.log_files import find_files
-from flows.raw.private_clusters import cluster_columns, private_clusters
-from flows.raw.sealed import Sealed
-from flows.raw.sources import Source, identifier_type
-from flows.raw.times import microseconds
-from privatizers.outcome_grid import map_outcomes
+from flows.config.experiment import Config
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
+from flows.raw.reading.log_files import find_files
+from flows.raw.reading.sources import Source, identifier_type
+from flows.raw.reading.times import microseconds
+from flows.raw.units.private_clusters import cluster_columns, private_clusters
+from privatizers.domain.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, TIME, UNIT, VALUE
 
 Floats = NDArray[np.float64]

@@ -6,17 +6,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from estimators.combining import Weights, declared_weights, square_weight, statistic_noise
 from estimators.debias import debias_vector
-from flows.config import AnyDesign, Config
-from flows.raw.aggregate import aggregate
-from flows.raw.counted import counted
-from flows.raw.guard import values_free
-from flows.raw.private_clusters import with_randomised_clusters
-from flows.raw.room import Room
-from flows.raw.rows import Rows
-from flows.raw.sealed import Sealed
-from flows.raw.tables import (
+from estimators.pool_statistics import Weights, declared_weights, square_weight, statistic_noise
+from flows.config.experiment import AnyDesign, Config
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.drawing.aggregate_tables import aggregate
+from flows.raw.drawing.strata_counts import counted
+from flows.raw.drawing.tables import (
     by_metric,
     cells_table,
     check_squares_fit,
@@ -28,13 +25,16 @@ from flows.raw.tables import (
     squares_table,
     strata_table,
 )
-from flows.raw.unit_stream import unit_table
-from flows.roster import Roster
-from privatizers.aggregate_design import AggregateDesign
-from privatizers.design import Design
-from privatizers.mechanism import StrataRelease
-from privatizers.strata import Strata
+from flows.raw.drawing.unit_stream import unit_table
+from flows.raw.spill.workspace import Room
+from flows.raw.units.private_clusters import with_randomised_clusters
+from flows.raw.units.rows import Rows
+from privatizers.domain.strata import Strata
+from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.planning.aggregate_design import AggregateDesign
+from privatizers.planning.design import Design
 from schemas.released import ReleaseName, ReleaseTables
+from schemas.roster import Roster
 
 Floats = NDArray[np.float64]
 

@@ -15,17 +15,17 @@ import pandera.errors
 import pandera.polars as pa
 import polars as pl
 
-from flows.files import private_directory, replace_file
-from flows.raw.columns import identifier, label, outcome
-from flows.raw.guard import values_free
-from flows.raw.log_files import find_files
-from flows.raw.sealed import Sealed
-from flows.raw.sources import Source, identifier_type
-from flows.roster import Roster
-from flows.site_config import Covariate, SiteConfig
-from privatizers.outcome_grid import map_outcomes
+from flows.config.site import Covariate, SiteConfig
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading.columns import identifier, label, outcome
+from flows.raw.reading.log_files import find_files
+from flows.raw.reading.sources import Source, identifier_type
+from flows.runtime.files import private_directory, replace_file
+from privatizers.domain.outcome_grid import map_outcomes
 from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, FILE, OUTCOME, ROW, RULE, UNIT, rules
+from schemas.roster import Roster
 
 _COVARIATE = "covariate_"
 _ASIDE = (RULE, UNIT, ARM, FILE, ROW)

@@ -1,7 +1,7 @@
 """Step 2, private: read the log, set aside rows with public faults, put the rest into order.
 
 Rows come in batches, each judged by the rules that read one row alone; then all rows of a unit are
-brought together (:mod:`flows.raw.runs`) and judged by the rules that read more.
+brought together (:mod:`flows.raw.spill.sorted_runs`) and judged by the rules that read more.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,21 +12,20 @@ import pandera.errors
 import polars as pl
 from scipy.special import chdtrc
 
-from flows.config import Config
-from flows.progress import Progress
-from flows.raw.aside import Aside, Pile
-from flows.raw.attribution import attributed
-from flows.raw.exposures import first_exposures
-from flows.raw.guard import values_free
+from flows.config.experiment import Config
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
-from flows.raw.log_files import file_names
-from flows.raw.order import in_order, rises
-from flows.raw.private_clusters import known_clusters, without_private_clusters
-from flows.raw.room import Room
-from flows.raw.rows import COLUMNS, Rows, rows_of
-from flows.raw.runs import Runs, Stored, parts
-from flows.raw.sealed import Sealed
-from flows.roster import Roster
+from flows.raw.quarantine import Aside, Pile
+from flows.raw.reading.log_files import file_names
+from flows.raw.spill.sorted_runs import Runs, Stored, parts
+from flows.raw.spill.unit_order import in_order, rises
+from flows.raw.spill.workspace import Room
+from flows.raw.units.attribution import attributed
+from flows.raw.units.exposures import first_exposures
+from flows.raw.units.private_clusters import known_clusters, without_private_clusters
+from flows.raw.units.rows import COLUMNS, Rows, rows_of
+from flows.runtime.progress import Progress
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
@@ -42,6 +41,7 @@ from schemas.raw import (
     fits,
     rules,
 )
+from schemas.roster import Roster
 
 _MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
 _ARM_TEXT = "text of arm"
@@ -57,7 +57,7 @@ def validate(
     Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
     InputError where a file cannot be read, a declared arm has no units or nothing is left. What
     does not fit into memory is put into the ``room``; nothing else is written: see
-    :func:`~flows.raw.aside.set_aside`.
+    :func:`~flows.raw.quarantine.set_aside`.
     """
     raw = log.open()
     judge = _Judge(config, raw, room)

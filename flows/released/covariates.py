@@ -9,13 +9,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from estimators.effects import Estimate, effects
+from estimators.evidence import Evidence
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
-from estimators.slices import Evidence
 from flows.released.estimate import stated_forecast, with_forecast
-from flows.released.evidence import Released, read_frame, read_released
-from flows.released.read import opened, read_manifest
-from flows.released.sql import quoted
-from flows.table_files import id_column, read_table
+from flows.released.file.evidence import Released, read_frame, read_released
+from flows.released.file.read import opened, read_manifest
+from flows.released.file.sql import quoted
+from flows.runtime.table_files import id_column, read_table
 from schemas.errors import InputError
 
 Floats = NDArray[np.float64]

@@ -7,13 +7,13 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from estimators.differences import difference_effects
 from estimators.effects import Estimate, effects
+from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
-from flows.released.evidence import Released, read_released
-from flows.released.macros import LEVEL
+from flows.released.file.evidence import Released, read_released
+from flows.released.file.macros import LEVEL
+from flows.released.file.read import opened, opened_draft, read_manifest
 from flows.released.publish import add_estimates
-from flows.released.read import opened, opened_draft, read_manifest
 from schemas.released import no_rows
 
 Forecast = Mapping[tuple[str, str], float | None]

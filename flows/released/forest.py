@@ -18,10 +18,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from estimators.sites import Aggregate, normal_interval
-from flows.files import replace_file
-from flows.released.figures import short
-from flows.released.sites import LEVEL, Combined
+from estimators.site_aggregates import Aggregate, normal_interval
+from flows.released.page.figures import short
+from flows.released.site_aggregates import LEVEL, Combined
+from flows.runtime.files import replace_file
 from schemas.errors import ConfigError, InputError
 
 if TYPE_CHECKING:

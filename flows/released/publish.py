@@ -13,10 +13,10 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from flows.released.evidence import Released
-from flows.released.macros import add_macros
-from flows.released.opening import memory_limit
-from flows.released.sql import quoted, text
+from flows.released.file.evidence import Released
+from flows.released.file.macros import add_macros
+from flows.released.file.opening import memory_limit
+from flows.released.file.sql import quoted, text
 from schemas.errors import ClusterdpError
 from schemas.released import (
     OUTCOME,

@@ -14,9 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.files import replace_file
-from flows.released import figures
-from flows.released.page import (
+from flows.released.page import figures
+from flows.released.page.contents import Contents, read_contents
+from flows.released.page.details import (
+    MOST_ARMS,
+    MOST_ROWS,
+    debias_section,
+    estimator_name,
+    first_of,
+    manifest_section,
+    outcomes_section,
+    queries_section,
+    sizes_section,
+)
+from flows.released.page.html import (
     Content,
     Group,
     Markup,
@@ -37,19 +48,8 @@ from flows.released.page import (
     swatch,
     table,
 )
-from flows.released.report_contents import Contents, read_contents
-from flows.released.report_details import (
-    MOST_ARMS,
-    MOST_ROWS,
-    debias_section,
-    estimator_name,
-    first_of,
-    manifest_section,
-    outcomes_section,
-    queries_section,
-    sizes_section,
-)
-from flows.released.report_privacy import protection_section
+from flows.released.page.privacy import protection_section
+from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
 Floats = NDArray[np.float64]

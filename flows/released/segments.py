@@ -6,10 +6,10 @@ from pathlib import Path
 import polars as pl
 
 from estimators.effects import Estimate, effects
-from flows.released.evidence import MOMENTS, read_frame, read_released, slices_of
-from flows.released.read import opened, read_manifest
-from flows.released.sql import quoted
-from flows.table_files import id_column, read_table, text_or_integer
+from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
+from flows.released.file.read import opened, read_manifest
+from flows.released.file.sql import quoted
+from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 
 UNIT_ID = "unit_id"

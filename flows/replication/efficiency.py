@@ -33,18 +33,18 @@ from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.effects import EstimatorName
-from flows.show import table
-from privatizers.accountant import calibrate
-from privatizers.accounting import realised_threshold
-from privatizers.cluster_dp import ClusterDP
-from privatizers.counts import moved_cells
-from privatizers.design import Request, design
-from privatizers.events import CountsNoise
-from privatizers.mechanism import Mechanism, Parameters
-from privatizers.odds import Moves, odds_at
-from privatizers.planner import Question, grids_of, plan
-from privatizers.prior import truncated_prior
-from privatizers.simulation import Answers, Trial, simulate
+from flows.cli.show import table
+from privatizers.accounting.accountant import calibrate
+from privatizers.accounting.events import CountsNoise
+from privatizers.accounting.rounding import realised_threshold
+from privatizers.mechanisms.cluster_dp import ClusterDP
+from privatizers.mechanisms.mechanism import Mechanism, Parameters
+from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.prior import truncated_prior
+from privatizers.planning.approximate_rate import Moves, odds_at
+from privatizers.planning.design import Request, design
+from privatizers.planning.planner import Question, grids_of, plan
+from privatizers.simulation.simulate import Answers, Trial, simulate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

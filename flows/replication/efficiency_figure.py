@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from flows.files import public_directory, replace_file
+from flows.runtime.files import public_directory, replace_file
 from schemas.errors import InputError
 
 if TYPE_CHECKING:

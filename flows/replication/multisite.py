@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.sites import Sites, clamped, ivw, mvagg
+from estimators.site_aggregates import Sites, clamped, ivw, mvagg
+from flows.cli.show import table
 from flows.replication.multisite_data import Study, data_folder, studies
 from flows.replication.multisite_findings import (
     FINDINGS,
@@ -52,16 +53,15 @@ from flows.replication.multisite_findings import (
     findings,
     three,
 )
-from flows.show import table
-from privatizers.matching import People, evaluate, paired_variance
-from privatizers.matching_bounds import variance_range
-from privatizers.site_matching import (
+from privatizers.sites.dp_matching import (
     GlobalMatching,
     SmoothMatching,
     StandardDraws,
     report_as_printed,
 )
-from privatizers.site_trial import RandomisedTrial
+from privatizers.sites.matching import People, evaluate, paired_variance
+from privatizers.sites.matching_sensitivity import variance_range
+from privatizers.sites.randomised_trial import RandomisedTrial
 
 Floats = NDArray[np.float64]
 Random = np.random.Generator

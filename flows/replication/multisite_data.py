@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.table_files import read_table
-from privatizers.matching import People
+from flows.runtime.table_files import read_table
+from privatizers.sites.matching import People
 from schemas.errors import InputError
 
 Ints = NDArray[np.int64]

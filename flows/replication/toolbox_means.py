@@ -3,9 +3,9 @@
 The running example of Near and Abuah's chapter on local sensitivity, on the training part of the
 data (Becker and Kohavi 1996): 32,561 ages, declared to lie in [0, 125]. Everything that is spent is
 counted: ε = 1 and δ = 1e-9 (the chapter's 1/n², rounded) a release, tests and bounds included.
-Every method is as `privatizers/toolbox.md` proves it, not as the chapter prints it. They differ in
-who is a neighbour, which a row says: people who come or go, or one person's value replaced, with n
-public. The second is the weaker promise.
+Every method is as `privatizers/toolbox/toolbox.md` proves it, not as the chapter prints it. They
+differ in who is a neighbour, which a row says: people who come or go, or one person's value
+replaced, with n public. The second is the weaker promise.
 
 The ages are public, so errors are shown against their mean.
 """
@@ -23,19 +23,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.show import table
-from flows.table_files import read_table
-from privatizers.bounded_mean import (
+from flows.cli.show import table
+from flows.runtime.table_files import read_table
+from privatizers.noise.lattice_laplace import power_of_two_step
+from privatizers.toolbox.bounded_mean import (
     AddRemoveMean,
     Bounds,
     mean_by_sum_and_count,
     mean_of_fixed_size,
 )
-from privatizers.gaussian import LatticeGaussian
-from privatizers.propose_test_release import ProposeTestRelease
-from privatizers.real_noise import power_of_two_step
-from privatizers.sample_aggregate import SampleAggregate, chunks_by_id
-from privatizers.smooth_sensitivity import BoundThenNoise, SmoothLaplace
+from privatizers.toolbox.lattice_gaussian import LatticeGaussian
+from privatizers.toolbox.propose_test_release import ProposeTestRelease
+from privatizers.toolbox.sample_aggregate import SampleAggregate, chunks_by_id
+from privatizers.toolbox.smooth_sensitivity import BoundThenNoise, SmoothLaplace
 from schemas.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -235,7 +235,7 @@ def _draw(rows: tuple[Row, ...], folder: Path) -> Path:
     import matplotlib as mpl  # noqa: PLC0415 - takes its time
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    from flows.files import replace_file  # noqa: PLC0415
+    from flows.runtime.files import replace_file  # noqa: PLC0415
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
     path = folder / f"{NAME}.svg"

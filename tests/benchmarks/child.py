@@ -54,7 +54,7 @@ def _task(name: str) -> Callable[..., int]:
 class _Steps(logging.Handler):
     """Listens to what the steps of a flow say on the log: when the first began, how long each took.
 
-    See :func:`flows.step.plain_step`.
+    See :func:`flows.orchestration.step.plain_step`.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,9 @@ def release(
         result = flow(str(path)) if prefect_home else flow.fn(str(path))
     if from_first_step:
         if steps.begin is None:
-            raise RuntimeError("no step of the flow was heard of: has flows.step changed?")
+            raise RuntimeError(
+                "no step of the flow was heard of: has flows.orchestration.step changed?"
+            )
         watch.begin = steps.begin
     watch.details |= {f"step {name}": seconds for name, seconds in steps.seconds.items()}
     watch.details["file_bytes"] = result.path.stat().st_size
@@ -107,7 +109,7 @@ def release(
 def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -> int:
     """A flow of so many steps that do nothing: what Prefect itself takes, once it has started."""
     _settle(prefect_home or work)
-    from flows.step import step  # noqa: PLC0415 - after Prefect's surroundings
+    from flows.orchestration.step import step  # noqa: PLC0415 - after Prefect's surroundings
 
     def nothing() -> None:
         pass
@@ -130,7 +132,7 @@ def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -
 
 def _settle(home: str) -> None:
     """Give Prefect the surroundings that the command line gives it, and a home of this bench's."""
-    from flows.prefect_home import settle  # noqa: PLC0415 - before anything imports Prefect
+    from flows.orchestration.prefect_settings import settle  # noqa: PLC0415 - before anything imports Prefect
 
     os.environ["PREFECT_HOME"] = home
     settle(Path(home))
@@ -152,7 +154,7 @@ def _timed_noise() -> list[float]:
 
     Stays empty where noise is drawn by other processes.
     """
-    from privatizers.randomness import discrete_laplace  # noqa: PLC0415 - only a release needs it
+    from privatizers.noise.randomness import discrete_laplace  # noqa: PLC0415 - only a release needs it
 
     spent: list[float] = []
 

@@ -4,8 +4,8 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from privatizers.randomised_response import RandomisedResponse
-from privatizers.randomness import discrete_laplace  # which allows OpenDP's "contrib"
+from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.noise.randomness import discrete_laplace  # which allows OpenDP's "contrib"
 from tests.benchmarks.watch import Watch
 
 N_OUTCOMES = 12

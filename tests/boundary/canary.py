@@ -28,11 +28,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.planning import settled
+from flows.config.resolve import settled
+from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import KEY_FILE, fingerprint
 from flows.raw.ingest import ingest
-from flows.raw.sealed import Sealed
-from flows.raw.sizes import stratum_sizes
+from flows.raw.units.sizes import stratum_sizes
 from flows.raw.validate import validate
 from tests.conftest import PATIENCE, Builder, Experiment
 

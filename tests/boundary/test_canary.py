@@ -23,10 +23,10 @@ import sqlalchemy as sa
 import tblib.pickling_support
 from prefect import flow, get_run_logger
 
-from flows import ledger
-from flows.cli import run
-from flows.raw.guard import values_free
-from flows.raw.sealed import Sealed
+from flows.cli.main import run
+from flows.ledger import database as ledger
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
 from flows.release import release
 from flows.released.report import write_report
 from schemas.errors import ClusterdpError, InputError, StepError
@@ -280,8 +280,8 @@ OUTCOME, IDS = {"outcome"}, {"id", "id set aside"}
         ("flows.raw.fingerprint._content", {"id"}, in_a_chain, "log.parquet"),
         ("hmac.digest", {"digest key"}, in_a_chain, "log.parquet"),
         ("pyarrow.parquet.ParquetWriter.write_table", {"id set aside"}, in_a_chain, "log.parquet"),
-        ("flows.raw.counted.stochastic_levels", OUTCOME, in_a_chain, "log.parquet"),
-        ("flows.raw.unit_ids._hashed", {"id", "key of ids"}, as_a_panic, "log.parquet"),
+        ("flows.raw.drawing.strata_counts.stochastic_levels", OUTCOME, in_a_chain, "log.parquet"),
+        ("flows.raw.units.unit_ids._hashed", {"id", "key of ids"}, as_a_panic, "log.parquet"),
     ],
 )
 def test_a_private_step_that_fails_tells_nothing_of_it(
@@ -308,7 +308,7 @@ def test_a_private_step_that_fails_tells_nothing_of_it(
     [
         "flows.released.publish._insert",
         "flows.released.estimate.add_estimates",
-        "flows.charging.make_public",
+        "flows.ledger.account.make_public",
     ],
 )
 def test_a_public_step_that_fails_has_nothing_of_it_to_tell(

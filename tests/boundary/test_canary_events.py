@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from flows import progress
-from flows.cli import run
-from flows.raw import room
+from flows.cli.main import run
+from flows.raw.spill import workspace as room
 from flows.release import release
+from flows.runtime import progress
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
     CLIPPED,
@@ -115,7 +115,7 @@ def test_a_release_holds_nothing_of_an_event(
             in_a_chain,
             "parquet",
         ),
-        ("flows.raw.attribution._aggregated", {"value", "since"}, as_a_panic, "parquet"),
+        ("flows.raw.units.attribution._aggregated", {"value", "since"}, as_a_panic, "parquet"),
         ("polars.DataFrame.write_ipc", set(), in_a_chain, "parquet"),
     ],
 )

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from flows.cli import run
-from flows.prefect_home import HOME, settle
+from flows.cli.main import run
+from flows.orchestration.prefect_settings import HOME, settle
 from flows.release import release
 from schemas.errors import BudgetError, ConflictError
 from tests.boundary.canary import Planted, contents, exposed, leaks_into, plant, spelt

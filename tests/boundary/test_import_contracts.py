@@ -27,34 +27,51 @@ REPLICATION = "nothing but the command line runs replications"
 
 PLANTED = [
     (LAYERS, "schemas/errors.py", "import estimators.debias"),
-    (LAYERS, "estimators/debias.py", "import privatizers.counts"),
-    (LAYERS, "privatizers/counts.py", "import flows.roster"),
-    (BOUNDARY, "flows/released/read.py", "from flows.raw.sealed import Sealed"),
-    (BOUNDARY, "flows/released/read.py", "def later():\n    from flows.raw import sources"),
-    (BOUNDARY, "flows/released/estimate.py", "import privatizers.mechanism"),
+    (LAYERS, "estimators/debias.py", "import privatizers.mechanisms.noisy_counts"),
+    (LAYERS, "privatizers/mechanisms/noisy_counts.py", "import flows.runtime.files"),
+    (BOUNDARY, "flows/released/file/read.py", "from flows.raw.boundary.sealed import Sealed"),
+    (
+        BOUNDARY,
+        "flows/released/file/read.py",
+        "def later():\n    from flows.raw.reading import sources",
+    ),
+    (BOUNDARY, "flows/released/estimate.py", "import privatizers.mechanisms.mechanism"),
     (BOUNDARY, "flows/released/publish.py", "from schemas.raw import OUTCOME"),
-    (BOUNDARY, "flows/files.py", "import flows.raw.guard"),  # through a third module
+    # through a third module:
+    (BOUNDARY, "flows/runtime/files.py", "import flows.raw.boundary.guard"),
     (BOUNDARY, "estimators/effects.py", "import schemas.raw"),
     (BOUNDARY, "schemas/released.py", "import schemas.raw"),
-    (PURE, "privatizers/strata.py", "import prefect"),
-    (PURE, "privatizers/strata.py", "import duckdb"),
+    (PURE, "privatizers/domain/strata.py", "import prefect"),
+    (PURE, "privatizers/domain/strata.py", "import duckdb"),
     (PURE, "estimators/effects.py", "from duckdb import connect"),
     (FACTS, "schemas/raw.py", "import duckdb"),
     (FACTS, "schemas/released.py", "import prefect"),
-    (DOOR, "privatizers/prior.py", "import opendp.prelude"),
-    (DOOR, "privatizers/strata.py", "import random"),
+    (DOOR, "privatizers/mechanisms/prior.py", "import opendp.prelude"),
+    (DOOR, "privatizers/domain/strata.py", "import random"),
     (DOOR, "flows/raw/privatize.py", "import secrets"),
     (DOOR, "estimators/effects.py", "import random"),
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-    (UNSOUND, "flows/release.py", "from flows.replication.printed_claims import theorem_3_1"),
-    (UNSOUND, "flows/cli.py", "def later():\n    import flows.replication.printed_claims"),
-    (REPLICATION, "flows/config.py", "from flows import replication"),
+    (UNSOUND, "flows/release.py", "from privatizers.unprotected.printed_claims import theorem_3_1"),
+    (
+        UNSOUND,
+        "flows/cli/main.py",
+        "def later():\n    import privatizers.unprotected.printed_claims",
+    ),
+    (REPLICATION, "flows/config/experiment.py", "from flows import replication"),
     (REPLICATION, "flows/release.py", "from flows.replication.efficiency import replicate"),
-    (REPLICATION, "privatizers/planner.py", "import flows.replication.efficiency"),
-    (UNSOUND, "flows/raw/privatize.py", "from flows.replication import printed_claims"),
-    (UNSOUND, "flows/released/publish.py", "import flows.replication.printed_claims as claims"),
-    (UNSOUND, "privatizers/accountant.py", "import flows.replication.printed_claims"),
-    (UNSOUND, "estimators/effects.py", "from flows.replication import printed_claims"),
+    (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency"),
+    (UNSOUND, "flows/raw/privatize.py", "from privatizers.unprotected import printed_claims"),
+    (
+        UNSOUND,
+        "flows/released/publish.py",
+        "import privatizers.unprotected.printed_claims as claims",
+    ),
+    (
+        UNSOUND,
+        "privatizers/accounting/accountant.py",
+        "import privatizers.unprotected.printed_claims",
+    ),
+    (UNSOUND, "estimators/effects.py", "from privatizers.unprotected import printed_claims"),
 ]
 
 
@@ -113,7 +130,7 @@ def test_a_planted_import_breaks_its_contract(
 
 A_RELEASE = """
 import json, sys
-import flows.charging, flows.cli, flows.hash_ids, flows.serve, flows.show
+import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.serve, flows.cli.show
 from flows.release import release
 
 assert release.fn(sys.argv[1]).status == "published"

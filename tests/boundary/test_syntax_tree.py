@@ -18,7 +18,7 @@ Finder = Callable[[ast.Module], Iterator[ast.AST]]
 
 GENERATOR = "numpy.random.Generator"
 """Of a simulation's made-up people and assignments; it is imported by this name."""
-SIMULATION = "privatizers/simulation.py"
+SIMULATION = "privatizers/simulation/simulate.py"
 REPLICATION = "flows/replication/"
 """Runs simulations from fixed numbers, on made-up people."""
 
@@ -165,7 +165,9 @@ RULES = [
     Rule("raw values are unsealed in flows/raw alone", opens_what_is_sealed, ("flows/raw/",)),
     Rule("nothing outside flows reads a file", reads_files, ("flows/",)),
     Rule("nothing is imported or run by a name made up at run time", imports_by_name),
-    Rule("there is one door for randomness", draws, ("privatizers/randomness.py", REPLICATION)),
+    Rule(
+        "there is one door for randomness", draws, ("privatizers/noise/randomness.py", REPLICATION)
+    ),
     Rule(
         "generators are handed to simulations alone",
         is_handed_a_generator,
@@ -174,9 +176,9 @@ RULES = [
     Rule(
         "nothing but the command line and its progress prints",
         prints,
-        ("flows/cli.py", "flows/progress.py"),
+        ("flows/cli/main.py", "flows/runtime/progress.py"),
     ),
-    Rule("every task is a step", makes_tasks, ("flows/step.py",)),
+    Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, (SIMULATION,), ("privatizers", "flows")),
 ]
 
@@ -209,8 +211,8 @@ def test_all_the_code_is_looked_at() -> None:
     assert places >= {
         "flows/release.py",
         "flows/raw/ingest.py",
-        "flows/released/read.py",
-        "privatizers/randomness.py",
+        "flows/released/file/read.py",
+        "privatizers/noise/randomness.py",
         "schemas/raw.py",
         "estimators/effects.py",
     }
@@ -300,7 +302,7 @@ def test_a_planted_violation_is_caught(finder: Finder, source: str) -> None:
         (imports_by_name, "from importlib.metadata import version"),
         (draws, "import numpy as np\nnp.zeros(3)"),
         (draws, "import os\nos.fsync(1)"),
-        (draws, "from privatizers.randomness import random_words"),
+        (draws, "from privatizers.noise.randomness import random_words"),
         (draws, "from numpy.random import Generator"),
         (prints, "log.info('x')"),
         (makes_tasks, "from prefect import flow"),
@@ -318,19 +320,19 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (opens_what_is_sealed, "flows/raw/privatize.py", False),
         (opens_what_is_sealed, "flows/release.py", True),
         (opens_what_is_sealed, "flows/rawish.py", True),
-        (opens_what_is_sealed, "privatizers/counts.py", True),
-        (draws, "privatizers/randomness.py", False),
+        (opens_what_is_sealed, "privatizers/mechanisms/noisy_counts.py", True),
+        (draws, "privatizers/noise/randomness.py", False),
         (draws, "privatizers/randomness_too.py", True),
-        (draws, "privatizers/simulation.py", True),
+        (draws, "privatizers/simulation/simulate.py", True),
         (draws, "flows/replication/efficiency.py", False),
         (draws, "flows/release.py", True),
-        (is_handed_a_generator, "privatizers/simulation.py", False),
-        (is_handed_a_generator, "privatizers/mechanism.py", True),
-        (takes_a_seed, "privatizers/simulation.py", False),
+        (is_handed_a_generator, "privatizers/simulation/simulate.py", False),
+        (is_handed_a_generator, "privatizers/mechanisms/mechanism.py", True),
+        (takes_a_seed, "privatizers/simulation/simulate.py", False),
         (takes_a_seed, "flows/replication/efficiency.py", True),
-        (reads_files, "flows/released/read.py", False),
+        (reads_files, "flows/released/file/read.py", False),
         (reads_files, "schemas/raw.py", True),
-        (takes_a_seed, "flows/config.py", True),
+        (takes_a_seed, "flows/config/experiment.py", True),
         (takes_a_seed, "estimators/effects.py", False),
     ],
 )

@@ -13,7 +13,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from estimators.slices import Evidence, Pools, Slices, Statistic
+from estimators.evidence import Evidence, Pools, Slices, Statistic
 
 Function = Callable[[float], float]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from estimators.comparable import comparable
+from estimators.contrast_strata import comparable
 from estimators.effects import Contrasts, Estimate, EstimatorName, contrasts, effects
 from tests.estimators.reference import (
     Cell,

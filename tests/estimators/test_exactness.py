@@ -11,11 +11,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.combining import CountsNoise, counts_noise, unit_noise
 from estimators.debias import prior_moments
 from estimators.effects import EstimatorName, contrasts
-from estimators.slices import Debiased, Evidence, Pools, Slices, Statistic, Sums, Whole, calibrated
-from privatizers.prior import truncated_prior
+from estimators.evidence import (
+    Debiased,
+    Evidence,
+    Pools,
+    Slices,
+    Statistic,
+    Sums,
+    Whole,
+    calibrated,
+)
+from estimators.pool_statistics import CountsNoise, counts_noise, unit_noise
+from privatizers.mechanisms.prior import truncated_prior
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

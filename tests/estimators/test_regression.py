@@ -16,9 +16,9 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from estimators.effects import AdjustedName, Estimate, contrasts, effects
+from estimators.evidence import Evidence, Pools, Statistic
 from estimators.regression import UNITS_PER_COLUMN, Units, bearable_columns, regressions
-from estimators.slices import Evidence, Pools, Statistic
-from privatizers.design import MechanismName, Request, design
+from privatizers.planning.design import MechanismName, Request, design
 from tests.estimators.reference import (
     Told,
     Unit,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.combining import unit_noise
 from estimators.debias import debias_vector
+from estimators.pool_statistics import unit_noise
 from estimators.theory import (
     Population,
     cluster_prior_gap_bound,
@@ -25,7 +25,7 @@ from estimators.theory import (
     sample_variances,
     uniform_prior_variance,
 )
-from privatizers.prior import truncated_prior
+from privatizers.mechanisms.prior import truncated_prior
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows.cli import run
+from flows.cli.main import run
 
 Change = Callable[[duckdb.DuckDBPyConnection], object]
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.cli import run
+from flows.cli.main import run
 from schemas.errors import ClusterdpError
 from tests.conftest import EXACT, SENTINEL, Builder, Content, Experiment, a_log, rows, told
 
@@ -235,7 +235,7 @@ ODD = {
 def test_odd_input_is_released(
     experiment: Builder, log: pl.DataFrame, kept: int, aside: int, privacy: dict[str, Any]
 ) -> None:
-    """What the estimates then are is checked where estimates are: tests/flows/test_estimate.py."""
+    """What the estimates then are is checked in tests/flows/released/test_estimate.py."""
     built = experiment(log, privacy=privacy)
     dry, result = built.check(), built.run()
     assert dry.roster == result.roster

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli import run
-from flows.raw import room
+from flows.cli.main import run
+from flows.raw.spill import workspace as room
 from schemas.errors import InputError
 from tests.conftest import (
     SENTINEL,

@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from flows.cli import run
-from flows.released import opening, rules
-from flows.released.opening import opened_safely, patience
-from flows.released.read import read_release
+from flows.cli.main import run
+from flows.released.file import opening, rules
+from flows.released.file.opening import opened_safely, patience
+from flows.released.file.read import read_release
 from schemas.errors import InputError
 from tests.conftest import a_log, build_experiment
 from tests.faults.hostile import Change, changed, commands, refusals, said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.released.estimate import estimate_file
-from flows.released.read import read_release
+from flows.released.file.read import read_release
 from schemas.errors import InputError
 from schemas.released import TABLES
 from tests.conftest import a_log, build_experiment

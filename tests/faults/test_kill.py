@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from flows.charges import Fingerprint
-from flows.charging import Account
-from flows.config import Config
-from flows.files import replace_file
-from flows.ledger import Ledger, ledger_url
-from flows.released.draft import LATEST, complete, workplace
-from flows.released.read import read_release
+from flows.config.experiment import Config
+from flows.ledger.account import Account
+from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.rules import Fingerprint
+from flows.released.file.draft import LATEST, complete, workplace
+from flows.released.file.read import read_release
+from flows.runtime.files import replace_file
 from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, rows
 
 EPSILON = 2.0  # of one release
@@ -125,12 +125,12 @@ print(json.dumps(ends))
 """
 
 CALLS = """
-from flows.charges import Fingerprint
-from flows.charging import Account
-from flows.config import Config
-from flows.config import load
-from flows.files import replace_file
-from flows.released.draft import workplace
+from flows.ledger.rules import Fingerprint
+from flows.ledger.account import Account
+from flows.config.experiment import Config
+from flows.config.experiment import load
+from flows.runtime.files import replace_file
+from flows.released.file.draft import workplace
 
 # Whatever changes nothing may be left out: a death before it is one before the next call.
 READING = {
@@ -247,28 +247,28 @@ PUBLIC = Death("published", public=True)
 COMMIT = "sqlalchemy.engine.default.DefaultDialect.do_commit"
 
 A_LATER_RELEASE = {
-    "after flows.working._locked_folder": UNCHARGED,
+    "after flows.runtime.working_folders._locked_folder": UNCHARGED,
     "after flows.release.validate": UNCHARGED,
     "after flows.release.fingerprint": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,  # of what dead runs left
     f"before {COMMIT}#2": UNCHARGED,
     f"after {COMMIT}#2": RESERVED,
-    "after flows.charging.sweep": RESERVED,
+    "after flows.ledger.account.sweep": RESERVED,
     "before os.fsync": RESERVED,  # while it writes the quarantine
-    "before flows.raw.counted.stochastic_levels": RESERVED,
+    "before flows.raw.drawing.strata_counts.stochastic_levels": RESERVED,
     "after flows.release.privatize": RESERVED,
     "after flows.released.publish._insert": RESERVED,
     "after flows.released.estimate.add_estimates": RESERVED,
-    "after flows.charging.complete": RESERVED,
+    "after flows.ledger.account.complete": RESERVED,
     f"before {COMMIT}#3": RESERVED,
     f"after {COMMIT}#3": COMPLETE,
     "before os.link": COMPLETE,
     "after os.link": LINKED,
     f"before {COMMIT}#4": LINKED,
     f"after {COMMIT}#4": PUBLIC,
-    "before flows.charging.point_latest#2": PUBLIC,
+    "before flows.ledger.account.point_latest#2": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.charging.point_latest#2": PUBLIC,
+    "after flows.ledger.account.point_latest#2": PUBLIC,
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {
@@ -276,14 +276,14 @@ THE_FIRST_RELEASE = {
     "before os.link": UNCHARGED,  # of the key
     "after os.link": UNCHARGED,
     "after flows.raw.fingerprint._make_key": UNCHARGED,
-    "after flows.ledger._make_private": UNCHARGED,
+    "after flows.ledger.database._make_private": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,
     f"after {COMMIT}#1": UNCHARGED,
     f"after {COMMIT}#2": RESERVED,
-    "after flows.charging.complete": RESERVED,
+    "after flows.ledger.account.complete": RESERVED,
     "before os.link#2": COMPLETE,
     "after os.link#2": LINKED,
-    "before flows.charging.point_latest": PUBLIC,
+    "before flows.ledger.account.point_latest": PUBLIC,
 }
 PLACES = [
     *((place, True, death) for place, death in A_LATER_RELEASE.items()),

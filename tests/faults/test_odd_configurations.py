@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flows.charging import Account
-from flows.cli import run
-from flows.config import load
-from flows.site_config import is_site, load_site
-from flows.toml_file import MOST_BYTES
+from flows.cli.main import run
+from flows.config.experiment import load
+from flows.config.site import is_site, load_site
+from flows.config.toml_file import MOST_BYTES
+from flows.ledger.account import Account
 from schemas.errors import ConfigError
 from tests.conftest import Builder
 

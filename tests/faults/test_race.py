@@ -22,9 +22,9 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 
-from flows.charges import Application, Fingerprint, State, Terms
-from flows.ledger import Ledger, ledger_url
-from privatizers.budget import Budget
+from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.rules import Application, Fingerprint, State, Terms
+from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError
 
 if TYPE_CHECKING:  # the processes of the race import this file, and need nothing of these

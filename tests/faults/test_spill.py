@@ -18,9 +18,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.charging import Account
-from flows.raw import room, runs, sources
-from flows.raw.aside import set_aside
+from flows.ledger.account import Account
+from flows.raw.quarantine import set_aside
+from flows.raw.reading import sources
+from flows.raw.spill import sorted_runs as runs
+from flows.raw.spill import workspace as room
 from flows.release import ReleaseResult
 from schemas.errors import ClusterdpError
 from tests.conftest import (
@@ -76,7 +78,9 @@ def rooms(folder: Path) -> list[Path]:
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from flows.raw import room, runs, sources
+from flows.raw.spill import workspace as room
+from flows.raw.spill import sorted_runs as runs
+from flows.raw.reading import sources
 from flows.release import release
 """
 DEATHS = """

@@ -9,7 +9,7 @@ import pytest
 
 from flows.hash_ids import HashIdsResult, hash_ids
 from flows.raw.ingest import ingest
-from flows.raw.unit_ids import released_ids
+from flows.raw.units.unit_ids import released_ids
 from flows.raw.validate import validate
 from schemas.errors import ClusterdpError, ConfigError, InputError
 from tests.conftest import Builder, Content, Experiment, plain_rows, rows, told, write_content

@@ -16,15 +16,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from flows import site_commands
-from flows.charges import Fingerprint
-from flows.ledger import Ledger, ledger_url
+from flows.cli import sites as site_commands
+from flows.cli.show_sites import site_text
+from flows.config.site import Covariate, load_site
+from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.rules import Fingerprint
+from flows.ledger.site_account import SiteAccount
 from flows.multisite import SiteResult, aggregate, site
 from flows.raw.site_rows import cell_of, ingest_site, validate_site
-from flows.released.sites import read_report
-from flows.show_sites import site_text
-from flows.site_charging import SiteAccount
-from flows.site_config import Covariate, load_site
+from flows.released.site_aggregates import read_report
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -378,7 +378,7 @@ def test_the_charge_comes_before_any_draw(
         found.append(built.paid)
         raise InterruptedError
 
-    monkeypatch.setattr("privatizers.real_noise.discrete_laplace", look)
+    monkeypatch.setattr("privatizers.noise.lattice_laplace.discrete_laplace", look)
     with pytest.raises(StepError, match="InterruptedError"):
         built.run("second")
     assert found == [2.0]
@@ -402,8 +402,8 @@ def test_a_report_that_cannot_be_written_is_told_before_any_draw(
     def no_draw(*_: object) -> NoReturn:
         pytest.fail("something was drawn")
 
-    monkeypatch.setattr("flows.released.sites.write_report", full)
-    monkeypatch.setattr("privatizers.real_noise.discrete_laplace", no_draw)
+    monkeypatch.setattr("flows.released.site_aggregates.write_report", full)
+    monkeypatch.setattr("privatizers.noise.lattice_laplace.discrete_laplace", no_draw)
     with pytest.raises(ClusterdpError, match="No space left"):
         built.run("first")
     assert written == ["stroke@north.first.r1"]
@@ -500,7 +500,7 @@ def test_units_without_a_match_are_told_to_the_operator(hospital: Hospital) -> N
 DEATHS = """
 import os, signal, sys
 from pathlib import Path
-import flows.ledger, flows.multisite, flows.released.draft, flows.site_charging
+import flows.ledger.database, flows.multisite, flows.released.file.draft, flows.ledger.site_account
 
 folder, places = Path(sys.argv[1]), sys.argv[2:]
 
@@ -529,13 +529,13 @@ for number, place in enumerate(places):
 """
 PLACES = {
     "after flows.multisite validate_site": (None, False),
-    "after flows.ledger.Ledger reserve": ("reserved", False),
+    "after flows.ledger.database.Ledger reserve": ("reserved", False),
     "after flows.multisite site_report": ("reserved", False),
     "after flows.multisite write_report": ("reserved", False),
-    "after flows.ledger.Ledger begin_publishing": ("publishing", False),
-    "after flows.released.draft.os link": ("publishing", True),
-    "before flows.ledger.Ledger publish": ("publishing", True),
-    "after flows.ledger.Ledger publish": ("published", True),
+    "after flows.ledger.database.Ledger begin_publishing": ("publishing", False),
+    "after flows.released.file.draft.os link": ("publishing", True),
+    "before flows.ledger.database.Ledger publish": ("publishing", True),
+    "after flows.ledger.database.Ledger publish": ("published", True),
 }
 
 
@@ -626,11 +626,11 @@ def test_sites_report_and_a_server_aggregates(hospital: Hospital, tmp_path: Path
 SERVER = """
 import json, sys
 from pathlib import Path
-from flows.released.sites import combine, read_reports
-import flows.released.forest, flows.show_sites
+from flows.released.site_aggregates import combine, read_reports
+import flows.released.forest, flows.cli.show_sites
 
 print(combine(read_reports([Path(name) for name in sys.argv[1:]])).aggregates[0].estimate)
-inside = ("flows.raw", "schemas.raw", "privatizers.site", "privatizers.randomness", "prefect")
+inside = ("flows.raw", "schemas.raw", "privatizers.site", "privatizers.noise.randomness", "prefect")
 print(json.dumps(sorted(name for name in sys.modules if name.startswith(inside))))
 """
 

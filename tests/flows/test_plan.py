@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli import run
+from flows.cli.main import run
+from flows.config.resolve import settled
 from flows.plan import design_of, plan, settled_of
-from flows.planning import settled
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
-from privatizers.audit_samples import Effort
+from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
 
@@ -517,11 +517,12 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits that draw little."""
-    from privatizers.audit import audit  # noqa: PLC0415 - the command finds the one put here
+    from privatizers.audit.audit import audit  # noqa: PLC0415 - the command finds the one put here
 
     little = Effort(noised_cells=3_000, units=200_000, calls=40)
     monkeypatch.setattr(
-        "privatizers.audit.audit", lambda *claim: audit(*claim, confidence=1 - 1e-6, effort=little)
+        "privatizers.audit.audit.audit",
+        lambda *claim: audit(*claim, confidence=1 - 1e-6, effort=little),
     )
 
 

@@ -22,9 +22,9 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.charging import Account
+from flows.ledger.account import Account
+from flows.orchestration.step import plain_step, step
 from flows.release import ReleaseResult, release
-from flows.step import plain_step, step
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError, StepError
 from tests.conftest import (
     PATIENCE,
@@ -285,9 +285,9 @@ def test_the_charge_comes_before_any_draw(
         found.append(paid_of(built))
         raise InterruptedError
 
-    monkeypatch.setattr("privatizers.randomness.os.urandom", os.urandom)
+    monkeypatch.setattr("privatizers.noise.randomness.os.urandom", os.urandom)
     built.run("first")  # makes the ledger's key, which is drawn, too
-    monkeypatch.setattr("privatizers.randomness.os.urandom", look)
+    monkeypatch.setattr("privatizers.noise.randomness.os.urandom", look)
     with pytest.raises(StepError, match="InterruptedError"):
         built.run()
     assert found == [4.0]

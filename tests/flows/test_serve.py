@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import cloudpickle  # type: ignore[import-untyped] # has no types
 import pytest
 
-from flows.cli import run
+from flows.cli.main import run
 from flows.release import _yesterday, release
 from flows.serve import serve_releases, served_flow
 from schemas.errors import ConfigError

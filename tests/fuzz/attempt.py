@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import MagicMock, patch
 
-from flows import cli
+from flows.cli import main as cli
 from tests.fuzz.case import MARKS, Case
 
 CODES = (0, 2, 3, 4)
@@ -295,8 +295,8 @@ def _without_prefect() -> Iterator[None]:
         for module, name in ((flows.release, "release"), (flows.multisite, "site")):
             made: Any = getattr(module, name)
             stack.enter_context(patch.object(module, name, getattr(made, "fn", made)))
-        stack.enter_context(patch("flows.prefect_home.settle"))
-        stack.enter_context(patch("flows.prefect_server.prefect_server", MagicMock()))
+        stack.enter_context(patch("flows.orchestration.prefect_settings.settle"))
+        stack.enter_context(patch("flows.orchestration.prefect_server.prefect_server", MagicMock()))
         yield
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel
 
-from flows.config import Config
-from flows.site_config import SiteConfig
+from flows.config.experiment import Config
+from flows.config.site import SiteConfig
 from tests.fuzz.case import DIGITS, Case
 from tests.fuzz.values import (
     anything,

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import polars as pl
 import pytest
 
-from flows.cli import run
-from flows.raw import columns
+from flows.cli.main import run
+from flows.raw.reading import columns
 from schemas.errors import InputError
 from tests.fuzz import soak
 from tests.fuzz.attempt import Problem, problems

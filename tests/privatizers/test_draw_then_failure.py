@@ -13,18 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privatizers import noisy_horvitz_thompson, real_noise, site_trial
-from privatizers.aggregates import AggregateParameters
-from privatizers.lattice import Lattice
-from privatizers.local_sensitivity import Tabulated
-from privatizers.matching import People
-from privatizers.mechanism import Parameters
-from privatizers.noisy_horvitz_thompson import NoisyHorvitzThompson
-from privatizers.propose_test_release import ProposeTestRelease
-from privatizers.real_noise import LEAST_EPSILON, lattice_laplace, power_of_two_step
-from privatizers.site_matching import GlobalMatching, Shares, SmoothMatching
-from privatizers.site_trial import RandomisedTrial
-from privatizers.smooth_sensitivity import BoundThenNoise
+from privatizers.domain.lattice import Lattice
+from privatizers.mechanisms import noisy_horvitz_thompson
+from privatizers.mechanisms.aggregate_mechanism import AggregateParameters
+from privatizers.mechanisms.mechanism import Parameters
+from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
+from privatizers.noise import lattice_laplace as real_noise
+from privatizers.noise.lattice_laplace import LEAST_EPSILON, lattice_laplace, power_of_two_step
+from privatizers.sites import randomised_trial as site_trial
+from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
+from privatizers.sites.matching import People
+from privatizers.sites.randomised_trial import RandomisedTrial
+from privatizers.toolbox.local_sensitivity import Tabulated
+from privatizers.toolbox.propose_test_release import ProposeTestRelease
+from privatizers.toolbox.smooth_sensitivity import BoundThenNoise
 from schemas.errors import ConfigError, InputError
 
 DRAWS = 300

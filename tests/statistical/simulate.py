@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from privatizers.simulated_pools import (
+from privatizers.simulation.pools import (
     Cells,
     Places,
     noise_of,
@@ -16,7 +16,7 @@ from privatizers.simulated_pools import (
     slices_of,
     without_privacy,
 )
-from privatizers.simulation import Releases, Trial
+from privatizers.simulation.simulate import Releases, Trial
 
 __all__ = [  # whatever is from elsewhere is found here as well
     "LEAST_EXPECTED",

@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.combining import Cumulants, MeansNoise, counts_noise
-from estimators.differences import difference_contrasts, difference_statistic
 from estimators.effects import Contrasts, contrasts
-from estimators.slices import Evidence, Pools, Slices, Statistic
-from privatizers.aggregate_design import AggregateName, AggregateRequest, aggregate_design
-from privatizers.aggregates import AggregateRelease
-from privatizers.lattice import lattice_of
+from estimators.evidence import Evidence, Pools, Slices, Statistic
+from estimators.horvitz_thompson import difference_contrasts, difference_statistic
+from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise
+from privatizers.domain.lattice import lattice_of
+from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
+from privatizers.planning.aggregate_design import AggregateName, AggregateRequest, aggregate_design
 from tests.statistical.found import Found
 
 Floats = NDArray[np.float64]

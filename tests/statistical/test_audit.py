@@ -16,22 +16,22 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.accountant import calibrate, pure_epsilon
-from privatizers.accounting import realised_rate, realised_threshold
-from privatizers.audit import AuditResult, audit
-from privatizers.audit_bounds import DRAW, SIGNATURE, Sample, clopper_pearson, lower_bound
-from privatizers.audit_samples import Effort
-from privatizers.cluster_dp import ClusterDP
-from privatizers.cluster_free_dp import ClusterFreeDP
-from privatizers.counts import NoisyCounts
-from privatizers.design import Request, design
-from privatizers.events import CountsNoise, Response
-from privatizers.mechanism import Mechanism, Parameters, StrataRelease, guarantee
-from privatizers.prior import realised_prior, truncated_prior
-from privatizers.randomised_response import RandomisedResponse
-from privatizers.randomness import discrete_laplace
-from privatizers.strata import small_clusters_share
-from privatizers.uniform_prior_dp import UniformPriorDP
+from privatizers.accounting.accountant import calibrate, pure_epsilon
+from privatizers.accounting.events import CountsNoise, Response
+from privatizers.accounting.rounding import realised_rate, realised_threshold
+from privatizers.audit.audit import AuditResult, audit
+from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample, clopper_pearson, lower_bound
+from privatizers.audit.sampling import Effort
+from privatizers.domain.strata import small_clusters_share
+from privatizers.mechanisms.cluster_dp import ClusterDP
+from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
+from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataRelease, guarantee
+from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.prior import realised_prior, truncated_prior
+from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
+from privatizers.noise.randomness import discrete_laplace
+from privatizers.planning.design import Request, design
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -18,9 +18,9 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.effects import Contrasts, EstimatorName, contrasts
-from estimators.slices import Evidence
-from privatizers.design import Request, StatisticName, design
-from privatizers.lattice import lattice_of
+from estimators.evidence import Evidence
+from privatizers.domain.lattice import lattice_of
+from privatizers.planning.design import Request, StatisticName, design
 from tests.statistical.found import Found
 from tests.statistical.simulate import Releases, Trial
 

@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from privatizers.counts import NoisyCounts
-from privatizers.design import MechanismName, Request, design
-from privatizers.randomised_response import RandomisedResponse
-from privatizers.randomness import RESOLUTION, discrete_laplace, random_words
+from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.noise.randomness import RESOLUTION, discrete_laplace, random_words
+from privatizers.planning.design import MechanismName, Request, design
 from tests.statistical.simulate import LEAST_EXPECTED, pearson
 
 Ints = NDArray[np.int64]

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.differences import difference_contrasts, difference_statistic
-from estimators.slices import Evidence, Pools, Slices, Statistic
+from estimators.evidence import Evidence, Pools, Slices, Statistic
+from estimators.horvitz_thompson import difference_contrasts, difference_statistic
 from flows.replication.efficiency import GRID, SIZES, planned, population
-from privatizers.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
-from privatizers.lattice import lattice_of
-from privatizers.simulation import Answers, Trial, simulate
+from privatizers.domain.lattice import lattice_of
+from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
+from privatizers.simulation.simulate import Answers, Trial, simulate
 from tests.statistical.found import Found
 
 Floats = NDArray[np.float64]

@@ -2,9 +2,9 @@
 
 A check accuses sound code with a probability of at most 1e-4 an audit, and the tests of sound code
 below make 11 audits. A planted bug is missed with far less: the events that show it are many
-standard errors beyond their limits (`privatizers/audit.md` has the table). What no sampling sees,
-a table of draws that is 2⁻⁵³ off, is in `tests/privatizers/test_alias_tables.py`, which adds up
-every table exactly.
+standard errors beyond their limits (`privatizers/audit/audit.md` has the table). What no sampling
+sees, a table of draws that is 2⁻⁵³ off, is in `tests/privatizers/noise/test_alias_tables.py`, which
+adds up every table exactly.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,31 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from estimators.combining import Weights, declared_weights
-from flows.config import AnyDesign, Config
-from flows.raw import audited, unit_stream
-from flows.raw.audited import StepEffort, audit_step
-from flows.raw.counted import LEVEL, Counted, counted
-from flows.raw.rows import Rows
-from privatizers import audit_mechanism, counts, label_response, squares
-from privatizers.accountant import pure_epsilon
-from privatizers.audit import AuditResult, audit
-from privatizers.audit_checks import Check
-from privatizers.audit_samples import Effort
-from privatizers.cluster_dp import noisy_prior
-from privatizers.counts import NoisyCounts
-from privatizers.design import Design, Request, design
-from privatizers.events import event_of
-from privatizers.label_response import LabelResponse
-from privatizers.lattice import Lattice
-from privatizers.mechanism import Parameters, StrataRelease
-from privatizers.prior import realised_prior, truncated_prior
-from privatizers.randomised_response import RandomisedResponse, ResponseTables
-from privatizers.randomness import discrete_laplace, random_words
+from estimators.pool_statistics import Weights, declared_weights
+from flows.config.experiment import AnyDesign, Config
+from flows.raw.audit import private_step as audited
+from flows.raw.audit.private_step import StepEffort, audit_step
+from flows.raw.drawing import unit_stream
+from flows.raw.drawing.strata_counts import LEVEL, Counted, counted
+from flows.raw.units.rows import Rows
+from privatizers.accounting.accountant import pure_epsilon
+from privatizers.accounting.events import event_of
+from privatizers.audit import mechanism_laws as audit_mechanism
+from privatizers.audit.audit import AuditResult, audit
+from privatizers.audit.checks import Check
+from privatizers.audit.sampling import Effort
+from privatizers.domain.lattice import Lattice
+from privatizers.mechanisms import label_response
+from privatizers.mechanisms import noisy_counts as counts
+from privatizers.mechanisms import noisy_squares as squares
+from privatizers.mechanisms.cluster_dp import noisy_prior
+from privatizers.mechanisms.label_response import LabelResponse
+from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.prior import realised_prior, truncated_prior
+from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.noise.randomness import discrete_laplace, random_words
+from privatizers.planning.design import Design, Request, design
 from tests.conftest import Builder, Section
 
 Ints = NDArray[np.int64]
@@ -62,7 +66,7 @@ def raw_prior(patch: pytest.MonkeyPatch) -> None:
             honest.noisy_counts, RandomisedResponse(parameters.resampling_probability, prior)
         )
 
-    patch.setattr("privatizers.cluster_dp.noisy_prior", broken)
+    patch.setattr("privatizers.mechanisms.cluster_dp.noisy_prior", broken)
 
 
 def shared_noise(patch: pytest.MonkeyPatch) -> None:
@@ -109,7 +113,7 @@ def carried_remainders(patch: pytest.MonkeyPatch) -> None:
         carried: Ints = lower + np.diff(whole, prepend=0.0).astype(np.int64)
         return carried
 
-    patch.setattr("flows.raw.counted.stochastic_levels", broken)
+    patch.setattr("flows.raw.drawing.strata_counts.stochastic_levels", broken)
 
 
 def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
@@ -119,7 +123,7 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     def broken(rows: Rows, found: Counted) -> Any:
         yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
 
-    patch.setattr("flows.raw.unit_stream._plain", broken)
+    patch.setattr("flows.raw.drawing.unit_stream._plain", broken)
 
 
 def raw_shared_pool(patch: pytest.MonkeyPatch) -> None:
@@ -173,9 +177,10 @@ def no_threshold(patch: pytest.MonkeyPatch) -> None:
     def broken(noisy: Ints, sizes: Ints, _: float) -> Floats:
         return truncated_prior(noisy, sizes, 2.0**-40)
 
-    patch.setattr("privatizers.cluster_dp.truncated_prior", broken)
+    patch.setattr("privatizers.mechanisms.cluster_dp.truncated_prior", broken)
     patch.setattr(
-        "privatizers.cluster_dp.realised_prior", lambda prior, _: realised_prior(prior, 0.0)
+        "privatizers.mechanisms.cluster_dp.realised_prior",
+        lambda prior, _: realised_prior(prior, 0.0),
     )
 
 

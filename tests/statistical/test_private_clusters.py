@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from flows.config import Config
+from flows.config.experiment import Config
 from flows.raw.privatize import privatize
 from flows.released.estimate import estimate
 from flows.released.publish import publish

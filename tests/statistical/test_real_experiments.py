@@ -25,24 +25,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom, chi2, norm
 
-from estimators.combining import counts_noise, declared_weights
 from estimators.debias import debias_vector
 from estimators.effects import Estimate, effects
-from estimators.slices import Evidence, Slices
-from flows.config import Config, load
-from flows.planning import settled
+from estimators.evidence import Evidence, Slices
+from estimators.pool_statistics import counts_noise, declared_weights
+from flows.config.experiment import Config, load
+from flows.config.resolve import settled
 from flows.raw.ingest import ingest
-from flows.raw.sizes import stratum_sizes
+from flows.raw.units.sizes import stratum_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release
 from flows.released.estimate import estimate_file
-from flows.released.evidence import read_released
-from flows.released.read import opened, read_manifest, read_release
-from privatizers.aggregates import AggregateMechanism
-from privatizers.mechanism import Mechanism, StrataRelease
-from privatizers.outcome_grid import nearest_levels, stratum_counts
-from privatizers.randomised_response import RandomisedResponse
-from privatizers.strata import Strata, lay_out
+from flows.released.file.evidence import read_released
+from flows.released.file.read import opened, read_manifest, read_release
+from privatizers.domain.outcome_grid import nearest_levels, stratum_counts
+from privatizers.domain.strata import Strata, lay_out
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
+from privatizers.mechanisms.randomised_response import RandomisedResponse
 from schemas.raw import ARM, CLUSTER, OUTCOME
 from tests.conftest import plain_rows
 from tests.statistical.simulate import (

@@ -19,9 +19,9 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.effects import EstimatorName
-from privatizers.design import Request, StatisticName, design
-from privatizers.lattice import lattice_of
-from privatizers.simulation import Answers, Trial, simulate
+from privatizers.domain.lattice import lattice_of
+from privatizers.planning.design import Request, StatisticName, design
+from privatizers.simulation.simulate import Answers, Trial, simulate
 
 Ints = NDArray[np.int64]
 

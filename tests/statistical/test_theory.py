@@ -24,9 +24,9 @@ from estimators.theory import (
     noisy_horvitz_thompson_gap,
     uniform_prior_variance,
 )
-from privatizers.accounting import counts_loss
-from privatizers.counts import NoisyCounts, moved_cells
-from privatizers.design import MechanismName, Request, design
+from privatizers.accounting.rounding import counts_loss
+from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
+from privatizers.planning.design import MechanismName, Request, design
 from tests.statistical.simulate import Trial
 
 Floats = NDArray[np.float64]

@@ -17,20 +17,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.audit_bounds import DRAW, Sample, lower_bound
-from privatizers.bounded_mean import (
+from privatizers.audit.lower_bounds import DRAW, Sample, lower_bound
+from privatizers.noise.lattice_laplace import lattice_laplace, lattice_scale, power_of_two_step
+from privatizers.noise.randomness import discrete_laplace
+from privatizers.toolbox.bounded_mean import (
     AddRemoveMean,
     Bounds,
     mean_by_sum_and_count,
     mean_of_fixed_size,
 )
-from privatizers.gaussian import LatticeGaussian, classical_sigma_as_printed, discrete_scale
-from privatizers.local_sensitivity import Tabulated, distance_to, smooth_bound
-from privatizers.propose_test_release import ProposeTestRelease
-from privatizers.randomness import discrete_laplace
-from privatizers.real_noise import lattice_laplace, lattice_scale, power_of_two_step
-from privatizers.sample_aggregate import SampleAggregate, chunks_by_id, chunks_by_position
-from privatizers.smooth_sensitivity import (
+from privatizers.toolbox.lattice_gaussian import (
+    LatticeGaussian,
+    classical_sigma_as_printed,
+    discrete_scale,
+)
+from privatizers.toolbox.local_sensitivity import Tabulated, distance_to, smooth_bound
+from privatizers.toolbox.propose_test_release import ProposeTestRelease
+from privatizers.toolbox.sample_aggregate import SampleAggregate, chunks_by_id, chunks_by_position
+from privatizers.toolbox.smooth_sensitivity import (
     BoundThenNoise,
     LogNoise,
     SmoothLaplace,

@@ -22,12 +22,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.combining import counts_noise
 from estimators.debias import prior_moments
 from estimators.effects import Contrasts, EstimatorName, contrasts
-from estimators.slices import Evidence
-from privatizers.design import MechanismName, Request, design
-from privatizers.mechanism import Mechanism
+from estimators.evidence import Evidence
+from estimators.pool_statistics import counts_noise
+from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.planning.design import MechanismName, Request, design
 from tests.statistical.simulate import Releases, Trial
 
 Floats = NDArray[np.float64]

@@ -1,0 +1,128 @@
+"""The effect of one treatment arm from noisy differences of pools, where nothing else is published.
+
+The baseline of Javanmard, Mirrokni and Pouget-Abadie (2025), Algorithm 3, with the sensitivity that
+holds. What is ours: the interval. Of how much outcomes vary the release tells each arm's sum of
+squares about the middle of the grid, with noise, or nothing: the interval takes the most that this,
+or the grid, allows, which is more than they do. It covers the truth more often than it says, the
+more so the further outcomes lie from the middle, or the more clusters differ.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.contrast_strata import comparable
+from estimators.effects import Contrasts, Estimate, degrees, described
+from estimators.evidence import Evidence, Slices, Statistic
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def difference_effects(
+    evidence: Evidence,
+    arms: Sequence[str],
+    control: str,
+    *,
+    same_shares: bool,
+    level: float = 0.95,
+) -> list[Estimate]:
+    """Estimate the effect of the one treatment arm of ``arms`` on everybody; one estimate.
+
+    Its numbers are None where no pool has two units of both arms. ``level`` is the confidence
+    level.
+    """
+    reference = list(arms).index(control)
+    (treatment,) = (position for position in range(len(arms)) if position != reference)
+    found = difference_contrasts(evidence, treatment, reference, same_shares=same_shares)
+    compared = [arms[treatment]]
+    return described(evidence, [found], compared, control, [None], "horvitz_thompson", level)
+
+
+def difference_contrasts(
+    evidence: Evidence, arm: int, control: int, *, same_shares: bool
+) -> Contrasts:
+    """Return τ̂ = Σ_p b_p D̃_p over the pools with two units of both arms; shape [1].
+
+    V̂ = Σ_a V̂_a + Σ_p b_p² V_D,p,   V̂_a = min(Σ_p k_pa n_pa R²/4, max_p k_pa B̃_a),
+
+    where b_p is the pool's share of the units in those pools, k_pa = b_p²/(n_pa (n_pa − 1)), D̃ the
+    published difference with the noise variance V_D, R the width of the grid and B̃_a the published
+    sum of (y − centre)² over the arm, if there is one. What Neyman asks for, Σ_p k_pa Σ_i (y_i −
+    ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means; and R²/4 is the greatest
+    mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0: it
+    counts as 0 then. Pools of several clusters count only with ``same_shares``.
+    Degrees of freedom as in :func:`estimators.effects.contrasts`. The means of the arms are not
+    known (NaN), so no effect is given in relation to them.
+    """
+    statistic = evidence.pools.of_difference
+    if statistic is None:
+        msg = "no differences are published"
+        raise ValueError(msg)
+    pools = evidence.by_pool(same_shares=same_shares).slices
+    strata = comparable(pools, arm, control, same_shares=False)
+    n_units = np.array([strata.weight.sum()])
+    share = strata.weight / n_units
+    at = strata.treated.rows[np.argsort(strata.treated.stratum)]
+    difference = pools.pool[at]
+    sampling = scatter = 0.0
+    for side in (strata.treated, strata.control):
+        own, doubt = _sampling(evidence, side.rows[np.argsort(side.stratum)], pools, share)
+        sampling, scatter = sampling + own, scatter + doubt
+    noise = np.sum(share**2 * statistic.variance[difference], keepdims=True)
+    variance = sampling + noise
+    fourth = np.sum(share**4 * statistic.fourth[difference], keepdims=True)
+    estimate = np.sum(share * statistic.value[difference], keepdims=True)
+    unknown, empty = np.full(1, np.nan), n_units == 0
+    return Contrasts(
+        estimate=np.where(empty, np.nan, estimate),
+        variance=np.where(empty, np.nan, variance),
+        noise_variance=np.where(empty, np.nan, noise),
+        degrees_of_freedom=degrees(variance, np.full(1, scatter), fourth),
+        n_units=n_units,
+        treated_mean=unknown,
+        treated_variance=unknown,
+        control_mean=unknown,
+        control_variance=unknown,
+    )
+
+
+def _sampling(evidence: Evidence, rows: Ints, pools: Slices, share: Floats) -> tuple[float, float]:
+    """V̂_a of one arm and half the variance of it; ``rows`` are its ``pools``, ``share`` is b."""
+    n = pools.n_units[rows]
+    widest = ((evidence.highest - evidence.lowest) / 2.0) ** 2
+    factor = share**2 / (n - 1.0)
+    most = widest * float(factor.sum())
+    if evidence.pools.square_cell is None or len(rows) == 0:
+        return most, float(np.sum((factor * widest) ** 2 / (n - 1.0)))
+    cell = evidence.pools.square_cell[pools.pool[rows]]
+    whole, square = evidence.whole_square.n_units[cell[0]], evidence.pools.of_square
+    greatest = float((factor / n).max()) * whole
+    found = min(max(greatest * float(square.value[cell[0]]), 0.0), most)
+    usual = found / float(factor.sum())
+    doubt = float(np.sum((factor * usual) ** 2 / (n - 1.0)))
+    return found, doubt + greatest**2 * float(square.variance[cell[0]]) / 2.0
+
+
+def difference_statistic(
+    value: Floats, treated: Ints, control: Ints, noise_scale: float, grid_step: float
+) -> Statistic:
+    """Return published differences with the cumulants of their noise; shape [P] each.
+
+    Z h/lcm(n_1, n_0), Z discrete Laplace of scale s = σ max(n_1, n_0)/gcd(n_1, n_0): variance
+    2a/(1 − a)², fourth cumulant 2a(1 + 4a + a²)/(1 − a)⁴ of Z, a = e^(−1/s). h is ``grid_step``, σ
+    ``noise_scale``, in steps. ``value`` is NaN where no difference is published.
+    """
+    scale = noise_scale * (np.maximum(treated, control) // np.gcd(treated, control))
+    step = grid_step / np.lcm(treated, control)
+    a, gap = np.exp(-1.0 / scale), -np.expm1(-1.0 / scale)
+    variance = step**2 * (2.0 * a / gap**2)
+    fourth = step**4 * (2.0 * a * (1.0 + 4.0 * a + a * a) / gap**4)
+    known = ~np.isnan(value)
+    return Statistic(
+        value,
+        np.where(known, variance, np.nan),
+        np.where(known, fourth, np.nan),
+        np.zeros(len(value)),
+    )

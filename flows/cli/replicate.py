@@ -1,0 +1,61 @@
+"""The command ``replicate``: experiments of the literature, run again.
+
+It prints nothing: :mod:`flows.cli.main` shows its :class:`~flows.cli.answer.Answer`.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.answer import Answer
+from schemas.errors import ConfigError
+
+NAMES = ("efficiency", "multisite", "toolbox-means")
+
+
+def replicate(
+    name: Annotated[str, typer.Argument(metavar="NAME", help=f"Which one: {', '.join(NAMES)}.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run less of it: fewer settings and repetitions.")
+    ] = False,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to put the figures.")
+    ] = Path(),
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="PATH",
+            help="toolbox-means: a CSV or Parquet file with a column age. multisite: a folder with "
+            "the four data sets.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ] = False,
+) -> Answer:
+    """Run an experiment of the literature again: a table and figures.
+
+    "efficiency" compares estimators on made-up people, "multisite" aggregates over sites,
+    "toolbox-means" mechanisms for one mean, both on real data. A few minutes each, and well under
+    one with --quick.
+    """
+    if name not in NAMES:
+        raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(NAMES)}")
+    if name == "efficiency":
+        if data is not None:
+            raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
+        from flows.replication.efficiency import replicate as efficiency  # noqa: PLC0415 - slow
+
+        found = efficiency(output, quick=quick)
+        return Answer("" if as_json else found.text(), found.as_json())
+    if name == "toolbox-means":
+        from flows.replication.toolbox_means import replicate as toolbox_means  # noqa: PLC0415
+
+        means = toolbox_means(output, quick=quick, data=data)
+        return Answer("" if as_json else means.text(), means.as_json())
+    from flows.replication.multisite import replicate as multisite  # noqa: PLC0415
+
+    sites = multisite(output, quick=quick, data=data)
+    return Answer("" if as_json else sites.text(), sites.as_json())

@@ -1,0 +1,389 @@
+"""How commands speak to people: plain text, one screen, numbers with their meaning beside them."""
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from estimators.effects import Estimate
+from flows.ledger.rules import amount_text
+from flows.runtime.terminal import padded, shown, width
+from privatizers.accounting.budget import NO_LIMIT, Budget
+from schemas.released import Manifest
+from schemas.roster import Roster
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from flows.check import CheckResult
+    from flows.ledger.database import Statement
+    from flows.release import ReleaseResult
+    from flows.released.file.read import ReleaseFile
+    from privatizers.audit.audit import AuditResult
+    from privatizers.audit.checks import Check
+
+
+def release_text(result: "ReleaseResult") -> str:
+    """One screen on a release that was just made, or was there already."""
+    manifest = result.manifest
+    head = {
+        "published": f"{result.release_id} is published.",
+        "unchanged": f"{result.release_id} is published already, from the same rows and settings: "
+        "unchanged,\nnothing was drawn or charged.",
+    }
+    return "\n".join(
+        [
+            head[result.status],
+            "",
+            *pairs(
+                {
+                    "file": str(result.path),
+                    "protected": protected_text(manifest),
+                    "epsilon": _budget_text(
+                        manifest.epsilon,
+                        manifest.delta,
+                        private_clusters=manifest.has_private_clusters,
+                    ),
+                    "paid so far": paid_text(result.statement),
+                    "mechanism": manifest.mechanism,
+                    **roster_pairs(result.roster),
+                }
+            ),
+            "",
+            *estimates_lines(result.estimates),
+        ]
+    )
+
+
+def protected_text(manifest: Manifest) -> str:
+    """What stands between outcomes and a reader of the file."""
+    clusters = " and cluster" if manifest.has_private_clusters else ""
+    if manifest.has_units:
+        return f"every unit's outcome{clusters}: each was randomised, none is in the file"
+    what = _STATISTICS.get(manifest.metric.strata_statistic, "noisy counts")
+    kind = "randomised cluster" if clusters else "cluster"
+    return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
+
+
+_STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
+
+
+def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
+    """What the demo did: as a release, with what is special about its data, and what to try."""
+    return "\n".join(
+        [
+            "Thornton (2008): does a cash incentive make people pick up their HIV test result?",
+            "",
+            release_text(result),
+            "",
+            *textwrap.wrap(notes, 96),
+            "",
+            "Look inside, and at what these people have paid. Run the demo again: it is unchanged.",
+            visible(f"  clusterdp inspect {result.path}"),
+            visible(f"  clusterdp estimate {result.path}"),
+            visible(f"  clusterdp ledger {config}"),
+        ]
+    )
+
+
+def check_text(result: "CheckResult") -> str:
+    """What a dry run found."""
+    return "\n".join(
+        [
+            "Configuration and log are sound; nothing was drawn, charged or written.",
+            "",
+            *pairs(
+                {
+                    "mechanism": result.design.mechanism.name,
+                    "epsilon": _budget_text(
+                        result.design.epsilon,
+                        result.design.delta,
+                        private_clusters=result.private_clusters,
+                    ),
+                    **roster_pairs(result.roster),
+                    "arms": ", ".join(
+                        f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
+                    ),
+                    "sample ratio": _p_text(result.roster.sample_ratio_p),
+                    "paid so far": paid_text(result.statement),
+                }
+            ),
+        ]
+    )
+
+
+def ledger_text(statement: "Statement", *, everything: bool) -> str:
+    """What a population has paid, entry by entry."""
+    terms = statement.terms
+    listed = [entry for entry in statement.entries if entry.counts or everything]
+    rows = [
+        (
+            entry.name.release_id,
+            amount_text(entry.cost.epsilon),
+            amount_text(entry.cost.delta),
+            str(entry.state),
+            f"{entry.created_at:%Y-%m-%d %H:%M}",
+            entry.host,
+        )
+        for entry in listed
+    ]
+    head = ("release", "epsilon", "delta", "state", "charged (UTC)", "by")
+    left = terms.limit.left_after(statement.spent)
+    return "\n".join(
+        [
+            f"population {terms.population!r}",
+            "",
+            *pairs(
+                {
+                    "paid": paid_text(statement),
+                    "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
+                    "next release": _amounts(terms.cost),
+                }
+            ),
+            "",
+            *(table(head, rows) if rows else ["Nothing was charged yet."]),
+        ]
+    )
+
+
+def paid_text(statement: "Statement") -> str:
+    """What a unit that is in every release of the population has paid."""
+    many = statement.n_releases
+    by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
+    paid = _amounts(statement.spent, statement.terms.limit)
+    return f"{paid}, {by}" if many else paid
+
+
+def _amounts(amounts: Budget, of: Budget = NO_LIMIT) -> str:
+    """Each amount by its name, and ``of`` what limit; what is endless goes without saying."""
+    parts = []
+    for name in ("epsilon", "delta"):
+        amount, limit = getattr(amounts, name), getattr(of, name)
+        if math.isinf(amount) or (name == "delta" and not amount and math.isinf(limit)):
+            continue
+        declared = "" if math.isinf(limit) else f" of {amount_text(limit)}"
+        parts.append(f"{name} {amount_text(amount)}{declared}")
+    return ", ".join(parts)
+
+
+def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) -> str:
+    """What an audit found, and what that does and does not show."""
+    holds = all(check.holds for check in checks)
+    verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
+    instance = found.instance
+    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
+    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
+    return "\n".join(
+        [
+            f"The claim of {mechanism} {verdict}.",
+            "",
+            *pairs(
+                {
+                    "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}",
+                    "exact loss": f"{found.exact_epsilon:.6g} (counts {moved_counts}, one unit "
+                    f"moved to outcome {instance.to_cell})",
+                    "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
+                    f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up releases",
+                }
+            ),
+            "",
+            *_check_lines(checks),
+            "",
+            "The exact loss follows from the parameters; the sampled bound, and what is checked of",
+            "draws, run the code of a release on made-up rows. They show faults, some of them with",
+            "certainty and some as far as samples can. None is a proof: the proof lies beside the",
+            "mechanism's code.",
+        ]
+    )
+
+
+_MOST_COUNTS = 12
+
+
+def _check_lines(checks: Sequence["Check"]) -> list[str]:
+    """A line a check; of one that fails, what was seen under it."""
+    lines = []
+    for check in checks:
+        lines.append(f"  {'ok   ' if check.holds else 'FAILS'}  {check.name}")
+        if not check.holds:
+            lines.append(f"         {check.evidence}")
+    return lines
+
+
+def inspect_text(file: "ReleaseFile") -> str:
+    """What is in a release and what it promises."""
+    manifest = file.manifest
+    return "\n".join(
+        [
+            visible(str(file.path)),
+            "",
+            *promise_lines(manifest),
+            "",
+            *pairs(_spelt(manifest.row)),
+            *(line for one in manifest.metrics for line in _metric_lines(asdict(one))),
+            "",
+            "rows",
+            *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+        ]
+    )
+
+
+def _metric_lines(facts: dict[str, Any]) -> list[str]:
+    """How an outcome was randomised; what nobody declared of it is left out."""
+    name = facts.pop("metric")
+    known = {key: value for key, value in facts.items() if value is not None}
+    return ["", f"metric {name!r}", *pairs(_spelt(known))]
+
+
+def _spelt(facts: dict[str, Any]) -> dict[str, str]:
+    return {name: "none" if value is None else str(value) for name, value in facts.items()}
+
+
+def promise_lines(manifest: Manifest) -> list[str]:
+    """The guarantee in words."""
+    extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
+    said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
+    own = f"({manifest.epsilon:g}, {manifest.delta:g})-differentially private for one unit's"
+    if manifest.cluster_epsilon is not None:
+        public = "Unit ids, arms" if manifest.has_units else "Arms"
+        return [
+            f"Everything in this file together is {own} outcome and cluster:",
+            f"{said}{extra}.",
+            "Clusters, and all that is made of them, are randomised ones (epsilon "
+            f"{manifest.cluster_epsilon:g} of the whole).",
+            f"{public} and numbers of units in each arm are not protected and stand as they are.",
+        ]
+    public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
+    return [
+        f"Everything in this file together is {own} outcome:",
+        f"{said}{extra}.",
+        f"{public} and numbers of units are not protected and stand as they are.",
+    ]
+
+
+def _budget_text(epsilon: float, delta: float, *, private_clusters: bool) -> str:
+    extra = f", and by a further {delta:g}" if delta else ""
+    return f"{epsilon:g}: {meaning(epsilon, private_clusters=private_clusters)}{extra}"
+
+
+def meaning(epsilon: float, *, private_clusters: bool = False) -> str:
+    """ε as a sentence."""
+    other = "another outcome and cluster" if private_clusters else "another outcome"
+    factor = math.exp(epsilon) if epsilon < 700 else math.inf
+    if factor >= 1e6:
+        return f"{other} of one unit could change the odds of this file beyond all bounds"
+    return (
+        f"{other} of one unit would change the probability of this file by {factor:.3g} "
+        "times at most"
+    )
+
+
+def roster_pairs(roster: Roster) -> dict[str, str]:
+    """Who is in, who was set aside and why."""
+    aside = f"{roster.quarantined:,}"
+    if roster.quarantined:
+        reasons = ", ".join(f"{name} {n:,}" for name, n in roster.quarantined_by_rule.items())
+        aside += f" ({reasons})"
+    return {
+        "units": f"{roster.n_units:,} in {roster.n_clusters:,} clusters",
+        "rows set aside": aside,
+    }
+
+
+_ESTIMATORS = {
+    "tau_q": "from the randomised outcomes alone (tau_q)",
+    "histogram": "from the noisy counts or means alone (histogram)",
+    "combined": "from both, which is the sharpest (combined)",
+    "regression_combined": "from both, adjusted for the covariates (regression_combined)",
+    "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
+    "cuped": "likewise, with one slope for both arms (cuped)",
+    "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
+}
+
+
+_ADJUSTED = ("regression_combined", "regression", "cuped")
+
+
+def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
+    """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
+    if not estimates:
+        return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
+    lines = [f"effect of each arm against {estimates[0].control!r}"]
+    for name in (*_ADJUSTED, "combined", "tau_q", "histogram", "horvitz_thompson"):
+        rows = [one for one in estimates if one.estimator == name]
+        if rows:
+            lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]
+    return lines
+
+
+def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
+    level = f"{100 * rows[0].confidence_level:g} % interval"
+    several = len({one.arm for one in rows}) > 1
+    segments = any(one.segment is not None for one in rows)
+    partial = any(one.n_units < one.n_segment for one in rows)
+    head = ["arm", "effect", level, "std. error", "from privacy", "relative", "p"]
+    head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
+    cells = [_estimate_cells(one, segments, several) for one in rows]
+    if partial:  # else everybody is compared, which goes without saying
+        head.append("compared")
+        for line, one in zip(cells, rows, strict=True):
+            line.append("–" if one.coverage is None else f"{100 * one.coverage:.3g} %")
+    return table(head, cells)
+
+
+def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
+    first = [*([one.segment or ""] if segments else []), one.arm]
+    if one.estimate is None:
+        return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
+    relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
+    return [
+        *first,
+        _number(one.estimate),
+        _range(one.ci_lower, one.ci_upper),
+        _number(one.std_error),
+        _number(one.privacy_std_error),
+        relative,
+        _p_value(one.p_value),
+        *([_p_value(one.p_value_holm)] if several else []),
+        f"{one.n_units:,}",
+    ]
+
+
+def _p_value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
+
+
+def _range(lower: float | None, upper: float | None) -> str:
+    return "–" if lower is None else f"{_number(lower)} … {_number(upper)}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
+
+
+def _p_text(p_value: float | None) -> str:
+    return "not tested (shares undeclared)" if p_value is None else f"p = {p_value:.2g}"
+
+
+def pairs(facts: dict[str, str], indent: str = "  ") -> list[str]:
+    """Names and values in two columns, each pair on one line, whatever a value holds."""
+    widest = max(map(width, facts), default=0)
+    return [f"{indent}{padded(name, widest)}  {visible(value)}" for name, value in facts.items()]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in plain text; the first column to the left, the others to the right.
+
+    A row is one line, whatever the names in it hold.
+    """
+    lines = [[shown(cell) for cell in line] for line in (head, *rows)]
+    widths = [max(width(line[i]) for line in lines) for i in range(len(head))]
+    return [
+        "  "
+        + "  ".join(
+            padded(cell, columns, right=i > 0)
+            for i, (cell, columns) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,96 @@
+"""How a plan speaks to people."""
+
+from typing import TYPE_CHECKING
+
+from flows.cli.show import pairs, table
+
+if TYPE_CHECKING:
+    from flows.plan import Other, PlanResult
+    from privatizers.mechanisms.noisy_squares import NoisySquares
+    from privatizers.planning.planner import Prediction
+
+_STATISTICS = {
+    "counts": "noisy counts of every outcome",
+    "count-and-complement": "a noisy count, the other being its complement",
+    "means": "noisy means",
+    "differences": "noisy differences between the arms",
+    "none": "nothing",
+}
+
+
+def plan_text(found: "PlanResult") -> str:
+    """The design, what it is predicted to tell, what else was considered, and what more buys."""
+    design, config = found.settled.design, found.settled.config
+    parameters = design.mechanism.parameters
+    grid = config.outcome.grid
+    noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
+    lines = [
+        "The design that follows from public sizes and the declared guess; no outcome was read."
+        if found.settled.plan
+        else "The design as declared; no outcome was read.",
+        "",
+        *pairs(
+            {
+                "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
+                "mechanism": design.mechanism.name,
+                "price": f"epsilon {design.epsilon:g}, delta {design.delta:g}",
+                "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
+                **_of_units(parameters.resampling_probability),
+                "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+                **_of_arms(parameters.squares),
+            }
+        ),
+        "",
+        "predicted standard error",
+        *table(
+            [
+                "arm",
+                "of whom",
+                "design",
+                "95 % interval",
+                *(["one more epsilon"] if found.one_more else []),
+            ],
+            [_row(found, one) for one in found.predicted],
+        ),
+    ]
+    if found.runners_up:
+        lines += ["", "the next best designs (standard errors in the order above)"]
+        head = ["mechanism", "levels", "of each stratum", "predicted"]
+        lines += table(head, [_other_row(one) for one in found.runners_up])
+    return "\n".join(lines)
+
+
+def _of_units(rate: float | None) -> dict[str, str]:
+    """What becomes of units' outcomes at λ, which is None where no unit is published."""
+    if rate is None:
+        return {"units' outcomes": "not published, not even randomised; segments have no estimates"}
+    return {"kept": f"{100 * (1 - rate):.3g} % of outcomes; the others are drawn anew"}
+
+
+def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:
+    """What is published of whole arms, if anything is."""
+    if squares is None:
+        return {}
+    scale = f"noise scale {squares.noise_scale:.4g} steps of {squares.steps.most}"
+    return {"of each arm": f"a noisy sum of squares about the middle, {scale}"}
+
+
+def _row(found: "PlanResult", one: "Prediction") -> list[str]:
+    whom = (
+        "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
+    )
+    more = []
+    if found.one_more is not None:
+        same = next(
+            other
+            for other in found.one_more.predicted
+            if (other.arm, other.segment_share) == (one.arm, one.segment_share)
+        )
+        more = [f"{same.std_error:.4g}"]
+    width = "" if one.half_width is None else f"± {one.half_width:.4g}"
+    return [found.arms[one.arm], whom, f"{one.std_error:.4g}", width, *more]
+
+
+def _other_row(one: "Other") -> list[str]:
+    errors = " ".join(f"{each.std_error:.4g}" for each in one.predicted)
+    return [one.mechanism, str(one.levels), one.strata_statistic, errors]

@@ -1,0 +1,467 @@
+"""The ledger: what every population has paid, in SQLite or PostgreSQL.
+
+Every change is one short transaction that holds the whole ledger (SQLite: ``BEGIN IMMEDIATE``;
+PostgreSQL: an advisory lock), so however many processes ask at once, the database lets them decide
+one after the other. It is durable before any noise is drawn.
+"""
+
+import functools
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound
+from sqlalchemy.pool import NullPool
+
+from flows.ledger.rows import entry_of
+from flows.ledger.rules import (
+    OPEN,
+    Application,
+    Decision,
+    Entry,
+    State,
+    Terms,
+    decide,
+    same_people,
+    spent,
+)
+from flows.runtime.files import private_directory
+from flows.runtime.paths import absolute, check_place
+from flows.runtime.regular_files import other_than_file
+from privatizers.accounting.budget import Budget
+from schemas.errors import ClusterdpError, ConfigError, InputError, shown
+from schemas.released import ReleaseName
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+VERSION = 1
+_WAIT_SECONDS = 60
+_CONNECT_SECONDS = 60  # a busy server may take long to answer
+_LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
+
+_METADATA = sa.MetaData()
+_VERSION = sa.Table(
+    "clusterdp_ledger", _METADATA, sa.Column("version", sa.Integer, primary_key=True)
+)
+_CHARGES = sa.Table(
+    "clusterdp_charges",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("population", sa.Text, nullable=False, index=True),
+    sa.Column("experiment", sa.Text, nullable=False, index=True),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    # The release id while the charge counts, null once it is given back: no name is given twice.
+    sa.Column("slot", sa.Text, unique=True),
+    # Amounts as they are written: a double would say more digits than anybody meant.
+    sa.Column("epsilon", sa.Text, nullable=False),
+    sa.Column("delta", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("draft", sa.Text),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    sa.Column("rows_digest", sa.Text),
+    sa.Column("units_digest", sa.Text, index=True),
+    sa.Column("settings_digest", sa.Text),
+)
+
+_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in _CHARGES.c]
+"""All columns as the database gives them: :func:`entry_of` finds out what they are."""
+
+Settle = Callable[[Entry], State]
+"""Finds out what became of an unfinished charge; the state it is in where that is unknown."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A published release that the ledger may not know of, and what it says it cost."""
+
+    name: ReleaseName
+    cost: Budget
+    path: Path
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a population has paid and may pay; ``entries`` are its own, the oldest first."""
+
+    terms: Terms
+    entries: tuple[Entry, ...]
+
+    @property
+    def spent(self) -> Budget:
+        """What a unit that is in every release of the population has paid."""
+        return spent(self.entries, self.terms.population)
+
+    @property
+    def n_releases(self) -> int:
+        """How many charges make up what was spent."""
+        return sum(entry.counts for entry in self.entries)
+
+    def as_json(self) -> dict[str, Any]:
+        """The amounts, as ``clusterdp release --json`` gives them; null where no limit is set."""
+        limit = self.terms.limit
+        return {
+            "population": self.terms.population,
+            "spent_epsilon": self.spent.epsilon,
+            "spent_delta": self.spent.delta,
+            "budget_epsilon": None if limit.epsilon == float("inf") else limit.epsilon,
+            "budget_delta": None if limit.delta == float("inf") else limit.delta,
+            "n_releases": self.n_releases,
+        }
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a run was granted: a new charge, or the release that answers already."""
+
+    decision: Decision
+    charge: int | None
+    """The id of the new charge; None where the release is unchanged."""
+    path: Path
+    statement: Statement
+    same_people: dict[str, Budget]
+    """What other populations paid for exactly these units."""
+    unfinished: tuple[Path, ...]
+    """Working folders of charges that are not settled, which nobody may clear away."""
+
+
+def _told_plainly(act: Callable[P, R]) -> Callable[P, R]:
+    """Let a method of the ledger say in one line what the database complains of.
+
+    Raised outside the handling of the database's error, which holds the values of the statement.
+    """
+
+    @functools.wraps(act)
+    def plain(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return act(*args, **kwargs)
+        except DBAPIError as error:
+            reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
+        except MultipleResultsFound:
+            reason = f"the table {_VERSION.name} states several versions"
+        raise InputError(
+            f"ledger {args[0]}: {reason}; nothing is released without a ledger, so see that it can "
+            "be reached and written, and run again"
+        )
+
+    return plain
+
+
+class Ledger:
+    """A ledger in the database at ``url``, which is made at the first charge."""
+
+    def __init__(self, url: sa.URL) -> None:
+        """Connect to nothing yet; :func:`ledger_url` checks what a configuration says."""
+        self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+        hidden = [name for name in url.query if "password" in name]
+        self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
+        if self._file is not None:
+            self._engine = sa.create_engine(
+                url,
+                poolclass=NullPool,
+                connect_args={"timeout": _WAIT_SECONDS},
+                hide_parameters=True,
+            )
+            sa.event.listen(self._engine, "connect", _make_durable)
+            return
+        # What a server's defaults say must not weaken the ledger: each statement has to see what
+        # was committed before the lock was had, and a commit has to be on the disk.
+        given = url.query.get("options", "")
+        options = (
+            f"-c lock_timeout={_WAIT_SECONDS}s {given if isinstance(given, str) else ''} "
+            "-c synchronous_commit=on"
+        )
+        patience = {"connect_timeout": url.query.get("connect_timeout", str(_CONNECT_SECONDS))}
+        self._engine = sa.create_engine(
+            url.update_query_dict({"options": options, **patience}),
+            poolclass=NullPool,
+            isolation_level="READ COMMITTED",
+            hide_parameters=True,
+        )
+
+    def __str__(self) -> str:
+        """Where it is, without a password."""
+        return self._shown
+
+    @_told_plainly
+    def reserve(
+        self,
+        asked: Application,
+        settle: Settle = lambda entry: entry.state,
+        found: Sequence[Found] = (),
+    ) -> Receipt:
+        """Charge one more draw, or name the release that answers already.
+
+        In one transaction charges that runs left unfinished are settled, and published releases
+        that the ledger does not know (it was lost, or is new) are entered; in another it is
+        decided. Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does;
+        what was settled or entered stays then.
+        """
+        with self._alone() as connection:
+            self._settle(connection, settle)
+            self._enter(connection, asked.terms.population, found)
+        with self._alone() as connection:
+            entries = _entries(connection, asked)
+            decision = decide(entries, asked)
+            path = asked.path_of(decision.name)
+            charge = None
+            if decision.unchanged is None:
+                charge = _insert(connection, _new(asked, decision.name, path))
+            statement = _statement(connection, asked.terms)
+            return Receipt(
+                decision=decision,
+                charge=charge,
+                path=decision.unchanged.path if decision.unchanged else path,
+                statement=statement,
+                same_people=same_people(entries, asked),
+                unfinished=_drafts(connection),
+            )
+
+    def begin_publishing(self, charge: int) -> None:
+        """Note that the release may become public from now on; ClusterdpError if it may not."""
+        if not self._move(charge, State.RESERVED, State.PUBLISHING):
+            raise ClusterdpError(
+                "the reservation of this release was given back while it was being made "
+                "(abandoned, or taken for dead); nothing was published. Run it again"
+            )
+
+    def publish(self, charge: int) -> None:
+        """Note that the release is public."""
+        self._move(charge, State.PUBLISHING, State.PUBLISHED)
+
+    def give_back(self, charge: int) -> None:
+        """Void a reservation; nothing happens to a charge that may have become public."""
+        self._move(charge, State.RESERVED, State.VOID)
+
+    def withdraw(self, charge: int) -> None:
+        """Void a charge whose run knows that it did not get its public name."""
+        self._move(charge, State.PUBLISHING, State.VOID)
+
+    @_told_plainly
+    def abandon(self, experiment: str, release_id: str) -> State:
+        """Settle an unfinished charge whose run an operator knows to be dead.
+
+        A reservation is given back, as its run can no longer publish; what was about to become
+        public stays charged. Returns the new state; ConfigError where there is no such charge.
+        """
+        with self._alone() as connection:
+            query = sa.select(*_READ).where(
+                _CHARGES.c.slot == release_id, _CHARGES.c.experiment == experiment
+            )
+            row = connection.execute(query).one_or_none()
+            entry = None if row is None else entry_of(row)
+            if entry is None or entry.state not in OPEN:
+                state = "not in the ledger" if entry is None else f"{entry.state} already"
+                raise ConfigError("--abandon", f"{release_id} is {state}; nothing was changed")
+            new = State.VOID if entry.state == State.RESERVED else State.LOST
+            _update(connection, entry, new)
+            return new
+
+    @_told_plainly
+    def known(self, experiment: str) -> set[str]:
+        """The release ids of an experiment that are charged."""
+        with self._reading() as connection:
+            if connection is None:
+                return set()
+            query = sa.select(_CHARGES.c.slot).where(_CHARGES.c.experiment == experiment)
+            return {slot for slot in connection.execute(query).scalars() if slot is not None}
+
+    @_told_plainly
+    def statement(self, terms: Terms) -> Statement:
+        """Return what a population has paid; changes nothing, and makes no ledger."""
+        with self._reading() as connection:
+            return Statement(terms, ()) if connection is None else _statement(connection, terms)
+
+    @_told_plainly
+    def entries(self, terms: Terms) -> list[Entry]:
+        """All entries of a population or of an experiment; changes nothing."""
+        with self._reading() as connection:
+            return [] if connection is None else _select(connection, _concerns(terms))
+
+    @_told_plainly
+    def _move(self, charge: int, before: State, after: State) -> bool:
+        with self._alone() as connection:
+            query = sa.select(*_READ).where(_CHARGES.c.id == charge, _CHARGES.c.state == before)
+            row = connection.execute(query).one_or_none()
+            if row is None:
+                return False
+            _update(connection, entry_of(row), after)
+            return True
+
+    def _settle(self, connection: sa.Connection, settle: Settle) -> None:
+        for entry in _select(connection, _CHARGES.c.state.in_(OPEN)):
+            state = settle(entry)
+            if state != entry.state:
+                _update(connection, entry, state)
+
+    def _enter(self, connection: sa.Connection, population: str, found: Sequence[Found]) -> None:
+        for one in found:
+            slot = _CHARGES.c.slot == one.name.release_id
+            if connection.execute(sa.select(_CHARGES.c.id).where(slot)).first() is None:
+                _insert(connection, _row(population, one.name, one.cost, State.PUBLISHED, one.path))
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection | None]:
+        """Open the ledger to look at it; None where there is none."""
+        if self._file is not None and not _is_there(self._file):
+            yield None
+            return
+        with self._engine.connect() as connection:
+            made = sa.inspect(connection).has_table(_VERSION.name)
+            yield connection if made and self._version(connection) else None
+
+    @contextmanager
+    def _alone(self) -> Iterator[sa.Connection]:
+        """Open a transaction that no other one of the ledger runs beside; make what is missing."""
+        if self._file is not None:
+            _make_private(self._file)
+        with self._engine.connect() as connection, connection.begin():
+            if self._file is not None:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            else:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+            _METADATA.create_all(connection)
+            if self._version(connection) is None:
+                connection.execute(sa.insert(_VERSION).values(version=VERSION))
+            yield connection
+
+    def _version(self, connection: sa.Connection) -> int | None:
+        """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
+        version = connection.execute(sa.select(_VERSION.c.version)).scalar_one_or_none()
+        if version not in (None, VERSION):
+            raise InputError(
+                f"ledger {self}: has version {shown(version)}, this program knows {VERSION}; use "
+                "the clusterdp that made it"
+            )
+        return version
+
+
+def ledger_url(url: str, directory: Path) -> sa.URL:
+    """Read ``ledger.url``, SQLite paths relative to ``directory``; raises ConfigError."""
+    try:
+        parsed = sa.make_url(url)
+        parsed.get_dialect()
+    except (ArgumentError, ValueError):
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError("ledger.url", "not sqlite:///FILE or postgresql+psycopg://HOST/DATABASE")
+    if parsed.get_backend_name() == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.database in (None, "", ":memory:") or parsed.query:
+        raise ConfigError("ledger.url", "a SQLite ledger is a plain file: sqlite:///FILE")
+    written = parsed.database or ""
+    check_place(directory, written, "ledger.url")
+    path = absolute(directory, written, "ledger.url")
+    return parsed.set(drivername="sqlite+pysqlite", database=str(path))
+
+
+def _make_durable(connection: Any, _record: object) -> None:
+    """Let a commit outlive a power cut, also where the ledger lies apart from the releases."""
+    connection.execute("PRAGMA synchronous = EXTRA")
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file of this name; InputError where there is anything else."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InputError(f"ledger {path}: cannot be looked at ({error.strerror})") from None
+    problem = other_than_file(path)
+    if problem is not None:
+        raise InputError(f"ledger {path}: {problem}")
+    return True
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that its owner alone can read, where there is none."""
+    if _is_there(path):
+        return
+    if not path.parent.is_dir():
+        private_directory(path.parent)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise InputError(f"ledger {path}: cannot be made ({error.strerror})") from None
+
+
+def _concerns(terms: Terms) -> sa.ColumnElement[bool]:
+    return sa.or_(
+        _CHARGES.c.population == terms.population, _CHARGES.c.experiment == terms.experiment
+    )
+
+
+def _entries(connection: sa.Connection, asked: Application) -> list[Entry]:
+    """Entries of the population, of the experiment, and of the same units elsewhere."""
+    units = _CHARGES.c.units_digest == asked.fingerprint.units
+    return _select(connection, sa.or_(_concerns(asked.terms), units))
+
+
+def _statement(connection: sa.Connection, terms: Terms) -> Statement:
+    """The population's entries without their digests, which nobody outside need see."""
+    entries = _select(connection, _CHARGES.c.population == terms.population)
+    return Statement(terms, tuple(replace(entry, fingerprint=None) for entry in entries))
+
+
+def _drafts(connection: sa.Connection) -> tuple[Path, ...]:
+    found = _select(connection, _CHARGES.c.state.in_(OPEN))
+    return tuple(entry.draft for entry in found if entry.draft is not None)
+
+
+def _select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
+    query = sa.select(*_READ).where(condition).order_by(_CHARGES.c.id)
+    return [entry_of(row) for row in connection.execute(query)]
+
+
+def _new(asked: Application, name: ReleaseName, path: Path) -> dict[str, Any]:
+    digests = asked.fingerprint
+    terms = asked.terms
+    return _row(terms.population, name, terms.cost, State.RESERVED, path) | {
+        "draft": None if asked.draft is None else str(asked.draft),
+        "rows_digest": digests.rows,
+        "units_digest": digests.units,
+        "settings_digest": digests.settings,
+    }
+
+
+def _row(
+    population: str, name: ReleaseName, cost: Budget, state: State, path: Path
+) -> dict[str, Any]:
+    return {
+        "population": population,
+        "experiment": name.experiment,
+        "period": name.period,
+        "revision": name.revision,
+        "slot": name.release_id,
+        "epsilon": repr(cost.epsilon),
+        "delta": repr(cost.delta),
+        "state": state.value,
+        "path": str(path),
+        "host": socket.gethostname(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None, microsecond=0),
+    }
+
+
+def _insert(connection: sa.Connection, row: dict[str, Any]) -> int:
+    key = connection.execute(sa.insert(_CHARGES).values(row)).inserted_primary_key
+    if key is None:
+        msg = "the database returned no key"
+        raise AssertionError(msg)
+    return int(key[0])
+
+
+def _update(connection: sa.Connection, entry: Entry, state: State) -> None:
+    values: dict[str, Any] = {"state": state.value}
+    if state == State.VOID:
+        values["slot"] = None
+    connection.execute(sa.update(_CHARGES).where(_CHARGES.c.id == entry.id).values(values))

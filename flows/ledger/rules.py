@@ -1,0 +1,270 @@
+"""What a ledger knows of a population, and what it decides: facts and pure functions.
+
+A release is charged before any of its noise is drawn, and a charge is given back only when it is
+certain that nothing was published:
+
+    RESERVED ──► PUBLISHING ──► PUBLISHED
+       │              └───────► LOST        its file is gone; the charge stays
+       └────► VOID                          given back
+
+Only a reservation that is still one may begin to publish, so a run whose reservation was given
+back can no longer publish anything. :mod:`flows.ledger.database` keeps the entries in a database.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+from flows.runtime.terminal import shown
+from privatizers.accounting.budget import Budget, total
+from schemas.errors import BudgetError, ConflictError
+from schemas.released import ReleaseName
+
+_SHOWN = 5  # releases that a refusal names
+
+
+class State(StrEnum):
+    """How far a charge has come."""
+
+    RESERVED = "reserved"
+    """Charged; nothing is published yet."""
+    PUBLISHING = "publishing"
+    """About to get its public name, or just given it."""
+    PUBLISHED = "published"
+    """Public."""
+    LOST = "lost"
+    """Its run died while publishing and no file is left: it may have been seen, so it counts."""
+    VOID = "void"
+    """Given back: certainly never published."""
+
+
+OPEN = (State.RESERVED, State.PUBLISHING)
+"""States that a run is still to leave, if it lives."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Keyed digests of what a release is made from, each behind the name of its key.
+
+    ``rows`` depends on outcomes: it is for the ledger alone, and for no log or message.
+    """
+
+    rows: str = field(repr=False)
+    """Of the mapped rows, in any order."""
+    units: str = field(repr=False)
+    """Of the unit ids alone."""
+    settings: str = field(repr=False)
+    """Of all settings that can affect a release."""
+
+    def same_key(self, other: "Fingerprint") -> bool:
+        """Whether both were made under one key, so that they can be compared."""
+        return self.rows.partition(":")[0] == other.rows.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A charge in the ledger."""
+
+    id: int
+    population: str
+    name: ReleaseName
+    cost: Budget
+    state: State
+    path: Path
+    """Where the release lies once it is published; absolute, on the machine that made it."""
+    draft: Path | None
+    """The working folder of its run; None where the entry was made from a published file."""
+    host: str
+    created_at: datetime
+    """UTC, without a time zone attached."""
+    fingerprint: Fingerprint | None = None
+    """None where the entry was made from a published file."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is part of what was spent."""
+        return self.state != State.VOID
+
+    def same_as(self, asked: "Application") -> bool:
+        """Whether it was made from the same rows with the same settings."""
+        found, wanted = self.fingerprint, asked.fingerprint
+        return found is not None and (found.rows, found.settings) == (wanted.rows, wanted.settings)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who pays for an experiment's releases, how much for one, and how much in all."""
+
+    experiment: str
+    population: str
+    cost: Budget
+    limit: Budget
+    """The population's budget; infinite where none is declared."""
+
+
+@dataclass(frozen=True)
+class Application:
+    """What a run asks of the ledger: one more draw on a population."""
+
+    terms: Terms
+    period: str
+    fingerprint: Fingerprint
+    directory: Path
+    """The folder of the experiment's releases."""
+    draft: Path | None
+    """The working folder of the run; whoever can lock it knows that the run is dead."""
+    revise: bool = False
+    suffix: str = ".duckdb"
+    """Of the file that is published."""
+
+    def path_of(self, name: ReleaseName) -> Path:
+        """Where a release of that name is published."""
+        return self.directory / f"{name.release_id}{self.suffix}"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A new charge under ``name``, or the release that answers already."""
+
+    name: ReleaseName
+    unchanged: Entry | None = None
+
+
+def amount_text(amount: float) -> str:
+    """An ε or δ as people write it, with all its digits."""
+    return repr(amount).removesuffix(".0")
+
+
+def spent(entries: Iterable[Entry], population: str) -> Budget:
+    """Add up what the ``population`` has paid: what a unit in every one of its releases has."""
+    return total(entry.cost for entry in entries if entry.population == population and entry.counts)
+
+
+def decide(entries: Sequence[Entry], asked: Application) -> Decision:
+    """Grant one more draw, or name the release that has the same rows and settings already.
+
+    ``entries`` are all of the population and all of the experiment, in the order they were made.
+    Raises ConflictError where the period is being released, or was from other rows or settings
+    (unless a revision is asked for), and BudgetError where the population cannot pay.
+    """
+    period = _of_period(entries, asked.terms.experiment, asked.period)
+    for entry in period:
+        if entry.state in OPEN:
+            raise _being_released(entry)
+    if period and not asked.revise:
+        return _unchanged(period, asked)
+    check_budget(entries, asked.terms.population, asked.terms.cost, asked.terms.limit)
+    revision = max((entry.name.revision for entry in period), default=0) + 1
+    return Decision(ReleaseName(asked.terms.experiment, asked.period, revision))
+
+
+def refuse_early(
+    entries: Sequence[Entry], terms: Terms, period: str, *, revise: bool = False
+) -> None:
+    """Raise BudgetError where no log could change that; so that no log is read in vain.
+
+    A period that was released may turn out unchanged, and an unfinished run may turn out dead:
+    neither is refused here.
+    """
+    if revise or not _of_period(entries, terms.experiment, period):
+        done = [entry for entry in entries if entry.state not in OPEN]
+        check_budget(done, terms.population, terms.cost, terms.limit)
+
+
+def check_budget(entries: Sequence[Entry], population: str, cost: Budget, limit: Budget) -> None:
+    """Raise BudgetError where ``population`` cannot pay ``cost``, saying who spent the rest."""
+    paid = [entry for entry in entries if entry.population == population and entry.counts]
+    before = spent(paid, population)
+    after = before + cost
+    if after.fits_into(limit):
+        return
+    short = "epsilon" if after.epsilon > limit.epsilon else "delta"
+    costs, left, whole = (
+        amount_text(getattr(amount, short)) for amount in (cost, limit.left_after(before), limit)
+    )
+    raise BudgetError(
+        f"refused: this release costs {short} {costs}, and of the {whole} that population "
+        f"{population!r} may pay {left} is left; nothing was drawn or written.\n"
+        f"{_spending(paid, short)}"
+        f"Ask for a smaller privacy.{short}; or, if these people may pay more, raise "
+        f"privacy.budget_{short}"
+    )
+
+
+def _spending(paid: Sequence[Entry], which: str) -> str:
+    if not paid:
+        return ""
+    named = [
+        f"{shown(each.name.release_id)} {amount_text(getattr(each.cost, which))}"
+        for each in paid[-_SHOWN:]
+    ]
+    more = len(paid) - len(named)
+    rest = f", and {more} more before them (clusterdp ledger CONFIG lists all)" if more else ""
+    return f"Spent by {', '.join(named)}{rest}.\n"
+
+
+def same_people(entries: Iterable[Entry], asked: Application) -> dict[str, Budget]:
+    """What other populations paid for releases of exactly the units that are asked for."""
+    theirs = [
+        entry
+        for entry in entries
+        if entry.population != asked.terms.population
+        and entry.counts
+        and entry.fingerprint is not None
+        and entry.fingerprint.units == asked.fingerprint.units
+    ]
+    return {name: spent(theirs, name) for name in sorted({each.population for each in theirs})}
+
+
+def _of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[Entry]:
+    wanted = (experiment, period)
+    return [
+        entry
+        for entry in entries
+        if (entry.name.experiment, entry.name.period) == wanted and entry.counts
+    ]
+
+
+def _unchanged(period: Sequence[Entry], asked: Application) -> Decision:
+    same = [entry for entry in period if entry.same_as(asked)]
+    if not same:
+        raise _conflict(max(period, key=lambda entry: entry.name), asked)
+    found = max(same, key=lambda entry: entry.name)
+    for path in (found.path, asked.path_of(found.name)):
+        if path.is_file():
+            return Decision(found.name, replace(found, path=path))
+    raise ConflictError(
+        f"period {asked.period!r} was released as {found.name.release_id}, from the same rows and "
+        f"settings, but its file is gone from {found.path.parent}; nothing was done. Put the file "
+        "back from a copy, or ask for another draw, which costs privacy again, with --revise"
+    )
+
+
+def _conflict(latest: Entry, asked: Application) -> ConflictError:
+    known = latest.fingerprint
+    if known is None:
+        why = "the ledger knows it from its file alone, so the rows cannot be compared"
+    elif not known.same_key(asked.fingerprint):
+        why = "the key its rows could be compared with is not the one in the quarantine folder"
+    elif known.settings != asked.fingerprint.settings:
+        why = "with other settings" + (
+            "" if known.rows == asked.fingerprint.rows else ", and from other rows"
+        )
+    else:
+        why = "from other rows; rows that came late need a revision"
+    return ConflictError(
+        f"period {asked.period!r} is published already, as {latest.name.release_id} ({why}); "
+        "nothing was done. Another draw on the same people costs privacy again: ask for it with "
+        "--revise"
+    )
+
+
+def _being_released(entry: Entry) -> ConflictError:
+    since = f"{entry.created_at:%Y-%m-%d %H:%M} UTC"
+    return ConflictError(
+        f"{entry.name.release_id} is being released by another run (on {entry.host}, since "
+        f"{since}); nothing was done. Wait for it. If you know that run to be dead: clusterdp "
+        f"ledger CONFIG --abandon {entry.name.release_id}"
+    )

@@ -1,0 +1,61 @@
+"""One wrapper for the steps of a flow: a Prefect task within a flow run, else a plain function.
+
+Nothing of a step is kept: no result is persisted, no input hashed for a cache, nothing retried, as
+inputs may be raw rows and a second draw would cost privacy.
+"""
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from flows.orchestration.states import raised, state_of_failure
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("clusterdp")
+
+
+def plain_step(function: Callable[P, R]) -> Callable[P, R]:
+    """Make ``function`` say on the log when it begins and how long it took."""
+
+    @functools.wraps(function)
+    def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+        log.info("%s …", function.__name__)
+        begin = time.perf_counter()
+        result = function(*args, **kwargs)
+        log.info("%s: %.2f s", function.__name__, time.perf_counter() - begin)
+        return result
+
+    return timed
+
+
+def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R]:
+    """Make ``function`` a step: a Prefect task where a flow is running, else :func:`plain_step`.
+
+    One that ``shares_out`` its work is a plain step, as its parts are the tasks: Prefect sends a
+    task what its caller was given, which must not be rows.
+    """
+    from prefect.context import FlowRunContext  # noqa: PLC0415 - see below
+
+    timed = plain_step(function)
+    if FlowRunContext.get() is None or shares_out:
+        return timed
+    task = as_task(timed)
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return raised(task(*args, **kwargs))
+
+    return run
+
+
+def as_task(function: Callable[P, R]) -> Callable[P, R]:
+    """Make ``function`` a Prefect task of which nothing is kept; a failure of ours is its state."""
+    from prefect import task  # noqa: PLC0415 - a dry run does without Prefect, and its start-up time
+    from prefect.cache_policies import NO_CACHE  # noqa: PLC0415
+
+    kept = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
+    return kept(state_of_failure(function))

@@ -1,0 +1,138 @@
+"""Made-up logs for an audit of the private step: nobody's rows, in the shape of a configuration.
+
+Who is where, and which outcomes and labels there are, follows from numbers mixed by arithmetic
+alone: an audit needs no randomness but that of the code it looks at.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.config.experiment import Config
+from flows.raw.spill.sorted_runs import Stored
+from flows.raw.units.rows import Rows
+from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from schemas.released import ALL
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_PARTS = 3
+_SMALL = 4  # clusters that share a pool
+
+
+def mixed(size: int, salt: int) -> Floats:
+    """Numbers on [0, 1) that look random and are always the same, shape [n] (SplitMix64)."""
+    word = np.arange(1, size + 1, dtype=np.uint64) + np.uint64(salt << 32)
+    with np.errstate(over="ignore"):
+        word *= np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    word ^= word >> np.uint64(31)
+    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Who is where in a made-up log: positions of clusters and arms, shape [n] each."""
+
+    arms: tuple[str, ...]
+    clusters: tuple[str, ...]
+    """Names, sorted."""
+    cluster: Ints
+    arm: Ints
+
+    @property
+    def n_units(self) -> int:
+        """How many units there are."""
+        return len(self.arm)
+
+    @property
+    def units(self) -> pl.Series:
+        """Their ids, in order."""
+        return pl.Series(UNIT, [f"u{number:08d}" for number in range(self.n_units)])
+
+    def rows(self, outcome: Floats, cluster: Ints | None = None) -> Rows:
+        """The rows with these outcomes, in three parts; ``cluster`` where it is not this one's."""
+        where = self.cluster if cluster is None else cluster
+        kind = pl.Enum(self.clusters)
+        frame = pl.DataFrame(
+            {
+                UNIT: self.units,
+                ARM: pl.Series(self.arms, dtype=pl.Enum(self.arms)).gather(self.arm),
+                CLUSTER: pl.Series(self.clusters, dtype=kind).gather(where),
+                OUTCOME: outcome,
+            }
+        )
+        place = where * len(self.arms) + self.arm
+        shape = (len(self.clusters), len(self.arms))
+        sizes = np.bincount(place, minlength=shape[0] * shape[1]).reshape(shape)
+        cuts = [len(frame) * part // _PARTS for part in range(_PARTS + 1)]
+        pieces = [frame[start:stop] for start, stop in itertools.pairwise(cuts)]
+        parts = tuple(Stored(piece.height, piece) for piece in pieces if piece.height)
+        return Rows(parts, pl.String(), self.arms, self.clusters, sizes)
+
+
+def layout(config: Config, n_units: int, most_clusters: int) -> Layout:
+    """Return about ``n_units`` of a log like the configuration's: large clusters, and small ones.
+
+    Where clusters are private these are the declared ones; without a column of clusters there is
+    one. Units of all clusters and arms are mixed.
+    """
+    arms = config.arms.names
+    private = config.private_clusters
+    if private is not None or not config.columns.clusters:
+        names = (ALL,) if private is None else tuple(sorted(private.names))
+        each = max(n_units // (len(names) * len(arms)), 1)
+        sizes = np.full((len(names), len(arms)), each, dtype=np.int64)
+    else:
+        sizes = _sizes(config.privacy.min_stratum, len(arms), n_units, most_clusters)
+        names = tuple(f"cluster {number:06d}" for number in range(len(sizes)))
+    place = np.repeat(np.arange(sizes.size), sizes.ravel())
+    place = place[np.argsort(mixed(len(place), 1), kind="stable")]
+    return Layout(arms, names, place // len(arms), place % len(arms))
+
+
+def _sizes(min_stratum: int, n_arms: int, n_units: int, most_clusters: int) -> Ints:
+    """Units by cluster and arm: three sizes of large clusters in turn, then four small ones."""
+    least = max(1, min(min_stratum, n_units // (3 * n_arms)))
+    large = min(max(n_units // (2 * least * n_arms), 2), most_clusters)
+    each = max(least, n_units // (large * n_arms))
+    sizes = np.full((large, n_arms), each, dtype=np.int64)
+    sizes[1::3] += 1
+    sizes[2::3, -1] += max(1, each // 2)
+    if min_stratum <= 1:
+        return sizes
+    small = np.full((_SMALL, n_arms), max(1, min(min_stratum - 1, each // 2)), dtype=np.int64)
+    small[-1, -1] = 0  # an arm that has nobody there
+    return np.concatenate([sizes, small])
+
+
+def on_grid(config: Config, n_units: int, salt: int = 2) -> Ints:
+    """Positions on the grid, all of them about as often, shape [n]."""
+    k = len(config.outcome.grid)
+    found: Ints = np.minimum((mixed(n_units, salt) * k).astype(np.int64), k - 1)
+    return found
+
+
+def off_grid(config: Config, n_units: int) -> Floats:
+    """Outcomes between two points of the grid, every share about as often, shape [n]."""
+    grid = np.array(config.outcome.grid)
+    lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
+    values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
+    return values
+
+
+def unlike(config: Config, n_units: int) -> dict[str, Floats]:
+    """Outcomes of the same units that could hardly differ more, by what they are."""
+    low, high = config.outcome.ends
+    return {
+        "all the lowest": np.full(n_units, low),
+        "all the highest": np.full(n_units, high),
+        "rising in the order of units": np.linspace(low, high, n_units),
+        "falling in the order of units": np.linspace(high, low, n_units),
+        "mixed": np.array(config.outcome.grid)[on_grid(config, n_units)],
+    }

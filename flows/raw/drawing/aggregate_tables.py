@@ -1,0 +1,89 @@
+"""Step 3 for mechanisms that publish no units: raw rows in, noisy statistics of strata out."""
+
+import numpy as np
+import polars as pl
+
+from flows.config.experiment import Config
+from flows.raw.drawing.strata_counts import counted
+from flows.raw.drawing.tables import (
+    by_metric,
+    check_squares_fit,
+    counts_table,
+    grid_step,
+    grid_table,
+    manifest_of,
+    named,
+    squares_table,
+    strata_table,
+)
+from flows.raw.drawing.unit_stream import no_units
+from flows.raw.spill.workspace import Room
+from flows.raw.units.rows import Rows
+from privatizers.domain.strata import Strata
+from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
+from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.released import ReleaseName, ReleaseTables, no_rows
+from schemas.roster import Roster
+
+
+def aggregate(
+    config: Config,
+    rows: Rows,
+    design: AggregateDesign,
+    name: ReleaseName,
+    room: Room | None,
+    roster: Roster | None,
+) -> ReleaseTables:
+    """Make the tables of the release ``name``, which has no units.
+
+    Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw all that
+    is published of the counts. Nothing depends on the order of the rows.
+    """
+    manifest = manifest_of(config, rows, design, name, roster)  # reads a key: before any draw
+    grid = np.array(config.outcome.grid)
+    found = counted(config, rows, design.mechanism, room, keep=False)
+    strata = found.strata
+    check_squares_fit(design, strata)
+    drawn = design.mechanism.statistics(found.counts, strata.cell_of)
+    return ReleaseTables(
+        manifest=manifest,
+        outcomes=grid_table(grid),
+        pools=_pools(config, design, drawn, strata),
+        strata=strata_table(strata),
+        debias=no_rows("debias"),  # nothing is resampled
+        counts=counts_table(strata, grid, drawn.noisy_counts),
+        squares=squares_table(config, design, found.counts, strata),
+        units=no_units(),
+    )
+
+
+def _pools(
+    config: Config, design: AggregateDesign, drawn: AggregateRelease, strata: Strata
+) -> pl.DataFrame:
+    """Every (pool, arm); a statistic of its mean, or of squares, counts in full (weight 1)."""
+    pool, arm = np.nonzero(strata.cell_of >= 0)
+    step = grid_step(config, design)
+    mean, difference = np.full(len(pool), np.nan), np.full(len(pool), np.nan)
+    if drawn.noisy_sums is not None and step is not None:
+        mean = config.outcome.grid[0] + step * drawn.noisy_sums / strata.cell_sizes
+    if drawn.noisy_differences is not None and step is not None:
+        found = drawn.noisy_differences
+        difference[strata.cell_of[found.pool, 1]] = step * (found.noisy / found.divisor)
+    has_counts = drawn.noisy_counts is not None
+    has_squares = has_counts or design.mechanism.parameters.squares is not None
+    has_mean = has_counts or drawn.noisy_sums is not None
+    return by_metric(
+        {
+            "pool": named(strata.pools, pool),
+            "arm": named(strata.arms, arm),
+            "n_units": pl.Series(strata.cell_sizes),
+            "noisy_mean": pl.Series(mean).fill_nan(None),
+            "noisy_difference": pl.Series(difference).fill_nan(None),
+            "mean_weight": _weights(len(pool), has_mean),
+            "square_weight": _weights(len(pool), has_squares),
+        }
+    )
+
+
+def _weights(size: int, published: bool) -> pl.Series:
+    return pl.Series([1.0 if published else None] * size, dtype=pl.Float64)

@@ -1,0 +1,161 @@
+"""The tables of a release that are made of public facts alone, whatever the mechanism."""
+
+import math
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.config.experiment import AnyDesign, Config
+from flows.config.unit_id_key import read_key
+from flows.raw.units.rows import Rows
+from privatizers.domain.strata import Strata
+from privatizers.mechanisms.noisy_squares import counts_of_arms
+from schemas.released import (
+    NEIGHBOURS,
+    NEIGHBOURS_WITH_CLUSTERS,
+    SCHEMA_VERSION,
+    Manifest,
+    Metric,
+    ReleaseName,
+    no_rows,
+)
+from schemas.roster import Roster
+from schemas.tables import UNNAMED
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ACCOUNT = "population"
+"""Who pays: everybody of the population, for every release."""
+
+
+def manifest_of(
+    config: Config, rows: Rows, design: AnyDesign, name: ReleaseName, roster: Roster | None
+) -> Manifest:
+    """The one row of ``release``, and that of ``metrics``; ``rows`` have the published clusters."""
+    private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
+    return Manifest(
+        release_id=name.release_id,
+        experiment=name.experiment,
+        period=name.period,
+        revision=name.revision,
+        created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
+        mechanism=design.mechanism.name,
+        epsilon=design.epsilon,
+        delta=design.delta,
+        neighbours=NEIGHBOURS if private is None else NEIGHBOURS_WITH_CLUSTERS,
+        cluster_epsilon=None if private is None else private.epsilon,
+        control=config.arms.control,
+        same_shares=config.arms.same_shares,
+        n_units=rows.n_units,
+        n_clusters=len(rows.clusters),
+        n_set_aside=None if roster is None else roster.quarantined,
+        sample_ratio_p=None if roster is None else roster.sample_ratio_p,
+        n_returning=None,
+        n_arm_changed=None,
+        account=ACCOUNT,
+        returning=None,
+        rows_each=None,
+        budget_epsilon=None if math.isinf(budget) else budget,
+        unit_id_key_fingerprint=None if key is None else key.fingerprint,
+        account_key_fingerprint=None,
+        schema_version=SCHEMA_VERSION,
+        package_version=version("clusterdp"),
+        metrics=(_metric_of(config, design),),
+    )
+
+
+def _metric_of(config: Config, design: AnyDesign) -> Metric:
+    """The row of the one outcome; what private clusters cost is no part of its price."""
+    parameters = design.mechanism.parameters
+    priced = design if config.private_clusters is None else config.outcome_design()
+    return Metric(
+        metric=UNNAMED,
+        epsilon=priced.epsilon,
+        delta=priced.delta,
+        resampling_probability=parameters.resampling_probability,
+        truncation_threshold=parameters.truncation_threshold,
+        noise_scale=parameters.noise_scale,
+        strata_statistic=parameters.strata_statistic,
+        grid_step=grid_step(config, design),
+        n_outcomes=parameters.n_outcomes,
+    )
+
+
+def by_metric(columns: dict[str, pl.Series]) -> pl.DataFrame:
+    """A table of the one outcome: these columns behind its name."""
+    return pl.DataFrame(columns).select(pl.lit(UNNAMED).alias("metric"), pl.all())
+
+
+def grid_table(grid: Floats) -> pl.DataFrame:
+    """Every value of the grid, in order."""
+    return by_metric({"outcome": pl.Series(grid)})
+
+
+def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
+    """Pool, arm and outcome of every (pool, arm) with units at every value of the grid."""
+    pool, arm = (np.repeat(part, len(grid)) for part in np.nonzero(strata.cell_of >= 0))
+    return {
+        "pool": named(strata.pools, pool),
+        "arm": named(strata.arms, arm),
+        "outcome": pl.Series(np.tile(grid, len(strata.cell_sizes))),
+    }
+
+
+def counts_table(strata: Strata, grid: Floats, noisy: Ints | None) -> pl.DataFrame:
+    """The noisy counts of every cell, shape [S, K]; no row where there are none."""
+    if noisy is None:
+        return no_rows("counts")
+    return by_metric({**cells_table(strata, grid), "noisy_count": pl.Series(noisy.ravel())})
+
+
+def check_squares_fit(design: AnyDesign, strata: Strata) -> None:
+    """Raise ConfigError where an arm's sum of squares is too great for 64 bits; before any draw."""
+    squares = design.mechanism.parameters.squares
+    if squares is not None:
+        squares.check_room(int(strata.sizes.sum(axis=0).max()))
+
+
+def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strata) -> pl.DataFrame:
+    """Draw the sums of squares of the arms from the ``counts`` of cells; no row without any."""
+    squares = design.mechanism.parameters.squares
+    if squares is None:
+        return no_rows("squares")
+    of_arms = counts_of_arms(counts, strata)
+    found = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
+    size = len(strata.arms)
+    return by_metric(
+        {
+            "arm": pl.Series(strata.arms, dtype=pl.String),
+            "noisy_square": pl.Series(found.noisy_square),
+            "noise_scale": pl.Series([found.noise_scale] * size, dtype=pl.Float64),
+            "centre": pl.Series([found.centre] * size, dtype=pl.Float64),
+        }
+    )
+
+
+def named(names: list[str], positions: Ints) -> pl.Series:
+    """The name at each position."""
+    return pl.Series(names, dtype=pl.String).gather(positions)
+
+
+def grid_step(config: Config, design: AnyDesign) -> float | None:
+    """One step of the grid, where sums of whole steps are published; else None."""
+    lattice = design.mechanism.parameters.lattice
+    return None if lattice is None else lattice.step_of(config.outcome.grid)
+
+
+def strata_table(strata: Strata) -> pl.DataFrame:
+    """Every (cluster, arm) that has units, and its pool."""
+    cluster, arm = np.nonzero(strata.sizes)
+    return pl.DataFrame(
+        {
+            "cluster": named(strata.clusters, cluster),
+            "arm": named(strata.arms, arm),
+            "pool": named(strata.pools, strata.pool_of[cluster]),
+            "n_units": strata.sizes[cluster, arm],
+        }
+    )

@@ -1,0 +1,104 @@
+"""Rows that are set aside: gathered without their outcome, kept where the operator alone looks."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+import pyarrow.parquet as pq
+
+from flows.config.experiment import Config
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading.parallel import in_batches
+from flows.raw.spill.sorted_runs import Runs, parts
+from flows.raw.spill.unit_order import in_order
+from flows.raw.spill.workspace import Room
+from flows.runtime.files import private_directory, replace_file
+from schemas.errors import ClusterdpError
+from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE
+
+_PLACE = "place"
+_ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
+_GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
+
+
+class Pile:
+    """Where rows are put as they are found faulty; what does not fit goes to the room."""
+
+    def __init__(self, room: Room | None) -> None:
+        """Begin without rows."""
+        self._room = room
+        self._runs = Runs(room, "aside", by=_PLACE)
+        self.by_rule: dict[str, int] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows were set aside."""
+        return self._runs.n_rows
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Take rows with their :data:`~schemas.raw.RULE` and public columns, as text."""
+        for rule, count in rows.group_by(RULE).len().iter_rows():
+            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
+        place = pl.col(FILE).cast(pl.UInt64) * 2**_ROW_BITS + pl.col(ROW)
+        self._runs.add(rows.select(RULE, *PUBLIC_COLUMNS, place.alias(_PLACE)))
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The rows, in the order of the log, part by part; once, as they are held no longer."""
+        for (part,) in parts([self._runs], self._room):
+            if part is not None:
+                yield in_order(part, _PLACE).drop(_PLACE)
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The rows that were set aside, without their outcome, and the files they came from."""
+
+    pile: Pile
+    files: tuple[Path, ...]
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All of them at once; they are held no longer."""
+        return pl.concat(self.pile.frames())
+
+
+@values_free
+def set_aside(config: Config, aside: Sealed[Aside], release_id: str) -> None:
+    """Keep what was set aside of a release where the operator alone can read it (mode 0600).
+
+    ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public
+    columns of each row. Where nothing was set aside, that of an earlier attempt at this release is
+    removed. Raises ClusterdpError where it cannot be written (a full disk, say).
+    """
+    found = aside.open()
+    path = config.quarantined / f"{release_id}.parquet"
+    if found.pile.n_rows == 0:
+        path.unlink(missing_ok=True)
+        return
+    private_directory(path.parent)
+    try:
+        with replace_file(path, mode=0o600) as file:
+            _write(file, found)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return
+    raise ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
+
+
+def _write(file: IO[bytes], found: Aside) -> None:
+    names = pl.Series([str(path) for path in found.files])
+    with ExitStack() as stack:  # a writer that is left open complains when it is taken apart
+        writer: pq.ParquetWriter | None = None
+        for frame in in_batches(found.pile.frames(), _GROUP):
+            named = frame.with_columns(names.gather(frame[FILE]).alias(FILE))
+            table = named.to_arrow(compat_level=pl.CompatLevel.oldest())
+            writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))
+            writer.write_table(table)

@@ -1,0 +1,123 @@
+"""Reading CSV: rows are told apart by rules of their own, and every field is text.
+
+1. A field whose first sign is a double quote goes on to the quote that closes it, commas and line
+   feeds within; a quote in it is doubled. A comma, the row's end or the file's has to follow.
+2. Any other field goes on to the next comma or line feed. A quote in it is a sign as any other.
+3. A row with fewer fields than the head lacks the last ones; one with more is an error, as is a
+   quoted field that is not closed as in 1. The error names the line that the row begins with.
+4. Bytes that are no UTF-8 become U+FFFD. A file's rows are read some megabytes at a time, by a
+   library that sees nothing but rows as in 1, so that no row can change how another is read.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from flows.raw.reading.csv_rows import BrokenRowError, fields_of, whole_rows
+from flows.raw.reading.log_files import (
+    CHUNK,
+    MARK,
+    UNREADABLE,
+    Wanted,
+    check_columns,
+    decodable,
+    open_bytes,
+)
+from flows.raw.reading.parallel import in_parallel
+from schemas.errors import InputError
+
+ROW_LIMIT = 1 << 28
+"""The most bytes of a row."""
+
+
+class _FaultError(Exception):
+    """A row at fault; says no more than where it is."""
+
+    def __init__(self, row: int = 0, said: str = "does not parse") -> None:
+        """Note the row's number among those of its chunk, from 0."""
+        super().__init__()
+        self.row = row
+        self.said = said
+
+
+def read_csv(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
+    """The wanted fields as text, up to ``size`` rows at a time; InputError names a broken row.
+
+    It is named by its number, the head's being 1: how many lines there are depends on values.
+    """
+    row, where = 1, ""
+    try:
+        with open_bytes(path) as file:
+            for frame in _frames(path, file, wanted):
+                yield from frame.iter_slices(size)
+                row += frame.height
+    except _FaultError as fault:
+        where = f": row {row + fault.row + 1} {fault.said} (the head is row 1)"
+    except UNREADABLE:
+        pass
+    else:
+        return
+    raise InputError(f"{path}: cannot be read as CSV{where}")
+
+
+def _frames(path: Path, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataFrame]:
+    chunks = _chunks(file)
+    text = next(chunks, b"")
+    fields, end = fields_of(text, 0)
+    names = [field.decode(errors="replace") for field in fields]
+    check_columns(path, wanted, names)
+    rows = _Rows(len(names), tuple(names.index(name) for name in wanted.names), wanted.names)
+    return in_parallel(rows.parsed, chain([text[end:]], chunks))
+
+
+def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+    """Whole rows, quoted as they should be, some megabytes at a time."""
+    held = file.read(len(MARK)).removeprefix(MARK)
+    while True:
+        piece = file.read(CHUNK)
+        text = held + piece
+        try:
+            rows, held = whole_rows(text, final=not piece)
+        except BrokenRowError as error:
+            sound, _ = whole_rows(text[: error.begin], final=True)
+        else:
+            if len(text) > ROW_LIMIT and (fields_of(rows, 0)[1] or len(held)) > ROW_LIMIT:
+                raise _FaultError(said=f"is longer than {ROW_LIMIT >> 20} MB")
+            if rows:
+                yield rows
+            if not piece:
+                return
+            continue
+        yield sound
+        raise _FaultError
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is read of rows."""
+
+    width: int
+    """Fields of the head."""
+    places: tuple[int, ...]
+    """Of the wanted fields, from 0."""
+    names: tuple[str, ...]
+
+    def parsed(self, text: bytes) -> pl.DataFrame:
+        """The wanted fields of whole rows; those that a row lacks are null."""
+        head = ",".join(map(str, range(self.width + 1))).encode()  # one more than there may be
+        frame = pl.read_csv(
+            b"\n".join((head, decodable(text))),
+            columns=[*self.places, self.width],
+            infer_schema=False,
+        )
+        beyond = frame[str(self.width)]
+        if beyond.null_count() < frame.height:
+            raise _FaultError(int(beyond.is_not_null().arg_max() or 0))
+        return frame.select(
+            pl.col(str(place)).alias(name)
+            for place, name in zip(self.places, self.names, strict=True)
+        )

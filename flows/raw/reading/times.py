@@ -1,0 +1,85 @@
+"""Times of exposures and outcome events, read leniently: no value of a row can fail.
+
+A time is microseconds since 1970-01-01 in UTC. Timestamps with a zone are brought to UTC, those
+without one are in UTC, and a date is its first microsecond. Numbers are refused by their type: a
+whole number may be seconds, milliseconds or microseconds, and to guess wrongly would move every
+outcome out of the window without a word.
+"""
+
+from pathlib import Path
+
+import polars as pl
+
+from flows.raw.reading.columns import TEXT_LIKE, kind_name
+from schemas.errors import InputError
+
+_DAY = 86_400_000_000
+_FIRST = -62_135_596_800_000_000  # 0001-01-01
+_LAST = 253_402_300_799_999_999  # the end of 9999
+_FORMS = (
+    "%Y-%m-%dT%H:%M:%S%.f",
+    "%Y-%m-%dT%H:%M:%S%.f",  # once more, tidied
+    "%Y-%m-%dT%H:%M:%S%.f%#z",
+    "%Y-%m-%d",
+    "%Y-%m-%dT%H:%M",
+    "%Y-%m-%dT%H:%M%#z",
+)
+
+
+def microseconds(name: str, dtype: pl.DataType, path: Path, key: str = "time") -> pl.Expr:
+    """The column ``name`` of this type as Int64 microseconds in UTC; null where unreadable.
+
+    Takes timestamps of any unit and zone, dates, and text in ISO 8601, extended form
+    (``2026-11-20``, ``2026-11-20T18:30:00.25``, a blank for the T, ``Z`` or an offset behind it),
+    of the years 1 to 9999. Fractions beyond microseconds are cut off. ``path`` and ``key`` are for
+    the error, an InputError, where the column is of a type that holds no such times.
+    """
+    column = pl.col(name)
+    if isinstance(dtype, pl.Datetime):
+        return _within_years(_scaled(column.cast(pl.Int64), dtype.time_unit))
+    if dtype == pl.Date:
+        days = column.cast(pl.Int32).cast(pl.Int64)
+        return pl.when(days.is_between(_FIRST // _DAY, _LAST // _DAY)).then(days * _DAY)
+    if dtype == pl.Null:
+        return column.cast(pl.Int64)
+    if isinstance(dtype, TEXT_LIKE):
+        text = column.cast(pl.String)
+        return text.map_batches(_parsed, return_dtype=pl.Int64, is_elementwise=True)
+    raise InputError(
+        f"{path}: column {name!r} ({key}) is {kind_name(dtype)}; it has to be a timestamp, a date "
+        "or text in ISO 8601"
+    )
+
+
+def _scaled(raw: pl.Expr, time_unit: str) -> pl.Expr:
+    if time_unit == "ns":
+        return raw.floordiv(1000)
+    if time_unit == "us":
+        return raw
+    return pl.when(raw.is_between(_FIRST // 1000, _LAST // 1000)).then(raw * 1000)
+
+
+def _within_years(time: pl.Expr) -> pl.Expr:
+    return pl.when(time.is_between(_FIRST, _LAST)).then(time)
+
+
+def _parsed(text: pl.Series) -> pl.Series:
+    """Each form on what those before it left; a row's time does not depend on other rows."""
+    time = _by_form(text, _FORMS[0])
+    for form in _FORMS[1:]:
+        left = (time.is_null() & text.is_not_null()).arg_true()
+        if left.is_empty():
+            break
+        time = time.scatter(left, _by_form(_tidied(text.gather(left)), form))
+    return time
+
+
+def _by_form(text: pl.Series, form: str) -> pl.Series:
+    found = text.str.to_datetime(form, strict=False, time_unit="us").to_physical()
+    return found.set(~found.is_between(_FIRST, _LAST), None)
+
+
+def _tidied(text: pl.Series) -> pl.Series:
+    """Without blanks around it, and with a capital T and Z, and a point, as ISO 8601 likes best."""
+    plain = text.str.strip_chars().str.to_uppercase().str.replace(r" ?UTC$", "Z")
+    return plain.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T").str.replace(",", ".", literal=True)

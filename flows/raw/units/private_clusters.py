@@ -1,0 +1,143 @@
+"""Clusters that are private: read leniently, and randomised before anything else sees them.
+
+A unit's raw cluster is never a reason to set a row aside, to fail or to warn, and no number but
+those made of randomised clusters leaves these steps: not how many clusters occur, nor their sizes.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.config.experiment import Config
+from flows.config.sections import GREATEST_FEATURE, Columns, PrivateClusters
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading.columns import number, private_label
+from flows.raw.spill.sorted_runs import Stored
+from flows.raw.spill.workspace import Room
+from flows.raw.units.rows import Rows, positions
+from flows.runtime.progress import Progress
+from privatizers.mechanisms.label_response import LabelResponse
+from schemas.raw import ARM, CLUSTER
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+# reading
+
+
+def cluster_columns(columns: Columns, private: PrivateClusters | None) -> tuple[str, ...]:
+    """The columns of the log that a unit's cluster is made of."""
+    if private is None or private.centres is None:
+        return columns.clusters
+    return private.features or ()
+
+
+def private_clusters(
+    frame: pl.DataFrame, path: Path, columns: Columns, private: PrivateClusters
+) -> pl.Expr:
+    """The raw cluster of each row, a Categorical of declared names, never null.
+
+    That of its label, or of the nearest centre; ``missing`` where there is none, where it cannot be
+    read or where it is not declared, all by public rules.
+    """
+    kind = pl.Enum(private.names)
+    if private.centres is None:
+        (name,) = columns.clusters
+        found = private_label(frame, path, name).cast(kind, strict=False)
+        return found.fill_null(private.missing_name).cast(pl.Categorical)
+    texts = {name: number(frame, path, name, "feature") for name in private.features or ()}
+    points = frame.select(**texts).to_numpy().astype(np.float64, copy=False)
+    centres = np.array(list(private.centres.values()), dtype=np.float64)
+    unknown = private.names.index(private.missing_name)
+    names = pl.Series(private.names, dtype=kind)
+    return pl.lit(names.gather(nearest(points, centres, unknown)).cast(pl.Categorical))
+
+
+def nearest(points: Floats, centres: Floats, unknown: int) -> Ints:
+    """The position of the centre nearest to each point, in Euclidean distance; ties to the first.
+
+    ``points`` have the shape [n, d], ``centres`` [k, d]. A point with a coordinate that is not a
+    number, or beyond ±10¹⁰⁰, gets ``unknown``.
+    """
+    least = np.full(len(points), np.inf)
+    found = np.full(len(points), unknown, dtype=np.int64)
+    readable: NDArray[np.bool_] = np.all(np.abs(points) <= GREATEST_FEATURE, axis=1)
+    sound = np.where(readable[:, np.newaxis], points, 0.0)
+    for position, centre in enumerate(centres):
+        distance = ((sound - centre) ** 2).sum(axis=1)
+        nearer = readable & (distance < least)
+        least[nearer], found[nearer] = distance[nearer], position
+    return found
+
+
+# randomising
+
+
+def with_randomised_clusters(config: Config, rows: Rows, room: Room | None) -> Rows:
+    """The rows with clusters as they are published; all that is counted of them is counted anew.
+
+    Every unit's cluster is drawn by itself, once. Rows whose clusters are public stay as they are.
+    """
+    private = config.private_clusters
+    if private is None:
+        return rows
+    names = tuple(sorted(private.names))
+    response = LabelResponse.of(len(names), private.epsilon)
+    sizes = np.zeros((len(names), len(rows.arms)), dtype=np.int64)
+    stored = []
+    with Progress("randomising clusters", rows.n_units) as progress:
+        for position, part in enumerate(rows.parts):
+            frame = _randomised(part.load(), names, response)
+            sizes += _counted(frame, sizes.shape)
+            if room is None or isinstance(part.place, pl.DataFrame):
+                stored.append(Stored(frame.height, frame))
+            else:
+                stored.append(Stored(frame.height, room.write(frame, f"clusters-{position}")))
+            progress.advance(frame.height)
+    return Rows(tuple(stored), rows.unit_type, rows.arms, names, sizes)
+
+
+def _randomised(
+    frame: pl.DataFrame, names: tuple[str, ...], response: LabelResponse
+) -> pl.DataFrame:
+    kind = pl.Enum(names)
+    drawn = response.draw(positions(frame[CLUSTER].cast(kind)))
+    labels = pl.Series(names, dtype=kind).gather(drawn.astype(np.uint32))
+    return frame.with_columns(labels.alias(CLUSTER))
+
+
+def _counted(frame: pl.DataFrame, shape: tuple[int, ...]) -> Ints:
+    """Units by (randomised) cluster and arm."""
+    n_clusters, n_arms = shape
+    place = positions(frame[CLUSTER]).astype(np.int64) * n_arms + positions(frame[ARM])
+    return np.bincount(place, minlength=n_clusters * n_arms).reshape(n_clusters, n_arms)
+
+
+# what else may be known
+
+
+@values_free
+def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
+    """Units by cluster and arm, shape [clusters, arms], as far as a design may know them.
+
+    Where clusters are private, by arm alone: shape [1, arms].
+    """
+    sizes = rows.open().sizes
+    return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
+
+
+def known_clusters(config: Config, rows: Rows) -> int:
+    """How many clusters there are; as many as are declared where they are private."""
+    private = config.private_clusters
+    return len(rows.clusters) if private is None else len(private.names)
+
+
+def without_private_clusters(config: Config, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that are set aside, for their unit or arm: kept without their outcome, and this."""
+    if config.private_clusters is None:
+        return rows
+    return rows.with_columns(pl.lit(None, pl.String).alias(CLUSTER))

@@ -1,0 +1,88 @@
+"""The rows that a release is made of: in the order of their units, in one part or in several."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from flows.raw.spill.sorted_runs import Stored
+from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+
+Ints = NDArray[np.int64]
+
+COLUMNS = (UNIT, ARM, CLUSTER, OUTCOME)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Sound rows, one a unit, in the order of units: the parts one after the other."""
+
+    parts: tuple[Stored, ...]
+    """Columns ``unit``, ``arm`` (an Enum of the declared arms), ``cluster``, ``outcome``."""
+    unit_type: pl.DataType
+    arms: tuple[str, ...]
+    """Control first."""
+    clusters: tuple[str, ...]
+    """Names, sorted."""
+    sizes: Ints
+    """Units, shape [clusters, arms]."""
+
+    @property
+    def n_units(self) -> int:
+        """How many there are."""
+        return sum(part.n_rows for part in self.parts)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """The parts, one after the other; ``cluster`` an Enum of :attr:`clusters`."""
+        for part in self.parts:
+            yield labelled(part, self.clusters)
+
+    def columns(self, name: str) -> Iterator[pl.Series]:
+        """One column, part by part; arms and clusters as Enums."""
+        for part in self.parts:
+            column = part.column(name)
+            yield column.cast(pl.Enum(self.clusters)) if name == CLUSTER else column
+
+
+def labelled(part: Stored, clusters: tuple[str, ...]) -> pl.DataFrame:
+    """A part's rows, their clusters an Enum."""
+    return part.load().with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
+
+
+def rows_of(parts: Sequence[Stored], arms: tuple[str, ...], unit_type: pl.DataType) -> Rows:
+    """Count who is where in the parts of a log."""
+    found = [_counted(part.column(CLUSTER), part.column(ARM), len(arms)) for part in parts]
+    clusters = tuple(sorted({name for names, _ in found for name in names}))
+    places = {name: place for place, name in enumerate(clusters)}
+    sizes = np.zeros((len(clusters), len(arms)), dtype=np.int64)
+    for names, counts in found:
+        sizes[[places[name] for name in names]] += counts
+    kind = pl.Enum(clusters)
+    stored = tuple(_with_clusters(part, kind) for part in parts)
+    return Rows(stored, unit_type, arms, clusters, sizes)
+
+
+def _counted(cluster: pl.Series, arm: pl.Series, n_arms: int) -> tuple[list[str], Ints]:
+    """The clusters of some rows, and their units by arm, shape [clusters, arms]."""
+    labels = cluster.unique()
+    codes = positions(labels)
+    width = int(codes.max()) + 1
+    place = positions(cluster).astype(np.int64)
+    place *= n_arms
+    place += positions(arm)
+    counts = np.bincount(place, minlength=width * n_arms).reshape(width, n_arms)
+    return labels.cast(pl.String).to_list(), counts[codes]
+
+
+def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:
+    """A part in memory with its clusters as an Enum; others are made so when they are loaded."""
+    if not isinstance(part.place, pl.DataFrame):
+        return part
+    return Stored(part.n_rows, part.place.with_columns(pl.col(CLUSTER).cast(kind)))
+
+
+def positions(labels: pl.Series) -> NDArray[np.uint32]:
+    """Position of each label of an Enum among its names."""
+    return labels.to_physical().to_numpy().astype(np.uint32, copy=False)

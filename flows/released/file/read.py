@@ -1,0 +1,77 @@
+"""Reading a released file: what it says of itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from flows.released.file.opening import memory_limit, opened_safely
+from flows.released.file.rules import broken_rule
+from flows.released.file.sql import quoted
+from schemas.errors import InputError
+from schemas.released import TABLES, Manifest, Metric
+
+
+@dataclass(frozen=True)
+class ReleaseFile:
+    """What a released file says of itself."""
+
+    path: Path
+    manifest: Manifest
+    row_counts: dict[str, int]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a released file read-only, whoever made it; InputError where it is none.
+
+    Its tables are a release's, and their values go together (:mod:`flows.released.file.rules`).
+    """
+    with opened_safely(path) as connection:
+        broken = broken_rule(connection, path.stat().st_size)
+        if broken is not None:
+            raise InputError(f"{path.absolute()}: not a sound release: {broken}")
+        yield connection
+
+
+@contextmanager
+def opened_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a draft that this run has written itself, read-only.
+
+    ``memory`` is what DuckDB may take, in bytes; None for its own default.
+    """
+    with duckdb.connect(str(path), read_only=True, config=memory_limit(memory)) as connection:
+        yield connection
+
+
+def read_release(path: Path) -> ReleaseFile:
+    """Read the manifest of a released file and count the rows of its tables."""
+    with opened(path) as connection:
+        counts = {
+            table: int(_row(connection, f"SELECT count(*) FROM main.{table}")[0])  # noqa: S608 - our own table names
+            for table in TABLES
+        }
+        return ReleaseFile(path.absolute(), read_manifest(connection), counts)
+
+
+def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
+    """Read the row of ``release`` and those of ``metrics``."""
+    (release,), (metric,) = (_rows(connection, table) for table in ("release", "metrics"))
+    return Manifest(**release, metrics=(Metric(**metric),))
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
+    names = list(TABLES[table])
+    query = f"SELECT {', '.join(map(quoted, names))} FROM main.{table}"  # noqa: S608 - our own names
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]
+
+
+def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
+    row = connection.execute(query).fetchone()
+    if row is None:
+        msg = f"no row from: {query}"
+        raise AssertionError(msg)
+    return row

@@ -1,0 +1,66 @@
+"""Tables that people hand in beside a release (segments, ids): CSV or Parquet, read plainly."""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.runtime.regular_files import check_regular
+from schemas.errors import InputError
+
+FORMATS = (".csv", ".parquet")
+_TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
+
+
+def check_format(path: Path) -> None:
+    """Refuse a name that is neither CSV nor Parquet."""
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: not a format for this command ({', '.join(FORMATS)})")
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """Read a table as it is, a CSV file's fields as text; InputError where that fails."""
+    check_format(path)
+    check_regular(path)
+    try:
+        if path.suffix.lower() == ".csv":
+            return pl.read_csv(path, infer_schema=False, glob=False)
+        return _parquet(path)
+    except (pl.exceptions.PolarsError, pa.ArrowException, OSError, UnicodeDecodeError):
+        pass
+    what = "Parquet" if path.suffix.lower() == ".parquet" else "CSV in UTF-8"
+    raise InputError(f"{path}: cannot be read as {what}; is it whole, and is there a header?")
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    """Read a Parquet file; Arrow's reader ends by an error where polars' may abort the process."""
+    with pq.ParquetFile(path) as file:
+        table = file.read()
+    table.validate(full=True)  # what it reads of a damaged file need not hold together
+    frame = pl.from_arrow(table)
+    if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table is a frame
+        raise TypeError(type(frame))
+    return frame
+
+
+def id_column(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
+    """Return ids as a log's are read: text or integers; empty or undecodable text is null."""
+    ids = text_or_integer(frame, path, column)
+    if ids.dtype.is_integer() or ids.dtype == pl.Null:
+        return ids
+    text = pl.col(column).cast(pl.String)
+    readable = (text != "") & ~text.str.contains("\ufffd", literal=True)
+    return frame.select(pl.when(readable).then(text))[column]
+
+
+def text_or_integer(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
+    """Return a column that has to be text or integers; InputError where it is missing or not."""
+    if column not in frame.columns:
+        raise InputError(f"{path}: there is no column {column!r}")
+    found = frame[column]
+    kind = found.dtype
+    if not (kind.is_integer() or kind in (pl.Null, pl.Boolean) or isinstance(kind, _TEXT_LIKE)):
+        called = kind.base_type()  # a struct's fields may be called after people
+        raise InputError(f"{path}: column {column!r} is {called}; it has to be text or integer")
+    return found

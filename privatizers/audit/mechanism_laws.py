@@ -1,0 +1,207 @@
+"""Whether a mechanism draws what it says, on made-up counts: its noise, its prior, its response.
+
+Where a bound on ε has no room for a fault (a λ that is 3 % short costs a thousandth of ε on many
+grids), frequencies show it. See `laws` for the events and `checks` for false alarms.
+"""
+
+import numpy as np
+
+from privatizers.accounting.rounding import UNIT
+from privatizers.audit.checks import Check, Events, exactly, judged
+from privatizers.audit.laws import (
+    Integers,
+    Responses,
+    lagged_noise,
+    noise_events,
+    pair_events,
+    response_events,
+)
+from privatizers.audit.sampling import Effort, noised_cells
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
+from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataRelease, StrataStatistic
+from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
+from privatizers.mechanisms.prior import realised_prior, truncated_prior, uniform_prior
+
+NOISE = "noise follows its law, and no two strata or calls share it"
+PRIOR = "priors and rates are those stated, and made of what is published alone"
+RESPONSE = "outcomes are drawn with the published probabilities, each by itself"
+
+_MOST_NOISE = 1_500_000
+_MOST_UNITS = 4_000_000
+_STRATA = 256
+_MOST_PRIORS = 1 << 21  # entries
+
+
+def made_up_counts(n_strata: int, n_outcomes: int) -> Integers:
+    """Counts of strata of many sizes and shapes, shape [S, K], at least one unit each."""
+    place = np.arange(n_strata)[:, np.newaxis] * 31 + np.arange(n_outcomes) * 17
+    counts: Integers = place % 29 * (place % 5 != 0)
+    counts[:, 0] += 1
+    return counts
+
+
+def mechanism_laws(mechanism: Mechanism, effort: Effort, error: float) -> list[Check]:
+    """Judge noise, prior and response of a mechanism that publishes units."""
+    k = mechanism.parameters.n_outcomes
+    size = max(min(effort.noised_cells // 10, _MOST_NOISE) // noised_cells(mechanism) // 2, 8)
+    counts = made_up_counts(size, k)
+    releases = [mechanism.strata(counts) for _ in range(2)]
+    noises = [noise_of(mechanism.parameters, counts, one) for one in releases]
+    scale = mechanism.parameters.noise_scale
+    statistic = [] if scale is None else noise_laws(noises, scale)
+    return [
+        judged(NOISE, statistic + square_laws(mechanism.parameters, counts), error / 2),
+        exactly(PRIOR, stated_otherwise(mechanism, counts, releases[0]), f"{size:,} strata"),
+        judged(RESPONSE, _response(mechanism, effort), error / 2),
+    ]
+
+
+def noise_of(
+    parameters: StrataStatistic, counts: Integers, release: StrataRelease | AggregateRelease
+) -> Integers:
+    """The noise that was drawn, shape [S, cells]: what is published less what is true."""
+    if release.noisy_counts is not None:
+        noise = release.noisy_counts - counts
+        return noise[:, 1:] if counts.shape[1] == 2 else noise  # of two counts the upper is noised
+    if release.noisy_sums is not None and parameters.lattice is not None:
+        exact = counts @ np.array(parameters.lattice.steps, dtype=np.int64)
+        return (release.noisy_sums - exact)[:, np.newaxis]
+    return np.zeros((len(counts), 0), dtype=np.int64)
+
+
+def noise_laws(noises: list[Integers], scale: float) -> list[Events]:
+    """Each by itself, those beside it in its stratum and in others, and the same of another call.
+
+    Strata that lie 1, 2 and 3 apart, and half of all.
+    """
+    one, other = noises
+    if one.size == 0:
+        return []
+    half = len(one) // 2
+    by_stratum, by_cell = one.ravel(), one.T.ravel()
+    return [
+        *noise_events(by_stratum, scale, "noise"),
+        *lagged_noise(by_stratum, scale, "noises of a stratum"),
+        *lagged_noise(by_cell, scale, "noises of strata"),
+        *pair_events(
+            one[:half].ravel(), one[half : 2 * half].ravel(), scale, "noises of far strata"
+        ),
+        *pair_events(one.ravel(), other.ravel(), scale, "noises of two calls"),
+    ]
+
+
+def square_laws(parameters: StrataStatistic, counts: Integers) -> list[Events]:
+    """The same of the noise on sums of squares, as many arms' as there are ``counts``."""
+    squares = parameters.squares
+    if squares is None:
+        return []
+    exact = counts @ np.array(squares.steps.steps, dtype=np.int64)
+    noises = [(squares.noised(counts) - exact)[:, np.newaxis] for _ in range(2)]
+    return noise_laws(noises, squares.noise_scale)
+
+
+def stated_otherwise(
+    mechanism: Mechanism, counts: Integers, release: StrataRelease
+) -> tuple[str, ...]:
+    """What is not as stated of the rate and the priors; nothing of it is by chance."""
+    parameters, response = mechanism.parameters, release.response
+    problems = []
+    if response.resampling_probability != parameters.resampling_probability:
+        problems.append(
+            f"outcomes are resampled with {response.resampling_probability!r}, and "
+            f"{parameters.resampling_probability!r} is claimed"
+        )
+    problems += prior_problems(
+        mechanism.name, parameters, counts.sum(axis=1), release.noisy_counts, response.prior
+    )
+    noisy = release.noisy_counts
+    if noisy is not None and counts.shape[1] == 2 and not _adds_up(noisy, counts):
+        problems.append("a count and its complement do not add up to the units there are")
+    return tuple(problems)
+
+
+def _adds_up(noisy: Integers, counts: Integers) -> bool:
+    return bool(np.all(noisy.sum(axis=1) == counts.sum(axis=1)))
+
+
+def prior_problems(
+    name: str,
+    parameters: Parameters,
+    sizes: Integers,
+    noisy: Integers | None,
+    prior: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+) -> list[str]:
+    """Which priors are not those of the noisy counts, below γ, or do not add up to one."""
+    gamma, problems = parameters.truncation_threshold, []
+    below = int(np.count_nonzero((prior < gamma).any(axis=1)))
+    if below:
+        problems.append(f"{below:,} of {len(prior):,} priors go below the {gamma:.6g} claimed")
+    steps = np.rint(prior * UNIT).astype(np.int64)
+    off = int(np.count_nonzero((steps.sum(axis=1) != UNIT) | (steps / UNIT != prior).any(axis=1)))
+    if off:
+        problems.append(f"{off:,} of {len(prior):,} priors are no multiples of 2⁻⁵³ that add to 1")
+    if name == "uniform-prior-dp" or noisy is None:
+        expected = realised_prior(uniform_prior(*prior.shape), gamma)
+    else:
+        expected = realised_prior(truncated_prior(noisy, sizes, gamma), gamma)
+    other = int(np.count_nonzero((expected != prior).any(axis=1)))
+    if other:
+        problems.append(f"{other:,} of {len(prior):,} priors are not those of the noisy counts")
+    return problems
+
+
+def _response(mechanism: Mechanism, effort: Effort) -> list[Events]:
+    """Draws of units of many strata, as many with every outcome."""
+    k = mechanism.parameters.n_outcomes
+    n = max(min(effort.units // 2, _MOST_UNITS), _STRATA)
+    several = max(2, min(_STRATA, _MOST_PRIORS // k))
+    release = mechanism.strata(made_up_counts(several, k))
+    strata = np.arange(n) * several // n
+    levels = (np.arange(n) * 7 + strata) % k
+    drawn = release.response.draw(levels, strata)
+    rate = mechanism.parameters.resampling_probability
+    return response_events(Responses(levels, strata, drawn, rate, release.response.prior), "a unit")
+
+
+# mechanisms that publish no units
+
+
+def aggregate_laws(mechanism: AggregateMechanism, effort: Effort, error: float) -> list[Check]:
+    """Judge the noise of a mechanism that publishes statistics of pools alone."""
+    parameters = mechanism.parameters
+    k, cells = parameters.n_outcomes, 1
+    if parameters.lattice is None and parameters.n_outcomes > 2:
+        cells = k
+    size = max(min(effort.noised_cells // 10, _MOST_NOISE) // cells // 2, 8)
+    draw = _differences if parameters.differences else _statistics
+    noises, scale = draw(mechanism, size)
+    squares = square_laws(parameters, made_up_counts(size, k))
+    return [judged(NOISE, noise_laws(noises, scale) + squares, error)]
+
+
+def _statistics(mechanism: AggregateMechanism, size: int) -> tuple[list[Integers], float]:
+    counts = made_up_counts(size, mechanism.parameters.n_outcomes)
+    cells = np.arange(size)[:, np.newaxis]
+    draws = (mechanism.statistics(counts, cells) for _ in range(2))
+    noises = [noise_of(mechanism.parameters, counts, one) for one in draws]
+    return noises, mechanism.parameters.noise_scale
+
+
+def _differences(mechanism: AggregateMechanism, size: int) -> tuple[list[Integers], float]:
+    """Of pools whose arms have 3 and 5 units, so that all of the noise has one scale."""
+    parameters = mechanism.parameters
+    if parameters.lattice is None:
+        msg = "differences are published in whole steps of a lattice"
+        raise ValueError(msg)
+    counts = np.zeros((2 * size, parameters.n_outcomes), dtype=np.int64)
+    counts[0::2, 0], counts[0::2, -1] = 1, 2
+    counts[1::2, 0], counts[1::2, -1] = 4, 1
+    sums = counts @ np.array(parameters.lattice.steps, dtype=np.int64)
+    exact = sums[1::2] * 3 - sums[0::2] * 5
+    noises = []
+    for _ in range(2):
+        found = mechanism.statistics(counts, np.arange(2 * size).reshape(-1, 2)).noisy_differences
+        noisy = np.zeros(0, dtype=np.int64) if found is None else found.noisy
+        noises.append((noisy - exact)[:, np.newaxis])
+    scale = float(difference_scale(np.array([3]), np.array([5]), parameters.noise_scale)[0])
+    return noises, scale

@@ -1,0 +1,226 @@
+"""Replicates of a release of two neighbouring data sets, drawn by the functions a release calls.
+
+Noise and draws come from the mechanism itself, ``mechanism.strata(counts)`` and
+``.response.draw(levels, strata)``, hence from the operating system's entropy: no audit can be
+repeated draw by draw. Three kinds here, and the *marked* of `marked_replicates`:
+
+- *stacked*: the same stratum many times over, as the strata of one call. The replicates are
+  independent if the mechanism treats strata apart, as parallel composition takes for granted.
+- *joint*: three strata at a time, likewise in one call: the one that holds the changed unit and one
+  on either side, where nothing changes. Sums and differences of their noise are looked at.
+- *called*: a call for each replicate, of three strata: the one that holds the changed unit and one
+  on either side, where nothing changes. What is published of those two must tell nothing.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Floats, Integers, Sample
+from privatizers.audit.neighbours import Instance
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
+
+_BATCH = 1 << 20  # units drawn at once: bounds memory
+_MOST_KEPT = 4_000_000  # noised cells
+_MOST_ROWS = 1_000_000  # of which whole columns are kept
+
+Neighbours = tuple[Sample, Sample]
+"""Samples under D and under D′."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much to draw for one audit: of what takes the time, so that a grid of any size does."""
+
+    noised_cells: int = 320_000_000
+    """Of marked replicates at most, a few millions of the others; about 0.3 µs each."""
+    units: int = 32_000_000
+    """Drawn of marked replicates at most, and of stacked ones; about 0.1 µs each."""
+    calls: int = 1_600
+    """About 1 ms each."""
+
+    @property
+    def less(self) -> "Effort":
+        """That for stacked and joint replicates, of which whole columns are kept."""
+        return replace(self, noised_cells=min(self.noised_cells, _MOST_KEPT))
+
+
+UNDER_TWO_MINUTES = Effort()
+"""On one slow core, on any grid."""
+
+
+def noised_cells(mechanism: Mechanism) -> int:
+    """How many numbers are noised of a stratum, 1 at least: it is what takes the time."""
+    parameters = mechanism.parameters
+    counts = parameters.noise_scale is not None and parameters.lattice is None
+    return parameters.n_outcomes if counts and parameters.n_outcomes > 2 else 1
+
+
+def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> int:
+    """Return how many stacked replicates of D, and as many of D′, an effort is enough for."""
+    by_units = effort.units // (2 * instance.n_units)
+    if mechanism.parameters.noise_scale is None:
+        return max(min(by_units, _MOST_ROWS), 10)
+    by_noise = effort.noised_cells // (2 * noised_cells(mechanism))
+    return max(min(by_units, by_noise, _MOST_ROWS), 10)
+
+
+def stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+    """Draw ``size`` replicates of the stratum under D, and as many under D′, a call each."""
+    here = _stacked(mechanism, instance, instance.counts, instance.from_cell, size)
+    there = _stacked(mechanism, instance, instance.neighbour, instance.to_cell, size)
+    return here, there
+
+
+def joint_size(mechanism: Mechanism, effort: Effort) -> int:
+    """Return how many joint replicates of D, and as many of D′, an effort is enough for."""
+    return max(min(effort.noised_cells // (6 * noised_cells(mechanism)), _MOST_ROWS // 3), 10)
+
+
+def joint(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+    """Draw ``size`` replicates under D, and as many under D′, of a stratum between two others."""
+    here = _joint(mechanism, instance, instance.counts, instance.from_cell, size)
+    there = _joint(mechanism, instance, instance.neighbour, instance.to_cell, size)
+    return here, there
+
+
+def called(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+    """Draw ``size`` replicates under D, and as many under D′, of what is said of other strata."""
+    here = _called(mechanism, instance, instance.counts, instance.from_cell, size)
+    there = _called(mechanism, instance, instance.neighbour, instance.to_cell, size)
+    return here, there
+
+
+def _stacked(
+    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+) -> Sample:
+    release = mechanism.strata(np.tile(np.array(counts, dtype=np.int64), (size, 1)))
+    own, draws = _drawn(release, instance, counts, level, size)
+    columns = {DRAW: own, **_about(release, instance, np.arange(size), "its stratum"), **draws}
+    return Sample({**columns, SIGNATURE: signature(mechanism, instance, release, own)})
+
+
+def _drawn(
+    release: StrataRelease, instance: Instance, counts: tuple[int, ...], level: int, size: int
+) -> tuple[Floats, dict[str, Floats]]:
+    """The changed unit's draw in every replicate, and how often the others drew its outcomes."""
+    others = np.repeat(np.arange(len(counts)), counts)
+    others = np.delete(others, np.argmax(others == level))
+    levels = np.concatenate([[level], others])
+    own, given, taken = np.empty(size), np.empty(size), np.empty(size)
+    step = max(1, _BATCH // len(levels))
+    for start in range(0, size, step):
+        rows = np.arange(start, min(start + step, size))
+        drawn = release.response.draw(
+            np.tile(levels, len(rows)), np.repeat(rows, len(levels))
+        ).reshape(len(rows), len(levels))
+        own[rows] = kind_of(drawn[:, 0], instance)
+        given[rows] = (drawn[:, 1:] == instance.from_cell).sum(axis=1)
+        taken[rows] = (drawn[:, 1:] == instance.to_cell).sum(axis=1)
+    return own, {
+        "others' draws of the outcome given up": given,
+        "others' draws of the outcome taken": taken,
+    }
+
+
+def kind_of(drawn: Integers, instance: Instance) -> Floats:
+    """0 for the outcome given up, 1 for the one taken, 2 for another."""
+    return np.where(drawn == instance.from_cell, 0.0, np.where(drawn == instance.to_cell, 1.0, 2.0))
+
+
+def _about(
+    release: StrataRelease, instance: Instance, rows: Integers, whose: str
+) -> dict[str, Floats]:
+    """What is published of a stratum: noisy counts and prior of the two outcomes concerned."""
+    columns: dict[str, Floats] = {}
+    for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):
+        columns[f"prior of the outcome {which}, {whose}"] = release.response.prior[rows, cell]
+        if release.noisy_counts is not None:
+            noisy = release.noisy_counts[rows, cell].astype(np.float64)
+            columns[f"noisy count of the outcome {which}, {whose}"] = noisy
+    if release.noisy_sums is not None:
+        columns[f"noisy sum of outcomes, {whose}"] = release.noisy_sums[rows].astype(np.float64)
+    return columns
+
+
+def signature(
+    mechanism: Mechanism, instance: Instance, release: StrataRelease, own: Floats
+) -> Floats:
+    """Categories of the changed unit's draw, the priors at γ, and the noisy counts' sides.
+
+    A noisy count is on D's side where it is no less than D's count of the outcome given up, and
+    no more than D's count of the outcome taken, a noisy sum where it is D's or further from the
+    neighbour's: what gives the greatest ratios, all at once.
+    """
+    gamma = mechanism.parameters.truncation_threshold
+    moved = (instance.from_cell, instance.to_cell)
+    bits = [release.response.prior[:, cell] <= gamma for cell in moved]
+    if release.noisy_counts is not None:
+        given, taken = (release.noisy_counts[:, cell] - instance.counts[cell] for cell in moved)
+        bits += [given >= 0, taken <= 0]
+    lattice = mechanism.parameters.lattice
+    if release.noisy_sums is not None and lattice is not None:
+        total = int(np.dot(lattice.steps, instance.counts))
+        upward = lattice.steps[instance.to_cell] > lattice.steps[instance.from_cell]
+        bits.append(release.noisy_sums <= total if upward else release.noisy_sums >= total)
+    places = 3.0 * 2.0 ** np.arange(len(bits))
+    signature: Floats = own + places @ np.stack(bits)
+    return signature
+
+
+def beside(instance: Instance) -> Integers:
+    """Counts of a stratum in which nothing changes, shape [K]."""
+    k = instance.n_outcomes
+    return np.diff(np.arange(k + 1) * max(k, instance.n_units) // k)
+
+
+def _joint(
+    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+) -> Sample:
+    still = beside(instance)
+    release = mechanism.strata(np.tile(np.stack([still, np.array(counts), still]), (size, 1)))
+    own = 1 + 3 * np.arange(size)
+    drawn = release.response.draw(np.full(size, level), own)
+    columns = {DRAW: kind_of(drawn, instance)}
+    mine = _about(release, instance, own, "")
+    for place, whose in ((own - 1, "stratum before"), (own + 1, "stratum after")):
+        columns |= _about(release, instance, place, whose)
+        columns |= both_ways(mine, _about(release, instance, place, ""), whose)
+    return Sample(columns)
+
+
+def both_ways(mine: dict[str, Floats], other: dict[str, Floats], whose: str) -> dict[str, Floats]:
+    """Sums and differences of what is noised of two strata, by the names of the columns."""
+    found = {}
+    for name, values in mine.items():
+        if name.startswith("noisy"):
+            found[f"{name}its stratum, less that of the {whose}"] = values - other[name]
+            found[f"{name}its stratum, with that of the {whose}"] = values + other[name]
+    return found
+
+
+def _called(
+    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+) -> Sample:
+    """Three strata a call, the middle one with the changed unit; all columns of the outer two."""
+    k, still = instance.n_outcomes, beside(instance)
+    data = np.stack([still, np.array(counts), still])
+    levels = np.concatenate([[level], *([np.repeat(np.arange(k), still)] * 2)])
+    strata = np.repeat([1, 0, 2], [1, still.sum(), still.sum()])
+    rows = [_one_call(mechanism, instance, data, levels, strata) for _ in range(size)]
+    return Sample({name: np.array([row[name] for row in rows]) for name in rows[0]})
+
+
+def _one_call(
+    mechanism: Mechanism, instance: Instance, data: Integers, levels: Integers, strata: Integers
+) -> dict[str, float]:
+    release = mechanism.strata(data)
+    drawn = release.response.draw(levels, strata)
+    row = {DRAW: float(kind_of(drawn[:1], instance)[0])}
+    for stratum, whose in ((0, "stratum before"), (2, "stratum after")):
+        about = _about(release, instance, np.array([stratum]), whose)
+        row |= {name: float(values[0]) for name, values in about.items()}
+        here = drawn[strata == stratum]
+        row[f"draws of the outcome given up, {whose}"] = float((here == instance.from_cell).sum())
+        row[f"draws of the outcome taken, {whose}"] = float((here == instance.to_cell).sum())
+    return row

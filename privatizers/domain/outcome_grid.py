@@ -1,0 +1,63 @@
+"""From raw outcomes to positions on the public grid, by rules that are public.
+
+Nothing is dropped and nothing fails here, whatever the outcomes are: what is missing or unreadable
+counts as the declared value, what is out of range is clipped, and what lies between two grid
+points goes to one of them. All of it happens before the mechanism and is the same for every unit,
+so it leaves the guarantee as it is: replacing one unit's raw outcome replaces one position.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.accounting.rounding import UNIT
+from privatizers.noise.randomness import random_words
+
+Floats = NDArray[np.float64]
+
+
+def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
+    """Bring raw ``values`` (NaN for missing or unreadable), shape [n], into the grid's range.
+
+    ``grid`` is increasing, shape [K]; ``missing`` is the declared value of a missing outcome.
+    """
+    mapped: Floats = np.clip(values, grid[0], grid[-1])
+    unknown = np.isnan(mapped)
+    if unknown.any():
+        mapped[unknown] = np.clip(missing, grid[0], grid[-1])
+    return mapped
+
+
+def nearest_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
+    """Position of the nearest grid point for mapped ``values``; ties go to the lower one."""
+    lower = _lower(values, grid)
+    to_lower = values - grid[lower]
+    to_upper = grid[lower + 1] - values
+    return lower + (to_upper < to_lower)
+
+
+def stochastic_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
+    """Position of one of the two grid points around each mapped value, keeping its mean.
+
+    P(upper) = (y − g₋) / (g₊ − g₋), to 2⁻⁵³. Every estimator that is unbiased for the level is
+    therefore unbiased for the mapped outcome. Call it once a release: the same levels must feed
+    counts and randomised response. It draws from the operating system.
+    """
+    lower = _lower(values, grid)
+    share = (values - grid[lower]) / (grid[lower + 1] - grid[lower])
+    threshold = np.rint(share * UNIT).astype(np.uint64)
+    return lower + (random_words(len(values)) < threshold)
+
+
+def stratum_counts(
+    levels: NDArray[np.integer], cells: NDArray[np.integer], n_cells: int, n_outcomes: int
+) -> NDArray[np.int64]:
+    """Raw counts N of each level in each cell, shape [S, K]. Raw: they may not be published."""
+    flat = cells.astype(np.int64)
+    flat *= n_outcomes
+    flat += levels
+    return np.bincount(flat, minlength=n_cells * n_outcomes).reshape(n_cells, n_outcomes)
+
+
+def _lower(values: Floats, grid: Floats) -> NDArray[np.int64]:
+    """Position of the grid point at or below each value, the last but one at most."""
+    return np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)

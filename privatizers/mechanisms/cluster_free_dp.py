@@ -1,0 +1,37 @@
+"""Cluster-Free-DP: Cluster-DP with one prior per arm, whatever the clusters.
+
+The special case of Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025) in which all units
+share a cluster. The guarantee is Cluster-DP's: ε = 2/σ + ln(1 + (1 − λ)/(λ γ)), δ = 0 (1/σ for
+K = 2). Arms are disjoint, so two priors cost what one does. Estimates stay stratified by cluster:
+that uses public facts alone.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.domain.strata import everyone_shares
+from privatizers.mechanisms.cluster_dp import guessed_prior, noisy_prior
+from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+
+
+@dataclass(frozen=True)
+class ClusterFreeDP:
+    """One prior per arm."""
+
+    name: ClassVar[str] = "cluster-free-dp"
+    parameters: Parameters
+
+    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:  # noqa: ARG002 - the protocol's
+        """All clusters share one pool."""
+        return everyone_shares(sizes)
+
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The guess, clipped to γ and renormalised."""
+        return guessed_prior(guess, self.parameters)
+
+    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+        """Noise the counts, and make the prior of the noisy counts alone."""
+        return noisy_prior(counts, self.parameters)

@@ -1,0 +1,46 @@
+"""Noisy counts of the outcomes of a stratum: the act, and what it costs.
+
+Discrete Laplace noise on whole numbers; negative counts stay as they are, since clipping them
+would bias every estimate. Differs from Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025)
+in two ways: the noise is discrete and exact, and the cost is 2/σ, not their 1/σ: one substitution
+takes a unit out of one cell and puts it into another (Theorem 3.1 corrected; `cluster_dp.md`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.noise.randomness import discrete_laplace
+
+
+@dataclass(frozen=True)
+class NoisyCounts:
+    """Counts of K outcomes with discrete Laplace noise of scale σ, in units.
+
+    Guarantee: ε_stat = 2/σ, or 1/σ for a count and its complement (`accountant` adds it up).
+    """
+
+    n_outcomes: int
+    noise_scale: float
+
+    @property
+    def statistic(self) -> str:
+        """What is published: ``counts``, or ``count-and-complement`` for K = 2."""
+        return "count-and-complement" if self.n_outcomes == 2 else "counts"
+
+    def noised(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return Ñ = N + Z for ``counts`` of shape [S, K], Z i.i.d. discrete Laplace.
+
+        For K = 2 only the upper cell is noised; the lower one is n − Ñ, n being public.
+        """
+        if self.n_outcomes == 2:
+            upper = counts[:, 1] + discrete_laplace(len(counts), self.noise_scale)
+            return np.stack([counts.sum(axis=1) - upper, upper], axis=1)
+        noise = discrete_laplace(counts.size, self.noise_scale)
+        return counts + noise.reshape(counts.shape)
+
+
+def moved_cells(n_outcomes: int) -> int:
+    """How many noised cells one substitution moves by one: 2, or 1 where K = 2."""
+    return 1 if n_outcomes == 2 else 2

@@ -1,0 +1,137 @@
+"""A noisy sum of squares of every arm: what tells how much outcomes vary where means are published.
+
+Means say nothing of it, and randomised outcomes say little at small ε; without, intervals are many
+times too wide. The squares are taken about the *middle* of the grid, c = (y_1 + y_K)/2, where one
+outcome in place of another moves the sum by R²/4 at most, R = y_K − y_1.
+
+**In whole steps.** On a lattice y_k = y_1 + h i_k, 0 = i_1 < … < i_K = M, so 4 (y_k − c)²/h² =
+(2 i_k − M)² is a whole number, and so is s_k = ((2 i_k − M)² − m)/g, where m is the least of them
+and g what their differences from it have in common (4 or 8 on evenly spaced grids). The noise is
+discrete Laplace on Σ s, drawn exactly. m and g are facts of the grid and n is public, so that
+Σ (y − c)² = (h²/4)(g Σ s + m n) tells the same.
+
+**The guarantee.** One outcome in place of another moves Σ s of its arm by max s − min s = max s at
+most, and those of other arms not at all: arms are disjoint, so publishing all of them costs
+max s/σ = (max_k (y_k − c)² − min_k (y_k − c)²)/(published scale), pure, which adds to the price of
+everything else that is published of a unit (`events.SquareNoise`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.pool_statistics import square_noise
+from privatizers.domain.lattice import Lattice
+from privatizers.domain.strata import Strata
+from privatizers.noise.randomness import discrete_laplace
+from schemas.errors import ConfigError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_ROOM = 2.0**61  # of 64 bits, for a sum and for 64 scales of its noise
+
+
+@dataclass(frozen=True)
+class SquareSteps:
+    """The squares of a grid's points about its middle, in whole steps from the least of them."""
+
+    steps: tuple[int, ...]
+    """s, of each grid point; shape [K]."""
+    least: int
+    """m, in quarters of h²."""
+    common: int
+    """g: quarters of h² in a step."""
+    most_of_grid: int
+    """M: the width of the grid in steps of h."""
+
+    @property
+    def most(self) -> int:
+        """How far one substitution moves a sum at most, in steps."""
+        return max(self.steps)
+
+    def step_of(self, grid: Sequence[float]) -> float:
+        """Return g h²/4, one step in the squared unit of ``grid``."""
+        return self.common * self._quarter(grid)
+
+    def least_of(self, grid: Sequence[float]) -> float:
+        """Return m h²/4, the least square of a point of ``grid``."""
+        return self.least * self._quarter(grid)
+
+    def _quarter(self, grid: Sequence[float]) -> float:
+        return float(((grid[-1] - grid[0]) / self.most_of_grid) ** 2) / 4.0
+
+
+def square_steps(lattice: Lattice) -> SquareSteps | None:
+    """Return the squares of a lattice; None where all are the same, as those of two points are."""
+    squares = [(2 * step - lattice.most) ** 2 for step in lattice.steps]
+    least = min(squares)
+    common = gcd(*(square - least for square in squares))
+    if common == 0:
+        return None
+    steps = tuple((square - least) // common for square in squares)
+    return SquareSteps(steps, least, common, lattice.most)
+
+
+def is_even(lattice: Lattice) -> bool:
+    """Whether the mean of a grid is its middle, as it is where points are evenly spaced.
+
+    Squares about the middle are then those about the mean, which sample variances are made of.
+    """
+    return 2 * sum(lattice.steps) == len(lattice.steps) * lattice.most
+
+
+@dataclass(frozen=True)
+class NoisySquares:
+    """The sum of squares of an arm, with discrete Laplace noise of scale σ. Guarantee: max s/σ."""
+
+    steps: SquareSteps
+    noise_scale: float
+    """σ, in steps."""
+
+    def check_room(self, n_units: int) -> None:
+        """Raise ConfigError where 64 bits cannot hold a sum of ``n_units``; before any draw."""
+        if max(float(self.steps.most) * n_units, 64.0 * self.noise_scale) > _ROOM:
+            raise ConfigError(
+                "outcome",
+                "the grid has too many steps for so many units: their sum of squares does not fit "
+                "64 bits; use a coarser grid",
+            )
+
+    def noised(self, counts: Ints) -> Ints:
+        """Return Σ_y s_y N_y + Z of each row of ``counts`` N, shape [A, K]; in steps, shape [A]."""
+        total: Ints = counts @ np.array(self.steps.steps, dtype=np.int64)
+        return total + discrete_laplace(len(counts), self.noise_scale)
+
+    def released(self, drawn: Ints, n_units: Ints, grid: Sequence[float]) -> "ReleasedSquares":
+        """Return what is published: ``drawn`` in the squared unit of ``grid``; shape [A]."""
+        step, least = self.steps.step_of(grid), self.steps.least_of(grid)
+        return ReleasedSquares(
+            noisy_square=step * drawn + least * n_units,
+            noise_scale=step * self.noise_scale,
+            centre=(grid[0] + grid[-1]) / 2.0,
+        )
+
+    def variance(self, grid: Sequence[float]) -> float:
+        """Noise variance of a published sum, in the fourth power of the unit of ``grid``."""
+        return square_noise(self.steps.step_of(grid) * self.noise_scale)
+
+
+@dataclass(frozen=True)
+class ReleasedSquares:
+    """Σ (y − centre)² of every arm with noise, and its scale, in the squared unit of outcomes."""
+
+    noisy_square: Floats
+    noise_scale: float
+    centre: float
+
+
+def counts_of_arms(counts: Ints, strata: Strata) -> Ints:
+    """Add up ``counts`` of the cells of ``strata``, shape [S, K], by arm, shape [A, K]."""
+    _, arm = np.nonzero(strata.cell_of >= 0)
+    total = np.zeros((len(strata.arms), counts.shape[1]), dtype=np.int64)
+    np.add.at(total, arm, counts)
+    return total

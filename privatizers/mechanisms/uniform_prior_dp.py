@@ -1,0 +1,44 @@
+"""Uniform-Prior-DP: classical randomised response over the grid, with or without a statistic.
+
+Algorithm 1 of Javanmard, Mirrokni and Pouget-Abadie (2025). The prior is 1/K and knows nothing, so
+γ = 1/K, and without counts the release is locally private: ε = ln(1 + K (1 − λ)/λ), δ = 0. Counts
+published beside it cost 2/σ more (1/σ for K = 2), and noisy sums M/σ, although the prior uses
+neither: a reader sees both.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.domain.strata import small_clusters_share
+from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+from privatizers.mechanisms.prior import realised_prior, uniform_prior
+from privatizers.mechanisms.randomised_response import RandomisedResponse
+
+
+@dataclass(frozen=True)
+class UniformPriorDP:
+    """The prior 1/K everywhere; counts or sums, where asked for, per pool and arm."""
+
+    name: ClassVar[str] = "uniform-prior-dp"
+    parameters: Parameters
+
+    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+        """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
+        return small_clusters_share(sizes, min_stratum)
+
+    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+        """1/K, whatever the guess."""
+        prior: NDArray[np.float64] = uniform_prior(1, len(guess))[0]
+        return prior
+
+    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+        """Noise the counts or their sums if they are published; the prior looks at neither."""
+        parameters = self.parameters
+        prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)
+        noisy = None if parameters.counts is None else parameters.counts.noised(counts)
+        sums = None if parameters.sums is None else parameters.sums.noised(counts)
+        response = RandomisedResponse(parameters.resampling_probability, prior)
+        return StrataRelease(noisy, response, sums)

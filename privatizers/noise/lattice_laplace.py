@@ -1,0 +1,125 @@
+"""Noise on real numbers, on a declared lattice: the act, and what it costs.
+
+Laplace noise in floating point gives its value away by its low bits. Here a value becomes a whole
+number of steps, the noise is a whole number drawn exactly, and only their sum is made a real
+number again. The step is public and a power of two: dividing and multiplying by it is exact.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.noise.randomness import discrete_laplace
+
+Floats = NDArray[np.float64]
+
+_LARGEST = 2.0**52
+"""Values and scales stay under so many steps: doubles then hold every whole number in sight, and
+noise that 64 bits do not hold has a probability under exp(−2¹⁰)."""
+
+LEAST_EPSILON = 2.0**-30
+"""Noise of any size at this ε or more fits its lattice: steps of :func:`power_of_two_step` go at
+most 2²¹ times into a sensitivity, and (2²¹ + 1)/2⁻³⁰ is under 2⁵². At less it may or may not, as
+the sensitivity has it, and where that is drawn first nobody may find out by a failure."""
+
+
+def lattice_laplace(values: Floats, *, sensitivity: float, epsilon: float, step: float) -> Floats:
+    """Return h (k + Z), shape [d], for ``values`` x of shape [d] that are real numbers.
+
+    k is x/h rounded to the nearest whole number (halves to even), Z i.i.d. discrete Laplace of
+    :func:`lattice_scale`.
+
+    Guarantee: ε-DP, δ = 0, where neighbours move x by ``sensitivity`` Δ at most in the sum of
+    absolute differences. Rounding moves a difference by less than a step or leaves it within one,
+    |k − k′| ≤ |x − x′|/h + 1, so k moves by Δ/h + d at most, and P(Z = z)/P(Z = z + m) ≤ e^(|m|/s).
+    Turning k + Z into a real number is post-processing. Δ is for x as it was *computed*: keep sums
+    in whole numbers, or add to Δ what their rounding can be.
+
+    where ``step`` is h, a power of two, in the unit of x; ``sensitivity`` likewise.
+
+    Raises ValueError for numbers that make no noise, and for an x that is not finite or has 2⁵²
+    steps or more. Callers clip x to declared bounds first, so that this never tells of the data.
+    """
+    scale = lattice_scale(
+        sensitivity=sensitivity, epsilon=epsilon, step=step, n_values=max(len(values), 1)
+    )
+    steps = np.rint(values / step)
+    if values.ndim != 1 or not bool(np.all(np.abs(steps) < _LARGEST)):
+        msg = f"values to be noised are a list of finite numbers under 2^52 steps of {step!r}"
+        raise ValueError(msg)
+    noisy = steps.astype(np.int64) + discrete_laplace(len(steps), scale)
+    return noisy.astype(np.float64) * step
+
+
+def lattice_scale(*, sensitivity: float, epsilon: float, step: float, n_values: int = 1) -> float:
+    """Return the scale s = (Δ/h + d)/ε of the noise in steps, rounded up.
+
+    where ``sensitivity`` is Δ ≥ 0, ``step`` h, ``n_values`` d. Δ/h is exact; the sum and the
+    quotient are each rounded up to the next double.
+
+    Raises ValueError where Δ is negative, ε or h is not positive, any is infinite, h is no power
+    of two, d < 1, or s reaches 2⁵² steps.
+    """
+    _check_step(step)
+    if not (0.0 <= sensitivity < math.inf):
+        msg = f"a sensitivity is a number from 0, not {sensitivity!r}"
+        raise ValueError(msg)
+    if not (0.0 < epsilon < math.inf):
+        msg = f"noise costs an epsilon above 0, not {epsilon!r}"
+        raise ValueError(msg)
+    if n_values < 1:
+        msg = f"noise is for at least one value, not {n_values}"
+        raise ValueError(msg)
+    moved = math.nextafter(sensitivity / step + n_values, math.inf)
+    scale = math.nextafter(moved / epsilon, math.inf)
+    if scale >= _LARGEST:
+        msg = f"noise of {scale:g} steps: take a greater step than {step!r}"
+        raise ValueError(msg)
+    return scale
+
+
+def lattice_laplace_variance(
+    *, sensitivity: float, epsilon: float, step: float, n_values: int = 1
+) -> float:
+    """Return the variance h² 2a/(1 − a)², a = e^(−1/s), of the noise on one value.
+
+    In the value's unit squared; s is :func:`lattice_scale`. Rounding comes on top: it is no noise
+    but an error of at most h/2, so the mean squared error is at most this plus h²/4
+    (:func:`rounding_square`).
+    """
+    scale = lattice_scale(sensitivity=sensitivity, epsilon=epsilon, step=step, n_values=n_values)
+    return step**2 * discrete_laplace_variance(scale)
+
+
+def discrete_laplace_variance(scale: float) -> float:
+    """Return 2a/(1 − a)², a = e^(−1/scale): the variance of discrete Laplace noise, in steps²."""
+    return 2.0 * math.exp(-1.0 / scale) / math.expm1(-1.0 / scale) ** 2
+
+
+def rounding_square(step: float) -> float:
+    """Return h²/4, the worst square of what rounding to whole steps adds, in the value's unit²."""
+    _check_step(step)
+    return step**2 / 4.0
+
+
+def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:
+    """Return the largest power of two that is at most ``sensitivity`` · ``fraction``.
+
+    A step for public sensitivities: at the default rounding widens the noise by a millionth for
+    one value. Raises ValueError where there is none.
+    """
+    most = sensitivity * fraction
+    if not (0.0 < most < math.inf):
+        msg = f"there is no step for a sensitivity of {sensitivity!r}"
+        raise ValueError(msg)
+    step = math.ldexp(0.5, math.frexp(most)[1])
+    _check_step(step)
+    return step
+
+
+def _check_step(step: float) -> None:
+    """Powers of two between 2⁻⁵⁰⁰ and 2⁵⁰⁰: their squares are doubles."""
+    if not (2.0**-500 <= step <= 2.0**500) or math.frexp(step)[0] != 0.5:
+        msg = f"a step is a power of two, not {step!r}"
+        raise ValueError(msg)

@@ -1,0 +1,94 @@
+"""The one door for privacy randomness.
+
+All noise of a release comes from two functions here, the keys that are made from a third, and all
+of it from the operating system's entropy. Nothing here takes a seed, a generator or a setting, so
+neither a configuration nor a caller can make the noise predictable. An import contract and a test
+keep every other module from drawing on its own.
+"""
+
+import os
+from typing import cast
+
+import numpy as np
+import opendp.prelude as dp
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from privatizers.noise.geometric_digits import digits_of, geometric
+
+dp.enable_features("contrib")  # OpenDP's name for constructors whose proofs are still in review
+
+RESOLUTION = 53
+"""Bits of a probability: a double holds every multiple of 2⁻⁵³ in [0, 1] exactly."""
+
+_SHIFT = np.uint64(64 - RESOLUTION)
+_LAPLACE_BATCH = 1_000_000
+_DIGITS_BATCH = 1 << 14  # words and numbers of a batch stay in the processor's cache
+
+
+def secret_key() -> bytes:
+    """Return 32 bytes that nobody can guess, for a key that is kept."""
+    return os.urandom(32)
+
+
+def random_words(size: int) -> NDArray[np.uint64]:
+    """Return ``size`` independent words, uniform on 0 … 2⁵³ − 1.
+
+    The upper bits of :func:`_full_words`.
+    """
+    words = _full_words(size)
+    words >>= _SHIFT
+    return words
+
+
+def _full_words(size: int) -> NDArray[np.uint64]:
+    """Return ``size`` independent words, uniform on 0 … 2⁶⁴ − 1.
+
+    The key stream of AES-256 in counter mode under a key of its own, fresh from the operating
+    system at every call: nothing is shared by two calls, so they may come from several threads.
+    """
+    stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    words = np.zeros(size, dtype=np.uint64)
+    if size:
+        content = words.data.cast("B")
+        stream.update_into(content, content)  # zeros become the key stream, in place
+    return words
+
+
+def discrete_laplace(size: int, scale: float) -> NDArray[np.int64]:
+    """Return ``size`` independent draws Z with P(Z = k) = (1 − a)/(1 + a) · a^|k|, k whole.
+
+    a = exp(−1/σ), σ is ``scale``, in the unit of the counts; Var Z = 2a / (1 − a)².
+
+    Z = G − G′, both with P(G = g) = (1 − a) a^g. Binary digits of such a number are independent:
+    with g = Σ 2^j d_j, a^g = Π a^(2^j d_j) is a product, so digit j is 1 with probability
+    a^(2^j)/(1 + a^(2^j)) = 1/(1 + exp(2^j/σ)). Each is drawn exactly, by comparing as many bits
+    with that probability as it takes: `geometric_digits.py`, proof in `discrete_laplace.md`.
+
+    Raises ValueError where σ is not positive, or about 10¹⁷ or more. Below it, Z is beyond 64 bits
+    with probability under 2⁻¹²⁷, and then given modulo 2⁶⁴, which costs no privacy.
+    """
+    digits = digits_of(scale)
+    noise = np.empty(size, dtype=np.int64)
+    for start in range(0, size, _DIGITS_BATCH):
+        part = noise[start : start + _DIGITS_BATCH]
+        both = geometric(digits, 2 * len(part), _full_words)
+        np.subtract(both[: len(part)], both[len(part) :], out=part)
+    return noise
+
+
+def discrete_gaussian(size: int, scale: float) -> NDArray[np.int64]:
+    """Return ``size`` independent draws Z with P(Z = k) ∝ exp(−k² / (2 · scale²)), k whole.
+
+    Sampled exactly by OpenDP (Canonne, Kamath and Steinke 2020), from the operating system's
+    entropy; ``scale`` is in steps. Var Z ≤ scale², and is scale² to 1e-6 from scale 1 on.
+    """
+    noise = np.empty(size, dtype=np.int64)
+    if size == 0:
+        return noise
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
+    measurement = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
+    for start in range(0, size, _LAPLACE_BATCH):
+        part = noise[start : start + _LAPLACE_BATCH]
+        part[:] = cast(list[int], measurement([0] * len(part)))
+    return noise

@@ -1,0 +1,223 @@
+"""From what a publisher asks for to a mechanism with parameters, without any data.
+
+Given λ, γ and σ, they are taken as they are. Given ε (and δ), a simple stated rule splits it: a
+tenth of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a
+prior of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy
+counts gives less noise (README, "Which mechanism?").
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at
+from privatizers.accounting.events import (
+    CountsNoise,
+    Event,
+    SquareNoise,
+    SumNoise,
+    Together,
+    event_of,
+)
+from privatizers.accounting.rounding import realised_threshold
+from privatizers.domain.lattice import Lattice
+from privatizers.mechanisms.cluster_dp import ClusterDP
+from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
+from privatizers.mechanisms.mechanism import Mechanism, Parameters
+from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_steps
+from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
+from schemas.errors import ConfigError
+
+MechanismName = Literal["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
+StatisticName = Literal["auto", "counts", "means", "none"]
+
+STATISTIC_SHARE = 0.1
+"""The part of ε that pays for the statistic of the strata, where ε is given and nothing plans."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a publisher asks for: ``epsilon``, or λ, γ and σ; never both."""
+
+    mechanism: MechanismName
+    n_outcomes: int
+    strata_statistic: StatisticName = "auto"
+    epsilon: float | None = None
+    delta: float = 0.0
+    resampling_probability: float | None = None
+    truncation_threshold: float | None = None
+    noise_scale: float | None = None
+    lattice: Lattice | None = None
+    """Of the grid, if it has one: means are published as sums of its steps."""
+    statistic_share: float = STATISTIC_SHARE
+    """The part of ``epsilon`` that pays for the statistic of the strata, if any."""
+    square_share: float = 0.0
+    """The part of ``epsilon`` that pays for arms' sums of squares, beside means."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A mechanism, and the (ε, δ) that its release states: as asked for, or ε as computed at δ."""
+
+    mechanism: Mechanism
+    epsilon: float
+    delta: float
+
+
+def design(request: Request) -> Design:
+    """Choose mechanism and parameters; raises ConfigError naming the key where that fails."""
+    check(request)
+    if request.epsilon is None:
+        mechanism = _build(request, _declared(request))
+        event = event_of(mechanism.parameters)
+        return Design(mechanism, epsilon_at(event, request.delta), request.delta)
+    mechanism = _build(request, _calibrated(request, request.epsilon))
+    event = event_of(mechanism.parameters)
+    if delta_at(event, request.epsilon) > request.delta:  # cannot happen; the claim hangs on it
+        msg = "calibration exceeded the epsilon asked for"
+        raise AssertionError(msg)
+    return Design(mechanism, request.epsilon, request.delta)
+
+
+def _has_own_prior(request: Request) -> bool:
+    return request.mechanism in ("cluster-dp", "cluster-free-dp")
+
+
+def _publishes_statistic(request: Request) -> bool:
+    return request.strata_statistic != "none"
+
+
+def _lattice(request: Request) -> Lattice | None:
+    """The lattice that sums are published on; None where counts or nothing are."""
+    return request.lattice if request.strata_statistic == "means" else None
+
+
+def _build(request: Request, parameters: Parameters) -> Mechanism:
+    if request.mechanism == "cluster-dp":
+        return ClusterDP(parameters)
+    if request.mechanism == "cluster-free-dp":
+        return ClusterFreeDP(parameters)
+    return UniformPriorDP(parameters)
+
+
+def _declared(request: Request) -> Parameters:
+    """Parameters as given; the uniform prior's γ is 1/K and need not be."""
+    k = request.n_outcomes
+    gamma = request.truncation_threshold
+    if request.resampling_probability is None:
+        raise ConfigError("privacy.resampling_probability", "missing: give it, or give epsilon")
+    if _has_own_prior(request):
+        if gamma is None:
+            raise ConfigError("privacy.truncation_threshold", "missing: this mechanism needs it")
+    elif gamma is not None and not math.isclose(gamma, 1 / k, rel_tol=1e-9):
+        raise ConfigError(
+            "privacy.truncation_threshold",
+            f"{gamma!r}: a uniform prior over {k} outcomes has 1/{k}; leave the key out",
+        )
+    if _publishes_statistic(request) != (request.noise_scale is not None):
+        raise ConfigError(
+            "privacy.noise_scale",
+            'missing: what is published of the strata needs it (or strata_statistic = "none")'
+            if request.noise_scale is None
+            else 'given, but strata_statistic is "none": leave one of them out',
+        )
+    threshold = gamma if gamma is not None and _has_own_prior(request) else 1 / k
+    return Parameters.of(
+        k, request.resampling_probability, threshold, request.noise_scale, _lattice(request)
+    )
+
+
+def _calibrated(request: Request, epsilon: float) -> Parameters:
+    """Split ε: a tenth for the strata, the rest for the response, λ rounded toward privacy."""
+    k = request.n_outcomes
+    gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
+    share, lattice = epsilon * request.statistic_share, _lattice(request)
+    noise: Event | None = None
+    scale: float | None = None
+    squares = _squares(request, epsilon)
+    if lattice is not None:
+        scale = lattice.most / share
+        noise = SumNoise(scale, lattice.most)
+        if squares is not None:
+            noise = Together((noise, SquareNoise(squares.noise_scale, squares.steps.most)))
+    elif _publishes_statistic(request):
+        scale = moved_cells(k) / share
+        noise = CountsNoise(scale, moved_cells(k))
+    rate = calibrate(epsilon, request.delta, gamma, noise)
+    return Parameters(k, rate, gamma, scale, lattice, squares)
+
+
+def _squares(request: Request, epsilon: float) -> NoisySquares | None:
+    """The sums of squares that a part of ε pays for; None beside anything but means.
+
+    And None where they tell nothing: two outcomes, or a grid whose mean is not its middle.
+    """
+    lattice = _lattice(request)
+    steps = None if lattice is None else square_steps(lattice)
+    if steps is None or lattice is None or not is_even(lattice) or request.square_share == 0:
+        return None
+    return NoisySquares(steps, steps.most / (epsilon * request.square_share))
+
+
+def check(request: Request) -> None:
+    """Raise ConfigError for impossible values, naming the key, the value and the rule."""
+    k = request.n_outcomes
+    if k < 2:
+        raise ConfigError(
+            "outcome", f"the grid has {k} point: at least 2 distinct values are needed"
+        )
+    if _has_own_prior(request) and request.strata_statistic in ("none", "means"):
+        raise ConfigError(
+            "privacy.strata_statistic",
+            f'"{request.strata_statistic}" does not go with {request.mechanism}: its prior is made '
+            "of the counts",
+        )
+    if request.strata_statistic == "means" and request.lattice is None:
+        raise ConfigError(
+            "privacy.strata_statistic",
+            '"means" needs a grid whose points lie whole steps apart: space them evenly, or '
+            'publish "counts"',
+        )
+    parameters = {
+        "resampling_probability": request.resampling_probability,
+        "truncation_threshold": request.truncation_threshold,
+        "noise_scale": request.noise_scale,
+    }
+    given = [name for name, value in parameters.items() if value is not None]
+    if request.epsilon is not None and given:
+        raise ConfigError(
+            f"privacy.{given[0]}", "given together with epsilon: give the one or the other"
+        )
+    if request.epsilon is None and not given:
+        raise ConfigError(
+            "privacy.epsilon", "missing: give it, or the parameters themselves instead"
+        )
+    check_range("epsilon", request.epsilon, 0, math.inf)
+    check_workable("epsilon", request.epsilon, 1e-9, 700.0)
+    if not 0 <= request.delta < 1:
+        raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
+    check_range("resampling_probability", request.resampling_probability, 0, 1)
+    check_range("noise_scale", request.noise_scale, 0, math.inf)
+    check_workable("noise_scale", request.noise_scale, 1e-3, 1e12)
+    check_range("truncation_threshold", request.truncation_threshold, 0, math.inf)
+    gamma = request.truncation_threshold
+    if gamma is not None and gamma > 1 / k:
+        raise ConfigError(
+            "privacy.truncation_threshold",
+            f"{gamma!r} is more than 1/K = 1/{k}: {k} outcomes cannot each have that probability",
+        )
+
+
+def check_range(name: str, value: float | None, low: float, high: float) -> None:
+    """Raise ConfigError where a value is given and not strictly between ``low`` and ``high``."""
+    if value is None or low < value < high:
+        return
+    rule = f"strictly between {low} and {high}" if math.isfinite(high) else f"greater than {low}"
+    raise ConfigError(f"privacy.{name}", f"{value!r} is not {rule}")
+
+
+def check_workable(name: str, value: float | None, least: float, most: float) -> None:
+    """Refuse what no use needs and arithmetic would not hold."""
+    if value is not None and not least <= value <= most:
+        raise ConfigError(f"privacy.{name}", f"{value!r} is not from {least:g} to {most:g}")

@@ -1,0 +1,209 @@
+"""What a given mechanism is predicted to tell, beside what the planner would choose.
+
+For a mechanism whose prior is made of noisy counts the noise depends on how the counts come out: it
+is averaged over 512 ways for them to do so, spread evenly (Sobol's points), as a plan has to be the
+same whenever it is made. Nothing is drawn.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from estimators.contrast_strata import MIN_UNITS
+from estimators.horvitz_thompson import difference_statistic
+from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise, unit_noise
+from privatizers.domain.strata import lay_out
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateParameters
+from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataStatistic
+from privatizers.mechanisms.prior import truncated_prior
+from privatizers.planning.planner import (
+    Prediction,
+    Question,
+    effects_of,
+    predictions,
+    projected,
+    sampling_variance,
+)
+from privatizers.planning.predicted_variance import Reach, SquareVariance, UnitVariance, reaches
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_WAYS = 512
+_MOST_SIZES = 40
+"""Sizes of pools that are drawn for; between them the noise is interpolated."""
+
+
+def forecast(
+    question: Question, grid: tuple[float, ...], mechanism: Mechanism | AggregateMechanism
+) -> tuple[Prediction, ...]:
+    """Predict the standard error of every effect that matters from a release on ``grid``.
+
+    And half of the interval, where units are published. The prediction is right to some 10 % for a
+    right guess at outcomes; with the uniform guess on skewed ones it is too great, up to 14 times.
+
+    Raises no error where an arm cannot be compared: it has no prediction then. Segments have none
+    where no units are published.
+    """
+    points = np.array(grid)
+    if isinstance(mechanism, AggregateMechanism):
+        return _of_aggregates(question, points, mechanism)
+    among = question.reaches_in(mechanism.pool_of(question.sizes, question.min_stratum))
+    guess = projected(question.values, question.guess, points)
+    found = []
+    for arm, reach in enumerate(among, start=1):
+        if reach is not None:
+            unit = _unit_variance(question, points, guess, mechanism, reach)
+            alone: list[Reach | None] = [None] * (arm - 1)
+            found += effects_of(question, [*alone, reach], unit)
+    return predictions(found, 0)
+
+
+def _of_aggregates(
+    question: Question, grid: Floats, mechanism: AggregateMechanism
+) -> tuple[Prediction, ...]:
+    """Predict with no response and the statistic in full: V = V_s Σ b²/n + Σ T_p² V_stat/N_p².
+
+    Strata are whole pools here. The standard error that a release of means or differences states
+    is greater: it knows nothing of V_s and takes the most that the grid allows.
+    """
+    parameters = mechanism.parameters
+    sizes, sampling = _whole_pools(question, mechanism), sampling_variance(question, grid)
+    if len(sizes) == 0:
+        return ()
+    if parameters.differences:
+        found = [_difference_variance(sizes, sampling, grid, parameters)]
+    else:
+        clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
+        strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
+        among = reaches(strata, same_shares=question.same_shares)
+        statistic = _statistic_noise(grid, parameters).second
+        found = [
+            0.0
+            if reach is None
+            else reach.sampling * sampling
+            + statistic * float(reach.pool_shares @ reach.pool_units**-2.0)
+            for reach in among
+        ]
+    return tuple(
+        Prediction(arm, None, float(np.sqrt(variance)))
+        for arm, variance in enumerate(found, start=1)
+        if variance > 0.0
+    )
+
+
+def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
+    """Units of the pools that estimates can use, shape [pools, arms].
+
+    Those of several clusters count only where all were randomised with the same arm shares.
+    """
+    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
+    members = np.bincount(pool_of)
+    sizes = np.zeros((len(members), question.sizes.shape[1]), dtype=np.int64)
+    np.add.at(sizes, pool_of, question.sizes)
+    usable: Ints = sizes[(members == 1) | question.same_shares]
+    return usable
+
+
+def _difference_variance(
+    sizes: Ints, sampling: float, grid: Floats, parameters: AggregateParameters
+) -> float:
+    """Σ_p b_p² (V_s/n_0 + V_s/n_1 + V_D), or 0 where no pool has two units of both arms."""
+    used = sizes[(sizes >= MIN_UNITS).all(axis=1)]
+    if len(used) == 0 or parameters.lattice is None:
+        return 0.0
+    share = used.sum(axis=1) / used.sum()
+    control, treated = used.T
+    step = parameters.lattice.step_of(grid.tolist())
+    noise = difference_statistic(share, treated, control, parameters.noise_scale, step).variance
+    return float(np.sum(share**2 * (sampling / control + sampling / treated + noise)))
+
+
+def _unit_variance(
+    question: Question, grid: Floats, guess: Floats, mechanism: Mechanism, reach: Reach
+) -> UnitVariance:
+    parameters = mechanism.parameters
+    rate, prior = parameters.resampling_probability, mechanism.expected_prior(guess)
+    declared = unit_noise(grid, guess, prior, rate)
+    response = np.array([[declared]])
+    if mechanism.name != "uniform-prior-dp":
+        response = _own_prior_noise(grid, guess, parameters, reach.pool_units)[np.newaxis]
+    statistic = _statistic_noise(grid, parameters)
+    squares = (grid - grid.mean()) ** 2
+    of_square = np.array([unit_noise(squares, guess, prior, rate)])
+    return UnitVariance(
+        sampling=sampling_variance(question, grid),
+        response=response,
+        declared=np.array([declared]),
+        statistic=np.array([statistic.second]),
+        fourth=np.array([statistic.fourth]),
+        square=SquareVariance(
+            response=of_square,
+            declared=of_square,
+            statistic=np.array([_square_variance(grid, parameters)]),
+            by_arm=parameters.squares is not None,
+            widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),
+        ),
+    )
+
+
+def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
+    """The noise of what a mechanism with these parameters publishes of a pool, as a sum."""
+    if parameters.noise_scale is None:
+        return Cumulants(float("inf"), 0.0)
+    if parameters.lattice is not None:
+        noise = Cumulants.of_discrete_laplace(parameters.noise_scale)
+        return MeansNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes
+    return counts_noise(parameters.noise_scale, parameters.strata_statistic).of_sum(grid)
+
+
+def _square_variance(grid: Floats, parameters: StrataStatistic) -> float:
+    """The same of squares: of an arm by sums of squares, of a pool by counts; else infinite."""
+    if parameters.squares is not None:
+        return parameters.squares.variance(grid.tolist())
+    if parameters.noise_scale is None or parameters.lattice is not None:
+        return float("inf")
+    counts = counts_noise(parameters.noise_scale, parameters.strata_statistic)
+    return counts.of_sum((grid - grid.mean()) ** 2).second
+
+
+def _own_prior_noise(
+    grid: Floats, guess: Floats, parameters: Parameters, pool_units: Floats
+) -> Floats:
+    """Noise v, averaged over the priors that noisy counts make; for every pool, shape [U]."""
+    if parameters.noise_scale is None:
+        msg = "a prior of noisy counts needs a noise scale"
+        raise ValueError(msg)
+    at = np.unique(np.quantile(pool_units, np.linspace(0, 1, _MOST_SIZES), method="nearest"))
+    n = np.repeat(at, _WAYS)[:, np.newaxis]
+    counts, noise = _ways(guess, parameters.noise_scale)
+    released = n * guess + np.sqrt(n) * np.tile(counts, (len(at), 1))
+    released += np.tile(noise, (len(at), 1))
+    prior = truncated_prior(released, n[:, 0], parameters.truncation_threshold)
+    rate = parameters.resampling_probability
+    odds = rate / (1.0 - rate)
+    mean = prior @ grid
+    about = (mean - guess @ grid) ** 2 + guess @ (grid - guess @ grid) ** 2
+    spread = prior @ grid**2 - mean**2
+    drawn = odds * about + odds * (1.0 + odds) * spread
+    average = drawn.reshape(len(at), _WAYS).mean(axis=1)
+    noise_of_sizes: Floats = np.interp(pool_units, at, average)
+    return noise_of_sizes
+
+
+def _ways(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
+    """Ways for counts and noise to come out, each about as likely as another; [ways, K] both.
+
+    Counts as (N − n p)/√n, by the normal limit of their law; noise by the continuous Laplace law,
+    and of both signs where there is one noisy count and its complement (K = 2).
+    """
+    k = len(guess)
+    even = qmc.Sobol(2 * k, scramble=False).random(_WAYS) + 0.5 / _WAYS
+    normal, root = ndtri(even[:, :k]), np.sqrt(guess)
+    counts = root * normal - guess * (normal @ root)[:, np.newaxis]
+    side = even[:, k:] - 0.5
+    noise = -noise_scale * np.sign(side) * np.log1p(-2.0 * np.abs(side))
+    if k == 2:
+        noise[:, 0] = -noise[:, 1]
+    return counts, noise

@@ -1,0 +1,657 @@
+"""The macros in a released file give the engine's numbers, whatever else is in the database."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from scipy.special import stdtr, stdtrit
+
+from estimators.effects import effects
+from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
+from flows.released.file.macros import (
+    _ATE_BY_SEGMENT,
+    P_VALUE_OF_T,
+    PREFIX,
+    QUANTILE_OF_DF,
+    _t_quantile,
+)
+from flows.released.file.read import opened, read_manifest
+from schemas.released import TABLES
+from tests.conftest import EXACT, PATIENCE, Section, a_log, build_experiment, released
+
+WANTED = ["arm", "estimator", "estimate", "ci_lower", "ci_upper"]
+"""What a person looks for first."""
+
+
+def after(first: list[str]) -> list[str]:
+    return [*first, *(name for name in TABLES["estimates"] if name not in first)]
+
+
+WHOLE_COLUMNS = after(["metric", *WANTED])
+COLUMNS = after(["metric", "segment", *WANTED])
+EXACT_COLUMNS = ["estimate", "std_error", "privacy_std_error", "coverage"]
+NEAR_COLUMNS = ["ci_lower", "ci_upper", "p_value", "p_value_holm"]
+OTHER_COLUMNS = [name for name in COLUMNS if name not in {*EXACT_COLUMNS, *NEAR_COLUMNS}]
+
+CTES = sorted(set(re.findall(r"@(\w+) AS", _ATE_BY_SEGMENT)))
+
+MERGED: Section = {"treatments": ["mail"], "same_shares": True}
+COUNTS: Section = {"mechanism": "uniform-prior-dp", "strata_statistic": "counts", "epsilon": 2.0}
+
+SQUARES: Section = {
+    "mechanism": "auto",
+    "strata_statistic": "means",
+    "epsilon": 3.0,
+    "min_stratum": 35,
+    "segment_shares": [],
+}
+
+
+def uneven_log(
+    sizes: dict[str, int], arms: tuple[str, ...] = ("none", "mail"), n_outcomes: int = 4
+) -> pl.DataFrame:
+    """Clusters of these sizes, with outcomes that differ by cluster and by arm."""
+    random = np.random.default_rng(5)
+    cluster = np.repeat(np.arange(len(sizes)), list(sizes.values()))
+    arm = random.integers(len(arms), size=len(cluster))
+    chance = 0.15 + 0.5 * cluster / len(sizes) + 0.1 * arm
+    return pl.DataFrame(
+        {
+            "customer": [f"c{unit:05d}" for unit in range(len(cluster))],
+            "variant": [arms[one] for one in arm],
+            "region": [list(sizes)[one] for one in cluster],
+            "clicks": random.binomial(n_outcomes - 1, chance).astype(float),
+        }
+    )
+
+
+SIZES = {"east": 120, "west": 90, "o'north": 60, "s 1": 7, "s 2": 5, "s 3": 3, "s 4": 2, "s 5": 1}
+TINY = {f"town {size} {turn}": size for size in range(1, 7) for turn in range(4)}
+THREE = ("none", "mail", "call")
+
+CASES: dict[str, tuple[pl.DataFrame, dict[str, Section]]] = {
+    "two outcomes": (uneven_log(SIZES, n_outcomes=2), {"outcome": {"values": [0, 1]}}),
+    "two outcomes, merged": (
+        uneven_log(SIZES, n_outcomes=2),
+        {"outcome": {"values": [0, 1]}, "arms": MERGED},
+    ),
+    "pools of small clusters": (uneven_log(SIZES), {"privacy": {"min_stratum": 35}}),
+    "pools of small clusters, merged": (
+        uneven_log(SIZES),
+        {"privacy": {"min_stratum": 35}, "arms": MERGED},
+    ),
+    "one pool": (uneven_log(SIZES), {"privacy": {"mechanism": "cluster-free-dp"}, "arms": MERGED}),
+    "no counts": (
+        uneven_log(SIZES),
+        {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}, "arms": MERGED},
+    ),
+    "counts beside a uniform prior": (uneven_log(SIZES), {"privacy": COUNTS, "arms": MERGED}),
+    "sums of squares": (
+        uneven_log({name: 8 * n for name, n in SIZES.items()}, THREE, n_outcomes=6),
+        {
+            "outcome": {"values": [0, 1, 2, 3, 4, 5]},
+            "privacy": SQUARES,
+            "arms": {"treatments": ["mail", "call"], "same_shares": True},
+        },
+    ),
+    "little noise": (uneven_log(SIZES), {"privacy": {"epsilon": 12.0}}),
+    "much noise": (uneven_log(SIZES), {"privacy": {"epsilon": 0.1}, "arms": MERGED}),
+    "three arms": (
+        uneven_log(SIZES, THREE),
+        {"arms": {"treatments": ["mail", "call"]}, "privacy": {"min_stratum": 20}},
+    ),
+    "tiny strata, merged": (
+        uneven_log(TINY, THREE),
+        {"arms": {"treatments": ["mail", "call"], "same_shares": True}},
+    ),
+    "tiny strata": (uneven_log(TINY), {}),
+    "a guess, and names to quote": (
+        uneven_log(SIZES, ("o'none {@}", "mail")),
+        {
+            "arms": {"control": "o'none {@}", "treatments": ["mail"], "same_shares": True},
+            "outcome": {"guess": [0.7, 0.2, 0.05, 0.05]},
+            "privacy": {"min_stratum": 35},
+        },
+    ),
+    "a grid far from zero": (
+        uneven_log(SIZES).with_columns(pl.col("clicks") * 0.25 + 1000.5),
+        {"outcome": {"values": [1000.5, 1000.75, 1001.0, 1001.25]}, "arms": MERGED},
+    ),
+    "integer ids": (
+        uneven_log(SIZES).with_columns(customer=pl.int_range(pl.len()) - 20),
+        {"arms": MERGED},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    log: pl.DataFrame
+    path: Path
+
+    @property
+    def segments(self) -> pl.DataFrame:
+        """Segments of every size and kind, overlapping, some of them of nobody in the release."""
+        log, order = self.log, np.random.default_rng(9).permutation(self.log.height)
+        ids = log["customer"].cast(pl.String)
+        taken = {f"size {n}": ids[order[:n].tolist()] for n in (*range(1, 25), 40, 80, 160)}
+        taken |= {
+            f"outcome {value}": ids.filter(log["clicks"] == value)
+            for value in log["clicks"].unique().to_list()
+        }
+        taken |= {f"only {arm}": ids.filter(log["variant"] == arm) for arm in ("none", "mail")}
+        taken |= {f"of {one}": ids.filter(log["region"] == one) for one in log["region"].unique()}
+        taken |= {"everyone": ids, "nobody's": pl.Series(["nowhere", "x"]), "": ids[:30]}
+        return pl.concat(
+            pl.DataFrame({"unit_id": units, "segment": [name] * len(units)})
+            for name, units in taken.items()
+        )
+
+
+@pytest.fixture(scope="module")
+def case_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    made: dict[str, Case] = {}
+
+    def build(name: str) -> Case:
+        if name not in made:
+            log, sections = CASES[name]
+            folder = tmp_path_factory.mktemp("case")
+            path = build_experiment(folder / "experiment", log, **sections).run().path
+            made[name] = Case(log, path)
+        return made[name]
+
+    return build
+
+
+@pytest.fixture
+def small(case_of: Callable[[str], Case]) -> Case:
+    return case_of("pools of small clusters, merged")
+
+
+def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
+    """What the estimators say of segments; rows that are to be ignored have been left out."""
+    query = f"""
+        SELECT m.segment, u.cluster, u.arm, {MOMENTS}
+        FROM (SELECT unit_id, cluster, arm, outcome - $center AS d FROM main.units) AS u
+        JOIN members AS m ON m.unit_id = u.unit_id::VARCHAR
+        GROUP BY m.segment, u.cluster, u.arm ORDER BY ALL
+    """
+    with opened(path) as connection:
+        connection.register("members", segments.unique().to_arrow())
+        release = read_released(connection, read_manifest(connection))
+        rows = read_frame(connection, query, {"center": float(release.grid.mean())})
+    names = segments["segment"].unique().sort().to_list()
+    groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
+    found = effects(
+        release.evidence(slices_of(rows.with_columns(group=groups), release.places)),
+        release.arms,
+        release.manifest.control,
+        names,
+        same_shares=release.manifest.same_shares,
+    )
+    frame = pl.DataFrame([asdict(one) for one in found], infer_schema_length=None)
+    return frame.select(COLUMNS).sort("estimator", maintain_order=True)
+
+
+def stated(path: Path) -> pl.DataFrame:
+    """What the file states, as ``ate()`` shows it: sharpest first."""
+    order = pl.Enum(["combined", "tau_q", "histogram", "horvitz_thompson"])
+    rows = released(path, "estimates").select(WHOLE_COLUMNS)
+    return rows.sort(pl.col("estimator").cast(order), "arm")
+
+
+def ask(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
+    found = pl.from_arrow(connection.sql(query).to_arrow_table())
+    assert isinstance(found, pl.DataFrame)
+    return found
+
+
+def ask_file(path: Path, query: str, **tables: pl.DataFrame) -> pl.DataFrame:
+    """Open a release directly, with these tables of an analyst's."""
+    with duckdb.connect(str(path), read_only=True) as connection:
+        for name, table in tables.items():
+            connection.register("handed_in", table.to_arrow())
+            connection.execute(f'CREATE TEMP TABLE "{name}" AS FROM handed_in')
+        return ask(connection, query)
+
+
+def check_equal(found: pl.DataFrame, wanted: pl.DataFrame) -> None:
+    assert found.columns == COLUMNS
+    assert found.select(OTHER_COLUMNS).rows() == wanted.select(OTHER_COLUMNS).rows()
+    for names, error in ((EXACT_COLUMNS, 1e-9), (NEAR_COLUMNS, 1e-6)):
+        for name in names:
+            one, other = (frame[name].cast(pl.Float64).to_numpy() for frame in (found, wanted))
+            np.testing.assert_allclose(one, other, rtol=error, atol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_segments_have_the_numbers_of_the_engine(case_of: Callable[[str], Case], name: str) -> None:
+    case = case_of(name)
+    found = ask_file(case.path, "FROM ate_by_segment('mine')", mine=case.segments)
+    wanted = engine(case.path, case.segments)
+    check_equal(found, wanted)
+    assert wanted["estimate"].null_count() > 0
+    assert wanted["estimate"].drop_nulls().len() > 10
+
+
+def test_the_cases_are_as_different_as_they_should_be(case_of: Callable[[str], Case]) -> None:
+    def statistic(name: str) -> object:
+        return released(case_of(name).path, "metrics")["strata_statistic"].item()
+
+    assert statistic("two outcomes") == "count-and-complement"
+    assert statistic("no counts") == "none"
+    assert statistic("counts beside a uniform prior") == "counts"
+    assert released(case_of("sums of squares").path, "squares").height == 3
+    for name, n_pools in (("pools of small clusters", 3), ("one pool", 1), ("tiny strata", 1)):
+        pools = released(case_of(name).path, "SELECT DISTINCT pool FROM strata")
+        assert (name, pools.height) == (name, n_pools)
+    kinds = {"integer ids": "BIGINT", "two outcomes": "VARCHAR"}
+    for name, kind in kinds.items():
+        found = released(case_of(name).path, "SELECT DISTINCT typeof(unit_id) FROM units")
+        assert found.item() == kind
+
+
+def test_a_release_without_counts_has_no_combined_rows(case_of: Callable[[str], Case]) -> None:
+    case = case_of("no counts")
+    found = ask_file(case.path, "FROM ate_by_segment('mine')", mine=case.segments)
+    assert set(found["estimator"]) == {"tau_q"}
+
+
+@pytest.mark.parametrize("name", ["three arms", "no counts"])
+def test_the_whole_has_the_numbers_that_the_file_states(
+    case_of: Callable[[str], Case], name: str
+) -> None:
+    path = case_of(name).path
+    found = ask_file(path, "FROM ate()")
+    assert found.rows() == stated(path).rows()
+    assert found.columns == WHOLE_COLUMNS
+    assert found.height > 0
+
+
+def test_everyone_as_a_segment_has_the_numbers_of_the_whole(small: Case) -> None:
+    everyone = small.log.select(unit_id="customer", segment=pl.lit("everyone"))
+    found = ask_file(small.path, "FROM ate_by_segment('mine')", mine=everyone)
+    whole = ask_file(small.path, "FROM ate() WHERE estimator <> 'histogram'")
+    planned = pl.lit(None, pl.Float64).alias("planned_std_error")  # of everybody alone
+    check_equal(found, whole.with_columns(planned, segment=pl.lit("everyone")).select(COLUMNS))
+
+
+@pytest.mark.parametrize("n_clusters", [2, 13])
+def test_a_variance_of_zero_has_neither_bounds_nor_p_value(tmp_path: Path, n_clusters: int) -> None:
+    clusters = tuple(f"town {at}" for at in range(n_clusters))  # 13: one unit an arm, all merged
+    log = a_log(26, clusters=clusters).with_columns(clicks=pl.lit(0.1))
+    sections: dict[str, Section] = {"outcome": {"values": [0, 0.1, 0.7]}, "arms": MERGED}
+    path = build_experiment(tmp_path / "experiment", log, privacy=EXACT, **sections).run().path
+    mine = log.select(unit_id="customer", segment=pl.lit("a"))
+    found = ask_file(path, "FROM ate_by_segment('mine')", mine=mine)
+    assert found["std_error"].to_list() == [0]
+    assert found.select(NEAR_COLUMNS).row(0) == (None,) * 4
+    check_equal(found, engine(path, mine))
+
+
+# --- the analyst's table ---
+
+
+def test_repeated_rows_count_once_and_incomplete_ones_not_at_all(small: Case) -> None:
+    incomplete = pl.DataFrame(
+        {"unit_id": [None, "c00000", None], "segment": ["only here", None, None]},
+        schema={"unit_id": pl.String, "segment": pl.String},
+    )
+    dirty = pl.concat([small.segments, small.segments[::3], incomplete])
+    found = ask_file(small.path, "FROM ate_by_segment('mine')", mine=dirty)
+    check_equal(found, engine(small.path, small.segments))
+
+
+def test_segments_of_nobody_have_null_numbers_and_no_units(small: Case) -> None:
+    mine = pl.DataFrame({"unit_id": ["nowhere", "c00000"], "segment": ["absent", "alone"]})
+    found = ask_file(small.path, "FROM ate_by_segment('mine')", mine=mine)
+    assert found["segment"].to_list() == ["absent", "alone"] * 2
+    assert found["n_units"].to_list() == [0] * 4
+    numbers = found.select(*EXACT_COLUMNS, *NEAR_COLUMNS).drop("coverage")
+    assert numbers.null_count().row(0) == (4,) * 7
+    assert found["n_segment"].to_list() == [0, 1] * 2
+    assert found["coverage"].to_list() == [None, 0.0] * 2
+
+
+def test_an_empty_table_has_no_segments(small: Case) -> None:
+    found = ask_file(small.path, "FROM ate_by_segment('mine')", mine=small.segments.clear())
+    assert found.columns == COLUMNS
+    assert found.is_empty()
+
+
+@pytest.mark.parametrize("missing", ["unit_id", "segment"])
+def test_a_table_without_a_column_is_refused_without_showing_rows(
+    small: Case, missing: str
+) -> None:
+    mine = small.segments.rename({missing: "other"})
+    with pytest.raises(duckdb.BinderException) as caught:
+        ask_file(small.path, "FROM ate_by_segment('mine')", mine=mine)
+    assert missing in str(caught.value)
+    assert "c000" not in str(caught.value)
+
+
+INTEGERS = ["BIGINT", "INTEGER", "UBIGINT", "HUGEINT", "VARCHAR"]
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integer_ids_match_by_their_text_whatever_type_they_have(
+    case_of: Callable[[str], Case], kind: str
+) -> None:
+    case = case_of("integer ids")
+    segments = case.segments.filter(~pl.col("unit_id").str.contains("[-a-z]"))
+    cast = f"(SELECT unit_id::{kind} AS unit_id, segment FROM mine)"
+    with duckdb.connect(str(case.path), read_only=True) as connection:
+        connection.register("mine", segments.to_arrow())
+        connection.execute(f"CREATE TEMP TABLE theirs AS FROM {cast}")
+        found = ask(connection, "FROM ate_by_segment('theirs')")
+    check_equal(found, engine(case.path, segments))
+
+
+def test_text_ids_match_integers_by_their_text(
+    case_of: Callable[[str], Case], tmp_path: Path
+) -> None:
+    log = uneven_log(SIZES).with_columns(customer=pl.int_range(pl.len()).cast(pl.String))
+    path = build_experiment(tmp_path / "experiment", log).run().path
+    assert released(path, "SELECT DISTINCT typeof(unit_id) FROM units").item() == "VARCHAR"
+    mine = pl.DataFrame(
+        {"unit_id": range(log.height), "segment": [i % 3 for i in range(log.height)]}
+    )
+    found = ask_file(path, "FROM ate_by_segment('mine')", mine=mine)
+    check_equal(found, engine(path, mine.cast(pl.String)))
+
+
+@pytest.mark.parametrize("spelling", ["'0' || unit_id", "' ' || unit_id", "unit_id || '.0'"])
+def test_ids_of_another_spelling_do_not_match(
+    case_of: Callable[[str], Case], spelling: str
+) -> None:
+    case = case_of("integer ids")
+    mine = case.segments.filter(pl.col("segment") == "everyone")
+    with duckdb.connect(str(case.path), read_only=True) as connection:
+        connection.register("mine", mine.to_arrow())
+        connection.execute(
+            f"CREATE TEMP TABLE theirs AS SELECT {spelling} AS unit_id, segment FROM mine"
+        )
+        found = ask(connection, "FROM ate_by_segment('theirs')")
+    assert found["n_units"].to_list() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "ids", ["[1]", "{'a': 1}", "DATE '2020-01-01'", "true", "1.0::DOUBLE", "uuid()", "'1'::BLOB"]
+)
+@pytest.mark.parametrize("name", ["integer ids", "two outcomes"])
+def test_ids_of_strange_types_are_compared_as_text_too(
+    case_of: Callable[[str], Case], name: str, ids: str
+) -> None:
+    with duckdb.connect(str(case_of(name).path), read_only=True) as connection:
+        connection.execute(f"CREATE TEMP TABLE mine AS SELECT {ids} AS unit_id, 7 AS segment")
+        found = ask(connection, "FROM ate_by_segment('mine')")
+    assert set(found["segment"]) == {"7"}
+    assert set(found["n_units"]) == {0}
+
+
+@pytest.mark.parametrize(
+    ("create", "name"),
+    [
+        ('TEMP TABLE "my ""own"" table" AS', '"my ""own"" table"'),
+        ('TEMP TABLE "o\'clock" AS', "\"o''clock\""),
+        ("TABLE other.main.mine AS", "other.mine"),
+        ('TABLE other."a schema"."a.b" AS', 'other."a schema"."a.b"'),
+        ("TEMP VIEW mine AS", "mine"),
+        ("VIEW other.main.mine AS", "other.main.mine"),
+    ],
+)
+def test_tables_and_views_of_all_names_can_be_handed_in(
+    small: Case, tmp_path: Path, create: str, name: str
+) -> None:
+    small.segments.write_parquet(tmp_path / "mine.parquet")
+    with duckdb.connect() as connection:
+        connection.execute("ATTACH ':memory:' AS other")
+        connection.execute('CREATE SCHEMA other."a schema"')
+        connection.execute(f"CREATE {create} FROM '{tmp_path / 'mine.parquet'}'")
+        connection.execute(f"ATTACH '{small.path}' AS rel (READ_ONLY)")
+        connection.execute("USE rel")
+        found = ask(connection, f"FROM ate_by_segment('{name}')")
+    check_equal(found, engine(small.path, small.segments))
+
+
+def test_data_frames_can_be_handed_in(small: Case) -> None:
+    as_polars = small.segments
+    as_arrow = small.segments.to_arrow()
+    assert len(as_polars) == len(as_arrow)
+    wanted = engine(small.path, small.segments)
+    with duckdb.connect(str(small.path), read_only=True) as connection:
+        for name in ("as_polars", "as_arrow"):
+            found = connection.sql(f"FROM ate_by_segment('{name}')").pl()
+            check_equal(found, wanted)
+
+
+# --- ways of opening, and names that get in the way ---
+
+
+@dataclass(frozen=True)
+class Opened:
+    connection: duckdb.DuckDBPyConnection
+    schema: str
+    """What stands before a macro's name."""
+    last: str
+    """The last argument."""
+
+    def ate(self) -> str:
+        return f"FROM {self.schema}ate({self.last.removeprefix(', ')})"
+
+    def by_segment(self, table: str) -> str:
+        return f"FROM {self.schema}ate_by_segment('{table}'{self.last})"
+
+
+@contextmanager
+def opening(path: Path, way: str) -> Iterator[Opened]:
+    if way == "directly":
+        with duckdb.connect(str(path), read_only=True) as connection:
+            yield Opened(connection, "", "")
+        return
+    alias = {"attached under a plain name": "main2"}.get(way, 'my "re.l" o\'f')
+    quoted = '"' + alias.replace('"', '""') + '"'
+    text = alias.replace("'", "''")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS {quoted} (READ_ONLY)")
+        if way == "in use":
+            connection.execute(f"USE {quoted}")
+            yield Opened(connection, "", "")
+        elif way == "in use and named":
+            connection.execute(f"USE {quoted}")
+            yield Opened(connection, "", f", '{text}'")
+        elif way == "attached, last argument by name":
+            yield Opened(connection, f"{quoted}.", f", release_name := '{text}'")
+        else:
+            yield Opened(connection, f"{quoted}.", f", '{text}'")
+
+
+WAYS = [
+    "directly",
+    "in use",
+    "in use and named",
+    "attached",
+    "attached under a plain name",
+    "attached, last argument by name",
+]
+NAMES = sorted({*TABLES, *CTES, *(PREFIX + name for name in CTES), "t_quantile", "nodes", "m", "u"})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_opening_gives_the_same(small: Case, way: str) -> None:
+    with opening(small.path, way) as release:
+        release.connection.execute("CREATE TEMP TABLE mine (unit_id VARCHAR, segment VARCHAR)")
+        release.connection.register("handed_in", small.segments.to_arrow())
+        release.connection.execute("INSERT INTO temp.main.mine FROM handed_in")
+        found = ask(release.connection, release.by_segment("mine"))
+        whole = ask(release.connection, release.ate())
+    check_equal(found, engine(small.path, small.segments))
+    assert whole.rows() == stated(small.path).rows()
+
+
+@pytest.fixture(scope="module")
+def poisons(
+    case_of: Callable[[str], Case], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """Files with a table for each of our names, that look like ours and say something else."""
+    folder = tmp_path_factory.mktemp("poisons")
+    path = case_of("pools of small clusters, merged").path
+    for name in NAMES:
+        frame = pl.DataFrame({"unit_id": ["c00000"], "segment": ["poison"], "k": [1], "x": [1.0]})
+        if name in TABLES:
+            frame = released(path, f"FROM main.{name} LIMIT 1")
+        frame.write_parquet(folder / f"{name}.parquet")
+    return {name: folder / f"{name}.parquet" for name in NAMES}
+
+
+@pytest.mark.parametrize("way", ["directly", "in use", "attached"])
+@pytest.mark.parametrize("kind", ["TEMP TABLE", "TEMP VIEW", "TABLE", "VIEW", "data frame", "CTE"])
+def test_tables_of_the_analyst_with_our_names_are_never_read(
+    small: Case, poisons: dict[str, Path], monkeypatch: pytest.MonkeyPatch, way: str, kind: str
+) -> None:
+    segments = small.segments.filter(pl.col("segment").str.starts_with("size"))
+    before = ""
+    with opening(small.path, way) as release:
+        connection = release.connection
+        connection.execute("CREATE TEMP TABLE mine (unit_id VARCHAR, segment VARCHAR)")
+        connection.register("handed_in", segments.to_arrow())
+        connection.execute("INSERT INTO temp.main.mine FROM handed_in")
+        for name, file in poisons.items():
+            if kind == "data frame":
+                frame = pl.read_parquet(file)
+                monkeypatch.setattr(sys.modules[__name__], name, frame, raising=False)
+            elif kind == "CTE":
+                before += (
+                    f", {name} AS (FROM '{file}')" if before else f"WITH {name} AS (FROM '{file}')"
+                )
+            elif kind.startswith("TEMP"):
+                connection.execute(f"CREATE {kind} {name} AS FROM '{file}'")
+            elif way != "directly":  # or there is no place for them
+                connection.execute(f"CREATE {kind} memory.main.{name} AS FROM '{file}'")
+        if kind not in {"TABLE", "VIEW"} or way.startswith("attached"):  # the poison is in reach
+            assert ask(connection, f"{before} FROM t_quantile")["segment"].to_list() == ["poison"]
+        found = ask(connection, f"{before} {release.by_segment('mine')}")
+        whole = ask(connection, f"{before} {release.ate()}")
+    check_equal(found, engine(small.path, segments))
+    assert whole.rows() == stated(small.path).rows()
+
+
+def test_the_analysts_own_table_may_have_any_of_our_names(small: Case) -> None:
+    segments = small.segments.filter(pl.col("segment").str.starts_with("size"))
+    wanted = engine(small.path, segments)
+    names = sorted({*TABLES, *CTES, PREFIX + "members", PREFIX + "moments"})
+    with duckdb.connect(str(small.path), read_only=True) as connection:
+        connection.register("handed_in", segments.to_arrow())
+        for name in names:
+            connection.execute(f"CREATE TEMP TABLE {name} AS FROM handed_in")
+        for name in names:
+            check_equal(ask(connection, f"FROM ate_by_segment('{name}')"), wanted)
+
+
+def test_without_use_and_without_a_name_nothing_of_the_analyst_is_read(small: Case) -> None:
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{small.path}' AS rel (READ_ONLY)")
+        for name in TABLES:
+            connection.execute(f"CREATE TABLE {name} AS FROM rel.main.{name}")
+        connection.execute("CREATE TABLE mine AS SELECT 'c00000' AS unit_id, 'a' AS segment")
+        for call in ("ate()", "ate_by_segment('mine')", "ate('memory')"):
+            with pytest.raises(duckdb.CatalogException, match=PREFIX):
+                connection.execute(f"FROM rel.{call}")
+
+
+def test_a_release_never_reads_another_ones_tables(case_of: Callable[[str], Case]) -> None:
+    one, other = case_of("two outcomes"), case_of("no counts")
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{one.path}' AS one (READ_ONLY)")
+        connection.execute(f"ATTACH '{other.path}' AS other (READ_ONLY)")
+        connection.execute("USE one")
+        assert ask(connection, "FROM ate()").rows() == stated(one.path).rows()
+        found = ask(connection, "FROM other.ate('other')")
+        assert found.rows() == stated(other.path).rows()
+
+
+def test_a_fresh_process_needs_nothing_but_duckdb(small: Case, tmp_path: Path) -> None:
+    small.segments.write_parquet(tmp_path / "mine.parquet")
+    program = """
+import json, sys, duckdb
+connection = duckdb.connect(sys.argv[1], read_only=True)
+connection.execute(f"CREATE TEMP VIEW mine AS FROM '{sys.argv[2]}'")
+rows = connection.execute("FROM ate_by_segment('mine')").fetchall()
+assert not {"flows", "estimators", "polars"} & set(sys.modules)
+print(json.dumps(rows))
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program, str(small.path), str(tmp_path / "mine.parquet")],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    found = pl.DataFrame(json.loads(done.stdout), COLUMNS, orient="row", infer_schema_length=None)
+    check_equal(found, engine(small.path, small.segments))
+
+
+# --- the file ---
+
+
+def test_what_only_the_macros_read_is_out_of_sight(small: Case) -> None:
+    shown = released(small.path, "SELECT table_schema, table_name FROM information_schema.tables")
+    assert set(shown.filter(pl.col("table_schema") == "main")["table_name"]) == set(TABLES)
+    others = shown.filter(pl.col("table_schema") != "main")
+    assert set(others["table_name"]) == {"pools", "t_quantile"}
+    assert all(schema.startswith(PREFIX) for schema in others["table_schema"])
+
+
+def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_file(
+    small: Case,
+) -> None:
+    query = "SELECT function_name FROM duckdb_functions() WHERE NOT internal"
+    names = sorted(released(small.path, query)["function_name"])
+    assert names == ["ate", "ate_by_segment"]
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{small.path}' AS rel (READ_ONLY)")
+        tags = connection.execute(
+            "SELECT tags FROM duckdb_databases() WHERE database_name = 'rel'"
+        ).fetchone()
+    assert tags is not None
+    assert "v1.0.0" in str(tags[0])
+
+
+# --- quantiles and p-values in SQL ---
+
+DEGREES = [1.0, 1.0001, 1.3, 2.0, 2.5, 3.0, 4.7, 10.0, 31.4, 100.0, 1e3, 12345.6, 1e6, 1e9, np.inf]
+
+
+def sql_values(expression: str, rows: list[tuple[float, float]]) -> np.ndarray:
+    with duckdb.connect() as connection:
+        connection.register("coefficients", _t_quantile().to_arrow())
+        asked = pl.DataFrame(rows, {"df": pl.Float64, "t": pl.Float64}, orient="row")
+        connection.register("asked", asked.with_row_index("place").to_arrow())
+        found = ask(connection, f"SELECT place, {expression} AS found FROM asked ORDER BY place")
+    return found["found"].to_numpy()
+
+
+def test_quantiles_are_exact_to_eight_digits_for_all_degrees_of_freedom() -> None:
+    degrees = np.concatenate([DEGREES, 1.0 / np.linspace(1e-9, 1.0, 2001)])
+    found = sql_values(QUANTILE_OF_DF.format(t_quantile="coefficients"), [(x, 0) for x in degrees])
+    np.testing.assert_allclose(found, -stdtrit(degrees, 0.025), rtol=1e-11)
+
+
+def test_p_values_are_exact_to_six_digits_for_all_statistics() -> None:
+    steps = np.concatenate([[0.0], np.logspace(-9, 9, 91), np.linspace(0.05, 40, 160), [1e200]])
+    rows = [(df, t) for df in [*DEGREES, *np.logspace(0, 6, 25)] for t in steps]
+    found = sql_values(P_VALUE_OF_T, rows)
+    df, t = (np.array(one) for one in zip(*rows, strict=True))
+    wanted = 2.0 * stdtr(df, -t)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-7)
+    ordinary = (df <= 1e5) & (wanted > 1e-6)
+    np.testing.assert_allclose(found[ordinary], wanted[ordinary], rtol=1e-6)
