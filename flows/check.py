@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.config.experiment import AnyDesign, check_period, load
+from flows.config.experiment import AnyDesign
+from flows.config.load import check_period, load
 from flows.config.resolve import settled
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import polars as pl
 
-from flows.config.experiment import load
+from flows.config.load import load
 from flows.config.unit_id_key import read_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.units.unit_ids import released_ids

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from prefect import flow
 
-from flows.config.experiment import check_period
-from flows.config.site import load_site
+from flows.config.load import check_period, load_site
 from flows.ledger.database import Statement
 from flows.ledger.site_account import SiteAccount
 from flows.orchestration.states import ends_in_state
@@ -20,14 +19,8 @@ from flows.orchestration.step import step
 from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.raw.site_rows import ingest_site, set_site_aside, validate_site
 from flows.released.file.draft import workplace
-from flows.released.site_aggregates import (
-    Combined,
-    combine,
-    read_report,
-    read_reports,
-    try_report,
-    write_report,
-)
+from flows.released.file.site_report import read_report, read_reports, try_report, write_report
+from flows.released.site_aggregates import Combined, combine
 from schemas.roster import Roster
 from schemas.site import SiteReport
 

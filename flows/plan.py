@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from flows.config.experiment import AnyDesign, Config, check_period, load
+from flows.config.experiment import AnyDesign, Config
+from flows.config.load import check_period, load
 from flows.config.resolve import Settled, question, settled
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_places

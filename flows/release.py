@@ -10,7 +10,7 @@ from prefect import flow
 from prefect.runtime import flow_run
 
 from estimators.effects import Estimate
-from flows.config.experiment import check_period, load
+from flows.config.load import check_period, load
 from flows.config.resolve import foreseen, settled
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge

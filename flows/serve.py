@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from prefect.client.schemas.schedules import CronSchedule
 from pydantic import ValidationError
 
-from flows.config.experiment import load
+from flows.config.load import load
 from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 

@@ -191,7 +191,7 @@ class Experiment:
 
     def load(self) -> "Config":
         """The configuration as the program reads it."""
-        from flows.config.experiment import load  # noqa: PLC0415 - see the top of this file
+        from flows.config.load import load  # noqa: PLC0415 - see the top of this file
 
         return load(self.config)
 

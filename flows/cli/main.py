@@ -242,7 +242,7 @@ def release(
     as_json: Json = False,
 ) -> None:
     """Run the nightly release once, as a Prefect flow."""
-    from flows.config.experiment import check_period, load
+    from flows.config.load import check_period, load
 
     source = load(config).source
     check_period(period, source.path, source.outcomes_path)  # before Prefect takes its seconds

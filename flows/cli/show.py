@@ -2,14 +2,14 @@
 
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from estimators.effects import Estimate
 from flows.ledger.rules import amount_text
-from flows.runtime.terminal import padded, shown, width
+from flows.runtime.terminal import pairs, table
 from privatizers.accounting.budget import NO_LIMIT, Budget
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -364,26 +364,3 @@ def _number(value: float | None) -> str:
 
 def _p_text(p_value: float | None) -> str:
     return "not tested (shares undeclared)" if p_value is None else f"p = {p_value:.2g}"
-
-
-def pairs(facts: dict[str, str], indent: str = "  ") -> list[str]:
-    """Names and values in two columns, each pair on one line, whatever a value holds."""
-    widest = max(map(width, facts), default=0)
-    return [f"{indent}{padded(name, widest)}  {visible(value)}" for name, value in facts.items()]
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table in plain text; the first column to the left, the others to the right.
-
-    A row is one line, whatever the names in it hold.
-    """
-    lines = [[shown(cell) for cell in line] for line in (head, *rows)]
-    widths = [max(width(line[i]) for line in lines) for i in range(len(head))]
-    return [
-        "  "
-        + "  ".join(
-            padded(cell, columns, right=i > 0)
-            for i, (cell, columns) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]

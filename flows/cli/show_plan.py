@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from flows.cli.show import pairs, table
+from flows.runtime.terminal import pairs, table
 
 if TYPE_CHECKING:
     from flows.plan import Other, PlanResult

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 from estimators.site_aggregates import normal_interval
-from flows.cli.show import meaning, paid_text, pairs, roster_pairs, table
+from flows.cli.show import meaning, paid_text, roster_pairs
 from flows.released.site_aggregates import LEVEL, Combined
+from flows.runtime.terminal import pairs, table
 from schemas.site import SiteReport
 from schemas.visible import visible
 

@@ -30,8 +30,7 @@ def site(
     as_json: Json = False,
 ) -> Answer:
     """Make this site's report: a noised effect and its variance, and no row of data."""
-    from flows.config.experiment import check_period  # noqa: PLC0415 - see the top of this file
-    from flows.config.site import load_site  # noqa: PLC0415
+    from flows.config.load import check_period, load_site  # noqa: PLC0415 - see the top of this file
 
     check_period(period, load_site(config).source.path)  # before Prefect takes seconds to start
     from flows.orchestration.prefect_settings import settle  # noqa: PLC0415
@@ -61,7 +60,8 @@ def aggregate(
 ) -> Answer:
     """Aggregate the effects that several sites report, from their reports alone."""
     from flows.cli.show_sites import aggregate_text  # noqa: PLC0415
-    from flows.released.site_aggregates import combine, read_reports  # noqa: PLC0415
+    from flows.released.file.site_report import read_reports  # noqa: PLC0415
+    from flows.released.site_aggregates import combine  # noqa: PLC0415
 
     if plot is not None:
         from flows.released.forest import check_format  # noqa: PLC0415 - matplotlib takes a second

@@ -2,14 +2,11 @@
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from flows.config.experiment import Config
 from flows.config.sections import GREATEST_FEATURE, PrivateClusters
 from privatizers.planning.design import check_range, check_workable
 from schemas.errors import ConfigError, shown
-
-if TYPE_CHECKING:
-    from flows.config.experiment import Config
 
 _NOT_PLANNED = (
     "the sizes that a plan is made of are private here: name a mechanism, such as "
@@ -23,7 +20,7 @@ _ONE_SHARE = (
 )
 
 
-def check_private_clusters(config: "Config", private: PrivateClusters) -> None:
+def check_private_clusters(config: Config, private: PrivateClusters) -> None:
     """Labels or centres, a price that leaves something, and nothing that would look at clusters."""
     _check_cluster_source(config, private)
     names = private.names
@@ -49,7 +46,7 @@ def check_private_clusters(config: "Config", private: PrivateClusters) -> None:
     _check_cluster_price(config, private)
 
 
-def _check_cluster_source(config: "Config", private: PrivateClusters) -> None:
+def _check_cluster_source(config: Config, private: PrivateClusters) -> None:
     """Where a unit's cluster comes from: one column, or centres and features."""
     cluster = config.columns.cluster
     if (private.labels is None) == (private.centres is None):
@@ -75,7 +72,7 @@ def _check_cluster_source(config: "Config", private: PrivateClusters) -> None:
 
 
 def _check_centres(
-    config: "Config", centres: dict[str, tuple[float, ...]], features: tuple[str, ...]
+    config: Config, centres: dict[str, tuple[float, ...]], features: tuple[str, ...]
 ) -> None:
     """Columns of their own, and a number for each in every centre."""
     if not features:
@@ -100,7 +97,7 @@ def _check_centres(
             )
 
 
-def _check_cluster_price(config: "Config", private: PrivateClusters) -> None:
+def _check_cluster_price(config: Config, private: PrivateClusters) -> None:
     """ε₁ is a price, and leaves something for outcomes."""
     if not 1e-9 <= private.epsilon <= 700:
         raise ConfigError(

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
-from privatizers.mechanisms.aggregate_mechanism import AggregateParameters
-from privatizers.mechanisms.mechanism import Parameters
+from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.planner import Plan, Question, grids_of, plan

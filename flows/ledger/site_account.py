@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.config.experiment import load
-from flows.config.site import SiteConfig, is_site, load_site
+from flows.config.load import is_site, load, load_site
+from flows.config.site import SiteConfig
 from flows.ledger.account import Account, Charge, publishing, settle, told_as_stray
 from flows.ledger.database import Found, Ledger, Statement, ledger_url
 from flows.ledger.rules import Application, Fingerprint, State, Terms, refuse_early
 from flows.released.file.draft import sweep
-from flows.released.site_aggregates import read_report
+from flows.released.file.site_report import read_report
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
 from schemas.released import ReleaseName

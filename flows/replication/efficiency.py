@@ -33,13 +33,15 @@ from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.effects import EstimatorName
-from flows.cli.show import table
+from flows.replication.efficiency_rows import Row
+from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.mechanisms.cluster_dp import ClusterDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters
+from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.approximate_rate import Moves, odds_at
 from privatizers.planning.design import Request, design
@@ -87,35 +89,6 @@ class Made:
     grid: Floats
     statistic_share: float
     """Part of ε that pays for the statistic of the strata."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """The mean squared error of one estimator from one kind of release."""
-
-    epsilon: float
-    delta: float
-    effect_on: str
-    """``everybody``, or ``half``: a segment that holds a random half of every cluster."""
-    release: str
-    estimator: str
-    mse: float
-    mse_std_error: float
-    """Of ``mse``, from the number of repetitions."""
-    privacy_mse: float
-    """About the estimate without privacy from the same assignment."""
-    ratio: float | None
-    """``mse`` over that of ``ratio_to``."""
-    ratio_std_error: float | None
-    ratio_to: str | None
-    repetitions: int
-    mechanism: str
-    levels: int
-    strata_statistic: str
-    statistic_share: float
-    truncation_threshold: float
-    resampling_probability: float
-    noise_scale: float | None
 
 
 @dataclass(frozen=True)

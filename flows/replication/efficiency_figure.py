@@ -5,18 +5,15 @@ import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
+from flows.replication.efficiency_rows import Row
 from flows.runtime.files import public_directory, replace_file
 from schemas.errors import InputError
-
-if TYPE_CHECKING:
-    from flows.replication.efficiency import Row
 
 FILE = "efficiency.svg"
 _TITLES = {"everybody": "effect on everybody", "half": "effect on a random half"}
@@ -31,7 +28,7 @@ def writable(folder: Path) -> Path:
     return folder.absolute()
 
 
-def draw(rows: Sequence["Row"], folder: Path) -> Path:
+def draw(rows: Sequence[Row], folder: Path) -> Path:
     """Draw the figure into ``folder`` and return its path; raises InputError where that fails."""
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
     path = folder / FILE
@@ -52,7 +49,7 @@ def draw(rows: Sequence["Row"], folder: Path) -> Path:
     return path
 
 
-def _panel(axes: Axes, rows: Sequence["Row"], title: str) -> None:
+def _panel(axes: Axes, rows: Sequence[Row], title: str) -> None:
     lines: dict[str, list[Row]] = {}
     for one in rows:
         best = one.release.startswith("planned")  # by the calibrated estimate wherever there is one

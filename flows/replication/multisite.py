@@ -36,7 +36,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.site_aggregates import Sites, clamped, ivw, mvagg
-from flows.cli.show import table
 from flows.replication.multisite_data import Study, data_folder, studies
 from flows.replication.multisite_findings import (
     FINDINGS,
@@ -53,6 +52,7 @@ from flows.replication.multisite_findings import (
     findings,
     three,
 )
+from flows.runtime.terminal import table
 from privatizers.sites.dp_matching import (
     GlobalMatching,
     SmoothMatching,

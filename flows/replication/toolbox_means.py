@@ -23,8 +23,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.cli.show import table
 from flows.runtime.table_files import read_table
+from flows.runtime.terminal import table
 from privatizers.noise.lattice_laplace import power_of_two_step
 from privatizers.toolbox.bounded_mean import (
     AddRemoveMean,

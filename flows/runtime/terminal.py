@@ -2,6 +2,7 @@
 
 import logging
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 from schemas.visible import visible
 
@@ -43,3 +44,26 @@ def _columns(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def pairs(facts: dict[str, str], indent: str = "  ") -> list[str]:
+    """Names and values in two columns, each pair on one line, whatever a value holds."""
+    widest = max(map(width, facts), default=0)
+    return [f"{indent}{padded(name, widest)}  {visible(value)}" for name, value in facts.items()]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in plain text; the first column to the left, the others to the right.
+
+    A row is one line, whatever the names in it hold.
+    """
+    lines = [[shown(cell) for cell in line] for line in (head, *rows)]
+    widths = [max(width(line[i]) for line in lines) for i in range(len(head))]
+    return [
+        "  "
+        + "  ".join(
+            padded(cell, columns, right=i > 0)
+            for i, (cell, columns) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -30,7 +30,8 @@ from privatizers.accounting.events import (
     Together,
     Unprotected,
 )
-from privatizers.accounting.rounding import UNIT, counts_loss, response_loss, round_up
+from privatizers.accounting.rounding import counts_loss, response_loss, round_up
+from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
 
 _DIGITS = 60

@@ -6,13 +6,6 @@ releases cost together. An event tells parameters, which are public, and never d
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from privatizers.mechanisms.noisy_counts import moved_cells
-
-if TYPE_CHECKING:  # for its name alone: a mechanism may ask here what its parameters do
-    from privatizers.mechanisms.aggregate_mechanism import AggregateParameters
-    from privatizers.mechanisms.mechanism import Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +98,6 @@ class Unprotected:
 Event = CountsNoise | SumNoise | SquareNoise | Response | Together | Disjoint | Unprotected
 Step = CountsNoise | SumNoise | SquareNoise | Response | Unprotected
 """What is not made of other events."""
-
-
-def event_of(parameters: "Parameters | AggregateParameters") -> Event:
-    """What a mechanism with these parameters does to the people of one stratum.
-
-    The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
-    the whole release, and costs the same. A noisy difference between arms costs no more than a
-    noisy sum with the same σ and M, at any δ (`aggregates.md`). Sums of squares are of whole arms,
-    which are disjoint as well: a unit is in one stratum and in one arm.
-    """
-    rate, least = parameters.resampling_probability, parameters.truncation_threshold
-    noise, squares = _noise_of(parameters), parameters.squares
-    parts: list[Event] = [] if noise is None else [noise]
-    if squares is not None:
-        parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
-    if rate is not None and least is not None:  # else no unit is published
-        parts.append(Response(rate, least))
-    return parts[0] if len(parts) == 1 else Together(tuple(parts))
-
-
-def _noise_of(parameters: "Parameters | AggregateParameters") -> StratumNoise | None:
-    if parameters.noise_scale is None:
-        return None
-    if parameters.lattice is not None:
-        return SumNoise(parameters.noise_scale, parameters.lattice.most)
-    return CountsNoise(parameters.noise_scale, moved_cells(parameters.n_outcomes))
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -8,11 +8,8 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from privatizers.noise.randomness import RESOLUTION
+from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
-
-UNIT = 1 << RESOLUTION
-"""Probabilities are realised as whole multiples of 1 / UNIT, which doubles hold exactly."""
 
 _DIGITS = 60
 _SLACK = Decimal(10) ** -40  # above the error of 60-digit arithmetic (10⁻⁴⁴), below a double's

@@ -36,7 +36,8 @@ from privatizers.audit.count_lattice import (
 )
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataStatistic
+from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 
 _TAIL = 40.0  # reach in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond

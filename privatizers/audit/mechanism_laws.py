@@ -6,7 +6,6 @@ grids), frequencies show it. See `laws` for the events and `checks` for false al
 
 import numpy as np
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.audit.checks import Check, Events, exactly, judged
 from privatizers.audit.laws import (
     Integers,
@@ -18,9 +17,11 @@ from privatizers.audit.laws import (
 )
 from privatizers.audit.sampling import Effort, noised_cells
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataRelease, StrataStatistic
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
+from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, truncated_prior, uniform_prior
+from privatizers.noise.randomness import UNIT
 
 NOISE = "noise follows its law, and no two strata or calls share it"
 PRIOR = "priors and rates are those stated, and made of what is published alone"

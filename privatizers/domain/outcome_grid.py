@@ -9,8 +9,7 @@ so it leaves the guarantee as it is: replacing one unit's raw outcome replaces o
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
-from privatizers.noise.randomness import random_words
+from privatizers.noise.randomness import UNIT, random_words
 
 Floats = NDArray[np.float64]
 

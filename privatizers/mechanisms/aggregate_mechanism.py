@@ -12,52 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.domain.lattice import Lattice
 from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.mechanism import StrataStatistic, check_squares
-from privatizers.mechanisms.noisy_squares import NoisySquares
-from privatizers.mechanisms.noisy_sums import NoisySums
-from privatizers.noise.geometric_digits import digits_of
+from privatizers.mechanisms.parameters import AggregateParameters
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class AggregateParameters(StrataStatistic):
-    """σ of an aggregate mechanism, and what it is the scale of; there are no λ and γ."""
-
-    n_outcomes: int
-    noise_scale: float
-    """In units for counts, in grid steps for means and differences."""
-    lattice: Lattice | None = None
-    """Of the grid, where means or differences are published; None for counts."""
-    differences: bool = False
-    """Whether differences between two arms are published in place of either's mean."""
-    squares: NoisySquares | None = None
-
-    resampling_probability: ClassVar[None] = None
-    truncation_threshold: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        """Refuse what no mechanism publishes."""
-        if self.differences and self.lattice is None:
-            msg = "differences are published in whole steps of a lattice"
-            raise ValueError(msg)
-        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
-            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
-            raise ValueError(msg)
-        digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
-        check_squares(self, with_means=not self.differences)
-
-    @property
-    def sums(self) -> NoisySums | None:
-        """The noisy sums, if they are what is published."""
-        return None if self.differences else super().sums
-
-    @property
-    def strata_statistic(self) -> str:
-        """What is published: ``differences``, ``means``, or a kind of counts."""
-        return "differences" if self.differences else super().strata_statistic
 
 
 @dataclass(frozen=True)

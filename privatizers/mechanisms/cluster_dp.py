@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from privatizers.domain.strata import everyone_shares
 from privatizers.mechanisms.cluster_dp import guessed_prior, noisy_prior
-from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.mechanisms.parameters import Parameters
 
 
 @dataclass(frozen=True)

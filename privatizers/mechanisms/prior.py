@@ -7,7 +7,7 @@ multiples of 2⁻⁵³ so that the published probabilities are exactly those use
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
+from privatizers.noise.randomness import UNIT
 
 Floats = NDArray[np.float64]
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.noise.alias_tables import AliasTables, alias_tables, chosen
-from privatizers.noise.randomness import random_words
+from privatizers.noise.randomness import UNIT, random_words
 
 Indices = NDArray[np.integer]
 Levels = NDArray[np.unsignedinteger]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
-from privatizers.noise.randomness import RESOLUTION
+from privatizers.noise.randomness import RESOLUTION, UNIT
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]

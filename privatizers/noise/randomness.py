@@ -20,6 +20,8 @@ dp.enable_features("contrib")  # OpenDP's name for constructors whose proofs are
 
 RESOLUTION = 53
 """Bits of a probability: a double holds every multiple of 2⁻⁵³ in [0, 1] exactly."""
+UNIT = 1 << RESOLUTION
+"""Probabilities are realised as whole multiples of 1 / UNIT, which doubles hold exactly."""
 
 _SHIFT = np.uint64(64 - RESOLUTION)
 _LAPLACE_BATCH = 1_000_000

@@ -11,21 +11,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at
-from privatizers.accounting.events import (
-    CountsNoise,
-    Event,
-    SquareNoise,
-    SumNoise,
-    Together,
-    event_of,
-)
+from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters
+from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_steps
+from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
 

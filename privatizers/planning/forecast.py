@@ -14,8 +14,9 @@ from estimators.contrast_strata import MIN_UNITS
 from estimators.horvitz_thompson import difference_statistic
 from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise, unit_noise
 from privatizers.domain.strata import lay_out
-from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateParameters
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataStatistic
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.planner import (
     Prediction,

@@ -22,10 +22,25 @@ BOUNDARY = "code outside the privacy boundary never reaches code inside it"
 PURE = "mechanisms and estimators are pure: no orchestration, no database"
 FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
-UNSOUND = "claims that are printed but unsound are for replication alone"
+UNSOUND = "what has no guarantee is for replication alone"
 REPLICATION = "nothing but the command line runs replications"
+IN_FLOWS = (
+    "inside flows: commands over pages, pages over steps, steps over the account, all over files"
+)
+IN_PRIVATIZERS = "inside privatizers: from noise up to plans, audits and simulations"
+CIRCLES = "no circles, at any depth"
 
 PLANTED = [
+    (IN_FLOWS, "flows/runtime/files.py", "import flows.config.sections"),
+    (IN_FLOWS, "flows/ledger/rules.py", "import flows.raw.ingest"),
+    (IN_FLOWS, "flows/raw/privatize.py", "import flows.release"),
+    (IN_FLOWS, "flows/config/load.py", "import flows.released.file.read"),
+    (IN_PRIVATIZERS, "privatizers/noise/randomness.py", "import privatizers.domain.lattice"),
+    (IN_PRIVATIZERS, "privatizers/sites/matching.py", "import privatizers.mechanisms.prior"),
+    (IN_PRIVATIZERS, "privatizers/audit/audit.py", "import privatizers.planning.planner"),
+    (CIRCLES, "privatizers/accounting/rounding.py", "import privatizers.accounting.accountant"),
+    (CIRCLES, "flows/released/file/read.py", "import flows.released.estimate"),
+    (UNSOUND, "flows/release.py", "import privatizers.unprotected.homogeneity"),
     (LAYERS, "schemas/errors.py", "import estimators.debias"),
     (LAYERS, "estimators/debias.py", "import privatizers.mechanisms.noisy_counts"),
     (LAYERS, "privatizers/mechanisms/noisy_counts.py", "import flows.runtime.files"),

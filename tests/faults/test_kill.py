@@ -128,7 +128,7 @@ CALLS = """
 from flows.ledger.rules import Fingerprint
 from flows.ledger.account import Account
 from flows.config.experiment import Config
-from flows.config.experiment import load
+from flows.config.load import load
 from flows.runtime.files import replace_file
 from flows.released.file.draft import workplace
 

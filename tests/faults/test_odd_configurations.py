@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from flows.config.experiment import load
-from flows.config.site import is_site, load_site
+from flows.config.load import is_site, load, load_site
 from flows.config.toml_file import MOST_BYTES
 from flows.ledger.account import Account
 from schemas.errors import ConfigError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.released.covariates import estimate_covariates
-from flows.released.site_aggregates import read_report
+from flows.released.file.site_report import read_report
 from flows.runtime.table_files import read_table
 from schemas.errors import InputError
 from tests.conftest import Builder, a_log, released

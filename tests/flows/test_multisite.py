@@ -18,13 +18,14 @@ from typer.testing import CliRunner
 
 from flows.cli import sites as site_commands
 from flows.cli.show_sites import site_text
-from flows.config.site import Covariate, load_site
+from flows.config.load import load_site
+from flows.config.site import Covariate
 from flows.ledger.database import Ledger, ledger_url
 from flows.ledger.rules import Fingerprint
 from flows.ledger.site_account import SiteAccount
 from flows.multisite import SiteResult, aggregate, site
 from flows.raw.site_rows import cell_of, ingest_site, validate_site
-from flows.released.site_aggregates import read_report
+from flows.released.file.site_report import read_report
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -402,7 +403,7 @@ def test_a_report_that_cannot_be_written_is_told_before_any_draw(
     def no_draw(*_: object) -> NoReturn:
         pytest.fail("something was drawn")
 
-    monkeypatch.setattr("flows.released.site_aggregates.write_report", full)
+    monkeypatch.setattr("flows.released.file.site_report.write_report", full)
     monkeypatch.setattr("privatizers.noise.lattice_laplace.discrete_laplace", no_draw)
     with pytest.raises(ClusterdpError, match="No space left"):
         built.run("first")
@@ -626,7 +627,8 @@ def test_sites_report_and_a_server_aggregates(hospital: Hospital, tmp_path: Path
 SERVER = """
 import json, sys
 from pathlib import Path
-from flows.released.site_aggregates import combine, read_reports
+from flows.released.file.site_report import read_reports
+from flows.released.site_aggregates import combine
 import flows.released.forest, flows.cli.show_sites
 
 print(combine(read_reports([Path(name) for name in sys.argv[1:]])).aggregates[0].estimate)

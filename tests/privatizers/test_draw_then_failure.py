@@ -15,9 +15,8 @@ import pytest
 
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms import noisy_horvitz_thompson
-from privatizers.mechanisms.aggregate_mechanism import AggregateParameters
-from privatizers.mechanisms.mechanism import Parameters
 from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
+from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.noise import lattice_laplace as real_noise
 from privatizers.noise.lattice_laplace import LEAST_EPSILON, lattice_laplace, power_of_two_step
 from privatizers.sites import randomised_trial as site_trial

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from flows.cli.show_sites import aggregate_text
-from flows.released.site_aggregates import combine, read_report, read_reports, write_report
+from flows.released.file.site_report import read_report, read_reports, write_report
+from flows.released.site_aggregates import combine
 from schemas.errors import ConfigError, InputError
 from schemas.site import SCHEMA, SiteReport, checksum, from_text, to_text
 from tests.site_reports import a_report

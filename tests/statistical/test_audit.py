@@ -25,8 +25,9 @@ from privatizers.audit.sampling import Effort
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataRelease, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease, guarantee
 from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP

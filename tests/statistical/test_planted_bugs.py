@@ -24,7 +24,6 @@ from flows.raw.drawing import unit_stream
 from flows.raw.drawing.strata_counts import LEVEL, Counted, counted
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import pure_epsilon
-from privatizers.accounting.events import event_of
 from privatizers.audit import mechanism_laws as audit_mechanism
 from privatizers.audit.audit import AuditResult, audit
 from privatizers.audit.checks import Check
@@ -35,8 +34,9 @@ from privatizers.mechanisms import noisy_counts as counts
 from privatizers.mechanisms import noisy_squares as squares
 from privatizers.mechanisms.cluster_dp import noisy_prior
 from privatizers.mechanisms.label_response import LabelResponse
-from privatizers.mechanisms.mechanism import Parameters, StrataRelease
+from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.noise.randomness import discrete_laplace, random_words

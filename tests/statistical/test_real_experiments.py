@@ -29,7 +29,8 @@ from estimators.debias import debias_vector
 from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence, Slices
 from estimators.pool_statistics import counts_noise, declared_weights
-from flows.config.experiment import Config, load
+from flows.config.experiment import Config
+from flows.config.load import load
 from flows.config.resolve import settled
 from flows.raw.ingest import ingest
 from flows.raw.units.sizes import stratum_sizes

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from flows.config.experiment import Config, check_period, load
+from flows.config.experiment import Config
+from flows.config.load import check_period, load
 from flows.config.resolve import settled
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.accounting.budget import Budget
-from privatizers.accounting.events import event_of
+from privatizers.mechanisms.parameters import event_of
 from schemas.errors import ConfigError
 from tests.conftest import Builder, toml
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.config.site import SiteConfig, is_site, load_site
+from flows.config.load import is_site, load_site
+from flows.config.site import SiteConfig
 from flows.ledger.site_account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError

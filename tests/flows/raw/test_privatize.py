@@ -14,8 +14,8 @@ import pytest
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.validate import validate
-from privatizers.accounting.rounding import UNIT
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.noise.randomness import UNIT
 from schemas.released import TABLES, Manifest, ReleaseName, ReleaseTables
 from tests.conftest import EXACT, Builder, Experiment, a_log, made_units, rows
 

@@ -17,7 +17,8 @@ import pytest
 
 from estimators.theory import Population, uniform_prior_variance
 from flows.cli.main import run
-from flows.replication.efficiency import GRID, QUICK, SIZES, Replication, Row, population
+from flows.replication.efficiency import GRID, QUICK, SIZES, Replication, population
+from flows.replication.efficiency_rows import Row
 from tests.conftest import PATIENCE
 
 SPARE = 3.0

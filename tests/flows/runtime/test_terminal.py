@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.cli.main import run
-from flows.cli.show import pairs, table
-from flows.runtime.terminal import SafeFormatter, padded, safe_text, shown, width
+from flows.runtime.terminal import SafeFormatter, padded, pairs, safe_text, shown, table, width
 from schemas.errors import BudgetError, ConfigError, InputError
 from schemas.visible import visible
 from tests.conftest import Builder, a_log

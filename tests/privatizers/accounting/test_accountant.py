@@ -28,11 +28,12 @@ from privatizers.accounting.events import (
     Response,
     Together,
     Unprotected,
-    event_of,
 )
-from privatizers.accounting.rounding import UNIT, counts_loss, realised_threshold
+from privatizers.accounting.rounding import counts_loss, realised_threshold
 from privatizers.mechanisms.cluster_dp import ClusterDP
-from privatizers.mechanisms.mechanism import Parameters, guarantee
+from privatizers.mechanisms.mechanism import guarantee
+from privatizers.mechanisms.parameters import Parameters, event_of
+from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
 
 Floats = NDArray[np.float64]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.budget import written
 from privatizers.accounting.rounding import (
-    UNIT,
     counts_loss,
     realised_rate,
     realised_threshold,
@@ -22,8 +21,10 @@ from privatizers.accounting.rounding import (
 )
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
+from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
 
 DIGITS = 200  # of the reference; the product works with 60

@@ -14,7 +14,8 @@ from privatizers.audit.enumeration import Enumeration, Model, enumerated, model_
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 
 Floats = NDArray[np.float64]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
-from privatizers.accounting.events import event_of
 from privatizers.audit.enumeration import enumerated, model_of
 from privatizers.audit.neighbours import worst_instances
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 
 KINDS: tuple[type[ClusterDP | ClusterFreeDP | UniformPriorDP], ...] = (

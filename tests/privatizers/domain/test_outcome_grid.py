@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.domain import outcome_grid
 from privatizers.domain.outcome_grid import (
     map_outcomes,
@@ -23,6 +22,7 @@ from privatizers.domain.outcome_grid import (
     stochastic_levels,
     stratum_counts,
 )
+from privatizers.noise.randomness import UNIT
 
 FALSE_ALARM = 1e-6
 N_DRAWS = 200_000

@@ -17,18 +17,15 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
-from privatizers.accounting.events import CountsNoise, SumNoise, event_of
+from privatizers.accounting.events import CountsNoise, SumNoise
 from privatizers.audit.aggregates import PairInstance, listed_aggregates
 from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice, lattice_of
-from privatizers.mechanisms.aggregate_mechanism import (
-    AggregateMechanism,
-    AggregateParameters,
-    AggregateRelease,
-)
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
 from privatizers.mechanisms.noisy_histogram import NoisyHistogram
 from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson, noised_differences
+from privatizers.mechanisms.parameters import AggregateParameters, event_of
 from privatizers.planning.aggregate_design import (
     AggregateDesign,
     AggregateName,

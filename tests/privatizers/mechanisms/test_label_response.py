@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from privatizers.accounting.budget import written
-from privatizers.accounting.rounding import UNIT
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.label_response import LabelResponse
-from privatizers.mechanisms.mechanism import Parameters, guarantee
+from privatizers.mechanisms.mechanism import guarantee
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
+from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.statistical.simulate import pearson

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.domain.strata import everyone_shares, small_clusters_share
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, Parameters, StrataRelease, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease, guarantee
 from privatizers.mechanisms.noisy_counts import NoisyCounts
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
+from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import MechanismName, Request, design
 
 Counts = NDArray[np.int64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from estimators.pool_statistics import Cumulants
 from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.composition import composed_delta
-from privatizers.accounting.events import SquareNoise, SumNoise, Together, event_of
+from privatizers.accounting.events import SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice, lattice_of
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.noisy_squares import (
@@ -21,6 +21,7 @@ from privatizers.mechanisms.noisy_squares import (
     is_even,
     square_steps,
 )
+from privatizers.mechanisms.parameters import event_of
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 

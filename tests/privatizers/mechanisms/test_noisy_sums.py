@@ -16,7 +16,7 @@ from scipy.stats import chi2
 
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.composition import composed_delta, composed_epsilon
-from privatizers.accounting.events import Response, SumNoise, Together, event_of
+from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.audit.audit import audit
 from privatizers.audit.enumeration import Enumeration, enumerated, model_of
@@ -24,8 +24,9 @@ from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
 from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.mechanism import Parameters, StrataRelease, guarantee
+from privatizers.mechanisms.mechanism import StrataRelease, guarantee
 from privatizers.mechanisms.noisy_sums import NoisySums
+from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP

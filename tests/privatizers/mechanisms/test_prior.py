@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT, realised_threshold
+from privatizers.accounting.rounding import realised_threshold
 from privatizers.mechanisms.prior import realised_prior, truncated_prior, uniform_prior
+from privatizers.noise.randomness import UNIT
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.mechanisms import randomised_response
 from privatizers.mechanisms.prior import realised_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.noise.randomness import UNIT
 from tests.statistical.simulate import pearson
 
 PRIOR = np.array([[0.125, 0.625, 0.25], [0.5, 0.25, 0.25]])

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privatizers.accounting.rounding import UNIT
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.noise import alias_tables as module
 from privatizers.noise.alias_tables import AliasTables, alias_tables, chosen
+from privatizers.noise.randomness import UNIT
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Parameters, guarantee
+from privatizers.mechanisms.mechanism import guarantee
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.errors import ConfigError

@@ -6,8 +6,7 @@ import pytest
 
 from privatizers.accounting.accountant import epsilon_at
 from privatizers.accounting.budget import Budget
-from privatizers.accounting.events import event_of
-from privatizers.mechanisms.mechanism import Parameters
+from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.unprotected.printed_claims import UnsoundClaim, theorem_3_1
 
 

@@ -17,8 +17,8 @@ from flows.raw.units.private_clusters import nearest
 from flows.released.report import write_report
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.accounting.budget import Budget
-from privatizers.accounting.events import event_of
 from privatizers.mechanisms.label_response import LabelResponse
+from privatizers.mechanisms.parameters import event_of
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError
 from schemas.released import NEIGHBOURS_WITH_CLUSTERS
 from tests.conftest import Builder, Experiment, a_log, released, rows

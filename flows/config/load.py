@@ -1,0 +1,92 @@
+"""Reads configurations: one TOML file an experiment, or a site of one, read strictly.
+
+Unknown keys, wrong types and impossible values are errors that name the key. Nothing here reads
+data.
+"""
+
+import re
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from flows.config.checks import check_config, check_length
+from flows.config.experiment import Config
+from flows.config.site import SiteConfig
+from flows.config.site_checks import check_site_config
+from flows.config.toml_file import read_toml
+from schemas.errors import ConfigError, in_short, shown
+
+C = TypeVar("C", Config, SiteConfig)
+
+PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+NO_PERIOD = "once"
+
+
+def load(path: Path) -> Config:
+    """Read and check a configuration file; raises ConfigError naming the key at fault."""
+    config = _read(Config, path)
+    check_config(config)
+    return config
+
+
+def load_site(path: Path) -> SiteConfig:
+    """Read and check a site's configuration; raises ConfigError naming the key at fault."""
+    config = _read(SiteConfig, path)
+    check_site_config(config)
+    return config
+
+
+def is_site(path: Path) -> bool:
+    """Whether a configuration is a site's, by its ``[site]``; ConfigError if it cannot be read."""
+    return "site" in read_toml(path)
+
+
+def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
+    """Return the period of a run; ``once`` where none is named and neither path needs one."""
+    if period is None:
+        for key, pattern in (("path", path), ("outcomes_path", outcomes_path or "")):
+            if "{period}" in pattern:
+                raise ConfigError(
+                    "--period", f"missing: source.{key} holds {{period}}, so name the period"
+                )
+        return NO_PERIOD
+    if not PERIOD_PATTERN.fullmatch(period):
+        raise ConfigError(
+            "--period",
+            f"{shown(period)} must begin with a letter or digit and hold those, - and _ only",
+        )
+    check_length("--period", period)
+    return period
+
+
+def _read(kind: type[C], path: Path) -> C:
+    content = read_toml(path)
+    if "directory" in content:
+        raise ConfigError("directory", "unknown key; remove it or correct its spelling")
+    try:
+        config = kind.model_validate(content)
+    except ValidationError as error:
+        raise _plain(error) from None
+    return config.model_copy(update={"directory": path.absolute().parent})
+
+
+def _plain(error: ValidationError) -> ConfigError:
+    """Say the first of pydantic's findings in one line that names the key."""
+    found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
+    steps = [str(part) for part in found["loc"] if not _is_branch(part)]
+    key = in_short(".".join(steps)) or "configuration"
+    if found["type"] == "extra_forbidden":
+        return ConfigError(key, "unknown key; remove it or correct its spelling")
+    if found["type"] == "missing":
+        return ConfigError(key, "missing; it has to be given")
+    message = found["msg"][0].lower() + found["msg"][1:]
+    given = found["input"]
+    return ConfigError(
+        key, message if isinstance(given, dict) else f"{message}, not {shown(given)}"
+    )
+
+
+def _is_branch(part: int | str) -> bool:
+    """Whether a step of pydantic's path names a branch of a union, not a key."""
+    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "tuple"))

@@ -1,0 +1,32 @@
+"""The rows of the experiment `efficiency`, which its table and its figure are made of."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """The mean squared error of one estimator from one kind of release."""
+
+    epsilon: float
+    delta: float
+    effect_on: str
+    """``everybody``, or ``half``: a segment that holds a random half of every cluster."""
+    release: str
+    estimator: str
+    mse: float
+    mse_std_error: float
+    """Of ``mse``, from the number of repetitions."""
+    privacy_mse: float
+    """About the estimate without privacy from the same assignment."""
+    ratio: float | None
+    """``mse`` over that of ``ratio_to``."""
+    ratio_std_error: float | None
+    ratio_to: str | None
+    repetitions: int
+    mechanism: str
+    levels: int
+    strata_statistic: str
+    statistic_share: float
+    truncation_threshold: float
+    resampling_probability: float
+    noise_scale: float | None

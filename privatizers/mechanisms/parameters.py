@@ -1,0 +1,184 @@
+"""The parameters of a mechanism, what they say is published, and the event that is to be priced."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from privatizers.accounting.events import (
+    CountsNoise,
+    Event,
+    Response,
+    SquareNoise,
+    StratumNoise,
+    SumNoise,
+    Together,
+)
+from privatizers.accounting.rounding import realised_rate, realised_threshold
+from privatizers.domain.lattice import Lattice
+from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_steps
+from privatizers.mechanisms.noisy_sums import NoisySums
+from privatizers.noise.geometric_digits import digits_of
+from privatizers.noise.randomness import UNIT
+
+
+class StrataStatistic:
+    """What is published of each stratum, as the parameters of a mechanism say it."""
+
+    n_outcomes: int
+    noise_scale: float | None
+    lattice: Lattice | None
+    squares: NoisySquares | None
+    """What is published of arms' squares, beside means; None where nothing is."""
+
+    @property
+    def counts(self) -> NoisyCounts | None:
+        """The noisy counts that are published, if any."""
+        if self.noise_scale is None or self.lattice is not None:
+            return None
+        return NoisyCounts(self.n_outcomes, self.noise_scale)
+
+    @property
+    def sums(self) -> NoisySums | None:
+        """The noisy sums that are published, if any."""
+        if self.noise_scale is None or self.lattice is None:
+            return None
+        return NoisySums(self.lattice, self.noise_scale)
+
+    @property
+    def strata_statistic(self) -> str:
+        """What is published of each stratum: ``means``, ``none``, or a kind of counts."""
+        if self.noise_scale is None:
+            return "none"
+        return "means" if self.counts is None else self.counts.statistic
+
+
+def check_squares(parameters: StrataStatistic, *, with_means: bool) -> None:
+    """Raise ValueError for sums of squares beside counts, or of another grid.
+
+    And for those ``with_means`` of a grid whose mean is not its middle: no estimate is made so.
+    """
+    squares, lattice = parameters.squares, parameters.lattice
+    if squares is None:
+        return
+    if lattice is None or square_steps(lattice) != squares.steps:
+        msg = "sums of squares go with means on the lattice that they are of"
+        raise ValueError(msg)
+    if with_means and not is_even(lattice):
+        msg = "sums of squares go with means on a lattice whose mean is its middle"
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True)
+class Parameters(StrataStatistic):
+    """λ, γ and σ of a user-level mechanism, as realised, and K.
+
+    ``resampling_probability`` and ``truncation_threshold`` are multiples of 2⁻⁵³ (use
+    :meth:`of` to round toward privacy); ``noise_scale`` is None where nothing is published of the
+    strata: it is in units for counts, in grid steps for sums.
+    """
+
+    n_outcomes: int
+    resampling_probability: float
+    truncation_threshold: float
+    noise_scale: float | None
+    lattice: Lattice | None = None
+    """Of the grid, where sums are published; None for counts."""
+    squares: NoisySquares | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that have not been rounded: a claim would not hold exactly."""
+        for value in (self.resampling_probability, self.truncation_threshold):
+            if not (0 < value < 1 and (value * UNIT).is_integer()):
+                msg = f"{value!r} is not a multiple of 2⁻⁵³ between 0 and 1; use Parameters.of"
+                raise ValueError(msg)
+        if round(self.truncation_threshold * UNIT) * self.n_outcomes > UNIT:
+            msg = f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}"
+            raise ValueError(msg)
+        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
+            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
+            raise ValueError(msg)
+        if self.noise_scale is not None:
+            digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
+        check_squares(self, with_means=True)
+
+    @classmethod
+    def of(
+        cls,
+        n_outcomes: int,
+        resampling_probability: float,
+        truncation_threshold: float,
+        noise_scale: float | None,
+        lattice: Lattice | None = None,
+    ) -> "Parameters":
+        """Round λ up and γ to what a prior can hold, both toward privacy where possible."""
+        return cls(
+            n_outcomes,
+            realised_rate(resampling_probability),
+            realised_threshold(truncation_threshold, n_outcomes),
+            noise_scale,
+            lattice,
+        )
+
+
+@dataclass(frozen=True)
+class AggregateParameters(StrataStatistic):
+    """σ of an aggregate mechanism, and what it is the scale of; there are no λ and γ."""
+
+    n_outcomes: int
+    noise_scale: float
+    """In units for counts, in grid steps for means and differences."""
+    lattice: Lattice | None = None
+    """Of the grid, where means or differences are published; None for counts."""
+    differences: bool = False
+    """Whether differences between two arms are published in place of either's mean."""
+    squares: NoisySquares | None = None
+
+    resampling_probability: ClassVar[None] = None
+    truncation_threshold: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no mechanism publishes."""
+        if self.differences and self.lattice is None:
+            msg = "differences are published in whole steps of a lattice"
+            raise ValueError(msg)
+        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
+            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
+            raise ValueError(msg)
+        digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
+        check_squares(self, with_means=not self.differences)
+
+    @property
+    def sums(self) -> NoisySums | None:
+        """The noisy sums, if they are what is published."""
+        return None if self.differences else super().sums
+
+    @property
+    def strata_statistic(self) -> str:
+        """What is published: ``differences``, ``means``, or a kind of counts."""
+        return "differences" if self.differences else super().strata_statistic
+
+
+def event_of(parameters: Parameters | AggregateParameters) -> Event:
+    """What a mechanism with these parameters does to the people of one stratum.
+
+    The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
+    the whole release, and costs the same. A noisy difference between arms costs no more than a
+    noisy sum with the same σ and M, at any δ (`aggregates.md`). Sums of squares are of whole arms,
+    which are disjoint as well: a unit is in one stratum and in one arm.
+    """
+    rate, least = parameters.resampling_probability, parameters.truncation_threshold
+    noise, squares = _noise_of(parameters), parameters.squares
+    parts: list[Event] = [] if noise is None else [noise]
+    if squares is not None:
+        parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
+    if rate is not None and least is not None:  # else no unit is published
+        parts.append(Response(rate, least))
+    return parts[0] if len(parts) == 1 else Together(tuple(parts))
+
+
+def _noise_of(parameters: Parameters | AggregateParameters) -> StratumNoise | None:
+    if parameters.noise_scale is None:
+        return None
+    if parameters.lattice is not None:
+        return SumNoise(parameters.noise_scale, parameters.lattice.most)
+    return CountsNoise(parameters.noise_scale, moved_cells(parameters.n_outcomes))
