@@ -2,7 +2,7 @@
 
 Source of the point estimate τ̂_Q: Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2. Everything
 else here is ours: variances, degrees of freedom, calibration by the pools' statistics, small
-clusters and segments; see the README, "Method".
+clusters and segments; see docs/method.md.
 """
 
 from collections.abc import Sequence

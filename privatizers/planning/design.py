@@ -3,7 +3,7 @@
 Given λ, γ and σ, they are taken as they are. Given ε (and δ), a simple stated rule splits it: a
 tenth of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a
 prior of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy
-counts gives less noise (README, "Which mechanism?").
+counts gives less noise (docs/method.md).
 """
 
 import math

@@ -8,7 +8,7 @@ sharp estimates and useless intervals, whatever the guess. The standard error by
 has the second word: what is chosen has at most 1.5 times the least that is to be had.
 
 It chooses among uniform priors: at a given pure ε no prior that gives every outcome at least γ has
-less noise than the one with γ = 1/K, for any outcomes (README, "Which mechanism?"). Nothing here
+less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Nothing here
 reads an outcome, and the same question has the same answer.
 """
 

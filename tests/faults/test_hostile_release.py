@@ -297,7 +297,7 @@ def test_reading_leaves_the_file_and_its_folder_alone(
 
 
 def test_the_macros_work_in_an_analysts_own_duckdb_with_everything_shut(sound: Path) -> None:
-    """As the README says: attach first, then shut; data frames have to be registered."""
+    """As docs/analyst.md says: attach first, then shut; data frames have to be registered."""
     with duckdb.connect() as connection:
         for statement in (
             "SET autoinstall_known_extensions = false",

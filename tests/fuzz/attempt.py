@@ -103,7 +103,7 @@ def _problems(case: Case, home: Path, *, as_program: bool, limit: float | None) 
         found += _of_the_end(ended, command[0], limit)
     left = [path for path in _entries(home) if path not in before]
     name = case.commands[-1][0]
-    home_of_prefect = folder / ".clusterdp"  # what a program of its own has, as README says
+    home_of_prefect = folder / ".clusterdp"  # as docs/operator.md says
     found += [
         Problem("left behind", name, str(path.relative_to(home)))
         for path in left
