@@ -22,8 +22,11 @@ from tests.fuzz.case import Case
 from tests.fuzz.chunk import CHUNK, each_of_chunk, found_in, smallest
 from tests.fuzz.kinds import KINDS
 
-PATIENCE = 150.0
-"""Seconds without a word from a process after which its case counts as one that never ends."""
+PATIENCE = 900.0
+"""Seconds without a word from a process after which its case counts as one that never ends.
+
+A case that is run as programs starts Prefect's server several times, which takes minutes on a
+machine that is busy with other things."""
 
 START = 1800.0
 """The same before its first word: it has much to load."""
