@@ -5,15 +5,10 @@ taken from the reader's matplotlib settings, and marks are named by a hash with 
 """
 
 import io
-import logging
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -22,6 +17,7 @@ from estimators.site_aggregates import Aggregate, normal_interval
 from flows.released.page.figures import short
 from flows.released.site_aggregates import LEVEL, Combined
 from flows.runtime.files import replace_file
+from flows.runtime.plots import plain_matplotlib
 from schemas.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -35,7 +31,6 @@ INK, MUTED, RULE, SITE, TOTAL = "#1b1f24", "#57606a", "#c9d1d9", "#1f6feb", "#b3
 """Colours on white that differ in lightness too; text has a contrast of at least 4.5 to 1."""
 
 _SETTINGS: dict["RcKeyType", Any] = {
-    "svg.fonttype": "none",
     "svg.hashsalt": "clusterdp-forest",
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "axes.unicode_minus": True,
@@ -105,7 +100,7 @@ def write_forest(combined: Combined, path: Path) -> Path:
 def forest_plot(combined: Combined, image_format: str) -> bytes:
     """Draw every site with its interval and its weight, then the aggregates; ``svg`` or ``png``."""
     rows, left_out = _rows(combined)
-    with _settled():
+    with plain_matplotlib(_SETTINGS):
         height = _ROW * (len(rows) + 1.6) + _MARGINS
         figure = Figure(figsize=(_WIDTH, height))
         bottom = 0.95 / height
@@ -124,18 +119,6 @@ def forest_plot(combined: Combined, image_format: str) -> bytes:
             stream, format=image_format, metadata=metadata if image_format == "svg" else None
         )
     return stream.getvalue()
-
-
-@contextmanager
-def _settled() -> Iterator[None]:
-    """Matplotlib with our settings and nobody else's."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
-    with mpl.rc_context(), warnings.catch_warnings():
-        # Its own typeface lacks many scripts; whoever looks at an SVG has others.
-        warnings.simplefilter("ignore", UserWarning)
-        mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
-        yield
 
 
 def _rows(combined: Combined) -> tuple[list[_Row], int]:

@@ -118,9 +118,10 @@ def replicate(folder: Path, *, quick: bool = False) -> Replication:
 
     Raises InputError where the folder cannot be written to, before anything is run.
     """
-    from flows.replication.efficiency_figure import draw, writable  # noqa: PLC0415 - matplotlib
+    from flows.replication.efficiency_figure import draw  # noqa: PLC0415 - matplotlib
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415
 
-    target = writable(folder)
+    target = folder_for_figures(folder)
     scale = QUICK if quick else FULL
     rows = run(scale)
     return Replication(scale, rows, (draw(rows, target),))

@@ -1,51 +1,29 @@
 """The figure of `efficiency`: mean squared error against ε, for everybody and for a half."""
 
-import logging
-import os
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from flows.replication.efficiency_rows import Row
-from flows.runtime.files import public_directory, replace_file
-from schemas.errors import InputError
+from flows.runtime.plots import plain_matplotlib, save_figure
 
 FILE = "efficiency.svg"
 _TITLES = {"everybody": "effect on everybody", "half": "effect on a random half"}
 _MARKS = ("o", "s", "^", "D")
 
 
-def writable(folder: Path) -> Path:
-    """Make the folder for figures if need be; raises InputError if they cannot be put there."""
-    public_directory(folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{folder}: cannot write into this folder; name another with --output")
-    return folder.absolute()
-
-
 def draw(rows: Sequence[Row], folder: Path) -> Path:
     """Draw the figure into ``folder`` and return its path; raises InputError where that fails."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
     path = folder / FILE
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # on typefaces
-        mpl.rcdefaults()
-        mpl.rcParams["svg.hashsalt"] = "efficiency"
-        mpl.rcParams["svg.fonttype"] = "none"
+    with plain_matplotlib({"svg.hashsalt": "efficiency"}):
         figure = Figure(figsize=(10.5, 4.8), layout="constrained")
         panels = figure.subplots(1, 2)
         for axes, effect_on in zip(panels, _TITLES, strict=True):
             _panel(axes, [one for one in rows if one.effect_on == effect_on], _TITLES[effect_on])
-        try:
-            with replace_file(path, 0o644) as file:
-                figure.savefig(file, format="svg", metadata={"Date": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the figure ({error.strerror})") from None
+        save_figure(figure, path)
     return path
 
 

@@ -145,11 +145,11 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     names. Raises InputError where they are not there, or where ``folder`` cannot be written to,
     before anything is run.
     """
-    from flows.replication.efficiency_figure import writable  # noqa: PLC0415 - matplotlib
     from flows.replication.multisite_figure import draw  # noqa: PLC0415
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     every = studies(data_folder(data))
-    target = writable(folder)
+    target = folder_for_figures(folder)
     if quick:
         settings = partial(run, alphas=QUICK_ALPHAS, runs=QUICK_RUNS, proportions=QUICK_PROPORTIONS)
     else:

@@ -1,19 +1,14 @@
 """The figures of `multisite`: mean absolute error against alpha, and smooth against global."""
 
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from flows.runtime.files import replace_file
-from schemas.errors import InputError
+from flows.runtime.plots import plain_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from flows.replication.multisite_findings import Row
@@ -68,7 +63,7 @@ def _aggregates(
     by_data = _grouped(shown, "data")
     fixed = [name for name, of in by_data.items() if len({one.sites for one in of}) == 1]
     wide = [name for name in by_data if name not in fixed]
-    with _settled():
+    with plain_matplotlib(_SETTINGS):
         columns = max(len({one.sites for one in by_data[name]}) for name in wide or fixed)
         height = len(wide) + bool(fixed)
         figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.5 * height), layout="constrained")
@@ -87,7 +82,7 @@ def _aggregates(
         figure.legend(
             handles[::-1], labels[::-1], loc="outside lower center", ncols=4, frameon=False
         )
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def _line_of_panels(axes: list[Axes], rows: Sequence["Row"], title: str) -> None:
@@ -105,7 +100,7 @@ def _matchings(rows: Sequence["Row"], titles: Mapping[str, str], path: Path) -> 
     """The two matchings in both forms, aggregated by mvagg."""
     shown = [one for one in rows if one.aggregate == "mvagg" and "matching" in one.estimator]
     by_data = _grouped(shown, "data")
-    with _settled():
+    with plain_matplotlib(_SETTINGS):
         columns = max((len({one.sites for one in of}) for of in by_data.values()), default=1)
         height = max(len(by_data), 1)
         figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.7 * height), layout="constrained")
@@ -126,7 +121,7 @@ def _matchings(rows: Sequence["Row"], titles: Mapping[str, str], path: Path) -> 
         )
         handles, labels = grid[0][0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-        _save(figure, path)
+        save_figure(figure, path)
 
 
 def _errors(axes: Axes, rows: Sequence["Row"], style: Mapping[str, Any]) -> None:
@@ -170,22 +165,3 @@ def _grouped(rows: Sequence["Row"], by: str) -> dict[str, list["Row"]]:
     for one in rows:
         groups.setdefault(str(getattr(one, by)), []).append(one)
     return groups
-
-
-@contextmanager
-def _settled() -> Iterator[None]:
-    """Draw with nothing of the reader's own settings."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # on typefaces
-        mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
-        yield
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        with replace_file(path, 0o644) as file:
-            figure.savefig(file, format="png", metadata={"Software": None})
-    except OSError as error:
-        raise InputError(f"{path}: cannot write the figure ({error.strerror})") from None

@@ -12,7 +12,6 @@ The ages are public, so errors are shown against their mean.
 
 import logging
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -128,10 +127,10 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     the folder that the environment's CLUSTERDP_TEST_DATA names. Raises InputError where there is
     none, or where the folder cannot be written to, before anything is run.
     """
-    from flows.replication.efficiency_figure import writable  # noqa: PLC0415 - matplotlib
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     ages = read_ages(data if data is not None else default_data())
-    target = writable(folder)
+    target = folder_for_figures(folder)
     rows = run(ages, QUICK if quick else FULL)
     return Replication(quick, len(ages), float(ages.mean()), rows, (_draw(rows, target),))
 
@@ -232,19 +231,13 @@ def _columns(one: Row) -> list[str]:
 
 def _draw(rows: tuple[Row, ...], folder: Path) -> Path:
     """Draw the errors into ``folder``; raises InputError where that fails."""
-    import matplotlib as mpl  # noqa: PLC0415 - takes its time
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 
-    from flows.runtime.files import replace_file  # noqa: PLC0415
+    from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415
 
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
     path = folder / f"{NAME}.svg"
     shown = [one for one in rows if one.rmse is not None][::-1]
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # on typefaces
-        mpl.rcdefaults()
-        mpl.rcParams["svg.hashsalt"] = NAME
-        mpl.rcParams["svg.fonttype"] = "none"
+    with plain_matplotlib({"svg.hashsalt": NAME}):
         figure = Figure(figsize=(8.5, 4.2), layout="constrained")
         axes = figure.subplots()
         for neighbours, color in ((COMES_OR_GOES, "C0"), (REPLACED, "C1")):
@@ -262,9 +255,5 @@ def _draw(rows: tuple[Row, ...], folder: Path) -> Path:
         axes.set_xlabel(f"root mean squared error of the mean age (epsilon {EPSILON:g})")
         axes.grid(linewidth=0.4)
         axes.legend(fontsize=8, frameon=False)
-        try:
-            with replace_file(path, 0o644) as file:
-                figure.savefig(file, format="svg", metadata={"Date": None})
-        except OSError as error:
-            raise InputError(f"{path}: cannot write the figure ({error.strerror})") from None
+        save_figure(figure, path)
     return path

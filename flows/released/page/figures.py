@@ -6,20 +6,18 @@ the reader's matplotlib settings, and marks are named by a hash with a fixed sal
 """
 
 import io
-import logging
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+from flows.runtime.plots import plain_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -44,7 +42,6 @@ VARIABLES = {
 }
 
 _SETTINGS: dict["RcKeyType", Any] = {
-    "svg.fonttype": "none",
     "text.parse_math": False,  # a dollar sign in a name is a dollar sign
     "axes.unicode_minus": True,
     "font.size": 12.5,
@@ -84,7 +81,7 @@ class Drawing:
 
     def svg(self, height: float, draw: Callable[[Figure], None]) -> str:
         """Draw a figure of this ``height``, in the units of :data:`WIDTH`."""
-        with _settled(self.anchor):
+        with plain_matplotlib(_SETTINGS | {"svg.hashsalt": self.anchor}):
             figure = Figure(figsize=(WIDTH / 72, height / 72))
             draw(figure)
             stream = io.StringIO()
@@ -106,19 +103,6 @@ class Drawing:
             f'<desc id="{self.anchor}-description">{escape(self.description)}</desc>'
         )
         return f"{head}{told}{inside.strip()}</svg>"
-
-
-@contextmanager
-def _settled(salt: str) -> Iterator[None]:
-    """Matplotlib with our settings and nobody else's."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
-    with mpl.rc_context(), warnings.catch_warnings():
-        # It measures text by a typeface that lacks many scripts; the page's reader has others.
-        warnings.simplefilter("ignore", UserWarning)
-        mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
-        mpl.rcParams["svg.hashsalt"] = salt
-        yield
 
 
 def _tag(tag: str, anchor: str) -> str:
