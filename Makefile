@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench check fix lock clean
+.PHONY: help demo test quick soak bench check fix lock clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -16,6 +16,9 @@ demo: $(VENV)/demo ## release a real experiment and show what was found
 
 test: $(VENV)/test check ## lint, types, import contracts and all tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+quick: check ## what a change needs first: check, and unit tests; IN=privatizers/noise for one room
+	@$(BIN)/python -m pytest -m "unit and not soak" -n auto --maxprocesses 4 --dist worksteal $(if $(IN),tests/$(IN))
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \

@@ -36,6 +36,30 @@ settings.load_profile("any machine")
 _exit_status: list[int] = []
 
 
+_PROCESSES = ("faults", "benchmarks", "fuzz", "boundary")
+"""Folders of tests that run programs, kill them, or try thousands of cases."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put every test into a tier: what it uses says which, so nobody has to remember."""
+    for item in items:
+        item.add_marker(_tier(item))
+
+
+def _tier(item: pytest.Item) -> str:
+    room = item.path.relative_to(Path(__file__).parent).parts[0]
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if room == "statistical":
+        return "statistical"
+    if "prefect_harness" in fixtures:
+        return "prefect"
+    programs = {"subprocess", "multiprocessing", "browser", "dask"}
+    names = set(vars(getattr(item, "module", object)))
+    if room in _PROCESSES or fixtures & {"clusterdp", "postgresql"} or names & programs:
+        return "process"
+    return "process" if item.get_closest_marker("slow") else "unit"
+
+
 def pytest_sessionfinish(exitstatus: int) -> None:
     """Remember how the tests ended, for :func:`_end`."""
     _exit_status.append(int(exitstatus))
