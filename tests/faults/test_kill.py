@@ -367,7 +367,7 @@ def test_a_run_that_is_killed_at_any_moment_is_finished_too(
     killed: dict[tuple[str, bool], Killed], moment: int
 ) -> None:
     one = killed[f"at {moment}", True]
-    print(f"killed {one.place} of its time, as {state_of_b(one.account)}")  # noqa: T201
+    print(f"killed {one.place} of its time, as {state_of_b(one.account)}")  # noqa: T201 - caught
     assert_the_next_run_finishes_the_job(one)
 
 

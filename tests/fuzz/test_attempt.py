@@ -106,7 +106,7 @@ def test_an_outcome_in_a_log_or_past_the_streams_is_found(plant: Any) -> None:
 
 
 def test_a_traceback_and_control_characters_are_found(plant: Any) -> None:
-    plant(lambda: print("Traceback (most recent call last)\x1b[31m", file=sys.stderr))  # noqa: T201
+    plant(lambda: print("Traceback (most recent call last)\x1b[31m", file=sys.stderr))  # noqa: T201 - caught
     assert whats(problems(CHECK)) == {"traceback", "control characters"}
 
 

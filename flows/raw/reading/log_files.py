@@ -117,7 +117,7 @@ def _check_listed(pattern: Path) -> None:
     for depth in range(1, len(parts)):
         if not glob.has_magic(parts[depth]):
             continue
-        above = glob.glob(str(Path(*parts[: depth + ("**" in parts[depth])])), recursive=True)  # noqa: PTH207
+        above = glob.glob(str(Path(*parts[: depth + ("**" in parts[depth])])), recursive=True)  # noqa: PTH207 - as above
         for folder in map(Path, above):
             if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
                 raise InputError(f"{folder}: cannot look into this folder; allow reading it")

@@ -48,28 +48,28 @@ _FOREIGN = {
     "macro": f"""
         SELECT function_name FROM duckdb_functions() WHERE {_IN_FILE} AND NOT (
             schema_name = 'main' AND function_type = 'table_macro' AND function_name IN ({_MACROS})
-        )""",  # noqa: S608
+        )""",  # noqa: S608 - constants of ours
     "schema": f"""
         SELECT schema_name FROM duckdb_schemas()
-        WHERE {_IN_FILE} AND schema_name <> 'main' AND NOT {_OWN_SCHEMA}""",  # noqa: S608
-    "type": f"SELECT type_name FROM duckdb_types() WHERE {_IN_FILE} AND NOT internal",  # noqa: S608
-    "sequence": f"SELECT sequence_name FROM duckdb_sequences() WHERE {_IN_FILE}",  # noqa: S608
-    "index": f"SELECT index_name FROM duckdb_indexes() WHERE {_IN_FILE}",  # noqa: S608
+        WHERE {_IN_FILE} AND schema_name <> 'main' AND NOT {_OWN_SCHEMA}""",  # noqa: S608 - constants of ours
+    "type": f"SELECT type_name FROM duckdb_types() WHERE {_IN_FILE} AND NOT internal",  # noqa: S608 - constants of ours
+    "sequence": f"SELECT sequence_name FROM duckdb_sequences() WHERE {_IN_FILE}",  # noqa: S608 - constants of ours
+    "index": f"SELECT index_name FROM duckdb_indexes() WHERE {_IN_FILE}",  # noqa: S608 - constants of ours
     "table": f"""
         SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND NOT (
             schema_name = 'main' AND table_name IN ({_TABLE_NAMES}) OR {_OWN_SCHEMA}
-        )""",  # noqa: S608
+        )""",  # noqa: S608 - constants of ours
 }
 """What no release holds, by its name in words: each query finds the name of one."""
 _TABLES = f"""
     SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND schema_name = 'main'
-"""  # noqa: S608
+"""  # noqa: S608 - constants of ours
 _COLUMNS = f"""
     SELECT column_name, data_type FROM duckdb_columns()
     WHERE {_IN_FILE} AND schema_name = 'main' AND table_name = ? ORDER BY column_index
-"""  # noqa: S608
-_VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608
-_METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608
+"""  # noqa: S608 - constants of ours
+_VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
+_METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608 - constants of ours
 _SPELT = """
     SELECT sql FROM duckdb_tables()
     WHERE database_name = ? AND schema_name = 'main' AND table_name = ?
