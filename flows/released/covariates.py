@@ -127,7 +127,9 @@ class _Design:
         return {name for name, one in zip(self.origin, used.tolist(), strict=True) if one}
 
 
-def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> CovariateEstimates:
+def estimate_covariates(
+    path: Path, file: Path, level: float = 0.95, frame: pl.DataFrame | None = None
+) -> CovariateEstimates:
     """Estimate effects from the release at ``path``, adjusted for the covariates in ``file``.
 
     ``file`` is CSV or Parquet: ``unit_id``, matched as text, and columns of numbers, text or
@@ -135,9 +137,10 @@ def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> Covariat
     missing number stands at the mean and has an indicator; a missing text is a level. Units that
     are not in the table lack every value. The unadjusted estimates come first
     (:func:`estimators.effects.effects`), then :func:`estimators.regression.regressions`. Raises
-    InputError where the table cannot be used, naming columns and counts.
+    InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
+    is; ``file`` is its name then.
     """
-    table = _read(file)
+    table = _read(file, frame)
     with opened(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
@@ -184,9 +187,9 @@ def estimate_covariates(path: Path, file: Path, level: float = 0.95) -> Covariat
     )
 
 
-def _read(file: Path) -> _Table:
+def _read(file: Path, frame: pl.DataFrame | None) -> _Table:
     """Read the table, one row a unit."""
-    table = read_table(file)
+    table = read_table(file) if frame is None else frame
     ids = id_column(table, file, UNIT_ID).cast(pl.String)
     names = [name for name in table.columns if name != UNIT_ID]
     if not names:

@@ -65,15 +65,17 @@ class SegmentEstimates:
         }
 
 
-def estimate_segments(path: Path, file: Path, level: float = 0.95) -> SegmentEstimates:
+def estimate_segments(
+    path: Path, file: Path, level: float = 0.95, frame: pl.DataFrame | None = None
+) -> SegmentEstimates:
     """Estimate every arm's effect in every segment of ``file`` from the release at ``path``.
 
     ``file`` is CSV or Parquet with the columns ``unit_id`` and ``segment``; ids are matched as
     text, and a unit may be in several segments. By τ̂_Q of the segment's units, and, where counts
     are published, calibrated by what their pools' counts say (``combined``). Raises InputError
-    where the table cannot be used.
+    where the table cannot be used. A ``frame`` is used as it is; ``file`` is its name then.
     """
-    table = read_table(file)
+    table = read_table(file) if frame is None else frame
     rows = pl.DataFrame(
         {
             UNIT_ID: id_column(table, file, UNIT_ID).cast(pl.String),
