@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick soak bench check fix lock clean
+.PHONY: help demo test quick soak bench docs check fix lock clean
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,10 @@ soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd fi
 bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="cases" for more
 	@$(BIN)/python -m tests.benchmarks.bench $(if $(SIZE),--size $(SIZE)) $(BENCH)
 
+docs: $(VENV)/test ## the documentation as a site: site/index.html
+	@$(BIN)/sphinx-build -q -W --keep-going -c docs . site
+	@echo "$(CURDIR)/site/index.html"
+
 check: $(VENV)/test ## lint, types and import contracts alone
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -43,10 +47,10 @@ lock: $(VENV)/build ## bring the lock files up to date with pyproject.toml
 	$(BIN)/uv pip compile $(LOCK) requirements-build.in --output-file requirements-build.lock
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --output-file requirements.lock
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --extra distributed \
-		--extra test --output-file requirements-test.lock
+		--extra docs --extra test --output-file requirements-test.lock
 
 clean: ## remove the environment, caches and the demo's files
-	rm -rf $(VENV) clusterdp-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf $(VENV) clusterdp-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site
 
 LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate

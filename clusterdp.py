@@ -1,14 +1,14 @@
 """The front door in Python: open a release and ask it, or plan, check and make one.
 
-```python
-import clusterdp
+For example::
 
-rel = clusterdp.open("releases/autumn-campaign/latest.duckdb")
-rel.ate()  # every effect with its interval: a polars frame
-rel.ate(segments=frame)  # in segments of yours: columns unit_id, segment
-rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
-rel.units()  # every unit with its randomised outcome
-```
+    import clusterdp
+
+    rel = clusterdp.open("releases/autumn-campaign/latest.duckdb")
+    rel.ate()  # every effect with its interval: a polars frame
+    rel.ate(segments=frame)  # in segments of yours: columns unit_id, segment
+    rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
+    rel.units()  # every unit with its randomised outcome
 
 **What is stable.** Versions follow semantic versioning, which covers four things: the names in
 ``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,

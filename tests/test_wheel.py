@@ -77,8 +77,8 @@ def test_it_works_without_the_checkout(installed: Path, tmp_path: Path) -> None:
 def test_a_user_who_checks_types_finds_them(installed: Path, tmp_path: Path) -> None:
     """As mypy sees an installed package: by its marker."""
     (tmp_path / "mine.py").write_text(_USER, encoding="utf-8")
-    checked = ["--strict", "--python-executable", installed / "bin" / "python", "mine.py"]
-    kept = ["--cache-dir", ROOT / ".mypy_cache" / "user"]  # of polars, which takes long
+    checked = ["--strict", "--python-executable", str(installed / "bin" / "python"), "mine.py"]
+    kept = ["--cache-dir", str(ROOT / ".mypy_cache" / "user")]  # of polars, which takes long
     ran(tmp_path, sys.executable, "-m", "mypy", *kept, *checked)
 
 

@@ -40,6 +40,7 @@ class Config(Section):
     """One experiment: its log, grid, privacy parameters and places."""
 
     experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+    """The name of the experiment: letters, digits, - and _."""
     source: Source
     columns: Columns
     arms: Arms

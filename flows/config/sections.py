@@ -48,12 +48,14 @@ class Source(Section):
     """Where the log lies."""
 
     path: Name
+    """A file or a pattern (``*``, ``?``, ``**``); ``{period}`` is filled in."""
     grain: Literal["unit", "event"] = "unit"
     """What a row of ``path`` is: a unit with its outcome, or an exposure of a unit to its arm."""
     outcomes_path: Name | None = None
     """Where the outcome events lie, of grain "event"; may hold ``{period}`` as ``path`` may."""
     window: str | None = None
-    """How long outcomes count from exposure on: a whole number and d, h, m or s; None: for ever."""
+    """How long outcomes count from exposure on, of grain "event": a whole number and d, h, m or s;
+    None: for ever."""
 
     @property
     def window_microseconds(self) -> int | None:
@@ -79,18 +81,21 @@ class Columns(Section):
     """Which columns of the log mean what."""
 
     unit: Name
+    """The id of a unit: text or a whole number."""
     arm: Name
+    """The arm that a unit was given."""
     outcome: Name = ""
-    """Empty where it may be left out and is: events that are counted need no value."""
+    """The outcome, or the value of an outcome event; empty where events need no value (counts)."""
     cluster: Annotated[str | Texts | None, BeforeValidator(_as_tuple)] = None
+    """One column, or several that together name a cluster; None: there are no clusters."""
     time: Name | None = None
     """When an exposure was, of grain "event"; and an outcome event, unless ``outcome_time``."""
     event: Name | None = None
-    """The id of an outcome event, by which its copies are known."""
+    """The id of an outcome event, of grain "event", by which its copies are known."""
     outcome_time: Name | None = None
-    """The time in the outcome log, where it is called otherwise than ``time``."""
+    """The time in the outcome log of grain "event", where it has another name than ``time``."""
     outcome_unit: Name | None = None
-    """The unit in the outcome log, where it is called otherwise than ``unit``."""
+    """The unit in the outcome log of grain "event", where it has another name than ``unit``."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
@@ -114,8 +119,12 @@ class Arms(Section):
     """The arms, declared so that a missing one is noticed."""
 
     control: Name
+    """The arm that every other is compared with."""
     treatments: Texts
+    """All other arms."""
     same_shares: bool = False
+    """Whether every cluster was randomised with the same arm shares, so that small clusters may be
+    compared together."""
     shares: dict[str, Number] | Literal["undeclared"] | None = None
     """Intended arm shares (any positive weights) for the sample-ratio check; None for equal."""
 
@@ -139,16 +148,24 @@ class Outcome(Section):
     """The public grid and the public rules that bring any outcome onto it."""
 
     values: Numbers | None = None
+    """The grid, increasing; what lies between its points is rounded."""
     low: Number | None = None
+    """The least grid value, where ``values`` is left out."""
     high: Number | None = None
+    """The greatest grid value, where ``values`` is left out."""
     levels: int | Literal["auto"] | None = None
+    """How many grid points, evenly spaced; "auto", of mechanism "auto": as many as is planned."""
     missing: Number | None = None
+    """What a missing or unreadable outcome counts as; None: the least grid value."""
     aggregate: Literal["count", "sum", "max", "any"] | None = None
     """How the events of a unit make its outcome, of grain "event"."""
     cap: Annotated[Number, Field(gt=0)] | None = None
     """Outcomes made of events are clipped to [−cap, cap], before they are brought to the grid."""
     rounding: Literal["stochastic", "nearest"] = "stochastic"
+    """What becomes of a value between two grid points; "stochastic" leaves means as they are."""
     guess: Literal["uniform"] | Numbers = "uniform"
+    """A public guess at the distribution of outcomes: a weight for each grid point. It is used for
+    plans and weights; a wrong one costs precision alone."""
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -197,17 +214,30 @@ class Privacy(Section):
         "noisy-histogram",
         "noisy-horvitz-thompson",
     ] = "auto"
+    """How outcomes are randomised; "auto": planned from public facts."""
     epsilon: Number | None = None
+    """ε of one release, everything in the file together; else give the parameters below."""
     delta: Number = 0.0
+    """δ of one release; 0 for pure differential privacy."""
     population: str | None = None
+    """Who pays: experiments on the same people name the same; None: the experiment."""
     budget_epsilon: Number | None = None
+    """The most ε that the population may pay over all releases; None: no limit."""
     budget_delta: Number | None = None
+    """The same of δ."""
     resampling_probability: Number | None = None
+    """λ, the probability that an outcome is drawn anew; in place of ``epsilon``, of mechanisms that
+    publish units."""
     truncation_threshold: Number | None = None
+    """γ, the least probability of an outcome in a prior; of "cluster-dp" and "cluster-free-dp"."""
     noise_scale: Number | None = None
+    """σ, the scale of the noise on what is published of strata; not of statistic "none"."""
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
+    """What is published of every stratum, paid from ``epsilon``; "auto": planned."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
+    """Clusters with an arm of fewer units share a pool."""
     segment_shares: Numbers = (0.1, 0.5)
+    """What to plan for beside the overall effect: segments that hold these shares of the units."""
     overall_effect: bool = True
     """Whether the effect on everybody matters to a plan, beside segments."""
 
@@ -243,20 +273,25 @@ class Publish(Section):
     """Where releases go."""
 
     directory: Name = "releases"
+    """The folder of releases; those of an experiment go to a folder of its name in it."""
     unit_id: Literal["plain", "keyed-hash"] = "plain"
+    """Whether ids are published as they are, or as HMAC-SHA-256 under a key."""
     key_file: Name | None = None
+    """The key of "keyed-hash"; there is none for "plain"."""
 
 
 class Ledger(Section):
     """Where the budget is kept."""
 
     url: Name = "sqlite:///ledger.sqlite"
+    """A database in SQLite or PostgreSQL, as SQLAlchemy spells it."""
 
 
 class Quarantine(Section):
     """Where rows that were set aside are kept for the operator."""
 
     directory: Name = "quarantine"
+    """The folder of rows that were left out; it holds raw data."""
 
 
 class Run(Section):

@@ -56,28 +56,36 @@ class Site(Section):
     """Who reports."""
 
     name: Annotated[str, Field(pattern=_NAME)]
+    """The name of the site: letters, digits, - and _."""
 
 
 class SiteSource(Section):
     """Where the site's log lies: one row a unit."""
 
     path: Name
+    """A file or a pattern, as in the configuration of a release."""
 
 
 class SiteColumns(Section):
     """Which columns of the log mean what."""
 
     unit: Name
+    """The id of a unit: text or a whole number."""
     arm: Name
+    """The arm that a unit was given, or the treatment that it had."""
     outcome: Name
+    """The outcome."""
 
 
 class SiteOutcome(Section):
     """The range that outcomes are clipped to; B is its width."""
 
     low: Number
+    """The least value; what is less is clipped to it."""
     high: Number
+    """The greatest value; what is greater is clipped to it."""
     missing: Number | None = None
+    """What a missing or unreadable outcome counts as; None: ``low``."""
 
     @property
     def bound(self) -> float:
@@ -94,8 +102,11 @@ class Covariate(Section):
     """One column that units are matched on, with its whole domain; either values or edges."""
 
     column: Name
+    """The column of the log."""
     values: Annotated[Texts | Numbers | None, BeforeValidator(_as_tuple)] = None
+    """All values that there may be; anything else is a value of its own."""
     edges: Numbers | None = None
+    """Of a number: where its bins meet, increasing."""
 
     @property
     def is_number(self) -> bool:
@@ -114,25 +125,33 @@ class SitePrivacy(Section):
     """What one report may cost, and how that is split."""
 
     epsilon: Annotated[Number, Field(gt=0)]
+    """ε of one report."""
     delta: Annotated[Number, Field(ge=0, lt=0.5)] = 0.0
+    """δ of one report; above 0, matching adds noise that suits the data ("smooth-dp-matching")."""
     split: Numbers | None = None
     """Weights by which epsilon is split; see :data:`SPLITS`."""
     population: Annotated[str, Field(pattern=r"\S")] | None = None
+    """Who pays: experiments on the same people name the same; None: the experiment."""
     budget_epsilon: Annotated[Number, Field(ge=0)] | None = None
+    """The most ε that the population may pay over all reports; None: no limit."""
     budget_delta: Annotated[Number, Field(ge=0)] | None = None
+    """The same of δ."""
 
 
 class SitePublish(Section):
     """Where reports go."""
 
     directory: Name = "reports"
+    """The folder of reports."""
 
 
 class SiteConfig(Section):
     """One site's part in an experiment: its log, covariates, privacy parameters and places."""
 
     experiment: Annotated[str, Field(pattern=_NAME)]
+    """The name of the experiment, the same at every site."""
     design: Design
+    """Whether arms were randomised, or people are matched on covariates."""
     site: Site
     source: SiteSource
     columns: SiteColumns

@@ -1,0 +1,187 @@
+"""Pages of reference that are made of the code: keys of the configuration, and commands."""
+
+import ast
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+
+import typer.main
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from flows.cli.main import app
+from flows.config.experiment import Config
+from flows.config.site import SiteConfig
+
+_KINDS: dict[object, str] = {
+    str: "text",
+    float: "number",
+    int: "whole number",
+    bool: "true or false",
+    type(None): "",
+}
+_NOT_KEYS = ("directory",)  # of the whole file: where it lies
+
+
+def configuration() -> str:
+    """Every key of an experiment's configuration, then of a site's."""
+    parts = [
+        "## An experiment\n",
+        *_tables(Config),
+        "## A site\n",
+        "For `clusterdp site`: see [sites](../sites.md).\n",
+        *_tables(SiteConfig),
+    ]
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    """Every command with its arguments and options."""
+    program: Any = typer.main.get_command(app)  # a kind of typer's own without a public name
+    return "\n".join(_command(name, command) for name, command in program.commands.items())
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "configuration": configuration,
+    "commands": commands,
+}
+
+
+# keys
+
+
+def _tables(model: type[BaseModel]) -> Iterator[str]:
+    """A table for the keys at the root, and one for each section."""
+    sections = {name: _section(field.annotation) for name, field in model.model_fields.items()}
+    root = {name: model.model_fields[name] for name, found in sections.items() if found is None}
+    yield _table(model, {name: field for name, field in root.items() if name not in _NOT_KEYS})
+    for name, section in sections.items():
+        if section is None:
+            continue
+        several = get_origin(_bare(model.model_fields[name].annotation)) is tuple
+        heading = f"[[{name}]]" if several else f"[{name}]"
+        needed = "" if model.model_fields[name].is_required() else " May be left out."
+        yield f"### `{heading}`\n\n{_sentence(inspect.getdoc(section) or '')}{needed}\n"
+        yield _table(section, section.model_fields)
+
+
+def _section(annotation: object) -> type[BaseModel] | None:
+    """The model of a section's keys, however it is wrapped; None for a key."""
+    kind = _bare(annotation)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    return next((found for part in get_args(kind) if (found := _section(part))), None)
+
+
+def _table(model: type[BaseModel], fields: dict[str, FieldInfo]) -> str:
+    meanings = _meanings(model)
+    lines = ["| key | is | default | meaning |", "|---|---|---|---|"]
+    for name, field in fields.items():
+        cells = (f"`{name}`", _kind(field), _default(field), _sentence(meanings[name]))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring below each field, read from the source; a field without one is an error."""
+    (tree,) = ast.parse(inspect.getsource(model)).body
+    if not isinstance(tree, ast.ClassDef):
+        raise TypeError(model)
+    found: dict[str, str] = {}
+    for statement, below in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            text = below.value if isinstance(below, ast.Expr) else None
+            if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                found[statement.target.id] = inspect.cleandoc(text.value)
+    return found
+
+
+def _sentence(docstring: str) -> str:
+    """A docstring on one line, in Markdown: it is written with double backticks and roles."""
+    return " ".join(docstring.replace(":data:", "").replace(":func:", "").split()).replace(
+        "``", "`"
+    )
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**needed**"
+    value = field.default
+    if value is None or value in ("", ()):
+        return "–"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"
+
+
+def _kind(field: FieldInfo) -> str:
+    """What a value may be, in words, with the limits that are declared beside it."""
+    limits = [_limit(one) for one in field.metadata]
+    return ", ".join([_in_words(field.annotation), *filter(None, limits)])
+
+
+def _limit(limit: object) -> str:
+    for name, words in {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}.items():
+        bound = getattr(limit, name, None)
+        if bound is not None:
+            return f"{words} {bound:,}"
+    return ""
+
+
+def _in_words(annotation: object) -> str:
+    kind = _bare(annotation)
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return _KINDS[kind]
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return " or ".join(f'`"{part}"`' for part in parts)
+    if origin in (Union, types.UnionType):
+        return " or ".join(filter(None, map(_in_words, parts)))
+    if origin is dict:
+        return f"table of {_several(parts[1])}"
+    if origin is tuple:
+        return f"list of {_several(parts[0])}"
+    raise TypeError(f"a kind of key that this page has no word for: {kind}")
+
+
+def _several(annotation: object) -> str:
+    """The same in the plural."""
+    word = _in_words(annotation)
+    return word if word == "text" else re.sub(r"^\w+", r"\g<0>s", word)
+
+
+def _bare(annotation: object) -> Any:
+    """The type itself, without what is annotated."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+# commands
+
+
+def _command(name: str, command: Any) -> str:
+    with command.context_class(command, info_name=f"clusterdp {name}") as context:
+        usage = command.get_usage(context).removeprefix("Usage: ")
+        lines = [f"## clusterdp {name}", "", inspect.cleandoc(command.help or ""), ""]
+        lines += ["```text", " ".join(usage.split()), "```", ""]
+        lines += ["| argument or option | meaning |", "|---|---|"]
+        for parameter in command.params:
+            record = _parameter(parameter, context)
+            if record is not None:
+                lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in record) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _parameter(parameter: Any, context: Any) -> tuple[str, str] | None:
+    """How it is spelt and what it means; None for what every command has."""
+    if parameter.param_type_name == "option":
+        record = parameter.get_help_record(context)
+        if record is None:
+            return None
+        return f"`{record[0]}`", str(record[1])
+    return f"`{parameter.metavar or parameter.name.upper()}`", str(parameter.help or "")
