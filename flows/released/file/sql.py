@@ -1,4 +1,7 @@
-"""Names and texts as SQL spells them."""
+"""Names and texts as SQL spells them, and our own SQL, which lies in files beside the code."""
+
+from functools import cache
+from importlib.resources import files
 
 
 def quoted(name: str) -> str:
@@ -9,3 +12,10 @@ def quoted(name: str) -> str:
 def text(value: str) -> str:
     """A text."""
     return "'" + value.replace("'", "''") + "'"
+
+
+@cache
+def statement(package: str, name: str) -> str:
+    """The SQL of a file of ours, ``name.sql`` in a package, without the lines that are comments."""
+    source = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("--"))

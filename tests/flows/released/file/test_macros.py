@@ -17,14 +17,9 @@ from scipy.special import stdtr, stdtrit
 
 from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
-from flows.released.file.macros import (
-    _ATE_BY_SEGMENT,
-    P_VALUE_OF_T,
-    PREFIX,
-    QUANTILE_OF_DF,
-    _t_quantile,
-)
+from flows.released.file.macros import PREFIX, _number, _t_quantile, filled
 from flows.released.file.read import opened, read_manifest
+from flows.released.file.sql import statement
 from schemas.released import TABLES
 from tests.conftest import EXACT, PATIENCE, Section, a_log, build_experiment, released
 
@@ -42,7 +37,9 @@ EXACT_COLUMNS = ["estimate", "std_error", "privacy_std_error", "coverage"]
 NEAR_COLUMNS = ["ci_lower", "ci_upper", "p_value", "p_value_holm"]
 OTHER_COLUMNS = [name for name in COLUMNS if name not in {*EXACT_COLUMNS, *NEAR_COLUMNS}]
 
-CTES = sorted(set(re.findall(r"@(\w+) AS", _ATE_BY_SEGMENT)))
+CTES = sorted(
+    set(re.findall(rf"{PREFIX}(\w+) AS", statement("flows.released.file", "ate_by_segment")))
+)
 
 MERGED: Section = {"treatments": ["mail"], "same_shares": True}
 COUNTS: Section = {"mechanism": "uniform-prior-dp", "strata_statistic": "counts", "epsilon": 2.0}
@@ -626,30 +623,52 @@ def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_fil
     assert "v1.0.0" in str(tags[0])
 
 
+def test_parts_of_the_sql_are_filled_in_once_and_all_of_them() -> None:
+    parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '"}
+    query = filled("ate", parts)
+    assert query.count("'$x'") == query.count("'$t_quantile -- '") == 1
+    assert not [line for line in query.splitlines() if line.startswith("--")]
+    with pytest.raises(KeyError, match="estimates"):
+        filled("ate", {"t_quantile": "'x'"})
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_none_never_gets_into_a_macro(value: float) -> None:
+    with pytest.raises(ValueError, match="cannot stand in a macro"):
+        _number(value)
+
+
+def test_numbers_are_read_back_digit_for_digit() -> None:
+    for value in (0.1, -1 / 3, 1e-300, 5e22, 12345678901234567.0):
+        assert duckdb.sql(f"SELECT {_number(value)}").fetchall() == [(value,)]
+
+
 # --- quantiles and p-values in SQL ---
 
 DEGREES = [1.0, 1.0001, 1.3, 2.0, 2.5, 3.0, 4.7, 10.0, 31.4, 100.0, 1e3, 12345.6, 1e6, 1e9, np.inf]
 
 
-def sql_values(expression: str, rows: list[tuple[float, float]]) -> np.ndarray:
+def sql_values(query: str, rows: list[tuple[float, float]]) -> np.ndarray:
     with duckdb.connect() as connection:
         connection.register("coefficients", _t_quantile().to_arrow())
         asked = pl.DataFrame(rows, {"df": pl.Float64, "t": pl.Float64}, orient="row")
         connection.register("asked", asked.with_row_index("place").to_arrow())
-        found = ask(connection, f"SELECT place, {expression} AS found FROM asked ORDER BY place")
+        found = ask(connection, f"SELECT place, ({query}) AS found FROM asked ORDER BY place")
     return found["found"].to_numpy()
 
 
 def test_quantiles_are_exact_to_eight_digits_for_all_degrees_of_freedom() -> None:
     degrees = np.concatenate([DEGREES, 1.0 / np.linspace(1e-9, 1.0, 2001)])
-    found = sql_values(QUANTILE_OF_DF.format(t_quantile="coefficients"), [(x, 0) for x in degrees])
+    found = sql_values(
+        filled("quantile_of_df", {"t_quantile": "'coefficients'"}), [(x, 0) for x in degrees]
+    )
     np.testing.assert_allclose(found, -stdtrit(degrees, 0.025), rtol=1e-11)
 
 
 def test_p_values_are_exact_to_six_digits_for_all_statistics() -> None:
     steps = np.concatenate([[0.0], np.logspace(-9, 9, 91), np.linspace(0.05, 40, 160), [1e200]])
     rows = [(df, t) for df in [*DEGREES, *np.logspace(0, 6, 25)] for t in steps]
-    found = sql_values(P_VALUE_OF_T, rows)
+    found = sql_values(filled("p_value_of_t", {}), rows)
     df, t = (np.array(one) for one in zip(*rows, strict=True))
     wanted = 2.0 * stdtr(df, -t)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-7)

@@ -1,0 +1,11 @@
+-- The effect of every arm on everybody, as the release states it, sharpest first.
+-- The WHERE makes sure that the database in use is this very release: no other has that table.
+SELECT metric, arm, estimator, estimate, ci_lower, ci_upper, control, segment, std_error,
+    privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
+    planned_std_error
+FROM query_table($estimates)
+WHERE EXISTS (FROM query_table($t_quantile))
+ORDER BY
+    metric,
+    array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
+    arm
