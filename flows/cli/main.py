@@ -356,7 +356,7 @@ def ledger(
     as_json: Json = False,
 ) -> None:
     """Show what the experiment's population has paid and may still pay, entry by entry."""
-    from flows.cli.show import ledger_text
+    from flows.cli.show_ledger import ledger_text
     from flows.ledger.site_account import account_of
 
     name, account = account_of(config)

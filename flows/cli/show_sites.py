@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from estimators.site_aggregates import normal_interval
-from flows.cli.show import meaning, paid_text, roster_pairs
+from flows.cli.show import meaning, roster_pairs
+from flows.cli.show_ledger import paid_text
 from flows.released.site_aggregates import LEVEL, Combined
 from flows.runtime.terminal import pairs, table
 from schemas.site import SiteReport

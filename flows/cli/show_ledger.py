@@ -1,0 +1,65 @@
+"""What a population has paid and may still pay, as it is shown to people."""
+
+import math
+from typing import TYPE_CHECKING
+
+from flows.ledger.rules import amount_text
+from flows.runtime.terminal import pairs, table
+from privatizers.accounting.budget import NO_LIMIT, Budget
+
+if TYPE_CHECKING:
+    from flows.ledger.database import Statement
+
+
+def ledger_text(statement: "Statement", *, everything: bool) -> str:
+    """What a population has paid, entry by entry."""
+    terms = statement.terms
+    listed = [entry for entry in statement.entries if entry.counts or everything]
+    rows = [
+        (
+            entry.name.release_id,
+            amount_text(entry.cost.epsilon),
+            amount_text(entry.cost.delta),
+            str(entry.state),
+            f"{entry.created_at:%Y-%m-%d %H:%M}",
+            entry.host,
+        )
+        for entry in listed
+    ]
+    head = ("release", "epsilon", "delta", "state", "charged (UTC)", "by")
+    left = terms.limit.left_after(statement.spent)
+    return "\n".join(
+        [
+            f"population {terms.population!r}",
+            "",
+            *pairs(
+                {
+                    "paid": paid_text(statement),
+                    "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
+                    "next release": _amounts(terms.cost),
+                }
+            ),
+            "",
+            *(table(head, rows) if rows else ["Nothing was charged yet."]),
+        ]
+    )
+
+
+def paid_text(statement: "Statement") -> str:
+    """What a unit that is in every release of the population has paid."""
+    many = statement.n_releases
+    by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
+    paid = _amounts(statement.spent, statement.terms.limit)
+    return f"{paid}, {by}" if many else paid
+
+
+def _amounts(amounts: Budget, of: Budget = NO_LIMIT) -> str:
+    """Each amount by its name, and ``of`` what limit; what is endless goes without saying."""
+    parts = []
+    for name in ("epsilon", "delta"):
+        amount, limit = getattr(amounts, name), getattr(of, name)
+        if math.isinf(amount) or (name == "delta" and not amount and math.isinf(limit)):
+            continue
+        declared = "" if math.isinf(limit) else f" of {amount_text(limit)}"
+        parts.append(f"{name} {amount_text(amount)}{declared}")
+    return ", ".join(parts)
