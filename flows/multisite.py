@@ -12,12 +12,14 @@ from typing import Any, Literal
 from prefect import flow
 
 from flows.config.load import check_period, load_site
+from flows.ledger.account import Account
 from flows.ledger.database import Statement
-from flows.ledger.site_account import SiteAccount
 from flows.orchestration.states import ends_in_state
 from flows.orchestration.step import step
+from flows.raw.quarantine import set_aside
 from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
-from flows.raw.site_rows import ingest_site, set_site_aside, validate_site
+from flows.raw.site_rows import ingest_site
+from flows.raw.validate import validate
 from flows.released.file.draft import workplace
 from flows.released.file.site_report import read_report, read_reports, try_report, write_report
 from flows.released.site_aggregates import Combined, combine
@@ -73,11 +75,11 @@ def site(config_path: str, period: str | None = None, revise: bool = False) -> S
     """
     config = load_site(Path(config_path))
     period = check_period(period, config.source.path)
-    account = SiteAccount(config)
+    account = Account(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.reports) as folder:
         log = step(ingest_site)(config, period)
-        rows, aside, roster = step(validate_site)(config, log)
+        rows, aside, roster = step(validate)(config, log)
         notes = step(unmatched)(config, rows)
         made_from = step(site_fingerprint)(config, rows)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
@@ -88,7 +90,7 @@ def site(config_path: str, period: str | None = None, revise: bool = False) -> S
             return SiteResult(charge.path, "unchanged", report, roster, statement, known, notes)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
-            step(set_site_aside)(config, period, aside, charge.name.release_id)
+            step(set_aside)(config, aside, charge.name.release_id)
             step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
             report = step(site_report)(config, rows, charge.name)
             step(write_report)(report, charge.draft)

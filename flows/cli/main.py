@@ -357,7 +357,7 @@ def ledger(
 ) -> None:
     """Show what the experiment's population has paid and may still pay, entry by entry."""
     from flows.cli.show_ledger import ledger_text
-    from flows.ledger.site_account import account_of
+    from flows.ledger.account import account_of
 
     name, account = account_of(config)
     if abandon is not None:

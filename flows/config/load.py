@@ -6,7 +6,7 @@ data.
 
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -25,21 +25,20 @@ NO_PERIOD = "once"
 
 def load(path: Path) -> Config:
     """Read and check a configuration file; raises ConfigError naming the key at fault."""
-    config = _read(Config, path)
-    check_config(config)
-    return config
+    return _checked(Config, path, read_toml(path))
 
 
 def load_site(path: Path) -> SiteConfig:
     """Read and check a site's configuration; raises ConfigError naming the key at fault."""
-    config = _read(SiteConfig, path)
-    check_site_config(config)
-    return config
+    return _checked(SiteConfig, path, read_toml(path))
 
 
-def is_site(path: Path) -> bool:
-    """Whether a configuration is a site's, by its ``[site]``; ConfigError if it cannot be read."""
-    return "site" in read_toml(path)
+def load_any(path: Path) -> Config | SiteConfig:
+    """Read and check a configuration, a site's where it has ``[site]``; raises ConfigError."""
+    content = read_toml(path)
+    if "site" in content:
+        return _checked(SiteConfig, path, content)
+    return _checked(Config, path, content)
 
 
 def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
@@ -60,15 +59,19 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
     return period
 
 
-def _read(kind: type[C], path: Path) -> C:
-    content = read_toml(path)
+def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     try:
         config = kind.model_validate(content)
     except ValidationError as error:
         raise _plain(error) from None
-    return config.model_copy(update={"directory": path.absolute().parent})
+    config = config.model_copy(update={"directory": path.absolute().parent})
+    if isinstance(config, SiteConfig):
+        check_site_config(config)
+    else:
+        check_config(config)
+    return config
 
 
 def _plain(error: ValidationError) -> ConfigError:

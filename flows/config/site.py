@@ -10,19 +10,14 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from flows.config.experiment import Config
 from flows.config.sections import (
     Arms,
-    Columns,
     Ledger,
     Name,
     Number,
     Numbers,
-    Outcome,
-    Privacy,
     Quarantine,
     Section,
-    Source,
     Texts,
 )
 from flows.runtime.paths import absolute
@@ -230,15 +225,6 @@ class SiteConfig(Section):
         return math.prod(one.n_cells for one in self.covariates)
 
     @property
-    def reading(self) -> Config:
-        """An experiment in the same place, for what finds the files of a log."""
-        columns = self.columns
-        return Config(
-            experiment=self.experiment,
-            source=Source(path=self.source.path),
-            columns=Columns(unit=columns.unit, arm=columns.arm, outcome=columns.outcome),
-            arms=self.arms,
-            outcome=Outcome(low=self.outcome.low, high=self.outcome.high, levels=2),
-            privacy=Privacy(epsilon=self.privacy.epsilon),
-            directory=self.directory,
-        )
+    def protects_arms(self) -> bool:
+        """Whether arms and covariates are protected, as outcomes are: where none was randomised."""
+        return self.design == "matching"

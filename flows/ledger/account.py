@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.config.experiment import Config
-from flows.ledger.database import Found, Ledger, Receipt, Statement, ledger_url
+from flows.config.load import load_any
+from flows.config.site import SiteConfig
+from flows.ledger.database import Ledger, Receipt, Statement, ledger_url
 from flows.ledger.rules import (
     OPEN,
     Application,
@@ -22,19 +24,17 @@ from flows.ledger.rules import (
     amount_text,
     refuse_early,
 )
+from flows.ledger.shelf import shelf_of
 from flows.released.file.draft import (
     complete,
     draft_in,
     has_name,
     make_public,
     point_latest,
-    published,
     sweep,
 )
-from flows.released.file.read import read_release
 from flows.runtime.working_folders import lock_of_the_dead
-from privatizers.accounting.budget import Budget
-from schemas.errors import ClusterdpError, InputError
+from schemas.errors import ClusterdpError
 from schemas.released import ReleaseName
 
 
@@ -70,14 +70,14 @@ class Charge:
 
 
 class Account:
-    """An experiment's dealings with its ledger."""
+    """The dealings of an experiment, or of a site of one, with its ledger."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config | SiteConfig) -> None:
         """Take the terms from a configuration; nothing is read or made yet."""
-        self._config = config
+        self._shelf = shelf_of(config)
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
         self._terms = Terms(
-            experiment=config.experiment,
+            experiment=self._shelf.experiment,
             population=config.population,
             cost=config.cost,
             limit=config.budget,
@@ -101,15 +101,16 @@ class Account:
         Finishes what dead runs left, first. Raises ConflictError and BudgetError; nothing is
         charged then.
         """
-        directory, experiment = self._config.releases, self._config.experiment
-        asked = Application(self._terms, period, made_from, directory, folder, revise)
-        unknown = _unknown_releases(self._ledger, directory, experiment)
+        shelf = self._shelf
+        asked = Application(
+            self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix
+        )
+        strays = shelf.strays(self._ledger)
         try:
-            receipt = self._ledger.reserve(asked, settle, unknown)
+            receipt = self._ledger.reserve(asked, settle, strays)
         finally:
-            if published(directory, experiment):
-                point_latest(directory, experiment)  # a run may have been killed just before it
-        sweep(directory, keep=receipt.unfinished)
+            self._point_latest()  # a run may have been killed just before it
+        sweep(shelf.directory, keep=receipt.unfinished)
         is_new = receipt.charge is not None
         return Charge(receipt.decision.name, receipt.path, is_new, receipt, folder)
 
@@ -119,34 +120,38 @@ class Account:
 
         Gives a list that warnings are put into.
         """
-        with publishing(self._ledger, charge) as warnings:
+        number = charge.receipt.charge
+        if number is None:
+            raise AssertionError("what is to be published is public already")
+        ledger = self._ledger
+        warnings: list[str] = []
+        try:
             yield warnings
-        point_latest(self._config.releases, self._config.experiment)
+            complete(charge.draft)
+            ledger.begin_publishing(number)
+            make_public(charge.draft, charge.path)
+        except BaseException:
+            if not has_name(charge.draft, charge.path):  # else the next run notes that it has
+                with suppress(ClusterdpError):  # the next run will
+                    ledger.give_back(number)
+                    ledger.withdraw(number)
+            raise
+        try:
+            ledger.publish(number)
+        except ClusterdpError as error:
+            name = charge.name.release_id
+            warnings.append(f"{name} is public, which the next run notes: {error}")
+        self._point_latest()
+
+    def _point_latest(self) -> None:
+        if self._shelf.has_latest and self._shelf.names():
+            point_latest(self._shelf.directory, self._shelf.experiment)
 
 
-@contextmanager
-def publishing(ledger: Ledger, charge: Charge) -> Iterator[list[str]]:
-    """Make a draft public, and note it in the ledger, or give its charge back (see there)."""
-    number = charge.receipt.charge
-    if number is None:
-        msg = "what is to be published is public already"
-        raise AssertionError(msg)
-    warnings: list[str] = []
-    try:
-        yield warnings
-        complete(charge.draft)
-        ledger.begin_publishing(number)
-        make_public(charge.draft, charge.path)
-    except BaseException:
-        if not has_name(charge.draft, charge.path):  # else the next run notes that it has
-            with suppress(ClusterdpError):  # the next run will
-                ledger.give_back(number)
-                ledger.withdraw(number)
-        raise
-    try:
-        ledger.publish(number)
-    except ClusterdpError as error:
-        warnings.append(f"{charge.name.release_id} is public, which the next run notes: {error}")
+def account_of(path: Path) -> tuple[str, Account]:
+    """Return the name and the account of a configuration, be it a site's or a release's."""
+    config = load_any(path)
+    return shelf_of(config).experiment, Account(config)
 
 
 def settle(entry: Entry) -> State:
@@ -177,41 +182,3 @@ def _finish(entry: Entry, draft: Path) -> State:
     except ClusterdpError:  # whatever the reason, another run will try again
         return entry.state
     return State.PUBLISHED
-
-
-def _unknown_releases(ledger: Ledger, directory: Path, experiment: str) -> list[Found]:
-    """List releases in the folder that the ledger has no charge for (another ledger had it, say).
-
-    The folder is looked at first, so a release that is being published now is not among them.
-    """
-    names = published(directory, experiment)
-    known = ledger.known(experiment) if names else set()
-    return [_found(directory, name) for name in names if name.release_id not in known]
-
-
-def _found(directory: Path, name: ReleaseName) -> Found:
-    path = directory / f"{name.release_id}.duckdb"
-    with told_as_stray(name):
-        manifest = read_release(path).manifest
-        if manifest.release_id != name.release_id:
-            raise InputError(f"{path}: says that it is {manifest.release_id}")
-    return Found(name, Budget(manifest.epsilon, manifest.delta), path)
-
-
-@contextmanager
-def told_as_stray(name: ReleaseName) -> Iterator[None]:
-    """Where a file of this name cannot be taken for what its name says, say what to do about it.
-
-    What the ledger does not know has to be charged to it, and for that it has to be read.
-    """
-    try:
-        yield
-    except InputError as error:
-        problem = str(error)
-    else:
-        return
-    raise InputError(
-        f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
-        "not know, so it would have to be charged; nothing was done. Move it out of the folder if "
-        "it is none, or put the whole file back from a copy, and run again"
-    )

@@ -7,11 +7,9 @@ one after the other. It is durable before any noise is drawn.
 
 import functools
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -19,7 +17,6 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
-from flows.ledger.rows import entry_of
 from flows.ledger.rules import (
     OPEN,
     Application,
@@ -30,6 +27,19 @@ from flows.ledger.rules import (
     decide,
     same_people,
     spent,
+)
+from flows.ledger.tables import (
+    CHARGES,
+    METADATA,
+    VERSION_TABLE,
+    concerns,
+    entries_for,
+    insert,
+    new_row,
+    row_of,
+    select,
+    unfinished,
+    update,
 )
 from flows.runtime.files import private_directory
 from flows.runtime.paths import absolute, check_place
@@ -45,36 +55,6 @@ VERSION = 1
 _WAIT_SECONDS = 60
 _CONNECT_SECONDS = 60  # a busy server may take long to answer
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
-
-_METADATA = sa.MetaData()
-_VERSION = sa.Table(
-    "clusterdp_ledger", _METADATA, sa.Column("version", sa.Integer, primary_key=True)
-)
-_CHARGES = sa.Table(
-    "clusterdp_charges",
-    _METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("population", sa.Text, nullable=False, index=True),
-    sa.Column("experiment", sa.Text, nullable=False, index=True),
-    sa.Column("period", sa.Text, nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
-    # The release id while the charge counts, null once it is given back: no name is given twice.
-    sa.Column("slot", sa.Text, unique=True),
-    # Amounts as they are written: a double would say more digits than anybody meant.
-    sa.Column("epsilon", sa.Text, nullable=False),
-    sa.Column("delta", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("path", sa.Text, nullable=False),
-    sa.Column("draft", sa.Text),
-    sa.Column("host", sa.Text, nullable=False),
-    sa.Column("created_at", sa.DateTime, nullable=False),
-    sa.Column("rows_digest", sa.Text),
-    sa.Column("units_digest", sa.Text, index=True),
-    sa.Column("settings_digest", sa.Text),
-)
-
-_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in _CHARGES.c]
-"""All columns as the database gives them: :func:`entry_of` finds out what they are."""
 
 Settle = Callable[[Entry], State]
 """Finds out what became of an unfinished charge; the state it is in where that is unknown."""
@@ -147,7 +127,7 @@ def _told_plainly(act: Callable[P, R]) -> Callable[P, R]:
         except DBAPIError as error:
             reason = (str(error.orig).strip().splitlines() or [type(error.orig).__name__])[0]
         except MultipleResultsFound:
-            reason = f"the table {_VERSION.name} states several versions"
+            reason = f"the table {VERSION_TABLE.name} states several versions"
         raise InputError(
             f"ledger {args[0]}: {reason}; nothing is released without a ledger, so see that it can "
             "be reached and written, and run again"
@@ -210,20 +190,19 @@ class Ledger:
             self._settle(connection, settle)
             self._enter(connection, asked.terms.population, found)
         with self._alone() as connection:
-            entries = _entries(connection, asked)
+            entries = entries_for(connection, asked)
             decision = decide(entries, asked)
             path = asked.path_of(decision.name)
             charge = None
             if decision.unchanged is None:
-                charge = _insert(connection, _new(asked, decision.name, path))
-            statement = _statement(connection, asked.terms)
+                charge = insert(connection, new_row(asked, decision.name, path))
             return Receipt(
                 decision=decision,
                 charge=charge,
                 path=decision.unchanged.path if decision.unchanged else path,
-                statement=statement,
+                statement=_statement(connection, asked.terms),
                 same_people=same_people(entries, asked),
-                unfinished=_drafts(connection),
+                unfinished=tuple(e.draft for e in unfinished(connection) if e.draft is not None),
             )
 
     def begin_publishing(self, charge: int) -> None:
@@ -254,16 +233,14 @@ class Ledger:
         public stays charged. Returns the new state; ConfigError where there is no such charge.
         """
         with self._alone() as connection:
-            query = sa.select(*_READ).where(
-                _CHARGES.c.slot == release_id, _CHARGES.c.experiment == experiment
-            )
-            row = connection.execute(query).one_or_none()
-            entry = None if row is None else entry_of(row)
-            if entry is None or entry.state not in OPEN:
-                state = "not in the ledger" if entry is None else f"{entry.state} already"
+            named = sa.and_(CHARGES.c.slot == release_id, CHARGES.c.experiment == experiment)
+            entries = select(connection, named)
+            if not entries or entries[0].state not in OPEN:
+                state = f"{entries[0].state} already" if entries else "not in the ledger"
                 raise ConfigError("--abandon", f"{release_id} is {state}; nothing was changed")
+            (entry,) = entries
             new = State.VOID if entry.state == State.RESERVED else State.LOST
-            _update(connection, entry, new)
+            update(connection, entry, new)
             return new
 
     @_told_plainly
@@ -272,7 +249,7 @@ class Ledger:
         with self._reading() as connection:
             if connection is None:
                 return set()
-            query = sa.select(_CHARGES.c.slot).where(_CHARGES.c.experiment == experiment)
+            query = sa.select(CHARGES.c.slot).where(CHARGES.c.experiment == experiment)
             return {slot for slot in connection.execute(query).scalars() if slot is not None}
 
     @_told_plainly
@@ -285,29 +262,29 @@ class Ledger:
     def entries(self, terms: Terms) -> list[Entry]:
         """All entries of a population or of an experiment; changes nothing."""
         with self._reading() as connection:
-            return [] if connection is None else _select(connection, _concerns(terms))
+            return [] if connection is None else select(connection, concerns(terms))
 
     @_told_plainly
     def _move(self, charge: int, before: State, after: State) -> bool:
         with self._alone() as connection:
-            query = sa.select(*_READ).where(_CHARGES.c.id == charge, _CHARGES.c.state == before)
-            row = connection.execute(query).one_or_none()
-            if row is None:
-                return False
-            _update(connection, entry_of(row), after)
-            return True
+            one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
+            entries = select(connection, one)
+            for entry in entries:
+                update(connection, entry, after)
+            return bool(entries)
 
     def _settle(self, connection: sa.Connection, settle: Settle) -> None:
-        for entry in _select(connection, _CHARGES.c.state.in_(OPEN)):
+        for entry in unfinished(connection):
             state = settle(entry)
             if state != entry.state:
-                _update(connection, entry, state)
+                update(connection, entry, state)
 
     def _enter(self, connection: sa.Connection, population: str, found: Sequence[Found]) -> None:
         for one in found:
-            slot = _CHARGES.c.slot == one.name.release_id
-            if connection.execute(sa.select(_CHARGES.c.id).where(slot)).first() is None:
-                _insert(connection, _row(population, one.name, one.cost, State.PUBLISHED, one.path))
+            slot = CHARGES.c.slot == one.name.release_id
+            if connection.execute(sa.select(CHARGES.c.id).where(slot)).first() is None:
+                row = row_of(population, one.name, one.cost, State.PUBLISHED, one.path)
+                insert(connection, row)
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:
@@ -316,7 +293,7 @@ class Ledger:
             yield None
             return
         with self._engine.connect() as connection:
-            made = sa.inspect(connection).has_table(_VERSION.name)
+            made = sa.inspect(connection).has_table(VERSION_TABLE.name)
             yield connection if made and self._version(connection) else None
 
     @contextmanager
@@ -329,14 +306,14 @@ class Ledger:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-            _METADATA.create_all(connection)
+            METADATA.create_all(connection)
             if self._version(connection) is None:
-                connection.execute(sa.insert(_VERSION).values(version=VERSION))
+                connection.execute(sa.insert(VERSION_TABLE).values(version=VERSION))
             yield connection
 
     def _version(self, connection: sa.Connection) -> int | None:
         """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
-        version = connection.execute(sa.select(_VERSION.c.version)).scalar_one_or_none()
+        version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one_or_none()
         if version not in (None, VERSION):
             raise InputError(
                 f"ledger {self}: has version {shown(version)}, this program knows {VERSION}; use "
@@ -395,73 +372,7 @@ def _make_private(path: Path) -> None:
         raise InputError(f"ledger {path}: cannot be made ({error.strerror})") from None
 
 
-def _concerns(terms: Terms) -> sa.ColumnElement[bool]:
-    return sa.or_(
-        _CHARGES.c.population == terms.population, _CHARGES.c.experiment == terms.experiment
-    )
-
-
-def _entries(connection: sa.Connection, asked: Application) -> list[Entry]:
-    """Entries of the population, of the experiment, and of the same units elsewhere."""
-    units = _CHARGES.c.units_digest == asked.fingerprint.units
-    return _select(connection, sa.or_(_concerns(asked.terms), units))
-
-
 def _statement(connection: sa.Connection, terms: Terms) -> Statement:
     """The population's entries without their digests, which nobody outside need see."""
-    entries = _select(connection, _CHARGES.c.population == terms.population)
+    entries = select(connection, CHARGES.c.population == terms.population)
     return Statement(terms, tuple(replace(entry, fingerprint=None) for entry in entries))
-
-
-def _drafts(connection: sa.Connection) -> tuple[Path, ...]:
-    found = _select(connection, _CHARGES.c.state.in_(OPEN))
-    return tuple(entry.draft for entry in found if entry.draft is not None)
-
-
-def _select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
-    query = sa.select(*_READ).where(condition).order_by(_CHARGES.c.id)
-    return [entry_of(row) for row in connection.execute(query)]
-
-
-def _new(asked: Application, name: ReleaseName, path: Path) -> dict[str, Any]:
-    digests = asked.fingerprint
-    terms = asked.terms
-    return _row(terms.population, name, terms.cost, State.RESERVED, path) | {
-        "draft": None if asked.draft is None else str(asked.draft),
-        "rows_digest": digests.rows,
-        "units_digest": digests.units,
-        "settings_digest": digests.settings,
-    }
-
-
-def _row(
-    population: str, name: ReleaseName, cost: Budget, state: State, path: Path
-) -> dict[str, Any]:
-    return {
-        "population": population,
-        "experiment": name.experiment,
-        "period": name.period,
-        "revision": name.revision,
-        "slot": name.release_id,
-        "epsilon": repr(cost.epsilon),
-        "delta": repr(cost.delta),
-        "state": state.value,
-        "path": str(path),
-        "host": socket.gethostname(),
-        "created_at": datetime.now(UTC).replace(tzinfo=None, microsecond=0),
-    }
-
-
-def _insert(connection: sa.Connection, row: dict[str, Any]) -> int:
-    key = connection.execute(sa.insert(_CHARGES).values(row)).inserted_primary_key
-    if key is None:
-        msg = "the database returned no key"
-        raise AssertionError(msg)
-    return int(key[0])
-
-
-def _update(connection: sa.Connection, entry: Entry, state: State) -> None:
-    values: dict[str, Any] = {"state": state.value}
-    if state == State.VOID:
-        values["slot"] = None
-    connection.execute(sa.update(_CHARGES).where(_CHARGES.c.id == entry.id).values(values))

@@ -19,6 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
+from flows.config.site import SiteConfig
 from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
@@ -57,16 +58,33 @@ def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Finger
     InputError where the key cannot be read or made.
     """
     kept = rows.open()
+    parts = _unit_parts(kept), _other_parts(kept)
+    return digested(config, *parts, _settings(config, design), n_units=kept.n_units)
+
+
+def digested(
+    config: Config | SiteConfig,
+    units: Iterable[Part],
+    others: Iterable[Part],
+    settings: bytes,
+    *,
+    n_units: int,
+    of: bytes = b"",
+) -> Fingerprint:
+    """Digest unit ids, what else the rows hold, and settings, under the key of a configuration.
+
+    ``of`` tells things of another kind apart, those of a site say.
+    """
     key = _digest_key(config.path(config.quarantine.directory) / KEY_FILE)
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
     of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
-    with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * kept.n_units) as done:
-        _digest([of_rows], [_whole(b"rows")])
-        _digest([of_units], [_whole(b"units")])
-        _digest([of_rows, of_units], _unit_parts(kept), pool)
-        done.advance(kept.n_units)
-        _digest([of_rows], _other_parts(kept))
-        _digest([of_settings], [_whole(b"settings"), _whole(_settings(config, design))])
+    with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * n_units) as done:
+        _digest([of_rows], [whole(of + b"rows")])
+        _digest([of_units], [whole(of + b"units")])
+        _digest([of_rows, of_units], units, pool)
+        done.advance(n_units)
+        _digest([of_rows], others)
+        _digest([of_settings], [whole(of + b"settings"), whole(settings)])
     found = (which + code.hexdigest() for code in (of_rows, of_units, of_settings))
     return Fingerprint(*found)
 
@@ -87,19 +105,20 @@ def _digest(
                 one.result()
 
 
-def _whole(piece: bytes) -> Part:
+def whole(piece: bytes) -> Part:
+    """A stretch in one piece."""
     return Part(len(piece), [piece])
 
 
 def _unit_parts(rows: Rows) -> Iterator[Part]:
     """Type, number and values of the unit ids."""
-    count = _whole(str(rows.n_units).encode())
+    count = whole(str(rows.n_units).encode())
     if rows.unit_type == pl.String:
-        yield from (_whole(b"text"), count)
+        yield from (whole(b"text"), count)
         yield from _text(lambda: rows.columns(UNIT), rows.n_units)
         return
     kind = b"uint64" if rows.unit_type == pl.UInt64 else b"int64"
-    yield from (_whole(kind), count)
+    yield from (whole(kind), count)
     yield Part(8 * rows.n_units, (_bytes(units.to_numpy()) for units in rows.columns(UNIT)))
 
 

@@ -100,12 +100,12 @@ def ingest_places(config: Config, period: str) -> Sealed[Log]:
 
 def _ingested(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     columns, source = config.columns, config.source
-    files = find_files(config, "source.path", source.path, period)
+    files = find_files(config.directory, "source.path", source.path, period)
     by_events = source.grain == "event"
     events = None
     if by_events and outcomes and source.outcomes_path is not None:
         pattern = source.outcomes_path
-        event_files = find_files(config, "source.outcomes_path", pattern, period)
+        event_files = find_files(config.directory, "source.outcomes_path", pattern, period)
         wanted = _event_columns(config)
         events = Source(event_files, wanted, frozenset(wanted), _bring_events(config))
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value

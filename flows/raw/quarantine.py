@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from flows.config.experiment import Config
+from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.parallel import in_batches
@@ -41,11 +42,15 @@ class Pile:
         return self._runs.n_rows
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Take rows with their :data:`~schemas.raw.RULE` and public columns, as text."""
+        """Take rows with their :data:`~schemas.raw.RULE` and public columns, as text.
+
+        Those of a site come without a cluster, which is made of covariates there.
+        """
         for rule, count in rows.group_by(RULE).len().iter_rows():
             self.by_rule[rule] = self.by_rule.get(rule, 0) + count
         place = pl.col(FILE).cast(pl.UInt64) * 2**_ROW_BITS + pl.col(ROW)
-        self._runs.add(rows.select(RULE, *PUBLIC_COLUMNS, place.alias(_PLACE)))
+        kept = [name for name in PUBLIC_COLUMNS if name in rows.columns]
+        self._runs.add(rows.select(RULE, *kept, place.alias(_PLACE)))
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""
@@ -68,7 +73,7 @@ class Aside:
 
 
 @values_free
-def set_aside(config: Config, aside: Sealed[Aside], release_id: str) -> None:
+def set_aside(config: Config | SiteConfig, aside: Sealed[Aside], release_id: str) -> None:
     """Keep what was set aside of a release where the operator alone can read it (mode 0600).
 
     ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public

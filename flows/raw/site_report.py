@@ -1,8 +1,6 @@
 """A site's last private steps: digest the rows, draw the report, and tell the operator of gaps."""
 
-import hmac
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -12,7 +10,8 @@ from flows.config.site import Estimator, SiteConfig
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.fingerprint import KEY_FILE, _digest_key
+from flows.raw.fingerprint import digested, whole
+from flows.raw.units.rows import Rows
 from privatizers.sites.matching import People
 from privatizers.sites.randomised_trial import RandomisedTrial, SiteEffect
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
@@ -24,25 +23,27 @@ _MUCH = 0.1
 
 
 @values_free
-def site_fingerprint(config: SiteConfig, rows: Sealed[pl.DataFrame]) -> Fingerprint:
+def site_fingerprint(config: SiteConfig, rows: Sealed[Rows]) -> Fingerprint:
     """Digest the kept ``rows`` with their cells, their unit ids, and what can affect a report.
 
     As :func:`flows.raw.fingerprint.fingerprint`, under the same key: rows may have come in any
     order and from any files.
     """
-    frame = rows.open()  # by unit
-    key = _digest_key(config.path(config.quarantine.directory) / KEY_FILE)
-    which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
+    frame = _frame(rows)
     units = [str(frame[UNIT].dtype).encode(), *_text(frame[UNIT].cast(pl.String))]
     others = [
         *_text(frame[ARM]),
         frame[CLUSTER].to_numpy().astype("<i8").tobytes(),
         (frame[OUTCOME].to_numpy() + 0.0).astype("<f8").tobytes(),  # makes a zero of -0.0
     ]
-    return Fingerprint(
-        rows=which + _digest(key, [b"site rows", *units, *others]),
-        units=which + _digest(key, [b"site units", *units]),
-        settings=which + _digest(key, [b"site settings", _settings(config)]),
+    parts = map(whole, units), map(whole, others)
+    return digested(config, *parts, _settings(config), n_units=frame.height, of=b"site ")
+
+
+def _frame(rows: Sealed[Rows]) -> pl.DataFrame:
+    """All rows, by unit, arms as text and ``cluster`` as the number of the cell."""
+    return pl.concat(rows.open().frames()).with_columns(
+        pl.col(ARM).cast(pl.String), pl.col(CLUSTER).cast(pl.String).cast(pl.Int64)
     )
 
 
@@ -50,15 +51,6 @@ def _text(text: pl.Series) -> list[bytes]:
     """The length of each text in bytes, and all of them in one piece, in UTF-8."""
     lengths = text.str.len_bytes().to_numpy().astype("<u8").tobytes()
     return [lengths, "".join(text.to_list()).encode()]
-
-
-def _digest(key: bytes, parts: Iterable[bytes]) -> str:
-    """HMAC of all parts, each behind its length, so that no other parts give the same stream."""
-    code = hmac.new(key, digestmod="sha256")
-    for part in parts:
-        code.update(len(part).to_bytes(8, "little"))
-        code.update(part)
-    return code.hexdigest()
 
 
 def _settings(config: SiteConfig) -> bytes:
@@ -81,12 +73,12 @@ def _settings(config: SiteConfig) -> bytes:
 
 
 @values_free
-def site_report(config: SiteConfig, rows: Sealed[pl.DataFrame], name: ReleaseName) -> SiteReport:
+def site_report(config: SiteConfig, rows: Sealed[Rows], name: ReleaseName) -> SiteReport:
     """Draw the effect and its variance, and put them into the report ``name``.
 
     Rows come in the order of their unit ids, which is public; outcomes are shifted to [0, B].
     """
-    return _report(config, name, _drawn(config, rows.open()))
+    return _report(config, name, _drawn(config, _frame(rows)))
 
 
 def stand_in(config: SiteConfig, name: ReleaseName) -> SiteReport:
@@ -147,16 +139,16 @@ def _drawn(config: SiteConfig, frame: pl.DataFrame) -> SiteEffect:
 
 
 @values_free
-def unmatched(config: SiteConfig, rows: Sealed[pl.DataFrame]) -> tuple[str, ...]:
+def unmatched(config: SiteConfig, rows: Sealed[Rows]) -> tuple[str, ...]:
     """Say to the operator, and nobody else, where matching leaves units out; from private facts.
 
     Units of a cell that lacks one arm have no match. They count as if the treatment had done
     nothing to them (Algorithm 1), which draws the estimate towards 0.
     """
-    if config.design == "trial":
+    if not config.protects_arms:
         return ()
-    arms = rows.open().group_by(CLUSTER).agg(pl.len(), both=pl.col(ARM).n_unique() == 2)
-    share = float(arms.filter(~pl.col("both"))["len"].sum()) / rows.open().height
+    sizes = rows.open().sizes
+    share = float(sizes[(sizes == 0).any(axis=1)].sum() / sizes.sum())
     if share == 1:
         return (
             "no cell of the covariates has units of both arms, so nobody has a match: the report "

@@ -2,6 +2,12 @@
 
 Rows come in batches, each judged by the rules that read one row alone; then all rows of a unit are
 brought together (:mod:`flows.raw.spill.sorted_runs`) and judged by the rules that read more.
+
+Of a site the same is done. Where its treatment was not randomised more is protected: neighbours
+differ in a unit's arm and covariates, too. So nothing that anybody else could notice, a failure of
+the run included, follows there from the arms of the units that are kept, or from their covariates.
+Which rows name no declared arm, or stand for a unit twice, and are set aside for it, is taken to be
+public.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +19,7 @@ import polars as pl
 from scipy.special import chdtrc
 
 from flows.config.experiment import Config
+from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
@@ -50,13 +57,15 @@ _UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
 
 @values_free
 def validate(
-    config: Config, log: Sealed[Log], room: Room | None = None
+    config: Config | SiteConfig, log: Sealed[Log], room: Room | None = None
 ) -> tuple[Sealed[Rows], Sealed[Aside], Roster]:
     """Return the rows that are kept, those that are set aside, and public facts about the log.
 
     Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
-    InputError where a file cannot be read, a declared arm has no units or nothing is left. What
-    does not fit into memory is put into the ``room``; nothing else is written: see
+    InputError where a file cannot be read, a declared arm has no units (at a site's trial: fewer
+    than two) or nothing is left. Where a site protects arms, one arm alone is no reason to fail:
+    the report is mostly noise then, and its variance says so. What does not fit into memory is put
+    into the ``room``; nothing else is written: see
     :func:`~flows.raw.quarantine.set_aside`.
     """
     raw = log.open()
@@ -73,7 +82,7 @@ def validate(
 class _Judge:
     """One pass over a log: what is kept comes out in order, what is not goes to the pile."""
 
-    config: Config
+    config: Config | SiteConfig
     log: Log
     room: Room | None
     n_read: int = 0
@@ -83,8 +92,13 @@ class _Judge:
     def __post_init__(self) -> None:
         """Begin with nothing set aside."""
         self.aside = Pile(self.room)
-        by_events = self.config.source.grain == "event"
-        self.rules = (event_rules if by_events else rules)(self.config.arms.names)
+        self.rules = (rules if self._of_events is None else event_rules)(self.config.arms.names)
+
+    @property
+    def _of_events(self) -> Config | None:
+        """The configuration where rows of the log are exposures; else None."""
+        config = self.config
+        return config if isinstance(config, Config) and config.source.grain == "event" else None
 
     def parts(self) -> Iterator[Stored]:
         """The rows that are kept, in the order of units; checked against the schema."""
@@ -160,8 +174,9 @@ class _Judge:
 
     def _judged(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The rows of :data:`COLUMNS` that are kept of all rows of some units."""
-        if self.config.source.grain == "event":
-            return self._by_events(part, events)
+        of_events = self._of_events
+        if of_events is not None:
+            return self._by_events(of_events, part, events)
         rows = in_order(part)
         del part
         same = (rows[UNIT][1:] == rows[UNIT][:-1]).to_numpy()
@@ -174,12 +189,14 @@ class _Judge:
             rows = rows.filter(pl.Series(~(repeated | faulty)))
         return self._finished(rows)
 
-    def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
+    def _by_events(
+        self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
+    ) -> pl.DataFrame:
         """The same of exposures, each unit with the outcome that its events come to."""
         found = first_exposures(part)
         name = _of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
-        source, outcome = self.config.source, self.config.outcome
+        source, outcome = config.source, config.outcome
         values = np.full(found.kept.height, np.nan)
         if events is not None and outcome.aggregate is not None:
             values = attributed(
@@ -268,17 +285,23 @@ def _of_units(applied: Iterable[Rule]) -> list[Rule]:
     return [rule for rule in applied if rule.name in UNIT_RULES]
 
 
-def _roster(config: Config, rows: Rows, aside: Pile, applied: tuple[Rule, ...]) -> Roster:
+def _roster(
+    config: Config | SiteConfig, rows: Rows, aside: Pile, applied: tuple[Rule, ...]
+) -> Roster:
     by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
+    if isinstance(config, SiteConfig):
+        shares, protected = None, config.protects_arms
+    else:
+        shares, protected = config.arms.expected_shares, False
     return Roster(
         n_units=rows.n_units,
         n_clusters=known_clusters(config, rows),
-        units_by_arm=by_arm,
+        units_by_arm={} if protected else by_arm,
         quarantined=aside.n_rows,
         quarantined_by_rule={
             rule.name: aside.by_rule[rule.name] for rule in applied if rule.name in aside.by_rule
         },
-        sample_ratio_p=_sample_ratio(list(by_arm.values()), config.arms.expected_shares),
+        sample_ratio_p=_sample_ratio(list(by_arm.values()), shares),
     )
 
 
@@ -292,7 +315,7 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     return float(chdtrc(len(observed) - 1, statistic))
 
 
-def _check_left(config: Config, roster: Roster, n_read: int) -> None:
+def _check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
     """Fail where the log cannot be released; by public facts alone."""
     aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
     if roster.n_units == 0:
@@ -301,9 +324,11 @@ def _check_left(config: Config, roster: Roster, n_read: int) -> None:
             "check columns and arms in the configuration"
         )
     for arm, count in roster.units_by_arm.items():
-        if count == 0:
+        if count < (2 if isinstance(config, SiteConfig) else 1):
             key = "arms.control" if arm == config.arms.control else "arms.treatments"
+            has = f"{count} unit(s)" if count else "no units"
             raise InputError(
-                f"{key}: the declared arm {arm!r} has no units in this log"
+                f"{key}: the declared arm {arm!r} has {has} in this log"
+                + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
                 + (f" (rows set aside: {aside})" if aside else "")
             )

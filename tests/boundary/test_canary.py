@@ -24,7 +24,7 @@ import tblib.pickling_support
 from prefect import flow, get_run_logger
 
 from flows.cli.main import run
-from flows.ledger import database as ledger
+from flows.ledger import tables
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.release import release
@@ -278,7 +278,7 @@ OUTCOME, IDS = {"outcome"}, {"id", "id set aside"}
         ("flows.raw.validate._parted", OUTCOME | IDS, as_ours, "log.parquet"),
         ("flows.raw.validate._Judge._check", OUTCOME | {"id"}, in_a_chain, "log.parquet"),
         ("flows.raw.fingerprint._content", {"id"}, in_a_chain, "log.parquet"),
-        ("hmac.digest", {"digest key"}, in_a_chain, "log.parquet"),
+        ("hmac.new", {"digest key"}, in_a_chain, "log.parquet"),
         ("pyarrow.parquet.ParquetWriter.write_table", {"id set aside"}, in_a_chain, "log.parquet"),
         ("flows.raw.drawing.strata_counts.stochastic_levels", OUTCOME, in_a_chain, "log.parquet"),
         ("flows.raw.units.unit_ids._hashed", {"id", "key of ids"}, as_a_panic, "log.parquet"),
@@ -332,7 +332,7 @@ def test_a_ledger_that_fails_tells_nothing_of_what_it_was_given(
         refuse = "CREATE TRIGGER t BEFORE INSERT ON clusterdp_charges BEGIN {}; END"
         connection.execute(refuse.format("SELECT RAISE(ABORT, 'it is full')"))
     complaints = []
-    insert = ledger._insert
+    insert = tables.insert
 
     def listen(connection: sa.Connection, row: dict[str, Any]) -> int:
         try:
@@ -341,7 +341,7 @@ def test_a_ledger_that_fails_tells_nothing_of_what_it_was_given(
             complaints.append(told(error) + spelt(error.params))
             raise
 
-    monkeypatch.setattr(ledger, "_insert", listen)
+    monkeypatch.setattr("flows.ledger.database.insert", listen)
     with pytest.raises(ClusterdpError, match=r"ledger\.sqlite: it is full; nothing is") as caught:
         release(str(built.config), "later")
     (complaint,) = complaints

@@ -17,9 +17,9 @@ from typing import IO
 
 import polars as pl
 
-from flows.config.experiment import Config
+from flows.runtime.paths import absolute
 from flows.runtime.regular_files import check_regular
-from schemas.errors import InputError
+from schemas.errors import InputError, shown
 
 TEXT_FORMATS = frozenset({".csv", ".jsonl", ".ndjson", ".json"})
 FORMATS = TEXT_FORMATS | {".parquet"}
@@ -55,20 +55,20 @@ class Wanted:
     """Those that may hold an outcome: no value of theirs can make reading fail."""
 
 
-def find_files(config: Config, key: str, pattern: str, period: str) -> tuple[Path, ...]:
+def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Path, ...]:
     """List the files of ``period`` in the order of their names; at least one, or InputError.
 
-    ``pattern`` is what the configuration says under ``key``. A file that matches twice, by links,
-    is listed once, under the first of its names. Raises InputError, too, over a match that is
-    neither a regular file nor a table's folder, or that cannot be opened.
+    ``pattern`` is what a configuration in ``directory`` says under ``key``. A file that matches
+    twice, by links, is listed once, under the first of its names. Raises InputError, too, over a
+    match that is neither a regular file nor a table's folder, or that cannot be opened.
     """
     pattern = pattern.replace("{period}", period)
-    anchored = Path(glob.escape(str(config.directory))) / Path(pattern).expanduser()
+    anchored = Path(glob.escape(str(directory))) / Path(pattern).expanduser()
     found = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
     _check_listed(anchored)
     files = _without_copies(_expanded(key, found))
     if not files:
-        raise InputError(f"{key}: no file matches {config.path(pattern)}")
+        raise InputError(f"{key}: no file matches {absolute(directory, pattern, shown(pattern))}")
     return files
 
 

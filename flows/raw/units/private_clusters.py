@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from flows.config.experiment import Config
 from flows.config.sections import GREATEST_FEATURE, Columns, PrivateClusters
+from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
@@ -130,14 +131,21 @@ def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
     return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
 
 
-def known_clusters(config: Config, rows: Rows) -> int:
+def known_clusters(config: Config | SiteConfig, rows: Rows) -> int:
     """How many clusters there are; as many as are declared where they are private."""
+    if isinstance(config, SiteConfig):
+        return 1
     private = config.private_clusters
     return len(rows.clusters) if private is None else len(private.names)
 
 
-def without_private_clusters(config: Config, rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows that are set aside, for their unit or arm: kept without their outcome, and this."""
+def without_private_clusters(config: Config | SiteConfig, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows that are set aside, for their unit or arm: kept without their outcome, and this.
+
+    Of a site, whose clusters are cells of its covariates, without the column.
+    """
+    if isinstance(config, SiteConfig):
+        return rows.drop(CLUSTER)
     if config.private_clusters is None:
         return rows
     return rows.with_columns(pl.lit(None, pl.String).alias(CLUSTER))

@@ -83,10 +83,10 @@ def has_name(draft: Path, path: Path) -> bool:
         return False
 
 
-def published(directory: Path, experiment: str) -> list[ReleaseName]:
-    """List the releases of an experiment, by period, then revision."""
+def published(directory: Path, experiment: str, suffix: str = ".duckdb") -> list[ReleaseName]:
+    """List the releases of an experiment, by period, then revision; of a site, its reports."""
     pattern = re.compile(re.escape(experiment) + r"\.([A-Za-z0-9][A-Za-z0-9_-]*)\.r([1-9][0-9]*)")
-    found = (pattern.fullmatch(path.stem) for path in directory.glob("*.duckdb"))
+    found = (pattern.fullmatch(path.stem) for path in directory.glob(f"*{suffix}"))
     return sorted(ReleaseName(experiment, name[1], int(name[2])) for name in found if name)
 
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.config.load import is_site, load_site
+from flows.config.experiment import Config
+from flows.config.load import load_any, load_site
 from flows.config.site import SiteConfig
-from flows.ledger.site_account import account_of
+from flows.ledger.account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError
 from tests.conftest import Builder
@@ -67,9 +68,8 @@ def test_a_trial_by_its_defaults(tmp_path: Path) -> None:
     assert config.cost == Budget(1.5, 0.0)
     assert config.outcome.bound == 5.0
     assert config.split == {"effect": 4.0, "variance": 1.0}
-    assert config.reading.outcome.ends == (-1.0, 4.0)
-    assert config.reading.outcome.missing_value == -1.0
-    assert config.reading.releases.is_absolute()
+    assert config.outcome.missing_value == -1.0
+    assert config.reports.is_absolute()
 
 
 def test_matching_by_its_defaults(tmp_path: Path) -> None:
@@ -168,7 +168,8 @@ def test_a_ledger_finds_the_account_of_either_configuration(
     tmp_path: Path, experiment: Builder
 ) -> None:
     site, release = written(tmp_path, TRIAL), experiment().config
-    assert (is_site(site), is_site(release)) == (True, False)
+    assert isinstance(load_any(site), SiteConfig)
+    assert isinstance(load_any(release), Config)
     for path, name in ((site, "stroke@north"), (release, "trial")):
         found, account = account_of(path)
         assert found == name

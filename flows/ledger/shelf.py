@@ -1,0 +1,79 @@
+"""Where published files lie that a ledger has charges for, and what each of them says it cost.
+
+Of an experiment these are its releases, DuckDB files with a ``latest.duckdb`` beside them; of a
+site its reports, JSON documents.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.config.experiment import Config
+from flows.config.site import SiteConfig
+from flows.ledger.database import Found, Ledger
+from flows.released.file.draft import published
+from flows.released.file.read import read_release
+from flows.released.file.site_report import read_report
+from privatizers.accounting.budget import Budget
+from schemas.errors import InputError
+from schemas.released import ReleaseName
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The published files of one experiment, or of one site."""
+
+    directory: Path
+    experiment: str
+    """The first part of their names; of a site ``EXPERIMENT@SITE``."""
+    suffix: str
+    has_latest: bool
+    """Whether a link beside them names the newest."""
+    read: Callable[[Path], tuple[str, Budget]]
+    """Reads the id and the cost that stand in a file; raises InputError."""
+
+    def names(self) -> list[ReleaseName]:
+        """What is published, by period, then revision."""
+        return published(self.directory, self.experiment, self.suffix)
+
+    def strays(self, ledger: Ledger) -> list[Found]:
+        """List what the ledger has no charge for (another ledger had it, say).
+
+        The folder is looked at first, so that what is being published now is not among them.
+        """
+        names = self.names()
+        known = ledger.known(self.experiment) if names else set()
+        return [self._stray(name) for name in names if name.release_id not in known]
+
+    def _stray(self, name: ReleaseName) -> Found:
+        path = self.directory / f"{name.release_id}{self.suffix}"
+        try:
+            stated, cost = self.read(path)
+        except InputError as error:
+            problem = str(error)
+        else:
+            if stated == name.release_id:
+                return Found(name, cost, path)
+            problem = f"{path}: says that it is {stated}"
+        raise InputError(
+            f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
+            "not know, so it would have to be charged; nothing was done. Move it out of the folder "
+            "if it is none, or put the whole file back from a copy, and run again"
+        )
+
+
+def shelf_of(config: Config | SiteConfig) -> Shelf:
+    """Return where the releases, or the reports, of a configuration lie."""
+    if isinstance(config, SiteConfig):
+        return Shelf(config.reports, config.series, ".json", False, _report)
+    return Shelf(config.releases, config.experiment, ".duckdb", True, _release)
+
+
+def _release(path: Path) -> tuple[str, Budget]:
+    manifest = read_release(path).manifest
+    return manifest.release_id, Budget(manifest.epsilon, manifest.delta)
+
+
+def _report(path: Path) -> tuple[str, Budget]:
+    report = read_report(path)
+    return report.report_id, Budget(report.epsilon, report.delta)

@@ -1,0 +1,111 @@
+"""The tables of a ledger, and what is read from and written to them within a transaction."""
+
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from flows.ledger.rows import entry_of
+from flows.ledger.rules import OPEN, Application, Entry, State, Terms
+from privatizers.accounting.budget import Budget
+from schemas.released import ReleaseName
+
+METADATA = sa.MetaData()
+VERSION_TABLE = sa.Table(
+    "clusterdp_ledger", METADATA, sa.Column("version", sa.Integer, primary_key=True)
+)
+CHARGES = sa.Table(
+    "clusterdp_charges",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("population", sa.Text, nullable=False, index=True),
+    sa.Column("experiment", sa.Text, nullable=False, index=True),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    # The release id while the charge counts, null once it is given back: no name is given twice.
+    sa.Column("slot", sa.Text, unique=True),
+    # Amounts as they are written: a double would say more digits than anybody meant.
+    sa.Column("epsilon", sa.Text, nullable=False),
+    sa.Column("delta", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("draft", sa.Text),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("created_at", sa.DateTime, nullable=False),
+    sa.Column("rows_digest", sa.Text),
+    sa.Column("units_digest", sa.Text, index=True),
+    sa.Column("settings_digest", sa.Text),
+)
+
+_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
+"""All columns as the database gives them: :func:`entry_of` finds out what they are."""
+
+
+def concerns(terms: Terms) -> sa.ColumnElement[bool]:
+    """The condition on charges of a population or of an experiment."""
+    return sa.or_(
+        CHARGES.c.population == terms.population, CHARGES.c.experiment == terms.experiment
+    )
+
+
+def entries_for(connection: sa.Connection, asked: Application) -> list[Entry]:
+    """Entries of the population, of the experiment, and of the same units elsewhere."""
+    units = CHARGES.c.units_digest == asked.fingerprint.units
+    return select(connection, sa.or_(concerns(asked.terms), units))
+
+
+def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
+    """The entries that fulfil a condition, the oldest first."""
+    query = sa.select(*_READ).where(condition).order_by(CHARGES.c.id)
+    return [entry_of(row) for row in connection.execute(query)]
+
+
+def unfinished(connection: sa.Connection) -> list[Entry]:
+    """The charges of all populations that a run is still to leave, if it lives."""
+    return select(connection, CHARGES.c.state.in_(OPEN))
+
+
+def new_row(asked: Application, name: ReleaseName, path: Path) -> dict[str, Any]:
+    """The row of a charge that is granted."""
+    digests, terms = asked.fingerprint, asked.terms
+    return row_of(terms.population, name, terms.cost, State.RESERVED, path) | {
+        "draft": None if asked.draft is None else str(asked.draft),
+        "rows_digest": digests.rows,
+        "units_digest": digests.units,
+        "settings_digest": digests.settings,
+    }
+
+
+def row_of(
+    population: str, name: ReleaseName, cost: Budget, state: State, path: Path
+) -> dict[str, Any]:
+    """The row of a charge, without digests, made now by this machine."""
+    return {
+        "population": population,
+        "experiment": name.experiment,
+        "period": name.period,
+        "revision": name.revision,
+        "slot": name.release_id,
+        "epsilon": repr(cost.epsilon),
+        "delta": repr(cost.delta),
+        "state": state.value,
+        "path": str(path),
+        "host": socket.gethostname(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None, microsecond=0),
+    }
+
+
+def insert(connection: sa.Connection, row: dict[str, Any]) -> int:
+    """Write a row; returns its id."""
+    key = connection.execute(sa.insert(CHARGES).values(row)).inserted_primary_key
+    if key is None:
+        raise AssertionError("the database returned no key")
+    return int(key[0])
+
+
+def update(connection: sa.Connection, entry: Entry, state: State) -> None:
+    """Move an entry to another state; one that is given back frees its name."""
+    values = {"state": state.value} | ({"slot": None} if state == State.VOID else {})
+    connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))
