@@ -9,13 +9,10 @@ of collapsed strata (Cochran 1977, §5A.12; Hansen, Hurwitz and Madow 1953).
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.contrast_strata import Rows, Strata
 from estimators.evidence import Slices, sum_by
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 LEAST_SEEN = 0.499999
 """Of the variance of alike units, what pairs have to see for theirs to be used: a half.

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.evidence import Slices, sum_by
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 MIN_UNITS = 2
 """Units a stratum needs in both arms of a contrast: a sample variance takes two."""

@@ -5,14 +5,15 @@ identity plus a matrix of rank one, so no matrix is inverted.
 """
 
 import numpy as np
-from numpy.typing import NDArray
+
+from schemas.arrays import Floats
 
 
 def debias_vector(
-    outcomes: NDArray[np.float64],
-    prior: NDArray[np.float64],
+    outcomes: Floats,
+    prior: Floats,
     resampling_probability: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return yᵀQ⁻¹, the weight that makes each randomised outcome unbiased.
 
     v_j = (y_j − λ m) / (1 − λ), m = Σ_y y q̃_y,
@@ -30,9 +31,7 @@ def debias_vector(
     return (outcomes - rate * mean[..., np.newaxis]) / (1.0 - rate)
 
 
-def prior_moments(
-    outcomes: NDArray[np.float64], prior: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
     """Mean and variance of an outcome drawn from q̃, each of shape [...].
 
     ``outcomes`` has shape [K], ``prior`` [..., K]. The variance is taken about the mean, so it
@@ -44,11 +43,11 @@ def prior_moments(
 
 
 def response_noise_variance(
-    n_units: NDArray[np.float64],
-    square_about_prior: NDArray[np.float64],
-    prior_variance: NDArray[np.float64],
+    n_units: Floats,
+    square_about_prior: Floats,
+    prior_variance: Floats,
     resampling_probability: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Estimate what randomised response adds to the variance of a debiased mean.
 
     V̂_RR = r (1 + r) [ mean (f(ỹ) − m)² + (1 − λ) Var_q̃(f) ] / n,  r = λ / (1 − λ),

@@ -11,15 +11,12 @@ from math import isnan
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.collapsed_strata import Collapsed, collapsed
 from estimators.contrast_strata import Rows, Strata, comparable
 from estimators.evidence import Evidence, Sums, calibrated, sum_by
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Bools, Floats, Ints
 
 EstimatorName = Literal["tau_q", "histogram", "combined"]
 AdjustedName = Literal["regression", "regression_combined", "cuped"]
@@ -276,7 +273,7 @@ def difference(
     return _without(found, n_units == 0)
 
 
-def _without(found: Contrasts, empty: NDArray[np.bool_]) -> Contrasts:
+def _without(found: Contrasts, empty: Bools) -> Contrasts:
     """Put NaN where there is nothing to compare."""
     kept = {
         field.name: np.where(empty, np.nan, getattr(found, field.name)) for field in fields(found)

@@ -8,13 +8,10 @@ squares do not cancel.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.debias import response_noise_variance
+from schemas.arrays import Bools, Floats, Ints
 from schemas.tables import UNNAMED
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def sum_by(target: Ints, values: Floats, size: int) -> Floats:
@@ -40,7 +37,7 @@ class Slices:
     fourth: Floats
     """Mean of d⁴."""
 
-    def take(self, rows: Ints | NDArray[np.bool_]) -> "Slices":
+    def take(self, rows: Ints | Bools) -> "Slices":
         """The chosen rows."""
         return Slices(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 

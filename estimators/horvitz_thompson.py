@@ -10,14 +10,11 @@ more so the further outcomes lie from the middle, or the more clusters differ.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.contrast_strata import comparable
 from estimators.effects import Contrasts, Estimate, degrees, described
 from estimators.evidence import Evidence, Slices, Statistic
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 
 def difference_effects(
@@ -58,8 +55,7 @@ def difference_contrasts(
     """
     statistic = evidence.pools.of_difference
     if statistic is None:
-        msg = "no differences are published"
-        raise ValueError(msg)
+        raise ValueError("no differences are published")
     pools = evidence.by_pool(same_shares=same_shares).slices
     strata = comparable(pools, arm, control, same_shares=False)
     n_units = np.array([strata.weight.sum()])

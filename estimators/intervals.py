@@ -6,10 +6,9 @@ Everything works on arrays of one shape. NaN stands for what cannot be had.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 MIN_CONTROL_ERRORS = 3.0
 """A ratio is refused where the control mean is closer to zero than this many standard errors."""

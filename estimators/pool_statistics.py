@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
+
 Rate = TypeVar("Rate", float, Floats)
 
 

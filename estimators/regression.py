@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from statsmodels.regression.linear_model import OLS
 
 from estimators.contrast_strata import Strata, comparable
@@ -31,10 +30,7 @@ from estimators.effects import (
     pool_weights,
 )
 from estimators.evidence import Evidence, sum_by
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+from schemas.arrays import Bools, Floats, Ints
 
 UNITS_PER_COLUMN = 10
 """Units, beyond one a stratum, that the smaller arm of a contrast needs for every column."""
@@ -61,7 +57,7 @@ class Adjusted:
     """Adjusted effects, and which columns they are adjusted for."""
 
     estimates: list[Estimate]
-    used: Mask
+    used: Bools
     """False for a column that is constant in, or made up by earlier ones in, every regression."""
 
 
@@ -236,7 +232,7 @@ class _Fit:
 
     slope: Floats
     """β̂, shape [p]; 0 for a column that is not used."""
-    used: Mask
+    used: Bools
     pull: Floats
     """∂β̂/∂v for every unit, shape [n, k], of the columns used: x̃ᵀ(X̃ᵀX̃)⁻¹."""
     moved: Floats
@@ -301,7 +297,7 @@ def _solved(sample: _Sample, columns: Floats, outcome: Floats, gap: Floats) -> _
     return _Fit(slope, used, pull, pull @ gap[used], own, square, freedom)
 
 
-def _independent(columns: Floats) -> Mask:
+def _independent(columns: Floats) -> Bools:
     """The columns that vary and are not made up of those before them."""
     gram = columns.T @ columns
     size = np.diag(gram)

@@ -19,11 +19,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtri
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 METHODS: Final = ("mvagg", "ivw", "all", "largest")
 HOMOGENEITY_ALARM: Final = 0.05
@@ -53,8 +51,9 @@ class Sites:
             and bool(np.isfinite(self.n_units).all() and (self.n_units > 0).all())
         )
         if not sound:
-            msg = "sites need finite estimates, variances of at least 0 and units, of one length"
-            raise ValueError(msg)
+            raise ValueError(
+                "sites need finite estimates, variances of at least 0 and units, of one length"
+            )
 
 
 @dataclass(frozen=True, eq=False)

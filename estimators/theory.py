@@ -15,14 +15,12 @@ b_c = n_c / Σ n_c.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.pool_statistics import counts_noise, unit_noise
+from schemas.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.integer] | Floats
-Levels = NDArray[np.integer]
+Numbers = Integers | Floats
 
 
 @dataclass(frozen=True)
@@ -47,23 +45,23 @@ class Population:
         """Refuse what is no population."""
         clusters, outcomes = len(self.n_units), len(self.grid)
         if self.shares.shape != (clusters, 2, outcomes):
-            msg = (
+            raise ValueError(
                 f"shares have the shape {self.shares.shape}, not [clusters, 2, outcomes] = "
                 f"{(clusters, 2, outcomes)}"
             )
-            raise ValueError(msg)
         if self.effect_variance.shape != (clusters,):
-            msg = f"effect_variance has {self.effect_variance.shape}, not one entry a cluster"
-            raise ValueError(msg)
+            raise ValueError(
+                f"effect_variance has {self.effect_variance.shape}, not one entry a cluster"
+            )
         if not (np.min(self.n_units, initial=2.0) >= 2 and clusters):
-            msg = "every cluster needs at least two units"
-            raise ValueError(msg)
+            raise ValueError("every cluster needs at least two units")
         if not np.allclose(self.shares.sum(axis=2), 1.0, atol=1e-9) or np.any(self.shares < 0):
-            msg = "shares have to be at least 0 and to add up to one, in every cluster and arm"
-            raise ValueError(msg)
+            raise ValueError(
+                "shares have to be at least 0 and to add up to one, in every cluster and arm"
+            )
 
     @classmethod
-    def of_units(cls, grid: Floats, levels: Levels, cluster: Levels) -> "Population":
+    def of_units(cls, grid: Floats, levels: Integers, cluster: Integers) -> "Population":
         """Sum up a made-up population.
 
         ``levels`` are positions on ``grid``, control first, shape [2, n]; ``cluster`` counts from
@@ -254,8 +252,9 @@ def prior_penalty(
     _check_rate(resampling_probability)
     n_outcomes, kept = len(grid), 1.0 - resampling_probability
     if not (0 < truncation_threshold * n_outcomes <= 1 + 1e-12 and noise_scale > 0):
-        msg = f"need 0 < γ ≤ 1/{n_outcomes} and σ > 0: {truncation_threshold!r}, {noise_scale!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"need 0 < γ ≤ 1/{n_outcomes} and σ > 0: {truncation_threshold!r}, {noise_scale!r}"
+        )
     largest = float(np.max(np.abs(grid))) ** 2
     first = largest * (3.0 / kept**2 + 2.0)
     singular = (resampling_probability * np.sqrt(n_outcomes) + 1.0) ** 2 / kept**2
@@ -356,20 +355,16 @@ def _check_sizes(sizes: Numbers, n_units: Numbers) -> None:
     """Refuse sizes that are not those of two arms of these clusters."""
     expected = (len(n_units), 2)
     if sizes.shape != expected:
-        msg = f"sizes have the shape {sizes.shape}, not [clusters, 2] = {expected}"
-        raise ValueError(msg)
+        raise ValueError(f"sizes have the shape {sizes.shape}, not [clusters, 2] = {expected}")
     if np.min(sizes) < 1 or np.any(sizes.sum(axis=1) > n_units):
-        msg = "every cluster needs a unit in both arms, and no more units than it has"
-        raise ValueError(msg)
+        raise ValueError("every cluster needs a unit in both arms, and no more units than it has")
 
 
 def _check_rate(resampling_probability: float) -> None:
     if not 0 < resampling_probability < 1:
-        msg = f"λ = {resampling_probability!r} is not strictly between 0 and 1"
-        raise ValueError(msg)
+        raise ValueError(f"λ = {resampling_probability!r} is not strictly between 0 and 1")
 
 
 def _check_epsilon(epsilon: float) -> None:
     if not epsilon > 0:
-        msg = f"ε = {epsilon!r} is not greater than 0"
-        raise ValueError(msg)
+        raise ValueError(f"ε = {epsilon!r} is not greater than 0")

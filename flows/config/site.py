@@ -30,9 +30,8 @@ from privatizers.accounting.budget import Budget
 from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
 from privatizers.sites.randomised_trial import RandomisedTrial
 from schemas.errors import shown
+from schemas.names import NAME
 from schemas.site import Design
-
-_NAME = r"^[A-Za-z0-9_-]+$"
 
 SiteMechanism = RandomisedTrial | SmoothMatching | GlobalMatching
 
@@ -55,7 +54,7 @@ def _as_tuple(value: object) -> object:
 class Site(Section):
     """Who reports."""
 
-    name: Annotated[str, Field(pattern=_NAME)]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
 
 
 class SiteSource(Section):
@@ -131,7 +130,7 @@ class SitePublish(Section):
 class SiteConfig(Section):
     """One site's part in an experiment: its log, covariates, privacy parameters and places."""
 
-    experiment: Annotated[str, Field(pattern=_NAME)]
+    experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     design: Design
     site: Site
     source: SiteSource

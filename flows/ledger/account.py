@@ -35,7 +35,7 @@ from flows.released.file.read import read_release
 from flows.runtime.working_folders import lock_of_the_dead
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError, InputError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ The order is that of :mod:`flows.ledger.account`, which a kill at any moment sur
 name → note that it is public. What is published is a JSON report in place of a DuckDB file.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from flows.released.file.draft import sweep
 from flows.released.file.site_report import read_report
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 
 class SiteAccount:
@@ -101,6 +100,5 @@ def account_of(path: Path) -> tuple[str, Account | SiteAccount]:
 
 def published(directory: Path, series: str) -> list[ReleaseName]:
     """List the reports of a site in a folder, by period, then revision."""
-    pattern = re.compile(re.escape(series) + r"\.([A-Za-z0-9][A-Za-z0-9_-]*)\.r([1-9][0-9]*)")
-    found = (pattern.fullmatch(path.stem) for path in directory.glob("*.json"))
-    return sorted(ReleaseName(series, name[1], int(name[2])) for name in found if name)
+    names = (ReleaseName.parse(path.stem) for path in directory.glob("*.json"))
+    return sorted(name for name in names if name and name.experiment == series)

@@ -18,7 +18,6 @@ the treatment is not known beforehand. Segments are taken to hold the share f of
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from estimators.contrast_strata import comparable
@@ -26,9 +25,7 @@ from estimators.effects import degrees
 from estimators.evidence import Slices, sum_by
 from estimators.intervals import quantile
 from privatizers.domain.strata import Strata
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
