@@ -1,6 +1,6 @@
-"""Undoing randomised response on average: the debias vector yᵀQ⁻¹ and its noise.
+"""The debias vector yᵀQ⁻¹, which undoes randomised response on average, and its noise.
 
-Formulae of Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2, brought to O(K): Q is a scaled
+Formulas of Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2, brought to O(K): Q is a scaled
 identity plus a matrix of rank one, so no matrix is inverted.
 """
 
@@ -32,7 +32,7 @@ def debias_vector(
 
 
 def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
-    """Mean and variance of an outcome drawn from q̃, each of shape [...].
+    """Return the mean and variance of an outcome drawn from q̃, each of shape [...].
 
     ``outcomes`` has shape [K], ``prior`` [..., K]. The variance is taken about the mean, so it
     does not cancel where outcomes are large.
@@ -48,13 +48,13 @@ def response_noise_variance(
     prior_variance: Floats,
     resampling_probability: float,
 ) -> Floats:
-    """Estimate what randomised response adds to the variance of a debiased mean.
+    """Estimate the variance that randomised response adds to a debiased mean.
 
     V̂_RR = r (1 + r) [ mean (f(ỹ) − m)² + (1 − λ) Var_q̃(f) ] / n,  r = λ / (1 − λ),
 
     where
 
-    - f is what is averaged: the outcome, or any function of it,
+    - f is the function that is averaged: the outcome, or any function of it,
     - n is ``n_units``,
     - mean (f(ỹ) − m)² is ``square_about_prior``, over the randomised outcomes, m = E_q̃ f,
     - Var_q̃(f) is ``prior_variance`` (:func:`prior_moments`),

@@ -32,7 +32,7 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
-from estimators.effects import EstimatorName
+from estimators.means import EstimatorName
 from flows.replication.efficiency_rows import Row
 from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate

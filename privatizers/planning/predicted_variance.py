@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from estimators.contrast_strata import comparable
+from estimators.contrast_strata import contrast_strata
 from estimators.effects import degrees
 from estimators.evidence import Slices, sum_by
 from estimators.intervals import quantile
@@ -171,7 +171,7 @@ def reaches(strata: Strata, *, same_shares: bool) -> list[Reach | None]:
 
 
 def _reach(slices: Slices, arm: int, cell_sizes: Ints, *, same_shares: bool) -> Reach | None:
-    found = comparable(slices, arm, 0, same_shares=same_shares)
+    found = contrast_strata(slices, arm, 0, same_shares=same_shares)
     if len(found.weight) == 0:
         return None
     share = found.weight / found.weight.sum()

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from estimators.contrast_strata import comparable
-from estimators.effects import Contrasts, EstimatorName, contrasts
+from estimators.contrast_strata import contrast_strata
+from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence
 from estimators.intervals import Interval, t_interval
+from estimators.means import EstimatorName
 from privatizers.simulation.trial import Releases, Trial
 from schemas.arrays import Bools, Floats
 
@@ -206,7 +207,7 @@ def _covered(
 ) -> Bools:
     """Return whether a unit's cluster can be compared in the first release, shape [n]."""
     first = evidence.slices.take(evidence.slices.group == 0)
-    strata = comparable(first, arm, 0, same_shares=same_shares)
+    strata = contrast_strata(first, arm, 0, same_shares=same_shares)
     compared = first.cluster[np.concatenate([strata.treated.rows, strata.control.rows])]
     cluster = releases.trial.cluster
     return np.isin(releases.trial.strata.pool_of[cluster] if pooled else cluster, compared)
