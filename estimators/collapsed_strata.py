@@ -1,32 +1,31 @@
 """The variance of a contrast of merged clusters, from differences between neighbours.
 
-A cluster with a single unit in an arm has no variance of its own. Merged with others it has, but
-that of the units of an arm holds how clusters differ as well, which assignment within clusters
-takes no part in. What merged clusters add to the contrast, compared by twos, does not: the variance
-of collapsed strata (Cochran 1977, §5A.12; Hansen, Hurwitz and Madow 1953).
+A cluster with a single unit in an arm has no sample variance. Merged with others it has one, but
+the variance of an arm's merged units also holds the differences between clusters, to which
+assignment within clusters adds nothing. So merged clusters are compared in pairs by what each adds
+to the contrast: the variance of collapsed strata (Cochran 1977, §5A.12; Hansen, Hurwitz and Madow
+1953).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from estimators.contrast_strata import Rows, Strata
+from estimators.contrast_strata import ArmSlices, ContrastStrata
 from estimators.evidence import Slices, sum_by
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 LEAST_SEEN = 0.499999
-"""Of the variance of alike units, what pairs have to see for theirs to be used: a half.
+"""The variance of pairs is used where they see at least this share (a half) for alike units.
 
-Where arms hardly meet within clusters, too few differences are left: one pair of a cluster of
-treated units and one of controls has none. A little less, so that rounding settles no exact half.
+Where arms hardly meet within clusters, too few differences are left: a pair of a cluster of treated
+units and a cluster of controls has none. It is a little less than a half, so that rounding does not
+decide where the share is exactly a half.
 """
 
 
 @dataclass(frozen=True)
-class Collapsed:
+class PairVariance:
     """V̂ of the contrast of every merged stratum, shape [S]; 0 where there is none."""
 
     variance: Floats
@@ -34,9 +33,9 @@ class Collapsed:
     """Its degrees of freedom for alike units, by sizes alone; 0 where there is none."""
 
 
-def collapsed(
-    strata: Strata, treated: Slices, control: Slices, means: tuple[Floats, Floats]
-) -> Collapsed:
+def pair_variance(
+    strata: ContrastStrata, treated: Slices, control: Slices, means: tuple[Floats, Floats]
+) -> PairVariance:
     """Return V̂ = (1/n_1 + 1/n_0)/A · Σ_p L/(L − 1) Σ_c (z_c − z̄_p)² for every merged stratum.
 
     z_c = n_c1 (v̄_c1 − v̄_1)/n_1 − n_c0 (v̄_c0 − v̄_0)/n_0,
@@ -44,56 +43,57 @@ def collapsed(
 
     where
 
-    - z_c is what cluster c adds to the contrast, its arms' mean v̄_ca measured from the stratum's
-      v̄_a; ``means`` are the v̄_ca of ``treated`` and ``control``, which are the slices used,
-    - p are pairs of clusters, and L their size (:class:`~estimators.contrast_strata.Merged`): 2, or
-      3,
-    - A is what the sum would be on average for units of variance 1, alike in all clusters: it is
-      1/n_1 + 1/n_0 for pairs of one size, so the first factor undoes what measuring from v̄_a takes.
+    - z_c is what cluster c adds to the contrast: its arms' means v̄_ca are measured from the
+      stratum's v̄_a; ``means`` are the v̄_ca of the slices ``treated`` and ``control``,
+    - p are pairs of clusters, and L their size, 2 or 3
+      (:class:`~estimators.contrast_strata.Merged`),
+    - A is the average of the sum for units of variance 1, alike in all clusters. For pairs of one
+      size it is 1/n_1 + 1/n_0, so the first factor makes up for measuring from v̄_a.
 
     Degrees of freedom A²/Σ_p A_p²/(L − 1): the number of pairs, for pairs of one size. Effects that
     differ between the clusters of a pair make V̂ too large, as in Neyman's.
     """
-    size, pair = len(strata.weight), strata.merged.pair
-    n_pairs, of_pair = len(strata.merged.stratum), strata.merged.stratum
+    n_strata, pair = len(strata.weight), strata.merged.pair
+    n_pairs, stratum = len(strata.merged.stratum), strata.merged.stratum
     members = sum_by(pair, np.ones(len(pair)), n_pairs)
-    z, seen, worth = np.zeros(len(pair)), np.zeros(n_pairs), np.zeros(size)
+    z, seen, expected = np.zeros(len(pair)), np.zeros(n_pairs), np.zeros(n_strata)
     for rows, slices, mean, sign in (
         (strata.treated, treated, means[0], 1.0),
         (strata.control, control, means[1], -1.0),
     ):
-        own, n, total = _within(rows, slices, mean, size, len(pair))
-        z += sign * own
-        worth += 1.0 / total
-        of_arm = total[of_pair]
-        apart = _spread(n, pair, members)
-        seen += (sum_by(pair, n, n_pairs) - apart / of_arm) / of_arm**2
-    found = sum_by(of_pair, _spread(z, pair, members), size)
-    known = sum_by(of_pair, seen, size)
-    doubt = sum_by(of_pair, seen**2 / (members - 1.0), size)
-    used = (known >= LEAST_SEEN * worth) & (doubt > 0)
+        part, n, total = _within_clusters(rows, slices, mean, n_strata, len(pair))
+        z += sign * part
+        expected += 1.0 / total
+        arm_size = total[stratum]
+        seen += (sum_by(pair, n, n_pairs) - _spread(n, pair, members) / arm_size) / arm_size**2
+    squares = sum_by(stratum, _spread(z, pair, members), n_strata)
+    scale = sum_by(stratum, seen, n_strata)
+    scatter = sum_by(stratum, seen**2 / (members - 1.0), n_strata)
+    used = (scale >= LEAST_SEEN * expected) & (scatter > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Collapsed(
-            np.where(used, found * worth / known, 0.0), np.where(used, known**2 / doubt, 0.0)
+        return PairVariance(
+            np.where(used, squares * expected / scale, 0.0),
+            np.where(used, scale**2 / scatter, 0.0),
         )
 
 
-def _within(
-    rows: Rows, slices: Slices, mean: Floats, size: int, n_members: int
+def _within_clusters(
+    rows: ArmSlices, slices: Slices, mean: Floats, n_strata: int, n_members: int
 ) -> tuple[Floats, Floats, Floats]:
-    """An arm's part of z and its units in every merged cluster, [M], and in every stratum, [S]."""
+    """Return an arm's part of z, [M], its units by merged cluster, [M], and by stratum, [S]."""
     n = slices.n_units
-    total = sum_by(rows.stratum, n, size)
-    middle = sum_by(rows.stratum, n * mean, size) / total
+    total = sum_by(rows.stratum, n, n_strata)
     at = np.flatnonzero(rows.member >= 0)
-    of, member = rows.stratum[at], rows.member[at]
-    apart = mean[at] - middle[of]
-    apart[np.abs(apart) < 1e-12 * np.abs(middle[of])] = 0.0  # equal means, but for rounding
-    own = sum_by(member, n[at] * apart / total[of], n_members)
-    return own, sum_by(member, n[at], n_members), total
+    stratum, member = rows.stratum[at], rows.member[at]
+    stratum_mean = (sum_by(rows.stratum, n * mean, n_strata) / total)[stratum]
+    deviation = mean[at] - stratum_mean
+    rounding = np.abs(deviation) < 1e-12 * np.abs(stratum_mean)
+    deviation[rounding] = 0.0
+    part = sum_by(member, n[at] * deviation / total[stratum], n_members)
+    return part, sum_by(member, n[at], n_members), total
 
 
 def _spread(values: Floats, pair: Ints, members: Floats) -> Floats:
-    """L/(L − 1) Σ_c (x_c − x̄)² over the members of every pair, shape [P]."""
+    """Return L/(L − 1) Σ_c (x_c − x̄)² over the members of every pair, shape [P]."""
     mean = sum_by(pair, values, len(members)) / members
     return members / (members - 1.0) * sum_by(pair, (values - mean[pair]) ** 2, len(members))

@@ -1,18 +1,19 @@
-"""Undoing randomised response on average: the debias vector yᵀQ⁻¹ and its noise.
+"""The debias vector yᵀQ⁻¹, which undoes randomised response on average, and its noise.
 
-Formulae of Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2, brought to O(K): Q is a scaled
+Formulas of Javanmard, Mirrokni and Pouget-Abadie (2025), §3.2, brought to O(K): Q is a scaled
 identity plus a matrix of rank one, so no matrix is inverted.
 """
 
 import numpy as np
-from numpy.typing import NDArray
+
+from schemas.arrays import Floats
 
 
 def debias_vector(
-    outcomes: NDArray[np.float64],
-    prior: NDArray[np.float64],
+    outcomes: Floats,
+    prior: Floats,
     resampling_probability: float,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return yᵀQ⁻¹, the weight that makes each randomised outcome unbiased.
 
     v_j = (y_j − λ m) / (1 − λ), m = Σ_y y q̃_y,
@@ -30,10 +31,8 @@ def debias_vector(
     return (outcomes - rate * mean[..., np.newaxis]) / (1.0 - rate)
 
 
-def prior_moments(
-    outcomes: NDArray[np.float64], prior: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of an outcome drawn from q̃, each of shape [...].
+def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and variance of an outcome drawn from q̃, each of shape [...].
 
     ``outcomes`` has shape [K], ``prior`` [..., K]. The variance is taken about the mean, so it
     does not cancel where outcomes are large.
@@ -44,18 +43,18 @@ def prior_moments(
 
 
 def response_noise_variance(
-    n_units: NDArray[np.float64],
-    square_about_prior: NDArray[np.float64],
-    prior_variance: NDArray[np.float64],
+    n_units: Floats,
+    square_about_prior: Floats,
+    prior_variance: Floats,
     resampling_probability: float,
-) -> NDArray[np.float64]:
-    """Estimate what randomised response adds to the variance of a debiased mean.
+) -> Floats:
+    """Estimate the variance that randomised response adds to a debiased mean.
 
     V̂_RR = r (1 + r) [ mean (f(ỹ) − m)² + (1 − λ) Var_q̃(f) ] / n,  r = λ / (1 − λ),
 
     where
 
-    - f is what is averaged: the outcome, or any function of it,
+    - f is the function that is averaged: the outcome, or any function of it,
     - n is ``n_units``,
     - mean (f(ỹ) − m)² is ``square_about_prior``, over the randomised outcomes, m = E_q̃ f,
     - Var_q̃(f) is ``prior_variance`` (:func:`prior_moments`),

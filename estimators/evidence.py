@@ -1,20 +1,17 @@
-"""What estimators are given: sums over slices of strata, and what is known of their pools.
+"""The input of every estimator: sums over slices of strata, and the published facts of pools.
 
-A *slice* is the part of a (cluster, arm) stratum that lies in one group: in a segment of the
-analyst's, or all of it. Outcomes are measured from the grid's mean ȳ throughout, d = ỹ − ȳ, so that
-squares do not cancel.
+A *slice* is the part of a (cluster, arm) stratum that lies in one group: in one of the analyst's
+segments, or the whole stratum. Outcomes are always measured from the grid's mean ȳ, d = ỹ − ȳ, so
+that squares do not cancel.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.debias import response_noise_variance
+from schemas.arrays import Bools, Floats, Ints
 from schemas.tables import UNNAMED
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def sum_by(target: Ints, values: Floats, size: int) -> Floats:
@@ -40,25 +37,25 @@ class Slices:
     fourth: Floats
     """Mean of d⁴."""
 
-    def take(self, rows: Ints | NDArray[np.bool_]) -> "Slices":
-        """The chosen rows."""
+    def take(self, rows: Ints | Bools) -> "Slices":
+        """Return the chosen rows."""
         return Slices(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """What is published of each pool's outcomes, d or d²; all arrays have the shape [P].
+    """The published statistic of each pool's outcomes, d or d²; all arrays have the shape [P].
 
-    NaN with weight 0 where nothing is.
+    NaN with weight 0 where none is published.
     """
 
     value: Floats
     variance: Floats
-    """Of its noise."""
+    """Variance of its noise."""
     fourth: Floats
     """Fourth cumulant of its noise."""
     weight: Floats
-    """What it weighs beside the randomised outcomes, by the declared guess."""
+    """Its weight beside the randomised outcomes, by the declared guess."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +70,21 @@ class Pools:
     prior_square_variance: Floats
     of_mean: Statistic
     of_square: Statistic
-    """A row a ``square_cell``."""
+    """One row for every ``square_cell``."""
     pool: Ints
-    """Which pool this is, whatever the arm."""
+    """Number of the pool, the same for all its arms."""
     n_clusters: Ints
     """Clusters that share the pool."""
     of_difference: Statistic | None = None
-    """Of the treated arm's mean less control's, on the treated arm's row; None where none is."""
+    """The treated arm's mean less control's, on the treated arm's row; None where not published."""
     square_cell: Ints | None = None
-    """Which row of ``of_square`` is of the pool and arm; None where each has a row of its own.
+    """The row of ``of_square`` for each pool and arm; None where each has a row of its own.
 
-    A statistic of squares of a whole arm is that of all its pools: one row an arm then.
+    Where squares are published of whole arms, all pools of an arm share one row.
     """
 
     def square_cells(self, pool: Ints) -> Ints:
-        """Return the rows of ``of_square`` of the given pools' arms."""
+        """Return the row of ``of_square`` for each of the given rows of pools."""
         return pool if self.square_cell is None else self.square_cell[pool]
 
 
@@ -97,15 +94,15 @@ class Debiased:
 
     mean: Floats
     noise: Floats
-    """V̂_RR: what randomised response adds to the variance of ``mean``."""
+    """V̂_RR, which randomised response adds to the variance of ``mean``."""
 
     def take(self, rows: Ints) -> "Debiased":
-        """The chosen rows."""
+        """Return the chosen rows."""
         return Debiased(self.mean[rows], self.noise[rows])
 
 
 def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
-    """Mean of the debiased d over each slice: (mean − λ m)/(1 − λ).
+    """Return the mean of the debiased d over each slice, (mean − λ m)/(1 − λ), with its noise.
 
     V̂_RR = r(1 + r)[mean (d − m)² + (1 − λ) Var_q̃]/n is unbiased given q̃ and never negative.
     """
@@ -118,18 +115,18 @@ def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
 
 
 def debias_square(slices: Slices, pools: Pools, rate: float) -> Debiased:
-    """Mean of the debiased d² over each slice, likewise."""
+    """Return the mean of the debiased d² over each slice, with its noise, likewise."""
     n, m = slices.n_units, pools.prior_square[slices.pool]
-    found = slices.variance * (n - 1.0) / n + slices.mean**2
-    square = np.maximum(slices.fourth - 2.0 * m * found + m * m, 0.0)
+    mean_square = slices.variance * (n - 1.0) / n + slices.mean**2
+    square = np.maximum(slices.fourth - 2.0 * m * mean_square + m * m, 0.0)
     spread = pools.prior_square_variance[slices.pool]
     return Debiased(
-        (found - rate * m) / (1.0 - rate), response_noise_variance(n, square, spread, rate)
+        (mean_square - rate * m) / (1.0 - rate), response_noise_variance(n, square, spread, rate)
     )
 
 
 @dataclass(frozen=True)
-class Whole:
+class PoolMeans:
     """Debiased means over whole pools, with their noise; shape [P]."""
 
     n_units: Floats
@@ -137,13 +134,13 @@ class Whole:
     noise: Floats
 
 
-def over_pools(slices: Slices, debiased: Debiased, n_pools: int) -> Whole:
+def pool_means(slices: Slices, debiased: Debiased, n_pools: int) -> PoolMeans:
     """Average whole strata (no segments) over their pools."""
     n = sum_by(slices.pool, slices.n_units, n_pools)
     total = sum_by(slices.pool, slices.n_units * debiased.mean, n_pools)
     noise = sum_by(slices.pool, slices.n_units**2 * debiased.noise, n_pools)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return Whole(n, total / n, noise / n**2)
+        return PoolMeans(n, total / n, noise / n**2)
 
 
 @dataclass(frozen=True)
@@ -153,16 +150,16 @@ class Sums:
     value: Floats
     noise: Floats
     fourth: Floats
-    """Fourth cumulant of the noise that the statistics bring along."""
+    """Fourth cumulant of the statistics' noise in ``value``."""
 
 
-def calibrated(
+def calibrate(
     target: Ints,
     n_targets: int,
     share: Floats,
     slices: Slices,
-    own: Debiased,
-    whole: Whole,
+    debiased: Debiased,
+    whole: PoolMeans,
     statistic: Statistic,
     weight: Floats,
 ) -> Sums:
@@ -174,67 +171,69 @@ def calibrated(
 
     - t is ``share`` and ``target`` the target of each slice, shape [R]; slices of no target are
       left out beforehand,
-    - v̂_c, V_c are ``own``; μ̂_p, V_p, N_p are ``whole``, of all units in the pool, of which the
-      slice's are a part: hence the covariance n_c V_c / N_p,
+    - v̂_c, V_c are ``debiased``; μ̂_p, V_p, N_p are ``whole``, of all units in the pool. The slice's
+      units are among them: hence the covariance n_c V_c / N_p,
     - M_p and V_M,p are ``statistic``, and w is ``weight``, shape [P],
     - T_p = Σ t_c over the target's slices in pool p.
 
     With one pool a target, and all of its units in the slice, this is (1 − w) μ̂ + w M.
     """
-    value = sum_by(target, share * own.mean, n_targets)
-    noise = sum_by(target, share**2 * own.noise, n_targets)
+    value = sum_by(target, share * debiased.mean, n_targets)
+    noise = sum_by(target, share**2 * debiased.noise, n_targets)
     fourth = np.zeros(n_targets)
     used = weight[slices.pool] > 0
     if not used.any():
         return Sums(value, noise, fourth)
     target, share, pool = target[used], share[used], slices.pool[used]
-    n, spread = slices.n_units[used], own.noise[used]
+    n, spread = slices.n_units[used], debiased.noise[used]
     pairs, pair = np.unique(target * len(weight) + pool, return_inverse=True)
-    at, of = pairs // len(weight), pairs % len(weight)
-    factor = weight[of] * sum_by(pair, share, len(pairs))
-    common = sum_by(pair, share * n * spread, len(pairs)) / whole.n_units[of]
-    shift = factor * (statistic.value[of] - whole.mean[of])
-    change = factor**2 * (whole.noise[of] + statistic.variance[of]) - 2.0 * factor * common
+    at, at_pool = pairs // len(weight), pairs % len(weight)
+    factor = weight[at_pool] * sum_by(pair, share, len(pairs))
+    common = sum_by(pair, share * n * spread, len(pairs)) / whole.n_units[at_pool]
+    shift = factor * (statistic.value[at_pool] - whole.mean[at_pool])
+    pool_noise = whole.noise[at_pool] + statistic.variance[at_pool]
+    change = factor**2 * pool_noise - 2.0 * factor * common
     return Sums(
         value + sum_by(at, shift, n_targets),
         np.maximum(noise + sum_by(at, change, n_targets), 0.0),
-        sum_by(at, factor**4 * statistic.fourth[of], n_targets),
+        sum_by(at, factor**4 * statistic.fourth[at_pool], n_targets),
     )
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a release tells of slices and of the pools they lie in, debiased."""
+    """All that a release tells about slices and the pools they lie in, debiased."""
 
     slices: Slices
     pools: Pools
     mean: Debiased
     square: Debiased
-    whole_mean: Whole
-    whole_square: Whole
+    whole_mean: PoolMeans
+    whole_square: PoolMeans
     rate: float
     """λ."""
     center: float
-    """ȳ, which outcomes are measured from."""
+    """ȳ, from which outcomes are measured."""
     lowest: float
     highest: float
     """The ends of the grid, measured likewise."""
     has_units: bool = True
-    """Whether outcomes of units are published; without, only the pools' statistics tell anything.
+    """Whether outcomes of units are published.
 
-    Slices then have units, and 0 for everything that randomised outcomes would tell, and λ is 0.
+    Without them, only the pools' statistics tell anything: slices have numbers of units, but 0 in
+    place of every mean and square, and λ is 0.
     """
     metric: str = UNNAMED
-    """Whose outcomes these are, by name."""
+    """Name of the metric whose outcomes these are."""
 
     @property
     def knows_squares(self) -> bool:
-        """Whether anything published tells outcomes' squares: units, counts, or sums of them."""
+        """Whether the squares of outcomes are known: from units, counts or sums of squares."""
         return self.has_units or not bool(np.isnan(self.pools.of_square.value).all())
 
     @property
     def has_statistic(self) -> bool:
-        """Whether anything is published of the pools besides their priors."""
+        """Whether a statistic of the pools is published besides their priors."""
         return not bool(np.isnan(self.pools.of_mean.value).all())
 
     @classmethod
@@ -249,17 +248,17 @@ class Evidence:
         has_units: bool = True,
         metric: str = UNNAMED,
     ) -> "Evidence":
-        """Debias ``slices``, and ``everyone``: the whole strata that they are parts of."""
+        """Debias ``slices``, and ``everyone``, the whole strata that the slices are parts of."""
         size = len(pools.prior_mean)
         by_square = replace(everyone, pool=pools.square_cells(everyone.pool))
-        of_squares = debias_square(everyone, pools, rate)
+        all_squares = debias_square(everyone, pools, rate)
         return cls(
             slices=slices,
             pools=pools,
             mean=debias_mean(slices, pools, rate),
             square=debias_square(slices, pools, rate),
-            whole_mean=over_pools(everyone, debias_mean(everyone, pools, rate), size),
-            whole_square=over_pools(by_square, of_squares, len(pools.of_square.value)),
+            whole_mean=pool_means(everyone, debias_mean(everyone, pools, rate), size),
+            whole_square=pool_means(by_square, all_squares, len(pools.of_square.value)),
             rate=rate,
             center=float(grid.mean()),
             lowest=float(grid[0] - grid.mean()),
@@ -269,22 +268,21 @@ class Evidence:
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":
-        """Return this of whole pools in place of strata.
+        """Return the evidence with whole pools in place of strata.
 
         Pools of several clusters are left out unless every cluster was randomised with the same
-        arm shares: their arms could differ by their clusters otherwise.
+        arm shares; otherwise their arms could differ because their clusters do.
         """
-        every, size = self.slices, len(self.pools.prior_mean)
-        n = sum_by(every.pool, every.n_units, size)
-        share = every.n_units / n[every.pool]
-        mean = sum_by(every.pool, share * every.mean, size)
-        apart = (every.mean - mean[every.pool]) ** 2
-        squares = sum_by(
-            every.pool, (every.n_units - 1.0) * every.variance + every.n_units * apart, size
-        )
+        strata, size = self.slices, len(self.pools.prior_mean)
+        n = sum_by(strata.pool, strata.n_units, size)
+        share = strata.n_units / n[strata.pool]
+        mean = sum_by(strata.pool, share * strata.mean, size)
+        between = strata.n_units * (strata.mean - mean[strata.pool]) ** 2
+        within = (strata.n_units - 1.0) * strata.variance
+        squares = sum_by(strata.pool, within + between, size)
         kept = np.flatnonzero((n > 0) & ((self.pools.n_clusters == 1) | same_shares))
         arm = np.zeros(size, dtype=np.int64)
-        arm[every.pool] = every.arm
+        arm[strata.pool] = strata.arm
         slices = Slices(
             group=np.zeros(len(kept), dtype=np.int64),
             cluster=self.pools.pool[kept],
@@ -293,7 +291,7 @@ class Evidence:
             n_units=n[kept],
             mean=mean[kept],
             variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
-            fourth=sum_by(every.pool, share * every.fourth, size)[kept],
+            fourth=sum_by(strata.pool, share * strata.fourth, size)[kept],
         )
         return replace(
             self,

@@ -1,23 +1,21 @@
 """The effect of one treatment arm from noisy differences of pools, where nothing else is published.
 
 The baseline of Javanmard, Mirrokni and Pouget-Abadie (2025), Algorithm 3, with the sensitivity that
-holds. What is ours: the interval. Of how much outcomes vary the release tells each arm's sum of
-squares about the middle of the grid, with noise, or nothing: the interval takes the most that this,
-or the grid, allows, which is more than they do. It covers the truth more often than it says, the
-more so the further outcomes lie from the middle, or the more clusters differ.
+holds. The interval is ours. About the variance of outcomes the release tells each arm's sum of
+squares about the middle of the grid, with noise, or nothing. The interval takes the greatest
+variance that this, or the grid, allows, which is more than the true one. So it covers the truth
+more often than it says, the more so the further outcomes lie from the middle, or the more clusters
+differ.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from estimators.contrast_strata import comparable
-from estimators.effects import Contrasts, Estimate, degrees, described
+from estimators.contrast_strata import contrast_strata
+from estimators.effects import Contrasts, Estimate, degrees, to_estimates
 from estimators.evidence import Evidence, Slices, Statistic
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 
 def difference_effects(
@@ -35,9 +33,9 @@ def difference_effects(
     """
     reference = list(arms).index(control)
     (treatment,) = (position for position in range(len(arms)) if position != reference)
-    found = difference_contrasts(evidence, treatment, reference, same_shares=same_shares)
+    contrast = difference_contrasts(evidence, treatment, reference, same_shares=same_shares)
     compared = [arms[treatment]]
-    return described(evidence, [found], compared, control, [None], "horvitz_thompson", level)
+    return to_estimates(evidence, [contrast], compared, control, [None], "horvitz_thompson", level)
 
 
 def difference_contrasts(
@@ -49,27 +47,30 @@ def difference_contrasts(
 
     where b_p is the pool's share of the units in those pools, k_pa = b_p²/(n_pa (n_pa − 1)), D̃ the
     published difference with the noise variance V_D, R the width of the grid and B̃_a the published
-    sum of (y − centre)² over the arm, if there is one. What Neyman asks for, Σ_p k_pa Σ_i (y_i −
-    ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means; and R²/4 is the greatest
-    mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0: it
-    counts as 0 then. Pools of several clusters count only with ``same_shares``.
-    Degrees of freedom as in :func:`estimators.effects.contrasts`. The means of the arms are not
-    known (NaN), so no effect is given in relation to them.
+    sum of (y − centre)² over the arm, if there is one. Neyman's variance, Σ_p k_pa Σ_i (y_i −
+    ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means are; and R²/4 is the greatest
+    mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0; then
+    it counts as 0. Pools of several clusters count only with ``same_shares``. Degrees of freedom
+    are as in :func:`estimators.effects.contrasts`. The means of the arms are not known (NaN), so no
+    relative effect is given.
+
+    Raises:
+        ValueError: No differences are published.
     """
     statistic = evidence.pools.of_difference
     if statistic is None:
-        msg = "no differences are published"
-        raise ValueError(msg)
+        raise ValueError("no differences are published")
     pools = evidence.by_pool(same_shares=same_shares).slices
-    strata = comparable(pools, arm, control, same_shares=False)
+    strata = contrast_strata(pools, arm, control, same_shares=False)
     n_units = np.array([strata.weight.sum()])
     share = strata.weight / n_units
     at = strata.treated.rows[np.argsort(strata.treated.stratum)]
     difference = pools.pool[at]
     sampling = scatter = 0.0
     for side in (strata.treated, strata.control):
-        own, doubt = _sampling(evidence, side.rows[np.argsort(side.stratum)], pools, share)
-        sampling, scatter = sampling + own, scatter + doubt
+        rows = side.rows[np.argsort(side.stratum)]
+        arm_sampling, arm_scatter = _sampling(evidence, rows, pools, share)
+        sampling, scatter = sampling + arm_sampling, scatter + arm_scatter
     noise = np.sum(share**2 * statistic.variance[difference], keepdims=True)
     variance = sampling + noise
     fourth = np.sum(share**4 * statistic.fourth[difference], keepdims=True)
@@ -89,20 +90,20 @@ def difference_contrasts(
 
 
 def _sampling(evidence: Evidence, rows: Ints, pools: Slices, share: Floats) -> tuple[float, float]:
-    """V̂_a of one arm and half the variance of it; ``rows`` are its ``pools``, ``share`` is b."""
+    """Return V̂_a of one arm and half its variance; ``rows`` are its ``pools``, ``share`` is b."""
     n = pools.n_units[rows]
-    widest = ((evidence.highest - evidence.lowest) / 2.0) ** 2
+    greatest = ((evidence.highest - evidence.lowest) / 2.0) ** 2
     factor = share**2 / (n - 1.0)
-    most = widest * float(factor.sum())
+    most = greatest * float(factor.sum())
     if evidence.pools.square_cell is None or len(rows) == 0:
-        return most, float(np.sum((factor * widest) ** 2 / (n - 1.0)))
+        return most, float(np.sum((factor * greatest) ** 2 / (n - 1.0)))
     cell = evidence.pools.square_cell[pools.pool[rows]]
     whole, square = evidence.whole_square.n_units[cell[0]], evidence.pools.of_square
-    greatest = float((factor / n).max()) * whole
-    found = min(max(greatest * float(square.value[cell[0]]), 0.0), most)
-    usual = found / float(factor.sum())
-    doubt = float(np.sum((factor * usual) ** 2 / (n - 1.0)))
-    return found, doubt + greatest**2 * float(square.variance[cell[0]]) / 2.0
+    scale = float((factor / n).max()) * whole
+    sampling = min(max(scale * float(square.value[cell[0]]), 0.0), most)
+    average = sampling / float(factor.sum())
+    scatter = float(np.sum((factor * average) ** 2 / (n - 1.0)))
+    return sampling, scatter + scale**2 * float(square.variance[cell[0]]) / 2.0
 
 
 def difference_statistic(

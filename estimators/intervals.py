@@ -1,15 +1,14 @@
-"""Confidence intervals, tests and power, from points, variances and degrees of freedom.
+"""Confidence intervals, tests and power, from estimates, variances and degrees of freedom.
 
-Everything works on arrays of one shape. NaN stands for what cannot be had.
+All arrays of a call have one shape. NaN stands for a number that does not exist.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 MIN_CONTROL_ERRORS = 3.0
 """A ratio is refused where the control mean is closer to zero than this many standard errors."""
@@ -22,7 +21,7 @@ POWER = 0.8
 class Interval:
     """Standard errors, bounds and two-sided p-values against zero.
 
-    Bounds and p-value are NaN where the variance is zero: nothing is known of the error then.
+    Bounds and p-value are NaN where the variance is zero: nothing is known about the error then.
     """
 
     std_error: Floats
@@ -33,7 +32,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Relative effects and their bounds; all NaN where refused."""
+    """Relative effects and their bounds; all NaN where no interval exists."""
 
     estimate: Floats
     lower: Floats
@@ -48,14 +47,14 @@ def t_interval(
     ``level`` lies in (0, 1); infinite ``degrees_of_freedom`` give the normal interval.
     """
     error = np.sqrt(variance)
-    known = np.where(variance > 0, error, np.nan)
-    reach = quantile(degrees_of_freedom, level) * known
-    p_value = 2.0 * stdtr(degrees_of_freedom, -np.abs(estimate) / known)
-    return Interval(error, estimate - reach, estimate + reach, p_value)
+    positive = np.where(variance > 0, error, np.nan)
+    half_width = quantile(degrees_of_freedom, level) * positive
+    p_value = 2.0 * stdtr(degrees_of_freedom, -np.abs(estimate) / positive)
+    return Interval(error, estimate - half_width, estimate + half_width, p_value)
 
 
 def quantile(degrees_of_freedom: Floats, level: float) -> Floats:
-    """The two-sided Student quantile t_{(1+level)/2}."""
+    """Return the two-sided Student quantile t_{(1+level)/2}."""
     return np.asarray(-stdtrit(degrees_of_freedom, (1.0 - level) / 2.0), dtype=np.float64)
 
 
@@ -65,11 +64,11 @@ def minimum_detectable_effect(
     """Return the effect that a test at 1 − ``level`` finds with probability ``power``.
 
     (t_{(1+level)/2} + t_{power}) · std_error, both quantiles with the same degrees of freedom; NaN
-    where the standard error is 0, as nothing is known of it then.
+    where the standard error is 0, as nothing is known about the error then.
     """
-    known = np.where(std_error > 0, std_error, np.nan)
-    other = np.asarray(stdtrit(degrees_of_freedom, power), dtype=np.float64)
-    return (quantile(degrees_of_freedom, level) + other) * known
+    positive = np.where(std_error > 0, std_error, np.nan)
+    of_power = np.asarray(stdtrit(degrees_of_freedom, power), dtype=np.float64)
+    return (quantile(degrees_of_freedom, level) + of_power) * positive
 
 
 def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, level: float) -> Floats:
@@ -84,8 +83,8 @@ def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, leve
 def holm(p_values: Floats) -> Floats:
     """Return p-values adjusted for the number of hypotheses, the first axis (Holm 1979).
 
-    The i-th smallest of m is multiplied by m − i + 1; none is less than a smaller one, or more
-    than 1. NaN is no hypothesis, and stays.
+    The i-th smallest of m p-values is multiplied by m − i + 1. No adjusted p-value is below that of
+    a smaller one, or above 1. NaN is no hypothesis, and stays NaN.
     """
     order = np.argsort(p_values, axis=0)  # NaN last
     sorted_values = np.take_along_axis(p_values, order, axis=0)
@@ -105,8 +104,8 @@ def relative_effect(
 ) -> Ratio:
     """Return the lift μ₁/μ₀ − 1 with Fieller's interval.
 
-    ``treated`` and ``control`` are (mean, variance) pairs, independent of each other. Refused
-    (all NaN) where |μ̂₀| is under three standard errors, or where Fieller's set is no interval.
+    ``treated`` and ``control`` are (mean, variance) pairs, independent of each other. All NaN
+    where |μ̂₀| is under three standard errors, or where Fieller's set is no interval.
     """
     (mean_1, var_1), (mean_0, var_0) = treated, control
     square = quantile(degrees_of_freedom, level) ** 2

@@ -1,19 +1,19 @@
-"""What the statistic of a pool is worth beside its randomised outcomes, by public facts alone.
+"""The weight of a pool's statistic beside its randomised outcomes, from public facts alone.
 
-A release of counts (or of noisy means) tells the mean of a pool twice: M from the statistic, with
-the noise variance V_M, and the mean μ̂_RR of the debiased outcomes, with V_RR. Uncorrelated as they
-are, μ̂_RR + w (M − μ̂_RR) with w = V_RR / (V_RR + V_M) has the least noise. Here V_RR comes from the
-*declared guess* at the outcomes and public sizes: a weight taken from noisy counts, priors or
-randomised outcomes would bias the estimate.
+A release of counts (or of noisy means) tells the mean of a pool twice: as M from the statistic,
+with the noise variance V_M, and as the mean μ̂_RR of the debiased outcomes, with V_RR. The two are
+uncorrelated, so μ̂_RR + w (M − μ̂_RR) with w = V_RR / (V_RR + V_M) has the least noise. V_RR is
+computed from the *declared guess* at the outcomes and from public sizes: a weight computed from
+noisy counts, priors or randomised outcomes would bias the estimate.
 """
 
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
+
 Rate = TypeVar("Rate", float, Floats)
 
 
@@ -26,7 +26,7 @@ class Cumulants:
 
     @classmethod
     def of_discrete_laplace(cls, scale: float) -> "Cumulants":
-        """Those of Z with P(Z = k) ∝ a^|k|, a = exp(−1/``scale``).
+        """Return the cumulants of Z with P(Z = k) ∝ a^|k|, a = exp(−1/``scale``).
 
         κ₂ = 2a/(1 − a)², κ₄ = 2a(1 + 4a + a²)/(1 − a)⁴.
         """
@@ -38,7 +38,7 @@ class Cumulants:
 def unit_noise(
     values: Floats, outcomes: Floats, prior: Floats, resampling_probability: Rate
 ) -> Rate:
-    """Return what randomised response adds to the variance of one debiased value, times n = 1.
+    """Return the variance that randomised response adds to the debiased value of one unit.
 
     v = r·E_p(f − m)² + r(1 + r)·Var_q(f),  r = λ/(1 − λ), m = E_q f,
 
@@ -58,18 +58,18 @@ def statistic_weight(n_units: Floats, unit_variance: float, statistic_variance: 
     v is ``unit_variance`` (:func:`unit_noise`), s ``statistic_variance``, that of the statistic's
     *sum* over the pool, n ``n_units``. 0 where v is.
     """
-    own = unit_variance * n_units
-    total = own + statistic_variance
-    return np.divide(own, total, out=np.zeros_like(own), where=total > 0)
+    response = unit_variance * n_units
+    total = response + statistic_variance
+    return np.divide(response, total, out=np.zeros_like(response), where=total > 0)
 
 
 @dataclass(frozen=True)
 class CountsNoise:
-    """Noise on a pool's counts, as far as sums over the pool hold it."""
+    """Noise on a pool's counts, and what sums over the pool have of it."""
 
     noise: Cumulants
     complement: bool
-    """Whether there is one noisy count and its complement (K = 2): one draw, of both signs."""
+    """Whether there is one noisy count and its complement (K = 2): one draw, with both signs."""
 
     def of_sum(self, values: Floats) -> Cumulants:
         """Return the cumulants of n M = n f̄ + Σ_y (f(y) − f̄) Ñ_y, f being ``values``, shape [K].
@@ -93,7 +93,7 @@ def counts_noise(noise_scale: float, strata_statistic: str) -> CountsNoise:
 
 @dataclass(frozen=True)
 class MeansNoise:
-    """Noise on a pool's sum of outcomes, in steps of the grid; it says nothing of other sums."""
+    """Noise on a pool's sum of outcomes, in steps of the grid; other sums are not published."""
 
     noise: Cumulants
     grid_step: float
@@ -116,17 +116,17 @@ def square_weight(
 ) -> Floats:
     """Return the weights of noisy sums of squares over ``n_units`` beside randomised outcomes.
 
-    Shape of ``n_units``: the arms' sizes, or those of whatever the sums are over.
+    ``n_units`` are the numbers of units that are summed over; the weights have the same shape.
     ``noise_variance`` is that of a sum; the rest is as in :func:`declared_weights`.
     """
-    own = unit_noise((grid - grid.mean()) ** 2, guess, prior, resampling_probability)
-    return statistic_weight(n_units, own, noise_variance)
+    response = unit_noise((grid - grid.mean()) ** 2, guess, prior, resampling_probability)
+    return statistic_weight(n_units, response, noise_variance)
 
 
 def square_noise(noise_scale: Rate) -> Rate:
     """Return 2 s², the variance of a sum whose noise has the published scale s, or a little more.
 
-    The noise lies on whole steps u of its own: exactly it is 2 s² − u²/6, but for terms in u⁴/s².
+    The noise is a whole number of steps u, with variance 2 s² − u²/6, up to terms in u⁴/s².
     """
     return 2.0 * noise_scale**2
 
@@ -137,9 +137,9 @@ StatisticNoise = CountsNoise | MeansNoise
 def statistic_noise(
     noise_scale: float | None, strata_statistic: str, grid_step: float | None
 ) -> StatisticNoise | None:
-    """Return the noise on what a release publishes of its pools; None where it publishes nothing.
+    """Return the noise on the statistic that a release publishes of pools; None without one.
 
-    All three are what the release states of itself; ``grid_step`` is None but for means.
+    The arguments are what the release states of itself; ``grid_step`` is None except for means.
     """
     if noise_scale is None:
         return None
@@ -150,7 +150,7 @@ def statistic_noise(
 
 @dataclass(frozen=True)
 class Weights:
-    """What the statistics of every pool weigh beside its randomised outcomes; shape [P] each."""
+    """Weights of every pool's statistics beside its randomised outcomes; shape [P] each."""
 
     of_mean: Floats
     of_square: Floats
@@ -166,15 +166,15 @@ def declared_weights(
 ) -> Weights:
     """Return the weights of the pools' statistics, for outcomes d = y − ȳ and for their squares.
 
-    Means say nothing of squares: their weight is 0 then. ``guess`` is the declared distribution
-    over ``grid``, ``prior`` what the mechanism would make of it (shape [K] each), ``n_units`` the
-    sizes of the pools, shape [P].
+    Means say nothing about squares: the weight of squares is 0 then. ``guess`` is the declared
+    distribution over ``grid``, ``prior`` the prior that the mechanism would have for it (shape [K]
+    each), ``n_units`` the sizes of the pools, shape [P].
     """
     values = grid - grid.mean()
 
-    def weight(of: Floats, sum_noise: Cumulants) -> Floats:
-        own = unit_noise(of, guess, prior, resampling_probability)
-        return statistic_weight(n_units, own, sum_noise.second)
+    def weight(function: Floats, sum_noise: Cumulants) -> Floats:
+        response = unit_noise(function, guess, prior, resampling_probability)
+        return statistic_weight(n_units, response, sum_noise.second)
 
     if isinstance(noise, MeansNoise):
         return Weights(weight(values, noise.of_outcomes), np.zeros_like(n_units))

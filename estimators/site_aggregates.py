@@ -1,4 +1,4 @@
-"""What a server makes of the effects that several sites report: aggregates and a check on them.
+"""One effect from those that several sites report: aggregates, and a test of homogeneity.
 
 Site j reports an effect τ_j, an estimate s_j² of its variance and its number of units N_j, all of
 them released already, so nothing here costs privacy. Each aggregate is a weighted mean Σ w_j τ_j,
@@ -10,20 +10,19 @@ their Section IV):
 - ``all``: w_j = N_j/ΣN;
 - ``largest``: the site with most units alone.
 
-All of them take it that every site has the same effect. The weights of ``mvagg`` and ``ivw`` come
-from *reported* variances, so the variances stated for them are those given the weights: somewhat
-too small where the reports are noisy, as the sites that look good are taken.
+All of them assume that every site has the same effect. The weights of ``mvagg`` and ``ivw`` come
+from *reported* variances, and the variances stated for these aggregates take the weights as given.
+They are somewhat too small where the reports are noisy, because sites that look good get more
+weight.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, ndtri
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 METHODS: Final = ("mvagg", "ivw", "all", "largest")
 HOMOGENEITY_ALARM: Final = 0.05
@@ -37,12 +36,12 @@ class Sites:
     estimate: Floats
     """τ_j, in the unit of the outcomes."""
     variance: Floats
-    """s_j², in that unit squared; not negative (:func:`clamped`)."""
+    """s_j², in that unit squared; not negative (:func:`clamp_variances`)."""
     n_units: Floats
     """N_j, greater than 0."""
 
     def __post_init__(self) -> None:
-        """Refuse what no set of sites can have reported."""
+        """Refuse numbers that no set of sites can have reported."""
         shapes = {self.estimate.shape, self.variance.shape, self.n_units.shape}
         sound = (
             len(shapes) == 1
@@ -53,8 +52,9 @@ class Sites:
             and bool(np.isfinite(self.n_units).all() and (self.n_units > 0).all())
         )
         if not sound:
-            msg = "sites need finite estimates, variances of at least 0 and units, of one length"
-            raise ValueError(msg)
+            raise ValueError(
+                "sites need finite estimates, variances of at least 0 and units, of one length"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,9 @@ class Aggregate:
     method: str
     estimate: float
     variance: float
-    """Given the weights; see the head of this module."""
+    """Variance given the weights; see the head of this module."""
     used: Ints
-    """Positions of the sites with a weight, increasing; shape [sites used]."""
+    """Positions of the sites that have a weight, increasing; shape [sites used]."""
     weights: Floats
     """Of these sites, adding up to one; shape [sites used]."""
 
@@ -79,7 +79,7 @@ class Homogeneity:
     degrees_of_freedom: int
     p_value: float
     i_squared: float
-    """Which share of the spread between sites their variances leave unexplained: (Q − df)/Q."""
+    """Share of the spread between sites that their variances do not explain: (Q − df)/Q."""
 
     @property
     def doubtful(self) -> bool:
@@ -90,10 +90,10 @@ class Homogeneity:
 def clamped(variance: Floats, floor: Floats) -> tuple[Floats, Ints]:
     """Return variances of at least ``floor``, and the positions of those that were below it.
 
-    An estimate of a variance that is noised can come out negative. An estimate with noise of a
-    known variance varies by at least that much, so ``floor`` is the variance of the noise where a
-    site states it (0 where not); clamped to 0, a site would count as exact and outweigh all
-    others. Both arguments have shape [J].
+    A noisy estimate of a variance can come out negative. An estimate with noise of a known variance
+    varies by at least that variance, so ``floor`` is the variance of the noise where a site states
+    it (0 where not). With a variance of 0, a site would count as exact and outweigh all others.
+    Both arguments have shape [J].
     """
     least = np.maximum(floor, 0.0)
     return np.maximum(variance, least), np.flatnonzero(variance < least)
@@ -109,12 +109,12 @@ def mvagg(sites: Sites) -> Aggregate:
 
     I* = argmin_I A(I)/B(I)²,  A = Σ_{j∈I} N_j² s_j²,  B = Σ_{j∈I} N_j   (Algorithm 3),
 
-    which is there searched for among all 2^J sets. It is a prefix of the sites in increasing order
+    which the paper searches for among all 2^J sets. It is a prefix of the sites in increasing order
     of k_j = N_j s_j²: A/B² is quasi-concave on B > 0 (its sets {A ≥ c B²} are convex), so its least
     value over the convex hull of the points (A(I), B(I)) is at a corner, and a corner minimises
     A − t B = Σ_{j∈I} N_j (k_j − t) for some t, hence holds the sites with k_j < t and none with
-    k_j > t (sites with k_j = t lie on the edge between two corners). O(J log J). Of prefixes
-    that are equally good the longest is taken: with variances of 0, all sites that have one.
+    k_j > t (sites with k_j = t lie on the edge between two corners). O(J log J). Of prefixes that
+    are equally good the longest is taken: where variances are 0, all sites with a variance of 0.
     """
     share = sites.n_units / sites.n_units.max()  # so that no square overflows
     scale = sites.variance.max() or 1.0
@@ -145,27 +145,27 @@ def aggregate_all(sites: Sites) -> Aggregate:
 
 
 def largest(sites: Sites) -> Aggregate:
-    """Return the effect of the site with most units (AggLargest); of several, the least varying."""
+    """Return the effect of the site with most units (AggLargest); of equals, the least variance."""
     most = np.flatnonzero(sites.n_units == sites.n_units.max())
     best = most[np.argmin(sites.variance[most])]
     return _by_units(sites, "largest", np.array([best]))
 
 
 def homogeneity(sites: Sites) -> Homogeneity | None:
-    """Test by the reported variances whether all sites have one effect (Cochran's Q).
+    """Test with the reported variances whether all sites have one effect (Cochran's Q).
 
     Q = Σ_j (τ_j − τ̂)²/s_j²,   τ̂ = Σ(τ/s²)/Σ(1/s²),
 
-    is χ² with J − 1 degrees of freedom where they have, for variances that are known and effects
-    that are normal; reported variances and the Laplace noise of privacy make that approximate. I²
-    is (Q − df)/Q, at least 0. None for one site, or where a variance is 0: nothing can be said.
+    is χ² with J − 1 degrees of freedom if they have, for known variances and normal effects;
+    reported variances and the Laplace noise of privacy make that approximate. I² is (Q − df)/Q, at
+    least 0. None for one site, or where a variance is 0: there is no test then.
     """
     degrees = len(sites.estimate) - 1
     if degrees < 1 or float(sites.variance.min()) == 0:
         return None
     with np.errstate(over="ignore"):
-        apart = (sites.estimate - ivw(sites).estimate) / np.sqrt(sites.variance)
-        q = min(float(np.sum(apart**2)), float(np.finfo(np.float64).max))
+        deviation = (sites.estimate - ivw(sites).estimate) / np.sqrt(sites.variance)
+        q = min(float(np.sum(deviation**2)), float(np.finfo(np.float64).max))
     unexplained = max(0.0, 1.0 - degrees / q) if q > 0 else 0.0
     return Homogeneity(q, degrees, float(chdtrc(degrees, q)), unexplained)
 
@@ -176,8 +176,8 @@ def normal_interval(estimate: float, variance: float, level: float) -> tuple[flo
     Where the noise of privacy, which is Laplace, makes up most of s, intervals at 0.95 cover
     a little less than they say (0.937 for one site whose variance is all noise).
     """
-    reach = float(ndtri((1 + level) / 2)) * variance**0.5
-    return estimate - reach, estimate + reach
+    half_width = float(ndtri((1 + level) / 2)) * variance**0.5
+    return estimate - half_width, estimate + half_width
 
 
 def _by_units(sites: Sites, method: str, used: Ints) -> Aggregate:

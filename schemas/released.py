@@ -38,20 +38,6 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 """The type of every column of every table; ids of units may be BIGINT or UBIGINT instead."""
 
 
-@dataclass(frozen=True, order=True)
-class ReleaseName:
-    """Which release: names of one experiment sort by period, then revision."""
-
-    experiment: str
-    period: str
-    revision: int
-
-    @property
-    def release_id(self) -> str:
-        """``EXPERIMENT.PERIOD.rN``."""
-        return f"{self.experiment}.{self.period}.r{self.revision}"
-
-
 @dataclass(frozen=True)
 class Metric:
     """A row of ``metrics``: an outcome, and how it was randomised."""

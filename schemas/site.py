@@ -16,6 +16,7 @@ import pandera.polars as pa
 import polars as pl
 
 from schemas.errors import InputError, shown
+from schemas.names import NAME, PERIOD
 
 SCHEMA_VERSION: Final = 1
 KIND: Final = "clusterdp-site-report"
@@ -30,8 +31,6 @@ NEIGHBOURS: Final[dict[Design, str]] = {
 """What two data sets may differ in for a report's guarantee to speak of them."""
 
 _CHECKSUM = "checksum"
-_NAME = r"^[A-Za-z0-9_-]+$"
-_PERIOD = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
 _INSTANT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
 _GREATEST = 1e150  # of a number: its square stays within doubles
 _MOST_UNITS = 2**53  # beyond, doubles skip numbers
@@ -97,9 +96,9 @@ SCHEMA: Final = pa.DataFrameSchema(
         "kind": _column("kind", pa.Check.eq(KIND)),
         "schema_version": _column("schema_version", pa.Check.eq(SCHEMA_VERSION)),
         "report_id": _column("report_id"),
-        "experiment": _column("experiment", pa.Check.str_matches(_NAME)),
-        "site": _column("site", pa.Check.str_matches(_NAME)),
-        "period": _column("period", pa.Check.str_matches(_PERIOD)),
+        "experiment": _column("experiment", pa.Check.str_matches(f"^{NAME}$")),
+        "site": _column("site", pa.Check.str_matches(f"^{NAME}$")),
+        "period": _column("period", pa.Check.str_matches(f"^{PERIOD}$")),
         "revision": _column("revision", pa.Check.ge(1)),
         "created_at": _column("created_at", pa.Check.str_matches(_INSTANT)),
         "design": _column("design", pa.Check.isin(list(DESIGNS))),

@@ -31,6 +31,7 @@ from privatizers.planning.aggregate_design import (
 )
 from privatizers.planning.design import Design, Request, design
 from schemas.errors import shown
+from schemas.names import NAME
 
 AnyDesign = Design | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
@@ -39,7 +40,7 @@ AnyDesign = Design | AggregateDesign
 class Config(Section):
     """One experiment: its log, grid, privacy parameters and places."""
 
-    experiment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+    experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the experiment: letters, digits, - and _."""
     source: Source
     columns: Columns

@@ -16,10 +16,10 @@ from flows.config.site import SiteConfig
 from flows.config.site_checks import check_site_config
 from flows.config.toml_file import read_toml
 from schemas.errors import ConfigError, in_short, shown
+from schemas.names import PERIOD
 
 C = TypeVar("C", Config, SiteConfig)
 
-PERIOD_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 NO_PERIOD = "once"
 
 
@@ -50,7 +50,7 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
                     "--period", f"missing: source.{key} holds {{period}}, so name the period"
                 )
         return NO_PERIOD
-    if not PERIOD_PATTERN.fullmatch(period):
+    if not re.fullmatch(PERIOD, period):
         raise ConfigError(
             "--period",
             f"{shown(period)} must begin with a letter or digit and hold those, - and _ only",

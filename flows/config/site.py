@@ -25,9 +25,8 @@ from privatizers.accounting.budget import Budget
 from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
 from privatizers.sites.randomised_trial import RandomisedTrial
 from schemas.errors import shown
+from schemas.names import NAME
 from schemas.site import Design
-
-_NAME = r"^[A-Za-z0-9_-]+$"
 
 SiteMechanism = RandomisedTrial | SmoothMatching | GlobalMatching
 
@@ -50,7 +49,7 @@ def _as_tuple(value: object) -> object:
 class Site(Section):
     """Who reports."""
 
-    name: Annotated[str, Field(pattern=_NAME)]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the site: letters, digits, - and _."""
 
 
@@ -143,7 +142,7 @@ class SitePublish(Section):
 class SiteConfig(Section):
     """One site's part in an experiment: its log, covariates, privacy parameters and places."""
 
-    experiment: Annotated[str, Field(pattern=_NAME)]
+    experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the experiment, the same at every site."""
     design: Design
     """Whether arms were randomised, or people are matched on covariates."""

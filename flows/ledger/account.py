@@ -35,7 +35,7 @@ from flows.released.file.draft import (
 )
 from flows.runtime.working_folders import lock_of_the_dead
 from schemas.errors import ClusterdpError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 
 @dataclass(frozen=True)

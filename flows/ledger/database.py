@@ -46,7 +46,7 @@ from flows.runtime.paths import absolute, check_place
 from flows.runtime.regular_files import other_than_file
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError, ConfigError, InputError, shown
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 P = ParamSpec("P")
 R = TypeVar("R")

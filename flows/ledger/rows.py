@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from flows.ledger.rules import Entry, Fingerprint, State
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError, shown
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 _TABLE = "clusterdp_charges"
 _DIGESTS = ("rows_digest", "units_digest", "settings_digest")

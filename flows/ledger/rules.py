@@ -20,7 +20,7 @@ from pathlib import Path
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, total
 from schemas.errors import BudgetError, ConflictError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 _SHOWN = 5  # releases that a refusal names
 

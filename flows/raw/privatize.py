@@ -33,7 +33,8 @@ from privatizers.domain.strata import Strata
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
-from schemas.released import ReleaseName, ReleaseTables
+from schemas.names import ReleaseName
+from schemas.released import ReleaseTables
 from schemas.roster import Roster
 
 Floats = NDArray[np.float64]

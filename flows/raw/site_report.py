@@ -14,8 +14,8 @@ from flows.raw.fingerprint import digested, whole
 from flows.raw.units.rows import Rows
 from privatizers.sites.matching import People
 from privatizers.sites.randomised_trial import RandomisedTrial, SiteEffect
+from schemas.names import ReleaseName
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
-from schemas.released import ReleaseName
 from schemas.site import NEIGHBOURS, SiteReport, report_id
 
 _MUCH = 0.1

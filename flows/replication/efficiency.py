@@ -32,7 +32,7 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
-from estimators.effects import EstimatorName
+from estimators.means import EstimatorName
 from flows.replication.efficiency_rows import Row
 from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate
@@ -46,7 +46,8 @@ from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.approximate_rate import Moves, odds_at
 from privatizers.planning.design import Request, design
 from privatizers.planning.planner import Question, grids_of, plan
-from privatizers.simulation.simulate import Answers, Trial, simulate
+from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.trial import Trial
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

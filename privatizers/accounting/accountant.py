@@ -154,8 +154,9 @@ def ways(event: Event) -> frozenset[Way]:
             for part in event.parts:
                 found = frozenset(_joined(one, other) for one in found for other in ways(part))
                 if len(found) > _MOST_WAYS:
-                    msg = f"more than {_MOST_WAYS} ways through disjoint parts: price them apart"
-                    raise ValueError(msg)
+                    raise ValueError(
+                        f"more than {_MOST_WAYS} ways through disjoint parts: price them apart"
+                    )
             return found
         case Disjoint():
             return frozenset[Way]().union(*map(ways, _distinct(event))) or frozenset({Way()})
@@ -195,8 +196,7 @@ def _losses(way: Way) -> Losses:
         for step, times in way:
             atoms = _convolved(atoms, _atoms(step, times))
             if len(atoms) > _MOST_ATOMS:
-                msg = f"more than {_MOST_ATOMS} values of the loss: use `composition`"
-                raise ValueError(msg)
+                raise ValueError(f"more than {_MOST_ATOMS} values of the loss: use `composition`")
         return tuple(
             (loss * _RAISE, mass * _RAISE) for loss, mass in sorted(atoms.items()) if loss > 0
         )
@@ -218,8 +218,7 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         base = response_loss(step.resampling_probability, step.least_probability)
         once = {1: 1 - rate + rate * least, -1: rate * least, 0: rate * (1 - 2 * least)}
     else:
-        msg = f"{step} has no distribution of a loss"
-        raise TypeError(msg)
+        raise TypeError(f"{step} has no distribution of a loss")
     masses = {0: Decimal(1)}
     for _ in range(times):
         masses = _convolved(masses, once)
@@ -270,15 +269,13 @@ def _price(value: Decimal) -> float:
 def _read(epsilon: float) -> Decimal:
     """Return the lesser of the double and the number it is written as, at least 0."""
     if not epsilon >= 0:
-        msg = f"epsilon is at least 0, not {epsilon!r}"
-        raise ValueError(msg)
+        raise ValueError(f"epsilon is at least 0, not {epsilon!r}")
     return min(Decimal(epsilon), written(epsilon))
 
 
 def _allowed(delta: float) -> Decimal:
     if not 0 <= delta < 1:
-        msg = f"delta is at least 0 and less than 1, not {delta!r}"
-        raise ValueError(msg)
+        raise ValueError(f"delta is at least 0 and less than 1, not {delta!r}")
     return min(Decimal(delta), written(delta))
 
 

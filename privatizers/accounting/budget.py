@@ -34,8 +34,7 @@ class Budget:
         for name in ("epsilon", "delta"):
             value = float(getattr(self, name))
             if not value >= 0:
-                msg = f"a budget's {name} is at least 0, not {value!r}"
-                raise ValueError(msg)
+                raise ValueError(f"a budget's {name} is at least 0, not {value!r}")
             object.__setattr__(self, name, value + 0.0)  # −0.0 is written 0.0
 
     def __add__(self, other: "Budget") -> "Budget":

@@ -102,5 +102,4 @@ Step = CountsNoise | SumNoise | SquareNoise | Response | Unprotected
 
 def _require(holds: bool, rule: str) -> None:
     if not holds:
-        msg = f"no such event: {rule}"
-        raise ValueError(msg)
+        raise ValueError(f"no such event: {rule}")

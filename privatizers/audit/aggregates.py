@@ -14,11 +14,12 @@ from privatizers.audit.enumeration import (
     enumerated_statistic,
     neighbours,
 )
-from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Floats, Integers, Sample
+from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample
 from privatizers.audit.neighbours import Instance
 from privatizers.audit.sampling import Effort, Neighbours, both_ways
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
+from schemas.arrays import Floats, Ints
 
 _MOST_CELLS = 60_000_000
 _MOST_ROWS = 1_800_000
@@ -59,8 +60,7 @@ def _difference(mechanism: AggregateMechanism, pair: PairInstance) -> Enumeratio
     """D moves by the change of one arm's sum times the size of the other, by the divisor."""
     lattice = mechanism.parameters.lattice
     if lattice is None:
-        msg = "differences are published in whole steps of a lattice"
-        raise ValueError(msg)
+        raise ValueError("differences are published in whole steps of a lattice")
     own, other = np.array([pair.n_units]), np.array([pair.other_units])
     moved = lattice.steps[pair.to_cell] - lattice.steps[pair.from_cell]
     moved *= int(other[0] // np.gcd(own, other)[0])
@@ -102,7 +102,7 @@ def called_aggregates(mechanism: AggregateMechanism, instance: Instance, size: i
     return here, there
 
 
-def _pools(instance: Instance, counts: list[tuple[int, ...]]) -> tuple[Integers, Integers]:
+def _pools(instance: Instance, counts: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
     """Raw counts and cells of pools whose changing arm has these ``counts``."""
     own = np.array(counts, dtype=np.int64)
     if not isinstance(instance, PairInstance):
@@ -158,10 +158,10 @@ def _called(
 
 
 def _about(
-    release: AggregateRelease, instance: Instance, rows: Integers, whose: str
+    release: AggregateRelease, instance: Instance, rows: Ints, whose: str
 ) -> dict[str, Floats]:
     """What is published of a pool, or of the arm of it where the unit changes."""
-    columns: dict[str, Integers] = {}
+    columns: dict[str, Ints] = {}
     if release.noisy_counts is not None:
         for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):
             name = f"noisy count of the outcome {which}, {whose}"

@@ -10,28 +10,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 
-def mass_of(noisy: Integers, count: int, scale: float) -> Floats:
+def mass_of(noisy: Ints, count: int, scale: float) -> Floats:
     """P(Ñ | N) = tanh(1/(2σ)) e^(−|Ñ − N|/σ): discrete Laplace noise of ``scale`` σ."""
     log_mass = math.log(math.tanh(1 / (2 * scale))) - np.abs(noisy - count) / scale
     mass: Floats = np.exp(log_mass)
     return mass
 
 
-def loss_of(noisy: Integers, count: int, neighbour: int, scale: float) -> Floats:
+def loss_of(noisy: Ints, count: int, neighbour: int, scale: float) -> Floats:
     """Log of P(Ñ | N)/P(Ñ | N′): (|Ñ − N′| − |Ñ − N|)/σ; what is the same for all Ñ cancels."""
     loss: Floats = (np.abs(noisy - neighbour) - np.abs(noisy - count)) / scale
     return loss
 
 
-def grouped(group: Integers, mass: Floats, n_groups: int = 0) -> Floats:
+def grouped(group: Ints, mass: Floats, n_groups: int = 0) -> Floats:
     """Add up the ``mass`` of each group, shape [groups]."""
     sums: Floats = np.bincount(group, mass, minlength=n_groups).astype(np.float64)
     return sums
@@ -55,7 +52,7 @@ class CountLattice:
         """Clipped counts there are: γ, and those from the lowest to n."""
         return self.n_units - self.lowest + 2
 
-    def levels(self, noisy_counts: Integers) -> Integers:
+    def levels(self, noisy_counts: Ints) -> Ints:
         """Level of each noisy count: 0 where it is clipped to γ, 1 for the lowest above."""
         return np.clip(noisy_counts, self.lowest - 1, self.n_units) - (self.lowest - 1)
 
@@ -85,7 +82,7 @@ class CountLattice:
         return more
 
     @cached_property
-    def states(self) -> tuple[Integers, Integers]:
+    def states(self) -> tuple[Ints, Ints]:
         """Every (m, s) that K − 1 cells can add up to."""
         unclipped = self.n_outcomes - 1 - np.arange(self.n_outcomes)
         pairs = [
@@ -111,7 +108,7 @@ class CountLattice:
             :, 0
         ].reshape(len(own), len(others))
 
-    def _representatives(self) -> Integers:
+    def _representatives(self) -> Ints:
         """Counts of K − 1 cells that add up to each of the states, shape [states, K − 1].
 
         The last m are 0; the first of the others are as great as s allows.
@@ -125,7 +122,7 @@ class CountLattice:
         return np.where(position < unclipped, counts, 0)
 
 
-def own_prior(noisy_counts: Integers, n_units: int, gamma: float) -> Floats:
+def own_prior(noisy_counts: Ints, n_units: int, gamma: float) -> Floats:
     """Return the prior that a mechanism makes of ``noisy_counts``, shape [S, K], of n units."""
     sizes = np.full(len(noisy_counts), n_units)
     return realised_prior(truncated_prior(noisy_counts, sizes, gamma), gamma)

@@ -25,20 +25,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from privatizers.audit.count_lattice import (
-    CountLattice,
-    Floats,
-    Integers,
-    grouped,
-    loss_of,
-    mass_of,
-    own_prior,
-)
+from privatizers.audit.count_lattice import CountLattice, grouped, loss_of, mass_of, own_prior
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
+from schemas.arrays import Floats, Ints
 
 _TAIL = 40.0  # reach in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond
 _MOST_REACH = 1_000_000  # bounds memory where the scale is enormous; `tail_mass` says what it costs
@@ -143,8 +136,7 @@ def enumerated_statistic(parameters: StrataStatistic, instance: Instance) -> Enu
     """List what a statistic of the stratum alone tells: noisy counts or a sum, and no unit."""
     k, scale, lattice = instance.n_outcomes, parameters.noise_scale, parameters.lattice
     if scale is None:
-        msg = "nothing is published of the stratum"
-        raise ValueError(msg)
+        raise ValueError("nothing is published of the stratum")
     # No draw enters a view by itself, so λ and γ do not matter.
     model = Model(Parameters.of(k, 0.5, 1 / k, scale, lattice), own_prior=False, complement=k == 2)
     reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
@@ -221,7 +213,7 @@ class _View:
 class _Cell:
     """The noisy count of a cell, by clipped count and by what it says of the change; shape [G]."""
 
-    level: Integers
+    level: Ints
     """0 where it is clipped to γ, else the steps of 1/n above the last count that is."""
     mass: Floats
     loss: Floats

@@ -9,12 +9,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.audit.checks import Events
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from schemas.arrays import Bools, Floats, Integers, Ints
 
 _FRACTIONS = (0.25, 0.7, 1.5, 3.0)
 """Of the scale: where tails of noise are counted."""
@@ -74,7 +71,7 @@ class Laplace:
         return sorted({max(1, round(part * self.scale)) for part in _FRACTIONS})
 
 
-def noise_events(noise: Integers, scale: float, whose: str) -> list[Events]:
+def noise_events(noise: Ints, scale: float, whose: str) -> list[Events]:
     """How often noise, i.i.d. discrete Laplace of ``scale``, is 0, odd, and beyond thresholds."""
     law, n = Laplace(scale), len(noise)
     if n == 0:
@@ -90,7 +87,7 @@ def noise_events(noise: Integers, scale: float, whose: str) -> list[Events]:
     return found
 
 
-def pair_events(one: Integers, other: Integers, scale: float, whose: str) -> list[Events]:
+def pair_events(one: Ints, other: Ints, scale: float, whose: str) -> list[Events]:
     """How often noises of pairs cancel, agree and are far apart, as independent ones would."""
     law, n = Laplace(scale), len(one)
     if n == 0:
@@ -106,7 +103,7 @@ def pair_events(one: Integers, other: Integers, scale: float, whose: str) -> lis
     return found
 
 
-def lagged_noise(noise: Integers, scale: float, whose: str) -> list[Events]:
+def lagged_noise(noise: Ints, scale: float, whose: str) -> list[Events]:
     """Pairs that lie 1, 2 and 3 apart, none of them in two pairs; ``noise`` of shape [n]."""
     found = []
     for lag in _LAGS:
@@ -115,10 +112,10 @@ def lagged_noise(noise: Integers, scale: float, whose: str) -> list[Events]:
     return found
 
 
-def _firsts(size: int, lag: int) -> Integers:
+def _firsts(size: int, lag: int) -> Ints:
     """The first of each of the disjoint pairs that lie ``lag`` apart."""
     place = np.arange(max(size - lag, 0))
-    first: Integers = place[place // lag % 2 == 0]
+    first: Ints = place[place // lag % 2 == 0]
     return first
 
 
@@ -129,18 +126,18 @@ def _firsts(size: int, lag: int) -> Integers:
 class Responses:
     """What came out of randomised response for units whose outcomes are made up; shape [n]."""
 
-    levels: Integers
-    strata: Integers
-    drawn: Integers
+    levels: Ints
+    strata: Ints
+    drawn: Ints
     rate: float
     """λ."""
     prior: Floats
     """q̃, shape [S, K]."""
 
     @property
-    def kept(self) -> NDArray[np.bool_]:
+    def kept(self) -> Bools:
         """Whether a unit's outcome came out as it went in."""
-        same: NDArray[np.bool_] = self.drawn == self.levels
+        same: Bools = self.drawn == self.levels
         return same
 
     @property
@@ -149,7 +146,7 @@ class Responses:
         own: Floats = 1.0 - self.rate + self.rate * self.prior[self.strata, self.levels]
         return own
 
-    def part(self, place: NDArray[np.integer]) -> "Responses":
+    def part(self, place: Integers) -> "Responses":
         """Some of the units."""
         return Responses(
             self.levels[place], self.strata[place], self.drawn[place], self.rate, self.prior
@@ -185,7 +182,7 @@ def _transitions(found: Responses, whose: str) -> list[Events]:
     return [Events(what, times[seen], expected.ravel()[seen], trials[seen])]
 
 
-def _places(kept: NDArray[np.bool_], keeping: Floats, whose: str) -> list[Events]:
+def _places(kept: Bools, keeping: Floats, whose: str) -> list[Events]:
     """Whether those at the first and the last places of batches of any size are like the others."""
     found = []
     for power in range(4, len(kept).bit_length() - 1):
@@ -238,7 +235,7 @@ def _alike(one: Responses, other: Responses) -> float:
 # rounding
 
 
-def rounding_events(levels: Integers, values: Floats, grid: Floats, whose: str) -> list[Events]:
+def rounding_events(levels: Ints, values: Floats, grid: Floats, whose: str) -> list[Events]:
     """How often values between two grid points went to the upper one, alone and in pairs.
 
     By stochastic rounding that has the probability (y − g₋)/(g₊ − g₋), for each by itself.
@@ -261,13 +258,13 @@ def rounding_events(levels: Integers, values: Floats, grid: Floats, whose: str) 
     return found
 
 
-def not_around(levels: Integers, values: Floats, grid: Floats) -> int:
+def not_around(levels: Ints, values: Floats, grid: Floats) -> int:
     """How many values came to a level that is none of the two around them."""
     lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
     return int(np.count_nonzero((levels != lower) & (levels != lower + 1)))
 
 
-def not_nearest(levels: Integers, values: Floats, grid: Floats) -> int:
+def not_nearest(levels: Ints, values: Floats, grid: Floats) -> int:
     """How many values came to another level than that of the nearest grid point, the lower of two.
 
     By all distances, of shape [n, K] piece by piece.

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 DRAW = "draw of the changed unit"
 """A column there must be: 0 for the outcome given up, 1 for the one taken, 2 for another."""
@@ -102,7 +100,7 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
     return Bound(float(epsilon[0]), telltale)
 
 
-def clopper_pearson(happened: Integers, size: int, error: float) -> tuple[Floats, Floats]:
+def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Floats]:
     """Bounds on a probability from below and from above, each wrong with ``error`` at most.
 
     ``happened`` of ``size`` independent trials, of any shape. Exact for any probability (Clopper
@@ -114,7 +112,7 @@ def clopper_pearson(happened: Integers, size: int, error: float) -> tuple[Floats
 
 
 def _epsilons(
-    happened_p: Integers, happened_q: Integers, sizes: tuple[int, int], delta: float, error: float
+    happened_p: Ints, happened_q: Ints, sizes: tuple[int, int], delta: float, error: float
 ) -> Floats:
     """ε̲ of events that happened so often, at least 0."""
     p_low, _ = clopper_pearson(happened_p, sizes[0], error / 2)
@@ -177,6 +175,6 @@ def _intervals(values: Floats) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _inside(ordered: Floats, low: Floats, high: Floats) -> Integers:
+def _inside(ordered: Floats, low: Floats, high: Floats) -> Ints:
     """How many of the ``ordered`` values lie in each interval."""
     return np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")

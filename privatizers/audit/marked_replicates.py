@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.audit.lower_bounds import Floats, Integers, clopper_pearson
+from privatizers.audit.lower_bounds import clopper_pearson
 from privatizers.audit.neighbours import Instance
 from privatizers.audit.sampling import Effort, kind_of, noised_cells, signature
 from privatizers.mechanisms.mechanism import Mechanism
+from schemas.arrays import Floats, Ints
 
 _CELLS = 1 << 20  # noised at once: bounds memory
 _CATEGORIES = 3 << 5
@@ -101,7 +101,7 @@ def _wanted(happened: int, there: int, size: int, error: float) -> float:
     return float((z * (p**-0.5 + q**-0.5) / (_NEAR * told)) ** 2)
 
 
-def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Integers]:
+def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Ints]:
     """Categories of ``size`` replicates under D, and of as many under D′, side by side."""
     sets = ((instance.counts, instance.from_cell), (instance.neighbour, instance.to_cell))
     with ThreadPoolExecutor(len(sets)) as workers:
@@ -112,7 +112,7 @@ def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Int
 
 def _tally(
     mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
-) -> Integers:
+) -> Ints:
     """How many replicates fall into each category, shape [C]."""
     found = np.zeros(_CATEGORIES, dtype=np.int64)
     step = max(1, _CELLS // instance.n_outcomes)
@@ -125,9 +125,7 @@ def _tally(
     return found
 
 
-def _chosen(
-    here: Integers, there: Integers, size: int, delta: float, error: float
-) -> NDArray[np.int64]:
+def _chosen(here: Ints, there: Ints, size: int, delta: float, error: float) -> Ints:
     """The categories most typical of ``here``, so many that ``size`` replicates tell the most."""
     order = np.argsort(-(here + 0.5) / (there + 0.5), kind="stable")
     p: Floats = np.cumsum(here[order]) / here.sum()
@@ -138,7 +136,7 @@ def _chosen(
     return order[: 1 + int(np.argmax(low / high))]
 
 
-def _in_words(categories: NDArray[np.int64]) -> str:
+def _in_words(categories: Ints) -> str:
     """The draws of the event; that it speaks of priors and noise too."""
     words = ("the outcome given up", "the outcome taken", "another")
     drawn = sorted({int(category) % 3 for category in categories})

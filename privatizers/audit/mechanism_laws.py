@@ -8,7 +8,6 @@ import numpy as np
 
 from privatizers.audit.checks import Check, Events, exactly, judged
 from privatizers.audit.laws import (
-    Integers,
     Responses,
     lagged_noise,
     noise_events,
@@ -22,6 +21,7 @@ from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, truncated_prior, uniform_prior
 from privatizers.noise.randomness import UNIT
+from schemas.arrays import Ints
 
 NOISE = "noise follows its law, and no two strata or calls share it"
 PRIOR = "priors and rates are those stated, and made of what is published alone"
@@ -33,10 +33,10 @@ _STRATA = 256
 _MOST_PRIORS = 1 << 21  # entries
 
 
-def made_up_counts(n_strata: int, n_outcomes: int) -> Integers:
+def made_up_counts(n_strata: int, n_outcomes: int) -> Ints:
     """Counts of strata of many sizes and shapes, shape [S, K], at least one unit each."""
     place = np.arange(n_strata)[:, np.newaxis] * 31 + np.arange(n_outcomes) * 17
-    counts: Integers = place % 29 * (place % 5 != 0)
+    counts: Ints = place % 29 * (place % 5 != 0)
     counts[:, 0] += 1
     return counts
 
@@ -58,8 +58,8 @@ def mechanism_laws(mechanism: Mechanism, effort: Effort, error: float) -> list[C
 
 
 def noise_of(
-    parameters: StrataStatistic, counts: Integers, release: StrataRelease | AggregateRelease
-) -> Integers:
+    parameters: StrataStatistic, counts: Ints, release: StrataRelease | AggregateRelease
+) -> Ints:
     """The noise that was drawn, shape [S, cells]: what is published less what is true."""
     if release.noisy_counts is not None:
         noise = release.noisy_counts - counts
@@ -70,7 +70,7 @@ def noise_of(
     return np.zeros((len(counts), 0), dtype=np.int64)
 
 
-def noise_laws(noises: list[Integers], scale: float) -> list[Events]:
+def noise_laws(noises: list[Ints], scale: float) -> list[Events]:
     """Each by itself, those beside it in its stratum and in others, and the same of another call.
 
     Strata that lie 1, 2 and 3 apart, and half of all.
@@ -91,7 +91,7 @@ def noise_laws(noises: list[Integers], scale: float) -> list[Events]:
     ]
 
 
-def square_laws(parameters: StrataStatistic, counts: Integers) -> list[Events]:
+def square_laws(parameters: StrataStatistic, counts: Ints) -> list[Events]:
     """The same of the noise on sums of squares, as many arms' as there are ``counts``."""
     squares = parameters.squares
     if squares is None:
@@ -101,9 +101,7 @@ def square_laws(parameters: StrataStatistic, counts: Integers) -> list[Events]:
     return noise_laws(noises, squares.noise_scale)
 
 
-def stated_otherwise(
-    mechanism: Mechanism, counts: Integers, release: StrataRelease
-) -> tuple[str, ...]:
+def stated_otherwise(mechanism: Mechanism, counts: Ints, release: StrataRelease) -> tuple[str, ...]:
     """What is not as stated of the rate and the priors; nothing of it is by chance."""
     parameters, response = mechanism.parameters, release.response
     problems = []
@@ -121,15 +119,15 @@ def stated_otherwise(
     return tuple(problems)
 
 
-def _adds_up(noisy: Integers, counts: Integers) -> bool:
+def _adds_up(noisy: Ints, counts: Ints) -> bool:
     return bool(np.all(noisy.sum(axis=1) == counts.sum(axis=1)))
 
 
 def prior_problems(
     name: str,
     parameters: Parameters,
-    sizes: Integers,
-    noisy: Integers | None,
+    sizes: Ints,
+    noisy: Ints | None,
     prior: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
 ) -> list[str]:
     """Which priors are not those of the noisy counts, below γ, or do not add up to one."""
@@ -180,7 +178,7 @@ def aggregate_laws(mechanism: AggregateMechanism, effort: Effort, error: float) 
     return [judged(NOISE, noise_laws(noises, scale) + squares, error)]
 
 
-def _statistics(mechanism: AggregateMechanism, size: int) -> tuple[list[Integers], float]:
+def _statistics(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
     counts = made_up_counts(size, mechanism.parameters.n_outcomes)
     cells = np.arange(size)[:, np.newaxis]
     draws = (mechanism.statistics(counts, cells) for _ in range(2))
@@ -188,12 +186,11 @@ def _statistics(mechanism: AggregateMechanism, size: int) -> tuple[list[Integers
     return noises, mechanism.parameters.noise_scale
 
 
-def _differences(mechanism: AggregateMechanism, size: int) -> tuple[list[Integers], float]:
+def _differences(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
     """Of pools whose arms have 3 and 5 units, so that all of the noise has one scale."""
     parameters = mechanism.parameters
     if parameters.lattice is None:
-        msg = "differences are published in whole steps of a lattice"
-        raise ValueError(msg)
+        raise ValueError("differences are published in whole steps of a lattice")
     counts = np.zeros((2 * size, parameters.n_outcomes), dtype=np.int64)
     counts[0::2, 0], counts[0::2, -1] = 1, 2
     counts[1::2, 0], counts[1::2, -1] = 4, 1

@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
-Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,11 +19,13 @@ class Instance:
     def __post_init__(self) -> None:
         """Refuse what is no pair of neighbours."""
         if self.from_cell == self.to_cell or min(self.counts) < 0:
-            msg = f"{self} is no pair of neighbours: counts ≥ 0 and two different outcomes"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self} is no pair of neighbours: counts ≥ 0 and two different outcomes"
+            )
         if self.counts[self.from_cell] < 1:
-            msg = f"{self} is no pair of neighbours: no unit has outcome {self.from_cell}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"{self} is no pair of neighbours: no unit has outcome {self.from_cell}"
+            )
 
     @property
     def n_units(self) -> int:

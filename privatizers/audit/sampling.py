@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Floats, Integers, Sample
+from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample
 from privatizers.audit.neighbours import Instance
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
+from schemas.arrays import Floats, Ints
 
 _BATCH = 1 << 20  # units drawn at once: bounds memory
 _MOST_KEPT = 4_000_000  # noised cells
@@ -123,14 +124,12 @@ def _drawn(
     }
 
 
-def kind_of(drawn: Integers, instance: Instance) -> Floats:
+def kind_of(drawn: Ints, instance: Instance) -> Floats:
     """0 for the outcome given up, 1 for the one taken, 2 for another."""
     return np.where(drawn == instance.from_cell, 0.0, np.where(drawn == instance.to_cell, 1.0, 2.0))
 
 
-def _about(
-    release: StrataRelease, instance: Instance, rows: Integers, whose: str
-) -> dict[str, Floats]:
+def _about(release: StrataRelease, instance: Instance, rows: Ints, whose: str) -> dict[str, Floats]:
     """What is published of a stratum: noisy counts and prior of the two outcomes concerned."""
     columns: dict[str, Floats] = {}
     for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):
@@ -168,7 +167,7 @@ def signature(
     return signature
 
 
-def beside(instance: Instance) -> Integers:
+def beside(instance: Instance) -> Ints:
     """Counts of a stratum in which nothing changes, shape [K]."""
     k = instance.n_outcomes
     return np.diff(np.arange(k + 1) * max(k, instance.n_units) // k)
@@ -212,7 +211,7 @@ def _called(
 
 
 def _one_call(
-    mechanism: Mechanism, instance: Instance, data: Integers, levels: Integers, strata: Integers
+    mechanism: Mechanism, instance: Instance, data: Ints, levels: Ints, strata: Ints
 ) -> dict[str, float]:
     release = mechanism.strata(data)
     drawn = release.response.draw(levels, strata)

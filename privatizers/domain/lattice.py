@@ -22,8 +22,7 @@ class Lattice:
         """Refuse what is no grid in whole steps."""
         rising = all(low < high for low, high in zip(self.steps, self.steps[1:], strict=False))
         if len(self.steps) < 2 or self.steps[0] != 0 or not rising:
-            msg = f"{self.steps} does not increase from 0"
-            raise ValueError(msg)
+            raise ValueError(f"{self.steps} does not increase from 0")
 
     @property
     def most(self) -> int:

@@ -7,11 +7,9 @@ so it leaves the guarantee as it is: replacing one unit's raw outcome replaces o
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.randomness import UNIT, random_words
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats, Integers, Ints
 
 
 def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
@@ -26,7 +24,7 @@ def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
     return mapped
 
 
-def nearest_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
+def nearest_levels(values: Floats, grid: Floats) -> Ints:
     """Position of the nearest grid point for mapped ``values``; ties go to the lower one."""
     lower = _lower(values, grid)
     to_lower = values - grid[lower]
@@ -34,7 +32,7 @@ def nearest_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
     return lower + (to_upper < to_lower)
 
 
-def stochastic_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
+def stochastic_levels(values: Floats, grid: Floats) -> Ints:
     """Position of one of the two grid points around each mapped value, keeping its mean.
 
     P(upper) = (y − g₋) / (g₊ − g₋), to 2⁻⁵³. Every estimator that is unbiased for the level is
@@ -47,9 +45,7 @@ def stochastic_levels(values: Floats, grid: Floats) -> NDArray[np.int64]:
     return lower + (random_words(len(values)) < threshold)
 
 
-def stratum_counts(
-    levels: NDArray[np.integer], cells: NDArray[np.integer], n_cells: int, n_outcomes: int
-) -> NDArray[np.int64]:
+def stratum_counts(levels: Integers, cells: Integers, n_cells: int, n_outcomes: int) -> Ints:
     """Raw counts N of each level in each cell, shape [S, K]. Raw: they may not be published."""
     flat = cells.astype(np.int64)
     flat *= n_outcomes
@@ -57,6 +53,6 @@ def stratum_counts(
     return np.bincount(flat, minlength=n_cells * n_outcomes).reshape(n_cells, n_outcomes)
 
 
-def _lower(values: Floats, grid: Floats) -> NDArray[np.int64]:
+def _lower(values: Floats, grid: Floats) -> Ints:
     """Position of the grid point at or below each value, the last but one at most."""
     return np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)

@@ -3,16 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from schemas.arrays import Integers, Ints
 from schemas.released import ALL
-
-Counts = NDArray[np.int64]
 
 SHARED_POOL = "small clusters"
 
 
-def small_clusters_share(sizes: Counts, min_stratum: int) -> Counts:
+def small_clusters_share(sizes: Ints, min_stratum: int) -> Ints:
     """Give each cluster a pool of its own, and those with a small arm one between them.
 
     ``sizes`` has the shape [clusters, arms]; a cluster is small where any arm has fewer than
@@ -25,12 +23,12 @@ def small_clusters_share(sizes: Counts, min_stratum: int) -> Counts:
     return pool
 
 
-def everyone_shares(sizes: Counts) -> Counts:
+def everyone_shares(sizes: Ints) -> Ints:
     """One pool for all clusters; ``sizes`` has the shape [clusters, arms]."""
     return np.zeros(len(sizes), dtype=np.int64)
 
 
-def pool_names(clusters: list[str], pool_of: Counts) -> list[str]:
+def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:
     """Name pools: ``all`` where there is one, a lone cluster's own name, else a shared one.
 
     The shared name is put in brackets until no cluster has it.
@@ -54,23 +52,23 @@ class Strata:
 
     clusters: list[str]
     arms: list[str]
-    sizes: Counts
+    sizes: Ints
     """Units, shape [clusters, arms]."""
     pools: list[str]
-    pool_of: Counts
+    pool_of: Ints
     """Pool of each cluster, shape [clusters]."""
-    cell_of: Counts
+    cell_of: Ints
     """Cell of each (pool, arm), shape [pools, arms]; −1 where it has no units."""
-    cell_sizes: Counts
+    cell_sizes: Ints
     """Units, shape [cells]."""
 
-    def cells(self, cluster: NDArray[np.integer], arm: NDArray[np.integer]) -> Counts:
+    def cells(self, cluster: Integers, arm: Integers) -> Ints:
         """Cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
-        cells: Counts = self.cell_of[self.pool_of[cluster], arm]
+        cells: Ints = self.cell_of[self.pool_of[cluster], arm]
         return cells
 
 
-def lay_out(clusters: list[str], arms: list[str], sizes: Counts, pool_of: Counts) -> Strata:
+def lay_out(clusters: list[str], arms: list[str], sizes: Ints, pool_of: Ints) -> Strata:
     """Make the strata of clusters, arms, their ``sizes`` and the pools a mechanism chose."""
     names = pool_names(clusters, pool_of)
     pool_sizes = np.zeros((len(names), len(arms)), dtype=np.int64)

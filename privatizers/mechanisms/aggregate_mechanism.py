@@ -9,13 +9,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.parameters import AggregateParameters
-
-Ints = NDArray[np.int64]
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)

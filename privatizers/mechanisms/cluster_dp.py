@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -26,32 +26,30 @@ class ClusterDP:
     name: ClassVar[str] = "cluster-dp"
     parameters: Parameters
 
-    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
         """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
-    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expected_prior(self, guess: Floats) -> Floats:
         """The guess, clipped to γ and renormalised."""
         return guessed_prior(guess, self.parameters)
 
-    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+    def strata(self, counts: Ints) -> StrataRelease:
         """Noise the counts, and make the prior of the noisy counts alone."""
         return noisy_prior(counts, self.parameters)
 
 
-def guessed_prior(guess: NDArray[np.float64], parameters: Parameters) -> NDArray[np.float64]:
+def guessed_prior(guess: Floats, parameters: Parameters) -> Floats:
     """Return the prior of shares that are known without noise, shape [K]."""
-    prior: NDArray[np.float64] = truncated_prior(
-        guess[np.newaxis], np.ones(1), parameters.truncation_threshold
-    )[0]
-    return prior
+    prior = truncated_prior(guess[np.newaxis], np.ones(1), parameters.truncation_threshold)
+    first: Floats = prior[0]
+    return first
 
 
-def noisy_prior(counts: NDArray[np.int64], parameters: Parameters) -> StrataRelease:
+def noisy_prior(counts: Ints, parameters: Parameters) -> StrataRelease:
     """Ñ = N + Z and q̃ = renormalised clip(Ñ/n, γ, 1), for ``counts`` of shape [S, K]."""
     if parameters.counts is None:
-        msg = "this mechanism's prior is made of noisy counts: it needs a noise scale"
-        raise ValueError(msg)
+        raise ValueError("this mechanism's prior is made of noisy counts: it needs a noise scale")
     noisy = parameters.counts.noised(counts)
     gamma = parameters.truncation_threshold
     prior = realised_prior(truncated_prior(noisy, counts.sum(axis=1), gamma), gamma)

@@ -9,13 +9,11 @@ that uses public facts alone.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privatizers.domain.strata import everyone_shares
 from privatizers.mechanisms.cluster_dp import guessed_prior, noisy_prior
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.parameters import Parameters
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,14 @@ class ClusterFreeDP:
     name: ClassVar[str] = "cluster-free-dp"
     parameters: Parameters
 
-    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:  # noqa: ARG002 - the protocol's
+    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:  # noqa: ARG002 - the protocol's
         """All clusters share one pool."""
         return everyone_shares(sizes)
 
-    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expected_prior(self, guess: Floats) -> Floats:
         """The guess, clipped to γ and renormalised."""
         return guessed_prior(guess, self.parameters)
 
-    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+    def strata(self, counts: Ints) -> StrataRelease:
         """Noise the counts, and make the prior of the noisy counts alone."""
         return noisy_prior(counts, self.parameters)

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.accounting.accountant import calibrate, pure_epsilon
 from privatizers.accounting.events import Response
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
-from privatizers.mechanisms.randomised_response import Levels, RandomisedResponse, ResponseTables
-
-Indices = NDArray[np.integer]
+from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from schemas.arrays import Integers, Levels
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,7 @@ class LabelResponse:
     def __post_init__(self) -> None:
         """Refuse what protects nothing, as there is nothing to confuse a label with."""
         if self.n_labels < 2:
-            msg = f"{self.n_labels} label: at least 2 are needed"
-            raise ValueError(msg)
+            raise ValueError(f"{self.n_labels} label: at least 2 are needed")
 
     @classmethod
     def of(cls, n_labels: int, epsilon: float) -> "LabelResponse":
@@ -72,7 +69,7 @@ class LabelResponse:
         prior = realised_prior(uniform_prior(1, self.n_labels), _least_share(self.n_labels))
         return RandomisedResponse(self.resampling_probability, prior).tables()
 
-    def draw(self, labels: Indices) -> Levels:
+    def draw(self, labels: Integers) -> Levels:
         """Return the randomised label of every unit: positions 0 … k − 1 in and out, shape [n].
 
         Draws from the operating system, two words of 53 bits a unit. Call it once a release: a

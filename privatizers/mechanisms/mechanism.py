@@ -3,22 +3,20 @@
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
 class StrataRelease:
     """What a mechanism publishes of the strata, and draws each unit's outcome with."""
 
-    noisy_counts: NDArray[np.int64] | None
+    noisy_counts: Ints | None
     """Ñ, shape [S, K]; None where none are published."""
     response: RandomisedResponse
-    noisy_sums: NDArray[np.int64] | None = None
+    noisy_sums: Ints | None = None
     """S̃ in grid steps, shape [S]; None where none are published."""
 
 
@@ -32,15 +30,15 @@ class Mechanism(Protocol):
         """λ, γ, σ and K, as realised."""
         ...
 
-    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
         """Assign clusters to pools from public ``sizes`` [clusters, arms]; pools count from 0."""
         ...
 
-    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+    def strata(self, counts: Ints) -> StrataRelease:
         """Draw what is published of the strata from raw ``counts`` of shape [S, K], n ≥ 1 each."""
         ...
 
-    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expected_prior(self, guess: Floats) -> Floats:
         """The prior, about, of a large stratum whose outcomes follow ``guess``; shape [K] both."""
         ...
 

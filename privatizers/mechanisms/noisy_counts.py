@@ -9,9 +9,9 @@ takes a unit out of one cell and puts it into another (Theorem 3.1 corrected; `c
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.randomness import discrete_laplace
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class NoisyCounts:
         """What is published: ``counts``, or ``count-and-complement`` for K = 2."""
         return "count-and-complement" if self.n_outcomes == 2 else "counts"
 
-    def noised(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def noised(self, counts: Ints) -> Ints:
         """Return Ñ = N + Z for ``counts`` of shape [S, K], Z i.i.d. discrete Laplace.
 
         For K = 2 only the upper cell is noised; the lower one is n − Ñ, n being public.

@@ -9,7 +9,8 @@ one noisy count and its complement are published.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease, Ints
+from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,5 @@ class NoisyHistogram(AggregateMechanism):
         """Noise every count; the lower of two is what the upper leaves of n."""
         noise = self.parameters.counts
         if noise is None:
-            msg = "a histogram is made of counts, not of sums on a lattice"
-            raise ValueError(msg)
+            raise ValueError("a histogram is made of counts, not of sums on a lattice")
         return AggregateRelease(noisy_counts=noise.noised(counts))

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.aggregate_mechanism import (
     AggregateMechanism,
     AggregateRelease,
-    Ints,
     NoisyDifferences,
 )
 from privatizers.noise.randomness import discrete_laplace
+from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
 
 _ROOM = 2.0**61  # of 64 bits, for a difference and for 64 scales of its noise
@@ -54,8 +53,7 @@ class NoisyHorvitzThompson(AggregateMechanism):
         """Noise the difference of every pool with both arms, or the sum of every pool and arm."""
         parameters = self.parameters
         if parameters.lattice is None:
-            msg = "sums and differences are of whole steps on a lattice"
-            raise ValueError(msg)
+            raise ValueError("sums and differences are of whole steps on a lattice")
         if parameters.sums is not None:
             return AggregateRelease(noisy_sums=parameters.sums.noised(counts))
         return AggregateRelease(noisy_differences=self._differences(counts, cell_of))
@@ -81,8 +79,7 @@ def noised_differences(
     half their variance for arms of one size. Raises ConfigError where 64 bits cannot hold D.
     """
     if lattice is None:
-        msg = "differences are published in whole steps of a lattice"
-        raise ValueError(msg)
+        raise ValueError("differences are published in whole steps of a lattice")
     steps = np.array(lattice.steps, dtype=np.int64)
     sizes = np.stack([control.sum(axis=1), treated.sum(axis=1)])
     common = np.gcd(sizes[0], sizes[1])
@@ -93,14 +90,14 @@ def noised_differences(
     return NoisyDifferences(pool, exact + _laplace(scale), divisor)
 
 
-def difference_scale(control: Ints, treated: Ints, noise_scale: float) -> NDArray[np.float64]:
+def difference_scale(control: Ints, treated: Ints, noise_scale: float) -> Floats:
     """Return σ max(n_0, n_1)/gcd(n_0, n_1), the scale of the noise on D, rounded up; shape [D]."""
     times = np.maximum(control, treated) // np.gcd(control, treated)
     product = noise_scale * times
     return np.where(times == 1, noise_scale, np.nextafter(product, np.inf))
 
 
-def _check_room(largest: NDArray[np.float64], scale: NDArray[np.float64]) -> None:
+def _check_room(largest: Floats, scale: Floats) -> None:
     """By public sizes alone, before anything is drawn."""
     if len(scale) and max(float(largest.max()), 64.0 * float(scale.max())) > _ROOM:
         raise ConfigError(
@@ -110,7 +107,7 @@ def _check_room(largest: NDArray[np.float64], scale: NDArray[np.float64]) -> Non
         )
 
 
-def _laplace(scale: NDArray[np.float64]) -> Ints:
+def _laplace(scale: Floats) -> Ints:
     """One draw of each scale, shape [D]; all draws of one scale at once."""
     distinct, which, times = np.unique(scale, return_inverse=True, return_counts=True)
     drawn = [discrete_laplace(int(n), float(one)) for one, n in zip(distinct, times, strict=True)]

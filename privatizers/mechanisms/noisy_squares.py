@@ -21,16 +21,13 @@ from dataclasses import dataclass
 from math import gcd
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.pool_statistics import square_noise
 from privatizers.domain.lattice import Lattice
 from privatizers.domain.strata import Strata
 from privatizers.noise.randomness import discrete_laplace
+from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _ROOM = 2.0**61  # of 64 bits, for a sum and for 64 scales of its noise
 

@@ -7,10 +7,10 @@ Where only means matter they tell more than counts at the same ε: on the grid �
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.domain.lattice import Lattice
 from privatizers.noise.randomness import discrete_laplace
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class NoisySums:
     noise_scale: float
     """σ, in grid steps."""
 
-    def noised(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    def noised(self, counts: Ints) -> Ints:
         """Return S̃ = Σ_y i_y N_y + Z, shape [S], for ``counts`` N of shape [S, K].
 
         i_y are the steps of the grid points; Z i.i.d. discrete Laplace. The sums are whole numbers,
         so nothing is rounded. The published mean is y_1 + h S̃/n, n being public.
         """
-        total: NDArray[np.int64] = counts @ np.array(self.lattice.steps, dtype=np.int64)
+        total: Ints = counts @ np.array(self.lattice.steps, dtype=np.int64)
         return total + discrete_laplace(len(counts), self.noise_scale)

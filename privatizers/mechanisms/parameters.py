@@ -61,11 +61,9 @@ def check_squares(parameters: StrataStatistic, *, with_means: bool) -> None:
     if squares is None:
         return
     if lattice is None or square_steps(lattice) != squares.steps:
-        msg = "sums of squares go with means on the lattice that they are of"
-        raise ValueError(msg)
+        raise ValueError("sums of squares go with means on the lattice that they are of")
     if with_means and not is_even(lattice):
-        msg = "sums of squares go with means on a lattice whose mean is its middle"
-        raise ValueError(msg)
+        raise ValueError("sums of squares go with means on a lattice whose mean is its middle")
 
 
 @dataclass(frozen=True)
@@ -89,14 +87,15 @@ class Parameters(StrataStatistic):
         """Refuse parameters that have not been rounded: a claim would not hold exactly."""
         for value in (self.resampling_probability, self.truncation_threshold):
             if not (0 < value < 1 and (value * UNIT).is_integer()):
-                msg = f"{value!r} is not a multiple of 2⁻⁵³ between 0 and 1; use Parameters.of"
-                raise ValueError(msg)
+                raise ValueError(
+                    f"{value!r} is not a multiple of 2⁻⁵³ between 0 and 1; use Parameters.of"
+                )
         if round(self.truncation_threshold * UNIT) * self.n_outcomes > UNIT:
-            msg = f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}"
-            raise ValueError(msg)
+            raise ValueError(f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}")
         if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
-            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
+            )
         if self.noise_scale is not None:
             digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
         check_squares(self, with_means=True)
@@ -139,11 +138,11 @@ class AggregateParameters(StrataStatistic):
     def __post_init__(self) -> None:
         """Refuse what no mechanism publishes."""
         if self.differences and self.lattice is None:
-            msg = "differences are published in whole steps of a lattice"
-            raise ValueError(msg)
+            raise ValueError("differences are published in whole steps of a lattice")
         if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
-            msg = f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
-            raise ValueError(msg)
+            raise ValueError(
+                f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
+            )
         digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
         check_squares(self, with_means=not self.differences)
 

@@ -5,16 +5,12 @@ multiples of 2⁻⁵³ so that the published probabilities are exactly those use
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.randomness import UNIT
+from schemas.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
 
-
-def truncated_prior(
-    noisy_counts: NDArray[np.int64] | Floats, n_units: NDArray[np.int64] | Floats, gamma: float
-) -> Floats:
+def truncated_prior(noisy_counts: Ints | Floats, n_units: Ints | Floats, gamma: float) -> Floats:
     """Clip noisy shares to [γ, 1] and renormalise them without going below γ.
 
     q_y = clip(Ñ_y / n, γ, 1);  ζ_y = q_y − γ where Σq > 1, else 1 − q_y;

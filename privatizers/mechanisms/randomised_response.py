@@ -7,13 +7,10 @@ Each unit keeps its outcome with probability 1 − λ, else draws from q̃ of it
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.alias_tables import AliasTables, alias_tables, chosen
 from privatizers.noise.randomness import UNIT, random_words
-
-Indices = NDArray[np.integer]
-Levels = NDArray[np.unsignedinteger]
+from schemas.arrays import Floats, Integers, Ints, Levels
 
 _BATCH = 1 << 15  # words, entries and levels of a batch stay in the processor's cache
 
@@ -28,7 +25,7 @@ class ResponseTables:
     resampling_probability: float
     priors: AliasTables
 
-    def draw(self, levels: Indices, strata: Indices) -> Levels:
+    def draw(self, levels: Integers, strata: Integers) -> Levels:
         """Return the randomised level of every unit, of the least unsigned type that holds K.
 
         Law, arguments and errors are those of :meth:`RandomisedResponse.draw`.
@@ -44,15 +41,14 @@ class ResponseTables:
             drawn[part] = chosen(resampled, fresh, kept)
         return drawn
 
-    def _check(self, levels: Indices, strata: Indices) -> None:
+    def _check(self, levels: Integers, strata: Integers) -> None:
         """Refuse what no table has a place for, without a word on whose it is."""
         for name, indices, count in (
             ("level is not on the grid", levels, self.priors.n_outcomes),
             ("unit's stratum has no prior", strata, len(self.priors.entries)),
         ):
             if len(indices) and not (indices.min() >= 0 and indices.max() < count):
-                msg = f"a {name}"
-                raise ValueError(msg)
+                raise ValueError(f"a {name}")
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class RandomisedResponse:
     """
 
     resampling_probability: float
-    prior: NDArray[np.float64]
+    prior: Floats
 
     def tables(self) -> ResponseTables:
         """Make ready to draw: once, for rows that come batch by batch.
@@ -77,7 +73,7 @@ class RandomisedResponse:
         """
         return ResponseTables(self.resampling_probability, alias_tables(self.prior))
 
-    def draw(self, levels: Indices, strata: Indices) -> NDArray[np.int64]:
+    def draw(self, levels: Integers, strata: Integers) -> Ints:
         """Return the randomised level of every unit.
 
         P(ỹ = j | y = i) = (1 − λ)·1{i = j} + λ q̃_j,

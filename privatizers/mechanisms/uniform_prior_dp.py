@@ -9,14 +9,12 @@ neither: a reader sees both.
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -26,16 +24,16 @@ class UniformPriorDP:
     name: ClassVar[str] = "uniform-prior-dp"
     parameters: Parameters
 
-    def pool_of(self, sizes: NDArray[np.int64], min_stratum: int) -> NDArray[np.int64]:
+    def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
         """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
-    def expected_prior(self, guess: NDArray[np.float64]) -> NDArray[np.float64]:
+    def expected_prior(self, guess: Floats) -> Floats:
         """1/K, whatever the guess."""
-        prior: NDArray[np.float64] = uniform_prior(1, len(guess))[0]
+        prior: Floats = uniform_prior(1, len(guess))[0]
         return prior
 
-    def strata(self, counts: NDArray[np.int64]) -> StrataRelease:
+    def strata(self, counts: Ints) -> StrataRelease:
         """Noise the counts or their sums if they are published; the prior looks at neither."""
         parameters = self.parameters
         prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)

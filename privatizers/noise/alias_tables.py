@@ -9,14 +9,9 @@ a whole number of units, and Kp C = 2⁵³.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.randomness import RESOLUTION, UNIT
-
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
-Indices = NDArray[np.integer]
-Levels = NDArray[np.unsignedinteger]
+from schemas.arrays import Bools, Floats, Integers, Ints, Levels, Words
 
 _SLAB = 1 << 17  # cells (strata times columns) built at a time: they stay in the cache
 
@@ -44,7 +39,7 @@ class AliasTables:
         """The least of uint8, uint16 and uint32 that holds K."""
         return np.min_scalar_type(self.n_outcomes)
 
-    def outcomes(self, words: Words, strata: Indices) -> Levels:
+    def outcomes(self, words: Words, strata: Integers) -> Levels:
         """Return where ``words`` fall: of the 2⁵³ words, q̃_j 2⁵³ fall on outcome j, exactly.
 
         Both have the shape [n]; ``strata`` are rows of the tables, which callers have checked.
@@ -61,7 +56,7 @@ class AliasTables:
         return chosen(own, column.astype(self.level_type), entry.astype(self.level_type))
 
 
-def chosen(first: NDArray[np.bool_], one: Levels, other: Levels) -> Levels:
+def chosen(first: Bools, one: Levels, other: Levels) -> Levels:
     """Return ``one`` where ``first``, else ``other``, both of one unsigned type.
 
     As ``np.where`` does, but without a branch: on random masks a processor guesses half of those
@@ -73,7 +68,7 @@ def chosen(first: NDArray[np.bool_], one: Levels, other: Levels) -> Levels:
     return mask
 
 
-def alias_tables(prior: NDArray[np.float64]) -> AliasTables:
+def alias_tables(prior: Floats) -> AliasTables:
     """Build the tables of q̃, ``prior``: shape [S, K], whole multiples of 2⁻⁵³.
 
     Raises ValueError where an entry is none, or a row does not add up to one exactly: a table
@@ -93,16 +88,16 @@ def _column_bits(n_outcomes: int) -> int:
     return (n_outcomes - 1).bit_length()
 
 
-def _units(prior: NDArray[np.float64]) -> Ints:
+def _units(prior: Floats) -> Ints:
     """The prior in units of 2⁻⁵³, checked."""
     scaled = prior * UNIT
     if not bool(np.all((scaled >= 0) & (scaled <= UNIT) & (scaled == np.floor(scaled)))):
-        msg = "an entry of a prior is not a multiple of 2⁻⁵³ between 0 and 1; use realised_prior"
-        raise ValueError(msg)
+        raise ValueError(
+            "an entry of a prior is not a multiple of 2⁻⁵³ between 0 and 1; use realised_prior"
+        )
     units: Ints = scaled.astype(np.int64)
     if not bool(np.all(units.sum(axis=1) == UNIT)):
-        msg = "a row of a prior does not add up to one exactly; use realised_prior"
-        raise ValueError(msg)
+        raise ValueError("a row of a prior does not add up to one exactly; use realised_prior")
     return units
 
 
@@ -145,7 +140,7 @@ def _entries(units: Ints, n_columns: int) -> Words:
     return packed
 
 
-def _light_first(is_heavy: NDArray[np.bool_], rows: Ints) -> tuple[Ints, Ints]:
+def _light_first(is_heavy: Bools, rows: Ints) -> tuple[Ints, Ints]:
     """Columns in order, light ones first, and the place of each stratum's first heavy one.
 
     ``is_heavy`` has the shape [Kp, s]; so has the order. The place counts in the order, raveled;

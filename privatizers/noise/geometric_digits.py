@@ -21,7 +21,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-Words = NDArray[np.uint64]
+from schemas.arrays import Ints, Words
+
 Source = Callable[[int], Words]
 """Gives as many independent words, uniform on 0 … 2⁶⁴ − 1, as it is asked for."""
 
@@ -107,16 +108,14 @@ def digits_of(scale: float) -> Digits:
     that is under 2⁻¹²⁸.
     """
     if not 0 < scale < math.inf:
-        msg = f"a noise scale is a positive number, not {scale!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a noise scale is a positive number, not {scale!r}")
     count = max(0, math.ceil(math.log2(scale) + math.log2(WORD * math.log(2)) + 1e-9))
     if count > _MOST_DIGITS:
-        msg = f"noise of scale {scale!r} does not fit 64 bits"
-        raise ValueError(msg)
+        raise ValueError(f"noise of scale {scale!r} does not fit 64 bits")
     return Digits(scale, tuple(Probability(scale, j).word(1) for j in range(count)))
 
 
-def geometric(digits: Digits, size: int, words: Source) -> NDArray[np.int64]:
+def geometric(digits: Digits, size: int, words: Source) -> Ints:
     """Return ``size`` independent numbers G ≥ 0 of the law ``digits`` describes.
 
     It takes J + 1 words a number, one request of ``size`` a digit from j = 0 on and one for the

@@ -8,11 +8,9 @@ number again. The step is public and a power of two: dividing and multiplying by
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.randomness import discrete_laplace
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 _LARGEST = 2.0**52
 """Values and scales stay under so many steps: doubles then hold every whole number in sight, and
@@ -46,8 +44,9 @@ def lattice_laplace(values: Floats, *, sensitivity: float, epsilon: float, step:
     )
     steps = np.rint(values / step)
     if values.ndim != 1 or not bool(np.all(np.abs(steps) < _LARGEST)):
-        msg = f"values to be noised are a list of finite numbers under 2^52 steps of {step!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"values to be noised are a list of finite numbers under 2^52 steps of {step!r}"
+        )
     noisy = steps.astype(np.int64) + discrete_laplace(len(steps), scale)
     return noisy.astype(np.float64) * step
 
@@ -63,19 +62,15 @@ def lattice_scale(*, sensitivity: float, epsilon: float, step: float, n_values: 
     """
     _check_step(step)
     if not (0.0 <= sensitivity < math.inf):
-        msg = f"a sensitivity is a number from 0, not {sensitivity!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a sensitivity is a number from 0, not {sensitivity!r}")
     if not (0.0 < epsilon < math.inf):
-        msg = f"noise costs an epsilon above 0, not {epsilon!r}"
-        raise ValueError(msg)
+        raise ValueError(f"noise costs an epsilon above 0, not {epsilon!r}")
     if n_values < 1:
-        msg = f"noise is for at least one value, not {n_values}"
-        raise ValueError(msg)
+        raise ValueError(f"noise is for at least one value, not {n_values}")
     moved = math.nextafter(sensitivity / step + n_values, math.inf)
     scale = math.nextafter(moved / epsilon, math.inf)
     if scale >= _LARGEST:
-        msg = f"noise of {scale:g} steps: take a greater step than {step!r}"
-        raise ValueError(msg)
+        raise ValueError(f"noise of {scale:g} steps: take a greater step than {step!r}")
     return scale
 
 
@@ -111,8 +106,7 @@ def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:
     """
     most = sensitivity * fraction
     if not (0.0 < most < math.inf):
-        msg = f"there is no step for a sensitivity of {sensitivity!r}"
-        raise ValueError(msg)
+        raise ValueError(f"there is no step for a sensitivity of {sensitivity!r}")
     step = math.ldexp(0.5, math.frexp(most)[1])
     _check_step(step)
     return step
@@ -121,5 +115,4 @@ def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:
 def _check_step(step: float) -> None:
     """Powers of two between 2⁻⁵⁰⁰ and 2⁵⁰⁰: their squares are doubles."""
     if not (2.0**-500 <= step <= 2.0**500) or math.frexp(step)[0] != 0.5:
-        msg = f"a step is a power of two, not {step!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a step is a power of two, not {step!r}")

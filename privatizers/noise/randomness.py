@@ -12,9 +12,9 @@ from typing import cast
 import numpy as np
 import opendp.prelude as dp
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
 from privatizers.noise.geometric_digits import digits_of, geometric
+from schemas.arrays import Ints, Words
 
 dp.enable_features("contrib")  # OpenDP's name for constructors whose proofs are still in review
 
@@ -33,7 +33,7 @@ def secret_key() -> bytes:
     return os.urandom(32)
 
 
-def random_words(size: int) -> NDArray[np.uint64]:
+def random_words(size: int) -> Words:
     """Return ``size`` independent words, uniform on 0 … 2⁵³ − 1.
 
     The upper bits of :func:`_full_words`.
@@ -43,7 +43,7 @@ def random_words(size: int) -> NDArray[np.uint64]:
     return words
 
 
-def _full_words(size: int) -> NDArray[np.uint64]:
+def _full_words(size: int) -> Words:
     """Return ``size`` independent words, uniform on 0 … 2⁶⁴ − 1.
 
     The key stream of AES-256 in counter mode under a key of its own, fresh from the operating
@@ -57,7 +57,7 @@ def _full_words(size: int) -> NDArray[np.uint64]:
     return words
 
 
-def discrete_laplace(size: int, scale: float) -> NDArray[np.int64]:
+def discrete_laplace(size: int, scale: float) -> Ints:
     """Return ``size`` independent draws Z with P(Z = k) = (1 − a)/(1 + a) · a^|k|, k whole.
 
     a = exp(−1/σ), σ is ``scale``, in the unit of the counts; Var Z = 2a / (1 − a)².
@@ -79,7 +79,7 @@ def discrete_laplace(size: int, scale: float) -> NDArray[np.int64]:
     return noise
 
 
-def discrete_gaussian(size: int, scale: float) -> NDArray[np.int64]:
+def discrete_gaussian(size: int, scale: float) -> Ints:
     """Return ``size`` independent draws Z with P(Z = k) ∝ exp(−k² / (2 · scale²)), k whole.
 
     Sampled exactly by OpenDP (Canonne, Kamath and Steinke 2020), from the operating system's

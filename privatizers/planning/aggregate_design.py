@@ -74,8 +74,7 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     price = pure_epsilon(event_of(parameters))
     epsilon = price if request.epsilon is None else request.epsilon
     if price > epsilon:  # cannot happen; the claim hangs on it
-        msg = "calibration exceeded the epsilon asked for"
-        raise AssertionError(msg)
+        raise AssertionError("calibration exceeded the epsilon asked for")
     return AggregateDesign(kind(parameters), epsilon, request.delta)
 
 

@@ -7,13 +7,11 @@ For planning alone: what a release draws with is calibrated exactly
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.accounting.accountant import SUM_ATOMS
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.noisy_counts import moved_cells
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 _HALVINGS = 100
 

@@ -69,8 +69,7 @@ def design(request: Request) -> Design:
     mechanism = _build(request, _calibrated(request, request.epsilon))
     event = event_of(mechanism.parameters)
     if delta_at(event, request.epsilon) > request.delta:  # cannot happen; the claim hangs on it
-        msg = "calibration exceeded the epsilon asked for"
-        raise AssertionError(msg)
+        raise AssertionError("calibration exceeded the epsilon asked for")
     return Design(mechanism, request.epsilon, request.delta)
 
 

@@ -6,7 +6,6 @@ same whenever it is made. Nothing is drawn.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -27,9 +26,7 @@ from privatizers.planning.planner import (
     sampling_variance,
 )
 from privatizers.planning.predicted_variance import Reach, SquareVariance, UnitVariance, reaches
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 _WAYS = 512
 _MOST_SIZES = 40
@@ -174,8 +171,7 @@ def _own_prior_noise(
 ) -> Floats:
     """Noise v, averaged over the priors that noisy counts make; for every pool, shape [U]."""
     if parameters.noise_scale is None:
-        msg = "a prior of noisy counts needs a noise scale"
-        raise ValueError(msg)
+        raise ValueError("a prior of noisy counts needs a noise scale")
     at = np.unique(np.quantile(pool_units, np.linspace(0, 1, _MOST_SIZES), method="nearest"))
     n = np.repeat(at, _WAYS)[:, np.newaxis]
     counts, noise = _ways(guess, parameters.noise_scale)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise, square_noise, unit_noise
 from privatizers.domain.lattice import Lattice, lattice_of
@@ -27,10 +26,8 @@ from privatizers.mechanisms.noisy_squares import is_even, square_steps
 from privatizers.planning.approximate_rate import Moves, odds_at
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.predicted_variance import Reach, SquareVariance, UnitVariance, reaches
+from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 SHARES: Floats = np.round(1.0 / (1.0 + np.exp(-np.linspace(-4.6, 4.6, 93))), 4)
 """Parts of ε that are tried for the statistic of the strata: from 1 % to 99 %."""

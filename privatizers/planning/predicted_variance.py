@@ -18,17 +18,14 @@ the treatment is not known beforehand. Segments are taken to hold the share f of
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from estimators.contrast_strata import comparable
+from estimators.contrast_strata import contrast_strata
 from estimators.effects import degrees
 from estimators.evidence import Slices, sum_by
 from estimators.intervals import quantile
 from privatizers.domain.strata import Strata
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ def reaches(strata: Strata, *, same_shares: bool) -> list[Reach | None]:
 
 
 def _reach(slices: Slices, arm: int, cell_sizes: Ints, *, same_shares: bool) -> Reach | None:
-    found = comparable(slices, arm, 0, same_shares=same_shares)
+    found = contrast_strata(slices, arm, 0, same_shares=same_shares)
     if len(found.weight) == 0:
         return None
     share = found.weight / found.weight.sum()

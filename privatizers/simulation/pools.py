@@ -1,9 +1,8 @@
-"""From simulated units to what estimators are given."""
+"""Turns simulated units and releases into the slices and pools that estimators are given."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
@@ -17,10 +16,7 @@ from estimators.pool_statistics import (
 )
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -34,25 +30,25 @@ class Places:
     """Position of the unit's (pool, arm)."""
 
     def take(self, rows: Ints) -> "Places":
-        """Of the chosen units."""
-        return Places(*(getattr(self, one.name)[rows] for one in fields(self)))
+        """The places of the chosen units."""
+        return Places(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def slices_of(steps: Floats, places: Places) -> Slices:
-    """Sums over slices of outcomes measured from the grid's mean, ``steps``, shape [n]."""
-    wide, arms = int(places.cluster.max()) + 1, int(places.arm.max()) + 1
-    key = (places.group * wide + places.cluster) * arms + places.arm
+    """Return the slices of units whose outcomes, less the grid's mean, are ``steps``, shape [n]."""
+    n_clusters, n_arms = int(places.cluster.max()) + 1, int(places.arm.max()) + 1
+    key = (places.group * n_clusters + places.cluster) * n_arms + places.arm
     size = int(key.max()) + 1
     n = np.bincount(key, minlength=size).astype(np.float64)
     at = np.flatnonzero(n)
-    of_key = np.zeros(size, dtype=np.int64)
-    of_key[key] = places.pool
+    pool_of_key = np.zeros(size, dtype=np.int64)
+    pool_of_key[key] = places.pool
     mean = np.bincount(key, steps, size) / np.maximum(n, 1)
     square = np.bincount(key, (steps - mean[key]) ** 2, size) / np.maximum(n - 1, 1)
     fourth = np.bincount(key, steps**4, size) / np.maximum(n, 1)
-    group, rest = np.divmod(at, wide * arms)
-    cluster, arm = np.divmod(rest, arms)
-    return Slices(group, cluster, arm, of_key[at], n[at], mean[at], square[at], fourth[at])
+    group, rest = np.divmod(at, n_clusters * n_arms)
+    cluster, arm = np.divmod(rest, n_arms)
+    return Slices(group, cluster, arm, pool_of_key[at], n[at], mean[at], square[at], fourth[at])
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class Cells:
 
 
 def noise_of(mechanism: Mechanism, grid: Floats) -> StatisticNoise | None:
-    """Return the noise on what ``mechanism`` publishes of its pools; None if it is nothing."""
+    """Return the noise on the statistic that ``mechanism`` publishes of pools; None without one."""
     parameters = mechanism.parameters
     lattice = parameters.lattice
     step = None if lattice is None else lattice.step_of(grid.tolist())
@@ -82,10 +78,10 @@ def pools_of(
     weights: Weights,
     squares: ReleasedSquares | None = None,
 ) -> Pools:
-    """What a release tells of its pools; ``weights`` are put on their statistics.
+    """Return the pools of a release, their statistics with these ``weights``.
 
-    ``squares`` are those of the arms, where any are published: an arm's has the weight of any of
-    its cells.
+    ``squares`` are the arms' noisy sums of squares, where any are published. The weight of an arm's
+    is that of any of its cells.
 
     The statistic of d = y − ȳ is (y_1 − ȳ) + h S̃/n where sums are published, and says nothing of
     d² then; else it is that of the noisy counts, for both.
@@ -103,12 +99,12 @@ def pools_of(
         assert not isinstance(noise, MeansNoise)  # noqa: S101 - counts go with the noise of counts
         shares = drawn.noisy_counts / n[:, np.newaxis]
         of_mean = _statistic(_by_counts(steps, shares), noise.of_sum(steps), n, weights.of_mean)
-        far, weight = steps**2, weights.of_square
-        of_square = _statistic(_by_counts(far, shares), noise.of_sum(far), n, weight)
+        squared, weight = steps**2, weights.of_square
+        of_square = _statistic(_by_counts(squared, shares), noise.of_sum(squared), n, weight)
     square_cell = None
     if squares is not None:
         square_cell = cells.arm
-        of_square = _of_arms(squares, cells, weights.of_square)
+        of_square = _square_statistic(squares, cells, weights.of_square)
     return Pools(
         mean,
         variance,
@@ -122,19 +118,19 @@ def pools_of(
     )
 
 
-def _of_arms(squares: ReleasedSquares, cells: Cells, weight: Floats) -> Statistic:
-    """Of the mean square of every arm; 0 where an arm has no units."""
+def _square_statistic(squares: ReleasedSquares, cells: Cells, weight: Floats) -> Statistic:
+    """Return the statistic of every arm's mean square; 0 where an arm has no units."""
     size = len(squares.noisy_square)
     n = np.maximum(np.bincount(cells.arm, cells.n_units, size), 1.0)
-    of_arm = np.zeros(size)
-    of_arm[cells.arm] = weight
+    arm_weight = np.zeros(size)
+    arm_weight[cells.arm] = weight
     variance = square_noise(squares.noise_scale) / n**2
-    return Statistic(squares.noisy_square / n, variance, np.zeros(size), of_arm)
+    return Statistic(squares.noisy_square / n, variance, np.zeros(size), arm_weight)
 
 
-def _by_counts(of: Floats, shares: Floats) -> Floats:
-    """f̄ + Σ_y (f(y) − f̄) Ñ_y/n for f = ``of``; shape [P]."""
-    value: Floats = of.mean() + shares @ (of - of.mean())
+def _by_counts(function: Floats, shares: Floats) -> Floats:
+    """Return f̄ + Σ_y (f(y) − f̄) Ñ_y/n, shape [P]; f is ``function``, Ñ/n are ``shares``."""
+    value: Floats = function.mean() + shares @ (function - function.mean())
     return value
 
 
@@ -142,11 +138,11 @@ def _statistic(value: Floats, of_sum: Cumulants, n: Floats, weight: Floats) -> S
     return Statistic(value, of_sum.second / n**2, of_sum.fourth / n**4, weight)
 
 
-def without_privacy(own: Slices, grid: Floats) -> Evidence:
-    """Slices of outcomes as they are, for τ̂_Q: nothing is resampled and no noise is added."""
-    size = int(own.pool.max()) + 1
+def without_privacy(slices: Slices, grid: Floats) -> Evidence:
+    """Return evidence for τ̂_Q of true outcomes: nothing is resampled, no noise is added."""
+    size = int(slices.pool.max()) + 1
     zero, nothing = np.zeros(size), np.full(size, np.nan)
     none = Statistic(nothing, nothing, nothing, zero)
-    code = np.arange(size)
-    ones = np.ones(size, dtype=np.int64)
-    return Evidence.of(own, own, Pools(zero, zero, zero, zero, none, none, code, ones), 0.0, grid)
+    pool, one = np.arange(size), np.ones(size, dtype=np.int64)
+    pools = Pools(zero, zero, zero, zero, none, none, pool, one)
+    return Evidence.of(slices, slices, pools, 0.0, grid)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from estimators.contrast_strata import comparable
-from estimators.effects import Contrasts, Estimate, EstimatorName, contrasts, effects
+from estimators.contrast_strata import contrast_strata
+from estimators.effects import Contrasts, Estimate, contrasts, effects
+from estimators.means import EstimatorName
 from tests.estimators.reference import (
     Cell,
     Result,
@@ -232,7 +233,7 @@ def test_pairs_of_one_size_are_made_by_name_whatever_their_outcomes() -> None:
     ]  # fmt: skip
     for change in (0.0, 3.0):
         clusters[0][1][0] = 5.0 + change
-        found = comparable(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
+        found = contrast_strata(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
         member = {
             cluster: int(at)
             for cluster, at in zip(
@@ -323,13 +324,13 @@ def test_weights_count_the_units_of_all_arms() -> None:
 
 
 def strata_weights(given_: Told, *, same_shares: bool) -> list[float]:
-    found = comparable(evidence_of(given_).slices, 1, 0, same_shares=same_shares)
+    found = contrast_strata(evidence_of(given_).slices, 1, 0, same_shares=same_shares)
     return [float(weight) for weight in found.weight]
 
 
 def test_a_merged_stratum_counts_the_units_of_all_arms_too() -> None:
     clusters = [[[0.0], [1.0], [0.0] * 7], [[0.0], [1.0], [0.0] * 8]]
-    found = comparable(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
+    found = contrast_strata(evidence_of(trial(*clusters)).slices, 1, 0, same_shares=True)
     assert found.weight.tolist() == [19.0]
     assert found.treated.stratum.tolist() == found.control.stratum.tolist() == [0, 0]
 

@@ -12,17 +12,18 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
-from estimators.effects import EstimatorName, contrasts
+from estimators.effects import contrasts
 from estimators.evidence import (
     Debiased,
     Evidence,
+    PoolMeans,
     Pools,
     Slices,
     Statistic,
     Sums,
-    Whole,
-    calibrated,
+    calibrate,
 )
+from estimators.means import EstimatorName
 from estimators.pool_statistics import CountsNoise, counts_noise, unit_noise
 from privatizers.mechanisms.prior import truncated_prior
 
@@ -168,12 +169,12 @@ def mean_of(
     slices, size = evidence.slices, len(releases.chance)
     n = np.bincount(slices.group, slices.n_units, size)
     share = slices.n_units / n[slices.group]
-    own: tuple[Debiased, Whole, Statistic, Floats] = (
+    own: tuple[Debiased, PoolMeans, Statistic, Floats] = (
         (evidence.square, evidence.whole_square, evidence.pools.of_square, square_weight)
         if squares
         else (evidence.mean, evidence.whole_mean, evidence.pools.of_mean, weight)
     )
-    return calibrated(slices.group, size, share, slices, *own)
+    return calibrate(slices.group, size, share, slices, *own)
 
 
 WEIGHTS = [0.0, 0.37, 1.0]

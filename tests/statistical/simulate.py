@@ -16,7 +16,7 @@ from privatizers.simulation.pools import (
     slices_of,
     without_privacy,
 )
-from privatizers.simulation.simulate import Releases, Trial
+from privatizers.simulation.trial import Releases, Trial
 
 __all__ = [  # whatever is from elsewhere is found here as well
     "LEAST_EXPECTED",

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.effects import Contrasts, EstimatorName, contrasts
+from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence
+from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
 from tests.statistical.found import Found

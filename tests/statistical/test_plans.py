@@ -22,7 +22,8 @@ from estimators.horvitz_thompson import difference_contrasts, difference_statist
 from flows.replication.efficiency import GRID, SIZES, planned, population
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
-from privatizers.simulation.simulate import Answers, Trial, simulate
+from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.trial import Trial
 from tests.statistical.found import Found
 
 Floats = NDArray[np.float64]

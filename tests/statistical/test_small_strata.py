@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.effects import EstimatorName
+from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
-from privatizers.simulation.simulate import Answers, Trial, simulate
+from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.trial import Trial
 
 Ints = NDArray[np.int64]
 

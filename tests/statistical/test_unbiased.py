@@ -23,8 +23,9 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
-from estimators.effects import Contrasts, EstimatorName, contrasts
+from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence
+from estimators.means import EstimatorName
 from estimators.pool_statistics import counts_noise
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import MechanismName, Request, design

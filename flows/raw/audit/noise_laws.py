@@ -16,7 +16,8 @@ from flows.raw.units.rows import Rows
 from privatizers.audit.mechanism_laws import prior_problems
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.planning.aggregate_design import AggregateDesign
-from schemas.released import Manifest, ReleaseName, UnitTable
+from schemas.names import ReleaseName
+from schemas.released import Manifest, UnitTable
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

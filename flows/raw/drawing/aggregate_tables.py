@@ -22,7 +22,8 @@ from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateDesign
-from schemas.released import ReleaseName, ReleaseTables, no_rows
+from schemas.names import ReleaseName
+from schemas.released import ReleaseTables, no_rows
 from schemas.roster import Roster
 
 

@@ -13,13 +13,13 @@ from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
+from schemas.names import ReleaseName
 from schemas.released import (
     NEIGHBOURS,
     NEIGHBOURS_WITH_CLUSTERS,
     SCHEMA_VERSION,
     Manifest,
     Metric,
-    ReleaseName,
     no_rows,
 )
 from schemas.roster import Roster

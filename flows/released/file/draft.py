@@ -7,7 +7,6 @@ public, and removes the rest.
 """
 
 import os
-import re
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from pathlib import Path
 from flows.runtime import working_folders as working
 from flows.runtime.files import folder_lock, public_directory, remove_if_empty, sync_directory
 from schemas.errors import ClusterdpError, ConflictError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 LATEST = "latest.duckdb"
 _WORKING = ".draft-"
@@ -85,9 +84,8 @@ def has_name(draft: Path, path: Path) -> bool:
 
 def published(directory: Path, experiment: str, suffix: str = ".duckdb") -> list[ReleaseName]:
     """List the releases of an experiment, by period, then revision; of a site, its reports."""
-    pattern = re.compile(re.escape(experiment) + r"\.([A-Za-z0-9][A-Za-z0-9_-]*)\.r([1-9][0-9]*)")
-    found = (pattern.fullmatch(path.stem) for path in directory.glob(f"*{suffix}"))
-    return sorted(ReleaseName(experiment, name[1], int(name[2])) for name in found if name)
+    names = (ReleaseName.parse(path.stem) for path in directory.glob(f"*{suffix}"))
+    return sorted(name for name in names if name and name.experiment == experiment)
 
 
 def point_latest(directory: Path, experiment: str) -> None:

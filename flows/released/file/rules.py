@@ -9,6 +9,7 @@ from typing import Final
 
 import duckdb
 
+from schemas.names import NAME, PERIOD
 from schemas.released import NEIGHBOURS, NEIGHBOURS_WITH_CLUSTERS, TABLES
 from schemas.tables import TEXT, UNNAMED
 
@@ -18,9 +19,9 @@ _ONE_METRIC = {f"every row is about {UNNAMED}": f"t.metric = '{UNNAMED}'"}
 
 _ROWS: Final[dict[str, dict[str, str]]] = {
     "release": {
-        "release_id is EXPERIMENT.PERIOD.rN, in letters, digits, - and _": """
-            regexp_full_match(t.experiment, '[A-Za-z0-9_-]+')
-            AND regexp_full_match(t.period, '[A-Za-z0-9][A-Za-z0-9_-]*') AND t.revision >= 1
+        "release_id is EXPERIMENT.PERIOD.rN, in letters, digits, - and _": f"""
+            regexp_full_match(t.experiment, '{NAME}')
+            AND regexp_full_match(t.period, '{PERIOD}') AND t.revision >= 1
             AND t.release_id = t.experiment || '.' || t.period || '.r' || t.revision
             AND strlen(t.release_id) <= 1000""",
         "created_at is a time": """

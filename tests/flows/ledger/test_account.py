@@ -18,7 +18,7 @@ from flows.ledger.rules import Entry, Fingerprint, State
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 from tests.conftest import Builder, Experiment, build_experiment
 
 ROWS = Fingerprint("k-1:rows", "k-1:units", "k-1:settings")

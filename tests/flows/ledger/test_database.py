@@ -17,7 +17,7 @@ from flows.ledger.database import VERSION, Found, Ledger, Statement, ledger_url
 from flows.ledger.rules import OPEN, Application, Entry, Fingerprint, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 from tests.conftest import told
 
 if TYPE_CHECKING:  # not imported twice, as it is a plug-in

@@ -27,7 +27,7 @@ from flows.ledger.rules import (
 )
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ConflictError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 RESERVED, PUBLISHING, PUBLISHED, LOST, VOID = State
 COUNTING = [state for state in State if state != VOID]

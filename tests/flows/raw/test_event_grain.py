@@ -31,8 +31,8 @@ from flows.released.publish import publish
 from flows.runtime import progress
 from privatizers.mechanisms.mechanism import Mechanism
 from schemas.errors import ClusterdpError, ConflictError, InputError
+from schemas.names import ReleaseName
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
-from schemas.released import ReleaseName
 from tests.boundary.canary import contents, spelt
 from tests.conftest import EXACT, Builder, Content, Experiment, plain_rows, released, write_content
 

@@ -16,7 +16,8 @@ from flows.raw.privatize import privatize
 from flows.raw.validate import validate
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.noise.randomness import UNIT
-from schemas.released import TABLES, Manifest, ReleaseName, ReleaseTables
+from schemas.names import ReleaseName
+from schemas.released import TABLES, Manifest, ReleaseTables
 from tests.conftest import EXACT, Builder, Experiment, a_log, made_units, rows
 
 

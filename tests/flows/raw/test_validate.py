@@ -18,8 +18,8 @@ from flows.raw.privatize import privatize
 from flows.raw.quarantine import set_aside
 from flows.raw.validate import validate
 from schemas.errors import InputError
+from schemas.names import ReleaseName
 from schemas.raw import rules
-from schemas.released import ReleaseName
 from schemas.roster import Roster
 from tests.conftest import (
     SENTINEL,

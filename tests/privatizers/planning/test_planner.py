@@ -15,8 +15,9 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from estimators.effects import Contrasts, EstimatorName, contrasts
+from estimators.effects import Contrasts, contrasts
 from estimators.intervals import t_interval
+from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.outcome_grid import stochastic_levels
 from privatizers.mechanisms.mechanism import Mechanism

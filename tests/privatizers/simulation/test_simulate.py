@@ -20,7 +20,8 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation import simulate as simulation
-from privatizers.simulation.simulate import Answers, Trial, simulate
+from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.trial import Trial
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -26,7 +26,7 @@ from flows.released.file.draft import (
 )
 from flows.runtime.working_folders import lock_of_the_dead
 from schemas.errors import ClusterdpError, ConflictError, InputError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 from tests.conftest import PATIENCE
 
 

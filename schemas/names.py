@@ -1,0 +1,38 @@
+"""What experiments, sites, periods and releases may be called.
+
+Files are named by these, so names have neither dots nor slashes; a period does not begin with - or
+_ either.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+NAME: Final = "[A-Za-z0-9_-]+"
+"""Of an experiment or a site, as a regular expression for the whole name."""
+
+PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
+"""Of a period, likewise."""
+
+_RELEASE_ID: Final = re.compile(rf"({NAME}(?:@{NAME})?)\.({PERIOD})\.r([1-9][0-9]*)")
+
+
+@dataclass(frozen=True, order=True)
+class ReleaseName:
+    """Which release of an experiment, or report of a site: they sort by period, then revision."""
+
+    experiment: str
+    """``EXPERIMENT``, or ``EXPERIMENT@SITE``."""
+    period: str
+    revision: int
+
+    @property
+    def release_id(self) -> str:
+        """``EXPERIMENT.PERIOD.rN``."""
+        return f"{self.experiment}.{self.period}.r{self.revision}"
+
+    @classmethod
+    def parse(cls, release_id: str) -> "ReleaseName | None":
+        """Read a :attr:`release_id`; None for any other text."""
+        parts = _RELEASE_ID.fullmatch(release_id)
+        return cls(parts[1], parts[2], int(parts[3])) if parts else None
