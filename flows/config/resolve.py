@@ -8,15 +8,13 @@ has that grid, so what comes after knows nothing of plans.
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.planner import Plan, Question, grids_of, plan
-
-Ints = NDArray[np.int64]
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)

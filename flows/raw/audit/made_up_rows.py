@@ -9,16 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import Config
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import Rows
+from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 from schemas.released import ALL
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _PARTS = 3
 _SMALL = 4  # clusters that share a pool

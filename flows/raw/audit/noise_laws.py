@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector
 from flows.config.experiment import AnyDesign, Config
@@ -16,10 +15,8 @@ from flows.raw.units.rows import Rows
 from privatizers.audit.mechanism_laws import prior_problems
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, ReleaseName, UnitTable
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 NOISED = "noisy_"
 """What columns of noised statistics begin with, in any table."""

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, layout, off_grid, on_grid, unlike
@@ -44,10 +43,8 @@ from privatizers.audit.laws import (
 from privatizers.audit.mechanism_laws import noise_laws
 from privatizers.mechanisms.label_response import LabelResponse
 from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.arrays import Floats, Ints
 from schemas.errors import ClusterdpError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PUBLIC = "all but noised numbers and drawn outcomes is the same, whatever the outcomes"
 FOLLOWS = "priors, weights and unit values follow from the noisy counts published"
