@@ -36,7 +36,6 @@ import polars as pl
 from estimators.effects import Estimate
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_frame
-from flows.released.file.macros import SHARPEST_FIRST
 from flows.released.file.read import ReleaseFile, opened, read_release
 from flows.released.file.sql import quoted
 from flows.released.segments import estimate_segments
@@ -76,7 +75,15 @@ __all__ = [
 ]
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
-_ESTIMATORS = ("regression_combined", "regression", "cuped", *SHARPEST_FIRST)
+_SHARPEST_FIRST = (
+    "regression_combined",
+    "regression",
+    "cuped",
+    "combined",
+    "tau_q",
+    "histogram",
+    "horvitz_thompson",
+)
 _TEXT = ("metric", "segment", "arm", "estimator", "control")
 _WHOLE = ("n_units", "n_segment")
 
@@ -289,7 +296,7 @@ def _frame(estimates: Sequence[Estimate]) -> pl.DataFrame:
     names = [one.name for one in fields(Estimate)]
     kinds = {name: pl.String if name in _TEXT else pl.Float64 for name in names}
     schema: dict[str, Any] = kinds | dict.fromkeys(_WHOLE, pl.Int64)
-    rows = sorted(estimates, key=lambda one: _ESTIMATORS.index(one.estimator))
+    rows = sorted(estimates, key=lambda one: _SHARPEST_FIRST.index(one.estimator))
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     return found.select(*_FIRST, pl.exclude(_FIRST))
 

@@ -38,7 +38,7 @@ AnyDesign = Design | AggregateDesign
 
 
 class Config(Section):
-    """One experiment: its log, grid, privacy parameters and places."""
+    """One experiment: its log, arms, grid, privacy parameters and folders."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the experiment: letters, digits, - and _."""
@@ -53,10 +53,10 @@ class Config(Section):
     quarantine: Quarantine = Quarantine()
     run: Run = Run()
     directory: Path = Field(default=Path(), exclude=True)
-    """The folder of the file, which is no key of it."""
+    """The folder that the configuration file is in; not a key of the file."""
 
     def path(self, relative: str) -> Path:
-        """A path of the file, made absolute."""
+        """A path that the configuration names, made absolute."""
         return absolute(self.directory, relative, shown(relative))
 
     @property
@@ -66,33 +66,33 @@ class Config(Section):
 
     @property
     def quarantined(self) -> Path:
-        """The folder of this experiment's rows that were set aside."""
+        """The folder of this experiment's rows in quarantine."""
         return self.path(self.quarantine.directory) / self.experiment
 
     @property
     def spill_directory(self) -> Path:
-        """Where a run puts rows that do not fit into memory; raw, and for a moment only."""
+        """The folder for raw rows that do not fit into memory, while a run lives."""
         return self.path(self.run.spill_directory or self.quarantine.directory)
 
     @property
     def population(self) -> str:
-        """Who pays for the releases: experiments on the same people name the same."""
+        """The name of who pays for the releases: the same for experiments on the same people."""
         return self.privacy.population or self.experiment
 
     @property
     def budget(self) -> Budget:
-        """What the population may pay in all; infinite where nothing is declared."""
+        """The total that the population may pay; infinite where nothing is declared."""
         declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
-        return Budget(*(math.inf if one is None else one for one in declared))
+        return Budget(*(math.inf if limit is None else limit for limit in declared))
 
     @property
     def is_planned(self) -> bool:
-        """Whether a planner chooses the design, which takes the sizes of the strata."""
+        """Whether the planner chooses the design, for which it needs the sizes of the strata."""
         return self.privacy.mechanism == "auto" and self.privacy.epsilon is not None
 
     @property
     def cluster_cost(self) -> Budget:
-        """The part of a release's cost that private clusters take; nothing where there are none."""
+        """The part of a release's cost that private clusters take; 0 where clusters are public."""
         private = self.private_clusters
         if private is None:
             return Budget()
@@ -100,7 +100,7 @@ class Config(Section):
 
     @property
     def cost(self) -> Budget:
-        """What one release costs: as asked for, or as declared parameters come to."""
+        """The cost of one release: the declared epsilon, or that of the declared parameters."""
         if self.privacy.epsilon is not None:
             return Budget(self.privacy.epsilon, self.privacy.delta)
         declared = self.design()
@@ -111,25 +111,24 @@ class Config(Section):
 
         Its price is that of the whole release, private clusters included.
         """
-        found, clusters = self.outcome_design(), self.cluster_cost
+        of_outcomes, clusters = self.outcome_design(), self.cluster_cost
         if self.private_clusters is None:
-            return found
+            return of_outcomes
         if self.privacy.epsilon is not None:
-            return replace(found, epsilon=self.privacy.epsilon)
-        return replace(found, epsilon=total((Budget(found.epsilon), clusters)).epsilon)
+            return replace(of_outcomes, epsilon=self.privacy.epsilon)
+        return replace(of_outcomes, epsilon=total((Budget(of_outcomes.epsilon), clusters)).epsilon)
 
     def outcome_design(self) -> AnyDesign:
-        """The same at the price of outcomes alone, given the clusters."""
+        """The declared design at the price of the outcomes alone, without private clusters."""
         if self.is_planned:
-            msg = "this design is planned: see flows.config.resolve"
-            raise AssertionError(msg)
+            raise AssertionError("this design is planned: see flows.config.resolve")
         request = self.request()
         if isinstance(request, AggregateRequest):
             return aggregate_design(request)
         return design(request)
 
     def request(self) -> Request | AggregateRequest:
-        """What is asked of the mechanism, as its design takes it."""
+        """The declared mechanism and parameters, from which its design is made."""
         privacy, support = self.privacy, self.outcome.support
         name, epsilon = privacy.mechanism, self._outcome_epsilon()
         if name == "noisy-histogram" or name == "noisy-horvitz-thompson":  # noqa: PLR1714 - narrows
@@ -159,7 +158,7 @@ class Config(Section):
         )
 
     def _outcome_epsilon(self) -> float | None:
-        """What private clusters leave of ε, rounded down; None where parameters are declared."""
+        """The ε left after private clusters, rounded down; None where parameters are declared."""
         epsilon = self.privacy.epsilon
         if epsilon is None or self.private_clusters is None:
             return epsilon

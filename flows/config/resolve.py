@@ -1,87 +1,88 @@
-"""From a configuration and public sizes to the design that a release has.
+"""Resolving a configuration: the design of a release from public sizes.
 
-``mechanism = "auto"`` with an epsilon is planned: grid, statistic of the strata and split of
-epsilon follow from the sizes of the strata and the declared guess. The settled configuration then
-has that grid, so what comes after knows nothing of plans.
+With ``mechanism = "auto"`` and an epsilon the design is planned: the grid, the statistic of the
+strata and the split of epsilon follow from the sizes of the strata and the declared guess. The
+resolved configuration has that grid, so that the later steps need not know of plans.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.planner import Plan, Question, grids_of, plan
-
-Ints = NDArray[np.int64]
+from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
 class Settled:
-    """What a release is made with."""
+    """The design of a release, and the configuration that goes with it."""
 
     config: Config
-    """With the grid and guess that were chosen, where they were."""
+    """With the grid and guess of the plan, where there is one."""
     design: AnyDesign
     plan: Plan | None
     """None where the configuration leaves nothing to plan."""
 
 
 def settled(config: Config, sizes: Ints) -> Settled:
-    """Settle what a release is made with; ``sizes`` are units, shape [clusters, arms].
+    """Choose the design of a release; ``sizes`` are numbers of units, shape [clusters, arms].
 
-    Raises ConfigError where no effect could be estimated by any plan.
+    Raises ConfigError where no effect could be estimated with any design.
     """
     if not config.is_planned:
         return Settled(config, config.design(), None)
-    found = plan(question(config, sizes))
+    chosen = plan(question(config, sizes))
     outcome = config.outcome.model_copy(
         update={
-            "values": found.option.grid,
+            "values": chosen.option.grid,
             "low": None,
             "high": None,
             "levels": None,
             "missing": config.outcome.missing_value,
-            "guess": found.guess,
+            "guess": chosen.guess,
         }
     )
-    return Settled(config.model_copy(update={"outcome": outcome}), found.design, found)
+    return Settled(config.model_copy(update={"outcome": outcome}), chosen.design, chosen)
 
 
 def foreseen(config: Config, chosen: Settled, sizes: Ints) -> dict[tuple[str, str], float]:
     """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
 
-    By the arm's name and that of the estimator that the prediction is for: the sharpest that the
-    design has. ``config`` is as declared, ``sizes`` are units, shape [clusters, arms]; public facts
-    alone. Empty where clusters are private: their sizes are not known when the design is made.
+    Keys are the names of the arm and of the estimator that the prediction is for: the sharpest one
+    that the design allows. ``config`` is as declared, ``sizes`` are numbers of units, shape
+    [clusters, arms]; only public facts are used. Empty where clusters are private, as their sizes
+    are not known when the design is made.
     """
     if config.private_clusters is not None:
         return {}
     asked = replace(question(config, sizes), segment_shares=())
     mechanism = chosen.design.mechanism
-    found = forecast(asked, chosen.config.outcome.grid, mechanism)
     estimator = _sharpest(mechanism.parameters)
-    return {(config.arms.names[one.arm], estimator): one.std_error for one in found}
+    return {
+        (config.arms.names[effect.arm], estimator): effect.std_error
+        for effect in forecast(asked, chosen.config.outcome.grid, mechanism)
+    }
 
 
 def _sharpest(parameters: Parameters | AggregateParameters) -> str:
-    """The estimator that uses all that a mechanism publishes."""
+    """The name of the estimator that uses everything that a mechanism publishes."""
     if isinstance(parameters, AggregateParameters):
         return "horvitz_thompson" if parameters.differences else "histogram"
     return "tau_q" if parameters.noise_scale is None else "combined"
 
 
 def question(config: Config, sizes: Ints) -> Question:
-    """What the planner is asked; where parameters are declared, what a forecast is asked."""
+    """The question to the planner, or, where parameters are declared, to a forecast."""
     outcome, privacy = config.outcome, config.privacy
     support = outcome.support
     grids: tuple[tuple[float, ...], ...] = (support,)
     if outcome.levels == "auto":
         grids = grids_of(support, continuous=outcome.values is None)
-    asked = privacy.strata_statistic
+    statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
     return Question(
         epsilon=config.cost.epsilon,
@@ -89,7 +90,7 @@ def question(config: Config, sizes: Ints) -> Question:
         values=np.array(support),
         guess=np.array(outcome.weights),
         grids=grids,
-        statistics=statistics if asked == "auto" else (asked,),
+        statistics=statistics if statistic == "auto" else (statistic,),
         sizes=sizes,
         min_stratum=privacy.min_stratum,
         same_shares=config.arms.same_shares,

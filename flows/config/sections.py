@@ -1,4 +1,4 @@
-"""The sections of a configuration: their keys, types and defaults, read strictly."""
+"""The sections of a configuration: their keys, types and defaults, with strict types."""
 
 import re
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from privatizers.planning.planner import even_grid
 from schemas.errors import ConfigError, shown
 
-_FINE = 1001  # values that stand for a continuous outcome in a plan
+_FINE = 1001  # values that represent a continuous outcome in a plan
 _WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _LONGEST = 36_525 * 86_400 * 1_000_000  # a century in microseconds
 
 GREATEST_FEATURE = 1e100
-"""Of a coordinate of a centre or a unit, which is squared; one beyond it is unreadable."""
+"""The greatest coordinate of a centre or a unit, as it is squared; one beyond is unreadable."""
 
 
 def _as_tuple(value: object) -> object:
@@ -23,7 +23,10 @@ def _as_tuple(value: object) -> object:
 
 
 def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
-    """The weights, none below 0 and one above, divided by their sum, however great they are."""
+    """The weights divided by their sum, which may exceed the range of doubles.
+
+    No weight is below 0, and at least one is above.
+    """
     greatest = max(weights)
     parts = [weight / greatest for weight in weights]
     whole = sum(parts)
@@ -39,37 +42,37 @@ Name = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):
-    """A table of the configuration: strict types, no unknown keys, never changed."""
+    """A table of the configuration: strict types, no unknown keys, values that never change."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class Source(Section):
-    """Where the log lies."""
+    """Where the log is."""
 
     path: Name
     """A file or a pattern (``*``, ``?``, ``**``); ``{period}`` is filled in."""
     grain: Literal["unit", "event"] = "unit"
-    """What a row of ``path`` is: a unit with its outcome, or an exposure of a unit to its arm."""
+    """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     outcomes_path: Name | None = None
-    """Where the outcome events lie, of grain "event"; may hold ``{period}`` as ``path`` may."""
+    """Where the outcome events are, of grain "event"; may hold ``{period}``, as ``path`` may."""
     window: str | None = None
     """How long outcomes count from exposure on, of grain "event": a whole number and d, h, m or s;
     None: for ever."""
 
     @property
     def window_microseconds(self) -> int | None:
-        """The attribution window; None where it has no end. Raises ConfigError if it is no time."""
+        """The attribution window; None where it has no end. Raises ConfigError if it is invalid."""
         if self.window is None:
             return None
-        found = _WINDOW.fullmatch(self.window)
-        if found is None:
+        match = _WINDOW.fullmatch(self.window)
+        if match is None:
             raise ConfigError(
                 "source.window",
                 f"{shown(self.window)} is not a whole number above 0 and d, h, m or s, such as "
                 '"7d", "12h", "30m" or "90s"',
             )
-        length = int(found[1]) * _SECONDS[found[2]] * 1_000_000
+        length = int(match[1]) * _SECONDS[match[2]] * 1_000_000
         if length > _LONGEST:
             raise ConfigError(
                 "source.window", f"{shown(self.window)} is over a century; leave it out for no end"
@@ -78,7 +81,7 @@ class Source(Section):
 
 
 class Columns(Section):
-    """Which columns of the log mean what."""
+    """The names of the log's columns, by their meaning."""
 
     unit: Name
     """The id of a unit: text or a whole number."""
@@ -89,24 +92,25 @@ class Columns(Section):
     cluster: Annotated[str | Texts | None, BeforeValidator(_as_tuple)] = None
     """One column, or several that together name a cluster; None: there are no clusters."""
     time: Name | None = None
-    """When an exposure was, of grain "event"; and an outcome event, unless ``outcome_time``."""
+    """The time of an exposure, of grain "event"; also of an outcome event, if ``outcome_time`` is
+    not given."""
     event: Name | None = None
-    """The id of an outcome event, of grain "event", by which its copies are known."""
+    """The id of an outcome event, of grain "event", by which copies of it are recognised."""
     outcome_time: Name | None = None
-    """The time in the outcome log of grain "event", where it has another name than ``time``."""
+    """The time in the outcome log of grain "event", where its name differs from ``time``."""
     outcome_unit: Name | None = None
-    """The unit in the outcome log of grain "event", where it has another name than ``unit``."""
+    """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The cluster columns; none where no cluster is configured."""
+        """The columns that make up the cluster; empty where none is configured."""
         if self.cluster is None:
             return ()
         return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
 
     @property
     def time_of_events(self) -> str:
-        """The column of an outcome event's time in the outcome log; empty where none is."""
+        """The column of an outcome event's time in the outcome log; empty where there is none."""
         return self.outcome_time or self.time or ""
 
     @property
@@ -116,7 +120,7 @@ class Columns(Section):
 
 
 class Arms(Section):
-    """The arms, declared so that a missing one is noticed."""
+    """The arms; they are declared so that a missing one is noticed."""
 
     control: Name
     """The arm that every other is compared with."""
@@ -145,7 +149,7 @@ class Arms(Section):
 
 
 class Outcome(Section):
-    """The public grid and the public rules that bring any outcome onto it."""
+    """The public grid, and the public rules that map any outcome onto it."""
 
     values: Numbers | None = None
     """The grid, increasing; what lies between its points is rounded."""
@@ -158,9 +162,9 @@ class Outcome(Section):
     missing: Number | None = None
     """What a missing or unreadable outcome counts as; None: the least grid value."""
     aggregate: Literal["count", "sum", "max", "any"] | None = None
-    """How the events of a unit make its outcome, of grain "event"."""
+    """How a unit's outcome is made from its events, of grain "event"."""
     cap: Annotated[Number, Field(gt=0)] | None = None
-    """Outcomes made of events are clipped to [−cap, cap], before they are brought to the grid."""
+    """Outcomes made from events are clipped to [−cap, cap] before they are mapped to the grid."""
     rounding: Literal["stochastic", "nearest"] = "stochastic"
     """What becomes of a value between two grid points; "stochastic" leaves means as they are."""
     guess: Literal["uniform"] | Numbers = "uniform"
@@ -169,14 +173,17 @@ class Outcome(Section):
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """The grid points, increasing; of a planned grid, once it is settled."""
+        """The grid points, increasing. A planned grid exists once the design is resolved."""
         if self.levels == "auto":
             raise ConfigError("outcome.levels", '"auto" has no grid before it is planned')
         return self.support
 
     @property
     def support(self) -> tuple[float, ...]:
-        """Where outcomes may lie, increasing: the grid, or what a grid is planned for."""
+        """The values that outcomes may have, increasing: the grid, or those a grid is planned for.
+
+        Raises ConfigError where the keys do not give any.
+        """
         if self.values is not None:
             return self.values
         low, high, levels = self.low, self.high, self.levels
@@ -188,7 +195,7 @@ class Outcome(Section):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """The declared guess at the outcomes' distribution over ``support``, adding up to one."""
+        """The declared guess at the distribution of outcomes over ``support``; sums to one."""
         weights = [1.0] * len(self.support) if self.guess == "uniform" else list(self.guess)
         return _adding_up_to_one(weights)
 
@@ -199,12 +206,12 @@ class Outcome(Section):
 
     @property
     def missing_value(self) -> float:
-        """What a missing or unreadable outcome counts as."""
+        """The value that replaces a missing or unreadable outcome."""
         return self.ends[0] if self.missing is None else self.missing
 
 
 class Privacy(Section):
-    """The mechanism and what one release may cost."""
+    """The mechanism, and what releases may cost."""
 
     mechanism: Literal[
         "auto",
@@ -239,38 +246,39 @@ class Privacy(Section):
     segment_shares: Numbers = (0.1, 0.5)
     """What to plan for beside the overall effect: segments that hold these shares of the units."""
     overall_effect: bool = True
-    """Whether the effect on everybody matters to a plan, beside segments."""
+    """Whether a plan is to serve the effect on everybody, beside those on segments."""
 
 
 class PrivateClusters(Section):
-    """Clusters that are private: each unit's is randomised before anything else sees it."""
+    """Private clusters: each unit's cluster is randomised before any other step sees it."""
 
     epsilon: Number
-    """ε₁, what it costs; a part of ``privacy.epsilon``."""
+    """ε₁, the price of a unit's cluster; a part of ``privacy.epsilon``."""
     labels: Texts | None = None
-    """All there may be, where ``columns.cluster`` names each unit's."""
+    """The names of all clusters, where ``columns.cluster`` names the cluster of each unit."""
     centres: dict[Name, Numbers] | None = None
-    """Else: a point for each cluster, public or found privately; a unit's is the nearest."""
+    """Instead of ``labels``: a point for each cluster, public or found privately. A unit's cluster
+    is the one with the nearest point."""
     features: Texts | None = None
-    """The columns whose values are a unit's point, as the centres are."""
+    """The columns that hold the coordinates of a unit's point."""
     centres_epsilon: Annotated[Number, Field(ge=0)] = 0.0
-    """What finding the centres has cost these people; 0 where they are public or paid for."""
+    """What these people have paid for finding the centres; 0 where these are public or paid for."""
     missing: str | None = None
-    """What a cluster counts as that is missing, unreadable or not declared; None: the first."""
+    """The cluster of units whose own is missing, unreadable or not declared; None: the first."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The declared clusters, in the order they are declared in."""
+        """The declared clusters, in the order of the configuration."""
         return self.labels if self.labels is not None else tuple(self.centres or ())
 
     @property
     def missing_name(self) -> str:
-        """The cluster that anything unknown counts as."""
+        """The cluster of units whose own is unknown."""
         return self.names[0] if self.missing is None else self.missing
 
 
 class Publish(Section):
-    """Where releases go."""
+    """Where releases are written, and how unit ids appear in them."""
 
     directory: Name = "releases"
     """The folder of releases; those of an experiment go to a folder of its name in it."""
@@ -288,21 +296,21 @@ class Ledger(Section):
 
 
 class Quarantine(Section):
-    """Where rows that were set aside are kept for the operator."""
+    """Where rows in quarantine are kept for the operator."""
 
     directory: Name = "quarantine"
     """The folder of rows that were left out; it holds raw data."""
 
 
 class Run(Section):
-    """How a run uses the machine."""
+    """The memory, folder and workers that a run may use."""
 
     memory_limit: Annotated[
         str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
     ] = "8GB"
-    """How much memory reading, ordering and writing may take, together."""
+    """The memory that reading, sorting and writing may take together."""
     spill_directory: Name | None = None
-    """Where rows go that do not fit into memory; None for the quarantine's folder."""
+    """The folder for rows that do not fit into memory; None for the quarantine's folder."""
     workers: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
-    """Who randomises the parts of a release: so many processes of this machine, or the Dask
-    scheduler at an address, whose workers see ``spill_directory``; None for this process."""
+    """What randomises the parts of a release: that many processes of this machine, or the workers
+    of the Dask scheduler at an address, which see ``spill_directory``; None for this process."""

@@ -1,8 +1,8 @@
-"""The key that unit ids are hashed under, where they are not released as they are.
+"""The key that unit ids are hashed with, where they are not released as they are.
 
-Whoever holds it can find the released id of any unit, and by trying ids also the unit of a
-released id; so it stays with the raw data, and with those who may match released units to their own
-tables (``clusterdp hash-ids``).
+Whoever holds the key can work out the released id of any unit and, by trying ids, also the unit of
+a released id. So the key stays with the raw data and with those who may match released units to
+their own tables (``clusterdp hash-ids``).
 """
 
 import hmac
@@ -23,18 +23,18 @@ _HOW = "make one with: (umask 077; head -c 32 /dev/urandom | base64 > FILE)"
 
 @dataclass(frozen=True)
 class UnitIdKey:
-    """A key for unit ids, and what is not well with it."""
+    """A key for unit ids, and warnings about it."""
 
     secret: bytes = field(repr=False)
     warnings: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str | None:
-        """Another for every key, for everybody to see; None where the key is short.
+        """A public fingerprint, different for each key; None for a key of less than 16 bytes.
 
-        128 bits of HMAC-SHA-256 under the key, of bytes that are no text and so no unit's id: who
-        does not hold a key of 16 random bytes or more learns nothing of it, nor of an id. A
-        shorter one could be found by trying keys until the fingerprint fits.
+        It is 128 bits of HMAC-SHA-256 with the key, of bytes that are not text and so cannot be the
+        id of a unit. With a key of 16 random bytes or more it reveals nothing of the key or of an
+        id. A shorter key could be found by trying keys until the fingerprint fits.
         """
         if len(self.secret) < _SHORT:
             return None
@@ -42,15 +42,18 @@ class UnitIdKey:
 
     @property
     def name(self) -> str:
-        """Another for every key, and no help in finding it; for private records alone."""
-        return hmac.digest(self.secret, b"\xffwhich key", "sha256").hex()  # no text: no unit's id
+        """A name for private records, different for each key; does not reveal a long random key.
+
+        It is HMAC-SHA-256 with the key, of bytes that are not text and so cannot be a unit's id.
+        """
+        return hmac.digest(self.secret, b"\xffwhich key", "sha256").hex()
 
 
 def read_key(config: Config) -> UnitIdKey | None:
     """Read the key of the configuration; None where ids are released as they are.
 
-    The key is the file's bytes without one newline at the end. Raises ConfigError where there is
-    none.
+    The key is the content of the file without one newline at its end. Raises ConfigError where the
+    file cannot be read or is empty.
     """
     if config.publish.key_file is None:
         return None
@@ -60,7 +63,7 @@ def read_key(config: Config) -> UnitIdKey | None:
         mode = path.stat().st_mode
     except UnreadableError as error:
         raise ConfigError(_KEY, f"{path}: {error}; {_HOW}") from None
-    except OSError as error:  # gone since
+    except OSError as error:  # deleted since it was read
         raise ConfigError(_KEY, f"{path}: cannot be read ({error.strerror})") from None
     secret = content.removesuffix(b"\n")
     secret = secret.removesuffix(b"\r") if secret != content else secret
@@ -70,16 +73,16 @@ def read_key(config: Config) -> UnitIdKey | None:
 
 
 def _warnings(path: Path, secret: bytes, mode: int) -> list[str]:
-    found = []
+    warnings = []
     if len(secret) < _SHORT:
-        found.append(
+        warnings.append(
             f"{_KEY}: the key in {path} has {len(secret)} bytes; one with fewer than {_SHORT} can "
             f"be guessed, and unit ids with it; {_HOW} (ids hashed under the old one will no "
             "longer match)"
         )
     if mode & _OPEN_TO_OTHERS:
-        found.append(
+        warnings.append(
             f"{_KEY}: {path} is open to others than its owner (mode "
             f"{stat.S_IMODE(mode):04o}); chmod 600 it"
         )
-    return found
+    return warnings

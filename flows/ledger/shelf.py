@@ -16,7 +16,7 @@ from flows.released.file.read import read_release
 from flows.released.file.site_report import read_report
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from flows.ledger.rows import entry_of
 from flows.ledger.rules import OPEN, Application, Entry, State, Terms
 from privatizers.accounting.budget import Budget
-from schemas.released import ReleaseName
+from schemas.names import ReleaseName
 
 METADATA = sa.MetaData()
 VERSION_TABLE = sa.Table(

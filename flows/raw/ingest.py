@@ -1,9 +1,9 @@
 """Step 1, private: find the log's files, and say how their rows are read.
 
-Rows are read batch by batch, when the next step asks for them, and outcomes are brought into the
-grid's range as they come. Missing and unreadable ones count as ``outcome.missing``, others are
-clipped. Nothing is drawn here: rounding onto the grid is the first act of :func:`privatize`, so
-that a dry run spends no randomness and a charge can come before any of it.
+The next step reads the rows batch by batch. Each batch's outcomes are mapped into the range of the
+grid: a missing or unreadable one counts as ``outcome.missing``, any other is clipped. Nothing is
+drawn here: the first draws, for rounding onto the grid, are made by :func:`privatize`. So a dry run
+draws nothing, and the ledger is charged before the first draw.
 """
 
 import math
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import Config
 from flows.raw.boundary.guard import values_free
@@ -24,25 +23,25 @@ from flows.raw.reading.sources import Source, identifier_type
 from flows.raw.reading.times import microseconds
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from privatizers.domain.outcome_grid import map_outcomes
+from schemas.arrays import Floats
 from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, TIME, UNIT, VALUE
 
-Floats = NDArray[np.float64]
-Brought = Callable[[pl.DataFrame, Path], list[pl.Expr]]
+ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
 
 
 @dataclass(frozen=True)
 class Log:
-    """What is to be read: who is where, and, of grain "event", what happened."""
+    """The tables to read: the units or exposures and, of grain "event", the outcome events."""
 
     roster: Source
     """Units with their outcomes, or exposures: ``unit arm cluster``, ``outcome`` or ``time``."""
     events: Source | None
     """Outcome events, of grain "event": ``unit time value``, and ``event`` where there are ids."""
     unit_type: pl.DataType
-    """Of the units or exposures. Ids of events are brought to it, whatever type they have: text
-    that is not spelt as such an integer is nobody's id."""
+    """The type of the ids in ``roster``. Ids in ``events`` are cast to it; text that is not the
+    usual form of such an integer ("007") becomes null, as no unit can have it."""
     mapped: Callable[[Floats], Floats]
-    """Brings outcomes (NaN for missing) into the grid's range."""
+    """Maps outcomes (NaN for missing) into the range of the grid."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -52,29 +51,32 @@ class Log:
     def batches(
         self, judged: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     ) -> Iterator[pl.DataFrame]:
-        """Units or exposures, in the order of the log; outcomes mapped, then ``judged``."""
+        """Units or exposures, in the order of the log, their outcomes mapped.
+
+        Each batch is then passed through ``judged``, if there is one.
+        """
 
         def finished(frame: pl.DataFrame) -> pl.DataFrame:
-            found = self._typed(frame)
-            if OUTCOME in found.columns:
-                values = self.mapped(found[OUTCOME].to_numpy())
-                found = found.with_columns(pl.Series(OUTCOME, values))
-            return found if judged is None else judged(found)
+            rows = self._cast_units(frame)
+            if OUTCOME in rows.columns:
+                values = self.mapped(rows[OUTCOME].to_numpy())
+                rows = rows.with_columns(pl.Series(OUTCOME, values))
+            return rows if judged is None else judged(rows)
 
         return replace(self.roster, finished=finished).batches()
 
     def event_batches(self) -> Iterator[pl.DataFrame]:
         """Outcome events, in the order of their log."""
         if self.events is not None:
-            yield from replace(self.events, finished=self._typed).batches()
+            yield from replace(self.events, finished=self._cast_units).batches()
 
     @property
     def frame(self) -> pl.DataFrame:
-        """All units or exposures at once, labels as text, for a log that is known to be small."""
+        """All units or exposures in one frame, labels as text; for logs known to be small."""
         labels = pl.col(ARM, CLUSTER).cast(pl.String)
         return pl.concat([batch.with_columns(labels) for batch in self.batches()])
 
-    def _typed(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _cast_units(self, frame: pl.DataFrame) -> pl.DataFrame:
         if frame.schema[UNIT] == self.unit_type:
             return frame
         typed = pl.col(UNIT).cast(self.unit_type, strict=False)
@@ -85,20 +87,20 @@ class Log:
 
 @values_free
 def ingest(config: Config, period: str) -> Sealed[Log]:
-    """Find the files of ``period``; raises InputError where there are none."""
-    return _ingested(config, period, outcomes=True)
+    """Find the log of ``period``; raises InputError where no file matches."""
+    return _find_log(config, period, outcomes=True)
 
 
 @values_free
 def ingest_places(config: Config, period: str) -> Sealed[Log]:
-    """The same without any outcome: each counts as missing.
+    """Find the log of ``period``, to be read without outcomes: each counts as missing.
 
-    For what may not look at outcomes, a plan; the column of outcomes need not even be there.
+    A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
     """
-    return _ingested(config, period, outcomes=False)
+    return _find_log(config, period, outcomes=False)
 
 
-def _ingested(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
+def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     columns, source = config.columns, config.source
     files = find_files(config.directory, "source.path", source.path, period)
     by_events = source.grain == "event"
@@ -123,8 +125,11 @@ def _ingested(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
 
 def _roster_columns(
     config: Config, *, by_events: bool, outcomes: bool
-) -> tuple[tuple[str, ...], frozenset[str], Brought]:
-    """What is read of units or exposures, and what of it is private."""
+) -> tuple[tuple[str, ...], frozenset[str], ToExpressions]:
+    """The columns to read of units or exposures, the private ones, and how to convert them.
+
+    Shape of the conversion: a batch and its file in, one expression a column out.
+    """
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
     of_clusters = cluster_columns(columns, private)
     wanted = [columns.unit, columns.arm, *of_clusters]
@@ -136,7 +141,7 @@ def _roster_columns(
         hidden.add(columns.outcome)
 
     def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
-        found = [
+        expressions = [
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             arm_labels(frame, path, columns.arm, arms).alias(ARM),
             (
@@ -147,10 +152,10 @@ def _roster_columns(
         ]
         if by_events:
             time = _given(columns.time)
-            return [*found, microseconds(time, frame.schema[time], path).alias(TIME)]
+            return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
         if not outcomes:
-            return [*found, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
-        return [*found, outcome(frame, path, columns.outcome).alias(OUTCOME)]
+            return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
+        return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
 
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), brought
 
@@ -158,31 +163,30 @@ def _roster_columns(
 def _event_columns(config: Config) -> tuple[str, ...]:
     columns = config.columns
     wanted = [columns.unit_of_events, columns.time_of_events]
-    if columns.outcome:  # a count counts what can be read of it
+    if columns.outcome:  # a count needs it too: events without a readable value do not count
         wanted.append(columns.outcome)
     return (*wanted, *([columns.event] if columns.event else []))
 
 
-def _bring_events(config: Config) -> Brought:
+def _bring_events(config: Config) -> ToExpressions:
     columns = config.columns
 
     def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
         unit, time = columns.unit_of_events, columns.time_of_events
-        found = [
+        expressions = [
             identifier(frame, path, unit, "unit").alias(UNIT),
             microseconds(time, frame.schema[time], path).alias(TIME),
         ]
         value = outcome(frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
-        found.append(value.alias(VALUE))
+        expressions.append(value.alias(VALUE))
         if columns.event:
-            found.append(label(frame, path, columns.event, "event").alias(EVENT))
-        return found
+            expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
+        return expressions
 
     return brought
 
 
 def _given(name: str | None) -> str:
     if name is None:
-        msg = "columns.time is checked to be there"
-        raise AssertionError(msg)
+        raise AssertionError("columns.time is checked to be there")
     return name

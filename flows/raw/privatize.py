@@ -1,17 +1,16 @@
-"""Step 3, private: raw rows in, tables that may be published out."""
+"""Step 3, private: takes raw rows, returns tables that may be published."""
 
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector
 from estimators.pool_statistics import Weights, declared_weights, square_weight, statistic_noise
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.drawing.aggregate_tables import aggregate
+from flows.raw.drawing.aggregate_tables import release_aggregates
 from flows.raw.drawing.strata_counts import counted
 from flows.raw.drawing.tables import (
     by_metric,
@@ -33,11 +32,10 @@ from privatizers.domain.strata import Strata
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
+from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
 from schemas.roster import Roster
-
-Floats = NDArray[np.float64]
 
 
 @values_free
@@ -51,45 +49,52 @@ def privatize(
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, every outcome randomised.
 
-    In this order: randomise clusters, where they are private, so that nothing after it sees raw
-    ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw what
-    is published of the strata. Every unit's outcome is drawn when ``units`` is read, in
-    the order of released ids. A design that publishes no units ends with the strata
-    (:func:`aggregate`). What ``roster`` tells of rows set aside is published as it is.
+    The steps, in this order: randomise clusters, where they are private, so that no later step sees
+    raw ones; round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw
+    the statistics of the strata. Each unit's outcome is drawn when the table ``units`` is read, in
+    the order of released ids. For a design without units, :func:`release_aggregates` does the steps
+    after the first. The counts in ``roster``, of rows in quarantine, are published as they are.
     """
     raw = rows.open()
     if isinstance(design, AggregateDesign):  # before the first draw
         design.mechanism.check_sizes(
             raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
         )
-    kept = with_randomised_clusters(config, raw, room)
+    private_rows = with_randomised_clusters(config, raw, room)
     if isinstance(design, AggregateDesign):
-        return aggregate(config, kept, design, name, room, roster)
-    manifest = manifest_of(config, kept, design, name, roster)  # reads a key: before any draw
+        return release_aggregates(config, private_rows, design, name, room, roster)
+    manifest = manifest_of(
+        config, private_rows, design, name, roster
+    )  # reads a key: before any draw
     grid = np.array(config.outcome.grid)
-    found = counted(config, kept, design.mechanism, room, keep=True)
-    strata = found.strata
+    stratum_counts = counted(config, private_rows, design.mechanism, room, keep=True)
+    strata = stratum_counts.strata
     check_squares_fit(design, strata)
-    drawn = design.mechanism.strata(found.counts)
-    weights = debias_vector(grid, drawn.response.prior, drawn.response.resampling_probability)
+    statistics = design.mechanism.strata(stratum_counts.counts)
+    weights = debias_vector(
+        grid, statistics.response.prior, statistics.response.resampling_probability
+    )
     return ReleaseTables(
         manifest=manifest,
         outcomes=grid_table(grid),
         pools=_pools(
             strata,
-            _noisy_means(config, design, drawn, strata),
+            _noisy_means(config, design, statistics, strata),
             _weights(config, design, strata),
         ),
         strata=strata_table(strata),
-        debias=_debias(strata, drawn, grid, weights),
-        counts=counts_table(strata, grid, drawn.noisy_counts),
-        squares=squares_table(config, design, found.counts, strata),
-        units=unit_table(config, kept, found, drawn.response, weights, room),
+        debias=_debias(strata, statistics, grid, weights),
+        counts=counts_table(strata, grid, statistics.noisy_counts),
+        squares=squares_table(config, design, stratum_counts.counts, strata),
+        units=unit_table(config, private_rows, stratum_counts, statistics.response, weights, room),
     )
 
 
 def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
-    """What the statistics weigh in ``combined``, from public facts; None where there are none."""
+    """The weights of the statistics in the estimator ``combined``, from public facts alone.
+
+    None where no statistics are published.
+    """
     parameters = design.mechanism.parameters
     noise = statistic_noise(
         parameters.noise_scale, parameters.strata_statistic, grid_step(config, design)
@@ -100,22 +105,24 @@ def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
     grid, prior = np.array(config.outcome.grid), design.mechanism.expected_prior(guess)
     rate, squares = parameters.resampling_probability, parameters.squares
     n = strata.cell_sizes.astype(np.float64)
-    found = declared_weights(grid, guess, prior, rate, noise, n)
+    weights = declared_weights(grid, guess, prior, rate, noise, n)
     if squares is None:
-        return found
+        return weights
     _, arm = np.nonzero(strata.cell_of >= 0)
     variance = squares.variance(config.outcome.grid)
     of_arms = np.bincount(arm, n).astype(np.float64)
     of_square = square_weight(grid, guess, prior, rate, variance, of_arms[arm])
-    return replace(found, of_square=of_square)
+    return replace(weights, of_square=of_square)
 
 
-def _noisy_means(config: Config, design: Design, drawn: StrataRelease, strata: Strata) -> pl.Series:
+def _noisy_means(
+    config: Config, design: Design, statistics: StrataRelease, strata: Strata
+) -> pl.Series:
     """y_1 + h S̃/n of every cell; null where no means are published."""
     step = grid_step(config, design)
-    if drawn.noisy_sums is None or step is None:
+    if statistics.noisy_sums is None or step is None:
         return pl.Series([None] * len(strata.cell_sizes), dtype=pl.Float64)
-    return pl.Series(config.outcome.grid[0] + step * drawn.noisy_sums / strata.cell_sizes)
+    return pl.Series(config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes)
 
 
 def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> pl.DataFrame:
@@ -134,11 +141,13 @@ def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> p
     )
 
 
-def _debias(strata: Strata, drawn: StrataRelease, grid: Floats, weights: Floats) -> pl.DataFrame:
+def _debias(
+    strata: Strata, statistics: StrataRelease, grid: Floats, weights: Floats
+) -> pl.DataFrame:
     return by_metric(
         {
             **cells_table(strata, grid),
-            "probability": pl.Series(drawn.response.prior.ravel()),
+            "probability": pl.Series(statistics.response.prior.ravel()),
             "weight": pl.Series(weights.ravel()),
         }
     )

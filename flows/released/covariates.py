@@ -6,7 +6,6 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence
@@ -16,9 +15,8 @@ from flows.released.file.evidence import Released, read_frame, read_released
 from flows.released.file.read import opened, read_manifest
 from flows.released.file.sql import quoted
 from flows.runtime.table_files import id_column, read_table
+from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
-
-Floats = NDArray[np.float64]
 
 UNIT_ID = "unit_id"
 MAX_LEVELS = 50
@@ -123,7 +121,7 @@ class _Design:
     origin: tuple[str, ...]
     """Shape [p]; empty for a column that tells missing values."""
 
-    def made_of(self, used: NDArray[np.bool_]) -> set[str]:
+    def made_of(self, used: Bools) -> set[str]:
         return {name for name, one in zip(self.origin, used.tolist(), strict=True) if one}
 
 

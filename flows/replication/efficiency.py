@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator, default_rng
-from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.means import EstimatorName
@@ -48,9 +47,7 @@ from privatizers.planning.design import Request, design
 from privatizers.planning.planner import Question, grids_of, plan
 from privatizers.simulation.simulate import Answers, simulate
 from privatizers.simulation.trial import Trial
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Bools, Floats, Ints
 
 NAME = "efficiency"
 SIZES: Ints = np.array([[250, 250], [500, 500], [1000, 1000]])
@@ -257,7 +254,7 @@ def _errors(
     scale: Scale,
     people: Sequence[Ints],
     random: Generator,
-    inside: NDArray[np.bool_] | None = None,
+    inside: Bools | None = None,
 ) -> dict[EstimatorName, _Errors]:
     support = None if made.grid is GRID else GRID
     every: dict[EstimatorName, list[Answers]] = {}
@@ -280,7 +277,7 @@ def _rows(
     epsilon: float,
     scale: Scale,
     people: Sequence[Ints],
-    inside: NDArray[np.bool_],
+    inside: Bools,
     random: Generator,
 ) -> Iterator[Row]:
     log.info("epsilon %g …", epsilon)

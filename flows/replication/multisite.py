@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from estimators.site_aggregates import Sites, clamped, ivw, mvagg
 from flows.replication.multisite_data import Study, data_folder, studies
@@ -62,8 +61,8 @@ from privatizers.sites.dp_matching import (
 from privatizers.sites.matching import People, evaluate, paired_variance
 from privatizers.sites.matching_sensitivity import variance_range
 from privatizers.sites.randomised_trial import RandomisedTrial
+from schemas.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
 Random = np.random.Generator
 Report = Callable[[People, float, Random], tuple[float, float]]
 
@@ -191,7 +190,7 @@ def dealt(people: People, proportions: Sequence[int], random: Random) -> list[Pe
     return [_at(people, np.sort(place)) for place in places]
 
 
-def _at(people: People, place: NDArray[np.int64]) -> People:
+def _at(people: People, place: Ints) -> People:
     return People(
         people.stratum[place], people.treated[place], people.outcome[place], people.n_strata
     )

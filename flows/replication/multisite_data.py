@@ -11,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.runtime.table_files import read_table
 from privatizers.sites.matching import People
+from schemas.arrays import Ints
 from schemas.errors import InputError
-
-Ints = NDArray[np.int64]
 
 VARIABLE = "CLUSTERDP_TEST_DATA"
 STROKE = Path("international_stroke_trial", "ist.parquet")

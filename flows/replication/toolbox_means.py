@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.runtime.table_files import read_table
 from flows.runtime.terminal import table
@@ -35,9 +34,8 @@ from privatizers.toolbox.lattice_gaussian import LatticeGaussian
 from privatizers.toolbox.propose_test_release import ProposeTestRelease
 from privatizers.toolbox.sample_aggregate import SampleAggregate, chunks_by_id
 from privatizers.toolbox.smooth_sensitivity import BoundThenNoise, SmoothLaplace
+from schemas.arrays import Floats
 from schemas.errors import InputError
-
-Floats = NDArray[np.float64]
 
 NAME = "toolbox-means"
 COLUMN = "age"

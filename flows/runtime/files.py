@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and folders with the modes they should have."""
+"""Writing files that appear whole or not at all, and making folders with the right modes."""
 
 import fcntl
 import os
@@ -13,13 +13,13 @@ _HALF = ".half-written"
 
 
 def private_directory(path: Path) -> Path:
-    """Make a folder that only its owner can enter (0700); leave an existing one's mode alone."""
+    """Make a folder that only its owner can enter (0700); an existing folder keeps its mode."""
     _make(path, 0o700)
     return path
 
 
 def public_directory(path: Path) -> list[Path]:
-    """Make a folder that all can read (0755); return those that were missing, outermost first."""
+    """Make a folder that all can read (0755); return the folders made, outermost first."""
     return _make(path, 0o755)
 
 
@@ -27,9 +27,9 @@ def _make(path: Path, mode: int) -> list[Path]:
     try:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()][::-1]
         for folder in missing:
-            own = mode if folder == path else 0o755
-            folder.mkdir(own, exist_ok=True)  # never wider than it may be, even for a moment
-            folder.chmod(own)  # whatever the umask took away
+            wanted = mode if folder == path else 0o755
+            folder.mkdir(wanted, exist_ok=True)  # never open to more than that, even for a moment
+            folder.chmod(wanted)  # the umask may have taken something away
         if not path.is_dir():
             raise NotADirectoryError(None, "there is a file of this name")
     except OSError as error:
@@ -38,15 +38,15 @@ def _make(path: Path, mode: int) -> list[Path]:
 
 
 def remove_if_empty(folders: list[Path]) -> None:
-    """Take back folders that were made for nothing, the innermost first."""
+    """Remove those of the folders that are still empty, the innermost first."""
     for folder in reversed(folders):
-        with suppress(OSError):  # something is in it by now
+        with suppress(OSError):  # not empty
             folder.rmdir()
 
 
 @contextmanager
 def folder_lock(path: Path) -> Iterator[None]:
-    """Hold a folder's own lock, which runs take for moments only."""
+    """Hold the lock of a folder; runs hold it only for moments."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -57,9 +57,10 @@ def folder_lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
-    """Write a file apart and rename it over ``path`` once it is complete.
+    """Write a new file beside ``path`` and rename it to ``path`` once it is complete.
 
-    The folder is locked meanwhile, so whatever is half written there is of a run that was killed.
+    The folder is locked meanwhile, so half-written files in it are left over from killed runs; they
+    are removed.
     """
     with folder_lock(path.parent):
         for leftover in path.parent.glob(f".*{_HALF}"):
@@ -75,7 +76,7 @@ def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make renames in a folder survive a power cut."""
+    """Make the names in a folder survive a power cut."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from schemas.errors import ConfigError, shown
 
-_NEVER = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # whatever is made or mounted later
+_IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # even for files made later
 
 
 def absolute(directory: Path, written: str, key: str) -> Path:
-    """Return the path ``written`` under ``key`` as seen from ``directory``, ``~`` spelt out.
+    """Return the path ``written`` under ``key``, relative to ``directory``, with ``~`` expanded.
 
-    Raises ConfigError where there is no such home folder, or where no path can be spelt so.
+    Raises ConfigError where there is no such home folder, or where it cannot be a path.
     """
     if "\0" in written:
         raise ConfigError(key, "holds a null character, which no path can")
@@ -33,16 +33,16 @@ def absolute(directory: Path, written: str, key: str) -> Path:
 
 
 def check_place(directory: Path, written: str, key: str) -> None:
-    """Raise ConfigError where nothing could ever lie at a path: see :func:`absolute`.
+    """Raise ConfigError where no file could ever be at a path.
 
-    Also where a name in it is too long, where links lead round in a circle, or where something on
-    the way is a file and no folder.
+    That is where :func:`absolute` does, where a name is too long, where links lead in a circle, or
+    where something above the path is a file and not a folder.
     """
     path = absolute(directory, written, key)
     try:
         path.lstat()
     except OSError as error:
-        if error.errno in _NEVER:
+        if error.errno in _IMPOSSIBLE:
             raise ConfigError(
                 key, f"{shown(written)} is no place for a file here ({error.strerror})"
             ) from None

@@ -1,6 +1,6 @@
-"""Whether a path is a plain file: reading a pipe or a device may never end.
+"""Whether a path is a regular file: reading a pipe or a device may never end.
 
-Whatever opens a file that somebody named or left about asks here first.
+The program asks this before it opens any file that a person has named or that it has found.
 """
 
 import stat
@@ -18,9 +18,9 @@ _KINDS = {
 
 
 def other_than_file(path: Path) -> str | None:
-    """Say why ``path`` cannot be read as a file; None where it is one, or a link to one.
+    """Say why ``path`` is not a regular file; None where it is one, or a link to one.
 
-    What is there is looked at and never opened.
+    Nothing is opened.
     """
     try:
         mode = path.stat().st_mode
@@ -38,7 +38,7 @@ def other_than_file(path: Path) -> str | None:
 
 
 def is_link(path: Path) -> bool:
-    """Whether a symbolic link stands at ``path``, wherever it leads."""
+    """Whether there is a symbolic link at ``path``, even one that leads nowhere."""
     try:
         return path.is_symlink()
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def is_link(path: Path) -> bool:
 
 
 def check_regular(path: Path) -> None:
-    """Raise InputError, naming ``path``, where it is no plain file, nor a link to one."""
+    """Raise InputError, naming ``path``, where it is neither a regular file nor a link to one."""
     problem = other_than_file(path)
     if problem is not None:
         raise InputError(f"{path}: {problem}")

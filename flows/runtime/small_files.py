@@ -1,7 +1,7 @@
-"""Files that somebody wrote by hand or sent: read whole, but never more than such a file can hold.
+"""Reading small files whole, up to a limit of bytes: configurations, keys, site reports.
 
-What a system or a codec says when that fails comes out as :class:`UnreadableError`, in words to put
-behind the file's name; whoever asked knows which error of ours that is.
+Every failure is an :class:`UnreadableError`, whose text continues a sentence that begins with the
+name of the file. The caller raises the error of ours that fits.
 """
 
 from pathlib import Path
@@ -10,13 +10,13 @@ from flows.runtime.regular_files import other_than_file
 
 
 class UnreadableError(Exception):
-    """Why a file cannot be read, as the rest of a sentence that begins with its name."""
+    """Says why a file cannot be read, as the rest of a sentence that begins with its name."""
 
 
 def read_small(path: Path, most: int) -> bytes:
-    """Return the content of a plain file of at most ``most`` bytes; raises UnreadableError.
+    """Return the content of a regular file of at most ``most`` bytes; raises UnreadableError.
 
-    A pipe or a device, which may never end, is not opened.
+    A pipe or a device is not opened, as reading it may never end.
     """
     problem = other_than_file(path)
     if problem is not None:
@@ -34,7 +34,7 @@ def read_small(path: Path, most: int) -> bytes:
 
 
 def read_small_text(path: Path, most: int) -> str:
-    """Return the same as text: UTF-8, with or without a mark for the order of bytes."""
+    """Return the content of a small file as text: UTF-8, with or without a byte order mark."""
     content = read_small(path, most)
     try:
         return content.decode("utf-8-sig")

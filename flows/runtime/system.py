@@ -1,4 +1,4 @@
-"""What the program needs of the system around it: streams, a current folder, words for failures."""
+"""The program's standard streams, its current folder, and exit codes for errors of the system."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ import sys
 
 from schemas.errors import InputError
 
-_OF_PATHS = (
+_PATH_ERRORS = (
     errno.ENOENT,
     errno.ENOTDIR,
     errno.EISDIR,
@@ -19,23 +19,23 @@ _OF_PATHS = (
 
 
 def open_closed_streams() -> None:
-    """Let nothing that is said go astray where somebody closed our streams (``>&-``).
+    """Open the null device for each standard stream that the caller has closed (``>&-``).
 
-    The next file that is opened would get the number of a closed one, and with it whatever is
-    printed; and Python has no object for it.
+    Otherwise the next file that is opened would get the number of the stream, and with it all that
+    is printed. Python, too, has no object for a closed stream.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - stays
 
 
 def check_current_folder() -> None:
-    """Raise InputError where the current folder is gone, from which paths are read."""
+    """Raise InputError where the current folder, which paths are relative to, no longer exists."""
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except FileNotFoundError:
@@ -43,9 +43,9 @@ def check_current_folder() -> None:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code of an error that is none of ours.
+    """Return the exit code of an error of the system or a library.
 
-    2 where the system refuses a path that somebody named, 1 for anything else.
+    2 where the system refuses a path, 1 for anything else.
     """
-    is_of_path = isinstance(error, OSError) and error.errno in _OF_PATHS
+    is_of_path = isinstance(error, OSError) and error.errno in _PATH_ERRORS
     return 2 if is_of_path else 1

@@ -1,4 +1,7 @@
-"""Tables that people hand in beside a release (segments, ids): CSV or Parquet, read plainly."""
+"""Reading the tables that analysts give beside a release (segments, covariates, ids).
+
+They are CSV or Parquet files.
+"""
 
 from pathlib import Path
 
@@ -14,13 +17,13 @@ _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
 
 
 def check_format(path: Path) -> None:
-    """Refuse a name that is neither CSV nor Parquet."""
+    """Raise InputError where the name ends with neither ``.csv`` nor ``.parquet``."""
     if path.suffix.lower() not in FORMATS:
         raise InputError(f"{path}: not a format for this command ({', '.join(FORMATS)})")
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """Read a table as it is, a CSV file's fields as text; InputError where that fails."""
+    """Read a whole table, a CSV file with all columns as text; InputError where that fails."""
     check_format(path)
     check_regular(path)
     try:
@@ -34,10 +37,10 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def _parquet(path: Path) -> pl.DataFrame:
-    """Read a Parquet file; Arrow's reader ends by an error where polars' may abort the process."""
+    """Read a Parquet file by Arrow: polars' own reader may abort the process over a broken one."""
     with pq.ParquetFile(path) as file:
         table = file.read()
-    table.validate(full=True)  # what it reads of a damaged file need not hold together
+    table.validate(full=True)  # what it reads of a damaged file may contradict itself
     frame = pl.from_arrow(table)
     if not isinstance(frame, pl.DataFrame):  # pragma: no cover - a table is a frame
         raise TypeError(type(frame))
@@ -45,7 +48,10 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def id_column(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
-    """Return ids as a log's are read: text or integers; empty or undecodable text is null."""
+    """Return a column of ids: text or integers; empty or undecodable text is null, as in a log.
+
+    Raises InputError as :func:`text_or_integer` does.
+    """
     ids = text_or_integer(frame, path, column)
     if ids.dtype.is_integer() or ids.dtype == pl.Null:
         return ids
@@ -55,12 +61,15 @@ def id_column(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
 
 
 def text_or_integer(frame: pl.DataFrame, path: Path, column: str) -> pl.Series:
-    """Return a column that has to be text or integers; InputError where it is missing or not."""
+    """Return a column of text, integers or booleans.
+
+    Raises InputError where it is missing or of another type.
+    """
     if column not in frame.columns:
         raise InputError(f"{path}: there is no column {column!r}")
-    found = frame[column]
-    kind = found.dtype
+    values = frame[column]
+    kind = values.dtype
     if not (kind.is_integer() or kind in (pl.Null, pl.Boolean) or isinstance(kind, _TEXT_LIKE)):
-        called = kind.base_type()  # a struct's fields may be called after people
-        raise InputError(f"{path}: column {column!r} is {called}; it has to be text or integer")
-    return found
+        name = kind.base_type()  # without the names of a struct's fields, which may be values
+        raise InputError(f"{path}: column {column!r} is {name}; it has to be text or integer")
+    return values

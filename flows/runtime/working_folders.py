@@ -1,4 +1,4 @@
-"""Working folders: private, locked while their run lives, and swept once it is dead."""
+"""Working folders: private, locked while their run lives, and removed by a later run if it dies."""
 
 import fcntl
 import os
@@ -16,9 +16,9 @@ _LOCK = "lock"
 
 @contextmanager
 def working_folder(directory: Path, prefix: str) -> Iterator[Path]:
-    """Open a folder of one's own (0700) in ``directory``, named by ``prefix`` and chance.
+    """Make a private folder (0700) in ``directory``; its name is ``prefix`` and random letters.
 
-    It is locked while this process lives, and gone on leaving the block.
+    It is locked while this process lives, and removed when the block ends.
     """
     folder, handle = _locked_folder(directory, prefix)
     try:
@@ -29,7 +29,7 @@ def working_folder(directory: Path, prefix: str) -> Iterator[Path]:
 
 
 def sweep(directory: Path, prefix: str, keep: Collection[Path] = ()) -> None:
-    """Remove working folders that no living run holds, but for those to ``keep``."""
+    """Remove the working folders of dead runs, except those to ``keep``."""
     with folder_lock(directory):
         for folder in directory.glob(f"{prefix}*"):
             if folder not in keep:
@@ -40,15 +40,15 @@ def sweep(directory: Path, prefix: str, keep: Collection[Path] = ()) -> None:
 
 @contextmanager
 def lock_of_the_dead(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a working folder if no living run does; gives whether that is so."""
+    """Try to lock a working folder; gives True where no living run holds its lock."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError:  # gone
+    except OSError:  # the folder was removed
         yield False
         return
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held
+    except OSError:  # a living run holds it
         yield False
     else:
         yield True
@@ -57,7 +57,7 @@ def lock_of_the_dead(folder: Path) -> Iterator[bool]:
 
 
 def _locked_folder(directory: Path, prefix: str) -> tuple[Path, int]:
-    """Make a working folder and lock it, with no moment between for a sweep."""
+    """Make a working folder and lock it; no sweep can come between the two."""
     with folder_lock(directory):
         try:
             folder = Path(tempfile.mkdtemp(prefix=prefix, dir=directory))

@@ -86,22 +86,22 @@ def test_a_release_holds_nothing_of_an_event(
     ending: str,
     sections: dict[str, Any],
 ) -> None:
-    put_aside: list[Path] = []
-    put = room.put_aside
+    spilled: list[Path] = []
+    put = room.write_frame
 
     def noted(*given: Any) -> Path:
-        put_aside.append(put(*given))
-        return put_aside[-1]
+        spilled.append(put(*given))
+        return spilled[-1]
 
-    monkeypatch.setattr(room, "put_aside", noted)
+    monkeypatch.setattr(room, "write_frame", noted)
     planted = plant_events(experiment, ending, **sections)
     result = release(str(planted.built.config))
     again = planted.built.run()
     assert (result.status, again.status) == ("published", "unchanged")
     assert result.roster.quarantined_by_rule == {"unit_in_two_arms": 2}
     assert len(released(result.path, "units")) == result.roster.n_units == 23
-    assert bool(put_aside) == ("run" in sections)
-    assert not any(path.exists() for path in put_aside)
+    assert bool(spilled) == ("run" in sections)
+    assert not any(path.exists() for path in spilled)
     assert watch.leaks(planted, result, again) == []
 
 

@@ -96,7 +96,7 @@ LOGS = {
     ),
     "no Parquet": Bad("log.parquet: cannot be read as Parquet", log=f"{SENTINEL}\n" * 99),
     "half a CSV": Bad(
-        "log.csv: cannot be read as CSV: row 3 does not parse (the head is row 1)",
+        "log.csv: cannot be read as CSV: row 3 does not parse (the header is row 1)",
         log=f"customer,variant,region,clicks\na,none,east,1\nPRIVATEUNIT,none,east,{SENTINEL},1\n",
         file="log.csv",
     ),

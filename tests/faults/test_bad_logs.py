@@ -103,22 +103,22 @@ CASES = {
         "there is no column 'customer'", "", file="empty.csv", log="events", by_events=True
     ),
     "a CSV with a wide line": Case(
-        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
+        "cannot be read as CSV: row 302 does not parse (the header is row 1)",
         f"{HEAD}{LINES}{PRIVATE},none,east,{SENTINEL},{PRIVATE}\n{LINES}",
         file="0006.csv",
     ),
     "a CSV with an open quote": Case(
-        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
+        "cannot be read as CSV: row 302 does not parse (the header is row 1)",
         f'{HEAD}{LINES}{PRIVATE},none,east,"{SENTINEL}\n{LINES}',
         file="0006.csv",
     ),
     "a CSV with a closed quote amid a field": Case(
-        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
+        "cannot be read as CSV: row 302 does not parse (the header is row 1)",
         f'{HEAD}{LINES}"{PRIVATE}" x,none,east,{SENTINEL}\n{LINES}',
         file="0006.csv",
     ),
     "a CSV of events with a wide line": Case(
-        "cannot be read as CSV: row 302 does not parse (the head is row 1)",
+        "cannot be read as CSV: row 302 does not parse (the header is row 1)",
         f"customer,seen,clicks\n{EVENT_LINES}{PRIVATE},,{SENTINEL},{PRIVATE}\n{EVENT_LINES}",
         file="0006.csv",
         log="events",
@@ -190,13 +190,13 @@ def assert_plain(text: str, says: str, file: Path) -> None:
 def spilled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The folders into which rows were put aside."""
     folders: list[Path] = []
-    put = room.put_aside
+    put = room.write_frame
 
     def noted(frame: pl.DataFrame, folder: Path, name: str) -> Path:
         folders.append(folder)
         return put(frame, folder, name)
 
-    monkeypatch.setattr(room, "put_aside", noted)
+    monkeypatch.setattr(room, "write_frame", noted)
     return folders
 
 

@@ -90,7 +90,7 @@ for place in json.loads(sys.argv[2]):
     child = os.fork()
     if child == 0:
         left = [place["after"]]
-        write = room.put_aside
+        write = room.write_frame
 
         def write_and_die(frame, folder, name):
             path = write(frame, folder, name)
@@ -99,7 +99,7 @@ for place in json.loads(sys.argv[2]):
                 os.kill(os.getpid(), signal.SIGKILL)
             return path
 
-        room.put_aside = write_and_die
+        room.write_frame = write_and_die
         release.fn(f"{sys.argv[1]}/{place['folder']}/trial.toml")
         os._exit(0)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
@@ -277,7 +277,7 @@ def test_where_space_runs_out_after_the_charge_it_is_given_back(
         set_aside(*given)
 
     monkeypatch.setattr("flows.release.set_aside", fill_then_set_aside)
-    assert str(failure(built)).startswith(f"{place}: cannot put rows aside")
+    assert str(failure(built)).startswith(f"{place}: cannot write rows here")
     assert state(built) == ["void"]
     assert spent(built) == 0
     assert [path.name for path in place.iterdir()] == ["filler"]

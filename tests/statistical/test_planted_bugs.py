@@ -118,12 +118,12 @@ def carried_remainders(patch: pytest.MonkeyPatch) -> None:
 
 def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
-    honest = unit_stream._plain
+    honest = unit_stream._with_levels
 
     def broken(rows: Rows, found: Counted) -> Any:
         yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
 
-    patch.setattr("flows.raw.drawing.unit_stream._plain", broken)
+    patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)
 
 
 def raw_shared_pool(patch: pytest.MonkeyPatch) -> None:

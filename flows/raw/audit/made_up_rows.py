@@ -1,7 +1,7 @@
-"""Made-up logs for an audit of the private step: nobody's rows, in the shape of a configuration.
+"""Made-up logs for an audit of the private step: like a configuration's own, but of no real people.
 
-Who is where, and which outcomes and labels there are, follows from numbers mixed by arithmetic
-alone: an audit needs no randomness but that of the code it looks at.
+Clusters, arms, outcomes and labels follow from numbers that arithmetic has mixed. So an audit draws
+nothing itself: all its randomness is that of the code under audit.
 """
 
 import itertools
@@ -9,23 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import Config
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import Rows
+from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 from schemas.released import ALL
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _PARTS = 3
 _SMALL = 4  # clusters that share a pool
 
 
 def mixed(size: int, salt: int) -> Floats:
-    """Numbers on [0, 1) that look random and are always the same, shape [n] (SplitMix64)."""
+    """Numbers in [0, 1) that look random and are the same each time, shape [n] (SplitMix64)."""
     word = np.arange(1, size + 1, dtype=np.uint64) + np.uint64(salt << 32)
     with np.errstate(over="ignore"):
         word *= np.uint64(0x9E3779B97F4A7C15)
@@ -37,7 +34,7 @@ def mixed(size: int, salt: int) -> Floats:
 
 @dataclass(frozen=True)
 class Layout:
-    """Who is where in a made-up log: positions of clusters and arms, shape [n] each."""
+    """The cluster and the arm of each unit of a made-up log, as positions, shape [n] each."""
 
     arms: tuple[str, ...]
     clusters: tuple[str, ...]
@@ -47,16 +44,16 @@ class Layout:
 
     @property
     def n_units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return len(self.arm)
 
     @property
     def units(self) -> pl.Series:
-        """Their ids, in order."""
+        """The ids of the units, in order."""
         return pl.Series(UNIT, [f"u{number:08d}" for number in range(self.n_units)])
 
     def rows(self, outcome: Floats, cluster: Ints | None = None) -> Rows:
-        """The rows with these outcomes, in three parts; ``cluster`` where it is not this one's."""
+        """The rows with these outcomes, in three parts; ``cluster`` replaces the layout's own."""
         where = self.cluster if cluster is None else cluster
         kind = pl.Enum(self.clusters)
         frame = pl.DataFrame(
@@ -77,10 +74,10 @@ class Layout:
 
 
 def layout(config: Config, n_units: int, most_clusters: int) -> Layout:
-    """Return about ``n_units`` of a log like the configuration's: large clusters, and small ones.
+    """Lay out a log of about ``n_units`` for a configuration, with large clusters and small ones.
 
-    Where clusters are private these are the declared ones; without a column of clusters there is
-    one. Units of all clusters and arms are mixed.
+    Private clusters are the declared ones; without a column of clusters there is one cluster. Units
+    of all clusters and arms are mixed.
     """
     arms = config.arms.names
     private = config.private_clusters
@@ -97,7 +94,7 @@ def layout(config: Config, n_units: int, most_clusters: int) -> Layout:
 
 
 def _sizes(min_stratum: int, n_arms: int, n_units: int, most_clusters: int) -> Ints:
-    """Units by cluster and arm: three sizes of large clusters in turn, then four small ones."""
+    """Units by cluster and arm: large clusters of three sizes in turn, then four small ones."""
     least = max(1, min(min_stratum, n_units // (3 * n_arms)))
     large = min(max(n_units // (2 * least * n_arms), 2), most_clusters)
     each = max(least, n_units // (large * n_arms))
@@ -107,19 +104,19 @@ def _sizes(min_stratum: int, n_arms: int, n_units: int, most_clusters: int) -> I
     if min_stratum <= 1:
         return sizes
     small = np.full((_SMALL, n_arms), max(1, min(min_stratum - 1, each // 2)), dtype=np.int64)
-    small[-1, -1] = 0  # an arm that has nobody there
+    small[-1, -1] = 0  # an arm without units in a cluster
     return np.concatenate([sizes, small])
 
 
 def on_grid(config: Config, n_units: int, salt: int = 2) -> Ints:
-    """Positions on the grid, all of them about as often, shape [n]."""
+    """Positions on the grid, each about equally often, shape [n]."""
     k = len(config.outcome.grid)
-    found: Ints = np.minimum((mixed(n_units, salt) * k).astype(np.int64), k - 1)
-    return found
+    levels: Ints = np.minimum((mixed(n_units, salt) * k).astype(np.int64), k - 1)
+    return levels
 
 
 def off_grid(config: Config, n_units: int) -> Floats:
-    """Outcomes between two points of the grid, every share about as often, shape [n]."""
+    """Outcomes spread evenly between neighbouring points of the grid, shape [n]."""
     grid = np.array(config.outcome.grid)
     lower = (mixed(n_units, 3) * (len(grid) - 1)).astype(np.int64)
     values: Floats = grid[lower] + mixed(n_units, 4) * (grid[lower + 1] - grid[lower])
@@ -127,7 +124,7 @@ def off_grid(config: Config, n_units: int) -> Floats:
 
 
 def unlike(config: Config, n_units: int) -> dict[str, Floats]:
-    """Outcomes of the same units that could hardly differ more, by what they are."""
+    """Outcomes of the same units that differ as much as possible, by their names in messages."""
     low, high = config.outcome.ends
     return {
         "all the lowest": np.full(n_units, low),

@@ -1,11 +1,10 @@
-"""What an audit reads of a release of made-up rows: its columns by kind, and the noise in them."""
+"""A release of made-up rows as an audit reads it: its columns by kind, and the noise in them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector
 from flows.config.experiment import AnyDesign, Config
@@ -16,16 +15,14 @@ from flows.raw.units.rows import Rows
 from privatizers.audit.mechanism_laws import prior_problems
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
 from schemas.released import Manifest, UnitTable
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 NOISED = "noisy_"
-"""What columns of noised statistics begin with, in any table."""
+"""The names of columns of noised statistics begin so, in any table."""
 OF_NOISED = ("probability", "weight")
-"""Columns worked out from noised statistics, where the mechanism makes its prior of them."""
+"""Columns computed from noised statistics, where the mechanism makes its prior from these."""
 DRAWN = ("outcome", "outcome_debiased")
 """Columns of ``units`` that are drawn; ``cluster`` too, where clusters are private."""
 
@@ -34,7 +31,7 @@ _NAME = ReleaseName("audit", "once", 1)
 
 @dataclass(frozen=True)
 class Published:
-    """A release of made-up rows, as it would be written."""
+    """The tables of a release of made-up rows, as they would be written."""
 
     manifest: Manifest
     frames: dict[str, pl.DataFrame]
@@ -42,7 +39,7 @@ class Published:
     """Labels as text."""
 
     def with_column(self, name: str) -> pl.DataFrame | None:
-        """The table that has a column, where any of it is published."""
+        """The table that has a column with any value in it; None where there is none."""
         for frame in self.frames.values():
             if name in frame.columns and frame[name].null_count() < frame.height:
                 return frame
@@ -50,20 +47,20 @@ class Published:
 
     @property
     def cells(self) -> pl.DataFrame:
-        """Every (pool, arm) with its position among them."""
+        """Every (pool, arm), with its position in the column ``cell``."""
         return self.frames["pools"].select("pool", "arm").with_row_index("cell")
 
     def cells_of(self, cluster: pl.Series, arm: pl.Series) -> Ints:
         """The position of the (pool, arm) of units in these clusters and arms, shape [n]."""
         pools = self.frames["strata"].select("cluster", "arm", "pool")
-        who = pl.DataFrame({"cluster": cluster, "arm": arm})
-        found = who.join(pools, on=["cluster", "arm"], how="left", maintain_order="left").join(
+        units = pl.DataFrame({"cluster": cluster, "arm": arm})
+        placed = units.join(pools, on=["cluster", "arm"], how="left", maintain_order="left").join(
             self.cells, on=["pool", "arm"], how="left", maintain_order="left"
         )
-        return found["cell"].to_numpy().astype(np.int64)
+        return placed["cell"].to_numpy().astype(np.int64)
 
     def by_level(self, name: str, grid: Floats) -> Floats | None:
-        """A column that has a row for every (pool, arm, outcome), shape [S, K]; None without it."""
+        """A column with a row for each (pool, arm, outcome), shape [S, K]; None without it."""
         frame = self.with_column(name)
         if frame is None:
             return None
@@ -75,11 +72,10 @@ class Published:
 
 
 def publish_made_up(config: Config, design: AnyDesign, rows: Rows) -> Published:
-    """Release made-up rows, by the very step that a release calls."""
+    """Release made-up rows by the same function that a release calls."""
     tables = privatize(config, Sealed(rows, rows.n_units), design, _NAME)
     if not isinstance(tables.units, UnitTable):
-        msg = "without workers there is one table of units"
-        raise TypeError(msg)
+        raise TypeError("without workers there is one table of units")
     units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
     for failure in tables.units.failures:
         raise failure
@@ -90,45 +86,45 @@ def publish_made_up(config: Config, design: AnyDesign, rows: Rows) -> Published:
 # what may differ with the outcomes
 
 
-def fixed_columns(found: Published, design: AnyDesign) -> Iterator[tuple[str, pl.Series]]:
-    """All that may not differ, column by column, each under the name of its table and its own."""
+def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, pl.Series]]:
+    """Each column that may not depend on outcomes, under its name, ``table.column``."""
     own_prior = design.mechanism.name in ("cluster-dp", "cluster-free-dp")
-    for table, frame in found.frames.items():
+    for table, frame in release.frames.items():
         for name in frame.columns:
             if not name.startswith(NOISED) and not (own_prior and name in OF_NOISED):
                 yield f"{table}.{name}", frame[name]
-    private = found.manifest.has_private_clusters
-    for name in found.units.columns:
+    private = release.manifest.has_private_clusters
+    for name in release.units.columns:
         if name not in DRAWN and not (private and name == "cluster"):
-            yield f"units.{name}", found.units[name]
-    for name, value in asdict(found.manifest).items():
+            yield f"units.{name}", release.units[name]
+    for name, value in asdict(release.manifest).items():
         if name != "created_at":
             yield f"release.{name}", pl.Series([str(value)])
 
 
-# what follows from what
+# what follows from noised numbers
 
 
-def of_noised_problems(config: Config, design: AnyDesign, found: Published) -> list[str]:
-    """What does not follow from the noisy counts by public rules: priors, weights, unit values."""
+def of_noised_problems(config: Config, design: AnyDesign, release: Published) -> list[str]:
+    """Problems with priors, weights and unit values, which must follow from the noisy counts."""
     if isinstance(design, AggregateDesign):
         return []
     grid = np.array(config.outcome.grid)
     parameters = design.mechanism.parameters
-    prior, weight = (found.by_level(name, grid) for name in OF_NOISED)
+    prior, weight = (release.by_level(name, grid) for name in OF_NOISED)
     if prior is None or weight is None:
         return ["there are no priors or weights"]
-    noisy = found.by_level("noisy_count", grid)
-    sizes = found.frames["pools"]["n_units"].to_numpy()
+    noisy = release.by_level("noisy_count", grid)
+    sizes = release.frames["pools"]["n_units"].to_numpy()
     whole = None if noisy is None else noisy.astype(np.int64)
     problems = prior_problems(design.mechanism.name, parameters, sizes, whole, prior)
-    if found.manifest.metric.resampling_probability != parameters.resampling_probability:
+    if release.manifest.metric.resampling_probability != parameters.resampling_probability:
         problems.append("the rate that is published is not the one that is claimed")
     if not np.array_equal(weight, debias_vector(grid, prior, parameters.resampling_probability)):
         problems.append("weights are not those of the published priors and rate")
-    cell = found.cells_of(found.units["cluster"], found.units["arm"])
-    level = np.searchsorted(grid, found.units["outcome"].to_numpy())
-    if not np.array_equal(weight[cell, level], found.units["outcome_debiased"].to_numpy()):
+    cell = release.cells_of(release.units["cluster"], release.units["arm"])
+    level = np.searchsorted(grid, release.units["outcome"].to_numpy())
+    if not np.array_equal(weight[cell, level], release.units["outcome_debiased"].to_numpy()):
         problems.append("a unit's debiased outcome is not the weight of its outcome")
     return problems
 
@@ -138,7 +134,7 @@ def of_noised_problems(config: Config, design: AnyDesign, found: Published) -> l
 
 @dataclass(frozen=True)
 class Noise:
-    """What was added to statistics of (pool, arm)s, shape [cells, numbers], and its scale."""
+    """The noise in a statistic of some (pool, arm)s, shape [cells, numbers], and its scale."""
 
     values: Ints
     scale: float
@@ -146,35 +142,39 @@ class Noise:
     """Positions of the (pool, arm)s."""
 
 
-def noise_in(config: Config, design: AnyDesign, found: Published, counts: Ints) -> list[Noise]:
-    """All noise of a release whose true ``counts`` are known, shape [S, K]."""
-    return _of_statistic(config, design, found, counts) + _of_squares(config, design, found, counts)
+def noise_in(config: Config, design: AnyDesign, release: Published, counts: Ints) -> list[Noise]:
+    """All noise in a release whose true ``counts`` are known, shape [S, K]."""
+    return _of_statistic(config, design, release, counts) + _of_squares(
+        config, design, release, counts
+    )
 
 
-def _of_squares(config: Config, design: AnyDesign, found: Published, counts: Ints) -> list[Noise]:
-    """Of the sums of squares of arms; each stands under the first (pool, arm) of its arm."""
+def _of_squares(config: Config, design: AnyDesign, release: Published, counts: Ints) -> list[Noise]:
+    """The noise in the sums of squares of arms, listed under the first (pool, arm) of each arm."""
     squares = design.mechanism.parameters.squares
     if squares is None:
         return []
-    table, grid = found.frames["squares"], config.outcome.grid
-    arm = found.cells["arm"].to_numpy()
+    table, grid = release.frames["squares"], config.outcome.grid
+    arm = release.cells["arm"].to_numpy()
     noise, cells = [], []
     for name, noisy in table.select("arm", "noisy_square").rows():
-        own = counts[arm == name].sum(axis=0)
-        steps = (noisy - squares.steps.least_of(grid) * own.sum()) / squares.steps.step_of(grid)
-        noise.append(round(steps) - int(own @ np.array(squares.steps.steps)))
+        of_arm = counts[arm == name].sum(axis=0)
+        steps = (noisy - squares.steps.least_of(grid) * of_arm.sum()) / squares.steps.step_of(grid)
+        noise.append(round(steps) - int(of_arm @ np.array(squares.steps.steps)))
         cells.append(int(np.argmax(arm == name)))
     return [Noise(np.array(noise)[:, np.newaxis], squares.noise_scale, np.array(cells))]
 
 
-def _of_statistic(config: Config, design: AnyDesign, found: Published, counts: Ints) -> list[Noise]:
-    """Of what is published of each (pool, arm)."""
+def _of_statistic(
+    config: Config, design: AnyDesign, release: Published, counts: Ints
+) -> list[Noise]:
+    """The noise in the statistic of each (pool, arm): counts, sums or differences."""
     parameters = design.mechanism.parameters
     scale, lattice = parameters.noise_scale, parameters.lattice
     everywhere, grid = np.arange(len(counts)), np.array(config.outcome.grid)
     if scale is None:
         return []
-    noisy = found.by_level("noisy_count", grid)
+    noisy = release.by_level("noisy_count", grid)
     if noisy is not None:
         noise = np.rint(noisy).astype(np.int64) - counts
         return [Noise(noise[:, 1:] if len(grid) == 2 else noise, scale, everywhere)]
@@ -182,27 +182,27 @@ def _of_statistic(config: Config, design: AnyDesign, found: Published, counts: I
     if lattice is None or step is None:
         return []
     sums = counts @ np.array(lattice.steps, dtype=np.int64)
-    if found.with_column("noisy_mean") is not None:
-        means = found.frames["pools"]["noisy_mean"].to_numpy()
+    if release.with_column("noisy_mean") is not None:
+        means = release.frames["pools"]["noisy_mean"].to_numpy()
         noisy_sums = np.rint((means - grid[0]) / step * counts.sum(axis=1)).astype(np.int64)
         return [Noise((noisy_sums - sums)[:, np.newaxis], scale, everywhere)]
-    return _of_differences(found, counts.sum(axis=1), sums, step, scale)
+    return _of_differences(release, counts.sum(axis=1), sums, step, scale)
 
 
 def _of_differences(
-    found: Published, sizes: Ints, sums: Ints, step: float, scale: float
+    release: Published, sizes: Ints, sums: Ints, step: float, scale: float
 ) -> list[Noise]:
-    """Of differences between the arms of a pool, one part for each scale of noise there is."""
-    if found.with_column("noisy_difference") is None:
+    """The noise in differences between the arms of a pool, one item for each scale of noise."""
+    if release.with_column("noisy_difference") is None:
         return []
-    noisy = found.frames["pools"]["noisy_difference"].fill_null(np.nan).to_numpy()
+    noisy = release.frames["pools"]["noisy_difference"].fill_null(np.nan).to_numpy()
     treated = np.flatnonzero(~np.isnan(noisy))
-    control = treated - 1  # the arms of a pool stand one after the other, control first
+    control = treated - 1  # the arms of a pool are neighbouring rows, control first
     both = sizes[control] // np.gcd(sizes[control], sizes[treated]) * sizes[treated]
     exact = sums[treated] * (both // sizes[treated]) - sums[control] * (both // sizes[control])
     noise = np.rint(noisy[treated] / step * both).astype(np.int64) - exact
     scales = difference_scale(sizes[control], sizes[treated], scale)
     return [
-        Noise(noise[scales == one][:, np.newaxis], float(one), treated[scales == one])
-        for one in np.unique(scales)
+        Noise(noise[scales == value][:, np.newaxis], float(value), treated[scales == value])
+        for value in np.unique(scales)
     ]

@@ -1,9 +1,9 @@
-"""The whole private step under audit: `privatize` as a release calls it, on made-up rows.
+"""An audit of the whole private step: `privatize`, called as a release calls it, on made-up rows.
 
-Which columns of a release may differ with the outcomes is said once, in `audit_noise`. Everything
-else has to be the same, row for row, for data sets of the same units whose outcomes could hardly
-differ more. What may differ follows stated laws, which are compared with the draws of a large
-release, and of very many small ones, stratum by stratum and unit by unit.
+`noise_laws` says which columns of a release may depend on the outcomes. All other columns have to
+be the same, row for row, for data sets of the same units whose outcomes differ as much as possible.
+The columns that may differ follow stated laws. The audit compares these with the draws of one large
+release, and of very many small ones, for each stratum and each unit.
 """
 
 import logging
@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, layout, off_grid, on_grid, unlike
@@ -44,10 +43,8 @@ from privatizers.audit.laws import (
 from privatizers.audit.mechanism_laws import noise_laws
 from privatizers.mechanisms.label_response import LabelResponse
 from privatizers.planning.aggregate_design import AggregateDesign
+from schemas.arrays import Floats, Ints
 from schemas.errors import ClusterdpError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 PUBLIC = "all but noised numbers and drawn outcomes is the same, whatever the outcomes"
 FOLLOWS = "priors, weights and unit values follow from the noisy counts published"
@@ -58,32 +55,32 @@ LABELS = "private clusters are drawn as stated, each by itself"
 ROUNDED = "outcomes are rounded onto the grid one by one, and counted as rounded"
 
 _BY_CLUSTER = ("pools", "strata", "debias", "counts")
-"""Tables whose rows go by clusters, or by pools of them."""
+"""Tables with a row for each cluster, or for each pool of clusters."""
 _MOST_CELLS = 1 << 22
-_LAWS = 5  # checks that share the error
+_LAWS = 5  # checks that share the allowed error
 _log = logging.getLogger("clusterdp")
 
 
 @dataclass(frozen=True)
 class StepEffort:
-    """How much to release of made-up rows."""
+    """The numbers of made-up units and releases that an audit uses."""
 
     units: int = 600_000
-    """Of the large release."""
+    """The units of the large release."""
     clusters: int = 2_000
-    """Of it, at most."""
+    """The most clusters of the large release."""
     again: int = 150
-    """Releases of a small log."""
+    """The releases of a small log."""
 
 
 USUAL = StepEffort()
-"""On one slow core 10 to 20 seconds."""
+"""Takes 10 to 20 seconds on one slow core."""
 
 
 def audit_step(
     config: Config, design: AnyDesign, *, confidence: float = 0.9999, effort: StepEffort = USUAL
 ) -> list[Check]:
-    """Judge the private step of a configuration with a settled grid; reads nobody's rows.
+    """Audit the private step of a configuration with a resolved grid, without reading its log.
 
     Sound code fails with a probability of at most 1 − ``confidence``.
     """
@@ -91,7 +88,7 @@ def audit_step(
     with _with_key(config) as made_up:
         run = _Run(made_up, design)
         return [
-            exactly(PUBLIC, list(_differing(run)), "5 data sets of the same units"),
+            exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units"),
             *_large(run, effort, error),
             judged(REPEATED, _repeated(run, effort.again), error),
             _rounded(run, effort, error),
@@ -100,7 +97,7 @@ def audit_step(
 
 @contextmanager
 def _with_key(config: Config) -> Iterator[Config]:
-    """The configuration with a key of its own where ids are hashed: none of the operator's."""
+    """The configuration, with a made-up key in place of the operator's where ids are hashed."""
     if config.publish.key_file is None:
         yield config
         return
@@ -114,7 +111,7 @@ def _with_key(config: Config) -> Iterator[Config]:
 
 @dataclass(frozen=True)
 class _Run:
-    """A configuration and its design, to release made-up rows with."""
+    """The configuration and the design that made-up rows are released with."""
 
     config: Config
     design: AnyDesign
@@ -125,7 +122,7 @@ class _Run:
 
     @property
     def most_strata(self) -> int:
-        """How many strata are kept of at once: bounds memory on fine grids."""
+        """The most strata of the large release, which bounds memory on fine grids."""
         return _MOST_CELLS // len(self.grid)
 
     def published(self, rows: Rows) -> Published:
@@ -135,31 +132,31 @@ class _Run:
 # what may not differ
 
 
-def _differing(run: _Run) -> Iterator[str]:
-    """What differs where nothing may."""
+def _differences(run: _Run) -> Iterator[str]:
+    """Name the columns that depend on outcomes though they may not."""
     _log.info("comparing releases of the same units")
-    made = layout(run.config, 3_000, 24)
+    units = layout(run.config, 3_000, 24)
     first: dict[str, pl.Series] | None = None
     labels: Ints | None = None
-    for word, outcome in unlike(run.config, made.n_units).items():
+    for outcomes, values in unlike(run.config, units.n_units).items():
         try:
-            found = run.published(made.rows(outcome))
+            release = run.published(units.rows(values))
         except ClusterdpError as error:
-            yield f"with outcomes {word} it fails: {error}"
+            yield f"with outcomes {outcomes} it fails: {error}"
             continue
-        columns = dict(fixed_columns(found, run.design))
+        columns = dict(fixed_columns(release, run.design))
         if run.config.private_clusters is not None:
-            # Strata are made of the published clusters: as if these stood in a log.
-            columns = {name: one for name, one in columns.items() if _is_of_all(name)}
-            if labels is None and found.units.height:
-                labels = _positions(found.units, made)
-                yield from _unlike_public(run, made, labels, found)
+            # Strata follow from the published clusters, as if the log had these.
+            columns = {name: values for name, values in columns.items() if _is_of_all(name)}
+            if labels is None and release.units.height:
+                labels = _positions(release.units, units)
+                yield from _compare_with_public(run, units, labels, release)
         first = columns if first is None else first
-        yield from _unequal(first, columns, f"with outcomes {word}")
+        yield from _unequal(first, columns, f"with outcomes {outcomes}")
 
 
 def _is_of_all(name: str) -> bool:
-    """Whether a column does not go by clusters."""
+    """Whether a column is of a table without a row for each cluster or pool."""
     return name.split(".", maxsplit=1)[0] not in _BY_CLUSTER
 
 
@@ -170,23 +167,25 @@ def _unequal(first: dict[str, pl.Series], other: dict[str, pl.Series], when: str
             yield f"{name} is another {when}"
 
 
-def _positions(units: pl.DataFrame, made: Layout) -> Ints:
+def _positions(units: pl.DataFrame, layout: Layout) -> Ints:
     """The published cluster of each unit, in the order of the made-up log."""
-    kind = pl.Enum(made.clusters)
+    kind = pl.Enum(layout.clusters)
     return units["cluster"].cast(kind).to_physical().to_numpy().astype(np.int64)
 
 
-def _unlike_public(run: _Run, made: Layout, labels: Ints, found: Published) -> Iterator[str]:
-    """Strata, pools and weights of private clusters against those of the same public ones."""
+def _compare_with_public(
+    run: _Run, units: Layout, labels: Ints, release: Published
+) -> Iterator[str]:
+    """Compare strata, pools and weights with those of a release where these clusters are public."""
     if run.config.publish.key_file is not None:
-        return  # units stand in another order; plain ids show the same code
+        return  # units are in another order; with plain ids the same code is checked
     public = replace(run, config=run.config.model_copy(update={"private_clusters": None}))
-    again = public.published(made.rows(np.full(made.n_units, run.grid[0]), labels))
-    here, there = (dict(fixed_columns(one, run.design)) for one in (found, again))
-    names = [name for name in here if not _is_of_all(name)]
+    again = public.published(units.rows(np.full(units.n_units, run.grid[0]), labels))
+    of_private, of_public = (dict(fixed_columns(made, run.design)) for made in (release, again))
+    names = [name for name in of_private if not _is_of_all(name)]
     yield from _unequal(
-        {name: here[name] for name in names},
-        {name: there[name] for name in names},
+        {name: of_private[name] for name in names},
+        {name: of_public[name] for name in names},
         "than if the published clusters stood in the log",
     )
 
@@ -196,99 +195,103 @@ def _unlike_public(run: _Run, made: Layout, labels: Ints, found: Published) -> I
 
 def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
     _log.info("releasing %d made-up units", effort.units)
-    made = layout(run.config, effort.units, max(2, min(effort.clusters, run.most_strata)))
-    levels = on_grid(run.config, made.n_units)
-    rows = made.rows(run.grid[levels])
-    first, other = (_seen(run, made, levels, run.published(rows)) for _ in range(2))
+    units = layout(run.config, effort.units, max(2, min(effort.clusters, run.most_strata)))
+    levels = on_grid(run.config, units.n_units)
+    rows = units.rows(run.grid[levels])
+    first, second = (_draws(run, units, levels, run.published(rows)) for _ in range(2))
     noise = [
         event
-        for one, two in zip(first.noise, other.noise, strict=True)
-        for event in noise_laws([one.values, two.values], one.scale)
+        for noises in zip(first.noise, second.noise, strict=True)
+        for event in noise_laws([noise.values for noise in noises], noises[0].scale)
     ]
+    problems = of_noised_problems(run.config, run.design, first.release)
     checks = [
-        exactly(FOLLOWS, of_noised_problems(run.config, run.design, first.found), "every stratum"),
+        exactly(FOLLOWS, problems, "every stratum"),
         judged(LARGE_NOISE, noise, error),
     ]
     if first.responses is not None:
         checks.append(judged(LARGE_DRAWS, response_events(first.responses, "a unit"), error))
     if run.config.private_clusters is not None and first.labels is not None:
-        events = [*response_events(first.labels, "a cluster"), *_twice(first)]
-        checks.append(_priced(run, judged(LABELS, events, error)))
+        events = [*response_events(first.labels, "a cluster"), *_independence(first)]
+        checks.append(_check_price(run, judged(LABELS, events, error)))
     return checks
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """A release of made-up rows beside the truth."""
+class _Draws:
+    """A release of made-up rows, and all that was drawn for it beside the truth."""
 
-    found: Published
+    release: Published
     noise: list[Noise]
     responses: Responses | None
-    """Of outcomes; None where no units are published."""
+    """The drawn outcomes; None where no units are published."""
     labels: Responses | None
-    """Of clusters; None where they are public."""
+    """The drawn clusters; None where clusters are public."""
 
 
-def _seen(run: _Run, made: Layout, levels: Ints, found: Published) -> _Seen:
-    """Work out what was drawn of what."""
+def _draws(run: _Run, layout: Layout, levels: Ints, release: Published) -> _Draws:
+    """Work out what was drawn for a release from rows with these levels, shape [n]."""
     if isinstance(run.design, AggregateDesign):
-        return _Seen(found, _aggregate_noise(run, made, levels, found), None, None)
+        return _Draws(release, _aggregate_noise(run, layout, levels, release), None, None)
     truth = pl.DataFrame(
         {
-            "unit_id": released_ids(run.config, made.units),
+            "unit_id": released_ids(run.config, layout.units),
             "level": levels,
-            "label": made.cluster,
+            "label": layout.cluster,
         }
     )
-    units = found.units.join(truth, on="unit_id", how="left", maintain_order="left")
-    cell = found.cells_of(units["cluster"], units["arm"])
-    level, k = units["level"].to_numpy(), len(run.grid)
-    counts = np.bincount(cell * k + level, minlength=found.cells.height * k).reshape(-1, k)
+    units = release.units.join(truth, on="unit_id", how="left", maintain_order="left")
+    cell = release.cells_of(units["cluster"], units["arm"])
+    level = units["level"].to_numpy()
     drawn = np.searchsorted(run.grid, units["outcome"].to_numpy())
-    prior = found.by_level("probability", run.grid)
+    prior = release.by_level("probability", run.grid)
     rate = run.design.mechanism.parameters.resampling_probability
-    return _Seen(
-        found,
-        noise_in(run.config, run.design, found, counts),
+    return _Draws(
+        release,
+        _noise_beside(run, release, cell, level),
         None if prior is None else Responses(level, cell, drawn, rate, prior),
-        _labels(run, made, units),
+        _labels(run, layout, units),
     )
 
 
-def _aggregate_noise(run: _Run, made: Layout, levels: Ints, found: Published) -> list[Noise]:
-    """Of releases without units: only where clusters are public are the true counts known."""
+def _noise_beside(run: _Run, release: Published, cells: Ints, levels: Ints) -> list[Noise]:
+    """The noise of a release of units in these cells with these levels, shape [n] each."""
+    k = len(run.grid)
+    counts = np.bincount(cells * k + levels, minlength=release.cells.height * k).reshape(-1, k)
+    return noise_in(run.config, run.design, release, counts)
+
+
+def _aggregate_noise(run: _Run, layout: Layout, levels: Ints, release: Published) -> list[Noise]:
+    """The noise of a release without units; none where private clusters hide the true counts."""
     if run.config.private_clusters is not None:
         return []
-    cluster = pl.Series(made.clusters, dtype=pl.String).gather(made.cluster)
-    arm = pl.Series(made.arms, dtype=pl.String).gather(made.arm)
-    cell, k = found.cells_of(cluster, arm), len(run.grid)
-    counts = np.bincount(cell * k + levels, minlength=found.cells.height * k).reshape(-1, k)
-    return noise_in(run.config, run.design, found, counts)
+    cluster = pl.Series(layout.clusters, dtype=pl.String).gather(layout.cluster)
+    arm = pl.Series(layout.arms, dtype=pl.String).gather(layout.arm)
+    return _noise_beside(run, release, release.cells_of(cluster, arm), levels)
 
 
-def _labels(run: _Run, made: Layout, units: pl.DataFrame) -> Responses | None:
+def _labels(run: _Run, layout: Layout, units: pl.DataFrame) -> Responses | None:
     """Private clusters as drawn, with the λ = k/(e^ε₁ + k − 1) that their price allows."""
-    private, k = run.config.private_clusters, len(made.clusters)
+    private, k = run.config.private_clusters, len(layout.clusters)
     if private is None:
         return None
-    label = units["label"].to_numpy()
-    drawn = units["cluster"].cast(pl.Enum(made.clusters)).to_physical().to_numpy().astype(np.int64)
+    label, drawn = units["label"].to_numpy(), _positions(units, layout)
     rate = k / (np.exp(private.epsilon) + k - 1.0)
     return Responses(label, np.zeros_like(label), drawn, float(rate), np.full((1, k), 1.0 / k))
 
 
-def _twice(seen: _Seen) -> list[Events]:
-    """Whether a unit's cluster and outcome are drawn independently."""
-    if seen.labels is None or seen.responses is None:
+def _independence(draws: _Draws) -> list[Events]:
+    """Whether the cluster and the outcome of a unit are drawn independently."""
+    if draws.labels is None or draws.responses is None:
         return []
-    both = np.count_nonzero(seen.labels.kept & seen.responses.kept)
-    expected = float((seen.labels.keeping * seen.responses.keeping).sum())
-    n = len(seen.labels.levels)
+    both = np.count_nonzero(draws.labels.kept & draws.responses.kept)
+    expected = float((draws.labels.keeping * draws.responses.keeping).sum())
+    n = len(draws.labels.levels)
     return [Events.one("a unit's cluster and outcome are kept", both, expected, n)]
 
 
-def _priced(run: _Run, check: Check) -> Check:
-    """The check, failed too where the labels' λ costs more than ε₁."""
+def _check_price(run: _Run, check: Check) -> Check:
+    """The check of private clusters, failed too where their λ costs more than ε₁."""
     private = run.config.private_clusters
     if private is None:
         return check
@@ -302,48 +305,49 @@ def _priced(run: _Run, check: Check) -> Check:
 
 
 def _repeated(run: _Run, again: int) -> list[Events]:
-    """Noise of each stratum, and draws of each unit, over releases of one small log."""
+    """Events of each stratum's noise and of each unit's draws, over releases of one small log."""
     _log.info("releasing a small made-up log %d times", again)
-    made = layout(run.config, 90, 2)
-    levels = on_grid(run.config, made.n_units, salt=5)
-    rows = made.rows(run.grid[levels])
+    units = layout(run.config, 90, 2)
+    levels = on_grid(run.config, units.n_units, salt=5)
+    rows = units.rows(run.grid[levels])
     times = min(again, max(20, run.most_strata))
-    seen = [_seen(run, made, levels, run.published(rows)) for _ in range(times)]
-    found = [] if run.config.private_clusters is not None else _noise_by_stratum(seen)
-    for each in ([one.responses for one in seen], [one.labels for one in seen]):
-        found += _kept_by_unit([one for one in each if one is not None])
-    return found
+    releases = [_draws(run, units, levels, run.published(rows)) for _ in range(times)]
+    events = [] if run.config.private_clusters is not None else _noise_by_stratum(releases)
+    outcomes, labels = [draws.responses for draws in releases], [draws.labels for draws in releases]
+    for responses in (outcomes, labels):
+        events += _kept_by_unit([response for response in responses if response is not None])
+    return events
 
 
-def _noise_by_stratum(seen: list[_Seen]) -> list[Events]:
-    """Of each (pool, arm), of neighbouring ones, and of releases one after the other."""
-    found: list[Events] = []
-    for parts in zip(*(one.noise for one in seen), strict=True):
+def _noise_by_stratum(releases: list[_Draws]) -> list[Events]:
+    """Events of the noise of each (pool, arm), of neighbouring ones, and of pairs of releases."""
+    events: list[Events] = []
+    for parts in zip(*(draws.noise for draws in releases), strict=True):
         scale, cells = parts[0].scale, parts[0].cells
         noise = np.stack([part.values for part in parts])  # [releases, cells, numbers]
-        names = seen[0].found.cells[cells.tolist()]
+        names = releases[0].release.cells[cells.tolist()]
         for place, (pool, arm) in enumerate(names.select("pool", "arm").rows()):
-            found += noise_events(noise[:, place].ravel(), scale, f"noise of {pool}, {arm}")
+            events += noise_events(noise[:, place].ravel(), scale, f"noise of {pool}, {arm}")
         for place in range(len(cells) - 1):
             pairs = (noise[:, place].ravel(), noise[:, place + 1].ravel())
-            found += pair_events(*pairs, scale, f"noises of strata {place} and {place + 1}")
+            events += pair_events(*pairs, scale, f"noises of strata {place} and {place + 1}")
         half = len(noise) // 2
         pairs = (noise[:half].ravel(), noise[half : 2 * half].ravel())
-        found += pair_events(*pairs, scale, "noises of two releases")
-    return found
+        events += pair_events(*pairs, scale, "noises of two releases")
+    return events
 
 
-def _kept_by_unit(found: list[Responses]) -> list[Events]:
-    """How often each unit, by its place in the table, came out as it went in."""
-    if not found:
+def _kept_by_unit(responses: list[Responses]) -> list[Events]:
+    """How often each unit, by its row in the table, kept its true value."""
+    if not responses:
         return []
-    n = len(found[0].levels)
+    n = len(responses[0].levels)
     return [
         Events(
             tuple(f"unit {place + 1} of {n} is kept" for place in range(n)),
-            np.sum([one.kept for one in found], axis=0).astype(np.float64),
-            np.sum([one.keeping for one in found], axis=0),
-            np.full(n, float(len(found))),
+            np.sum([response.kept for response in responses], axis=0).astype(np.float64),
+            np.sum([response.keeping for response in responses], axis=0),
+            np.full(n, float(len(responses))),
         )
     ]
 
@@ -352,21 +356,21 @@ def _kept_by_unit(found: list[Responses]) -> list[Events]:
 
 
 def _rounded(run: _Run, effort: StepEffort, error: float) -> Check:
-    """Levels of outcomes between grid points, in the order of units and in that of strata."""
+    """Check how outcomes between grid points are rounded, in the order of units and of strata."""
     _log.info("rounding made-up outcomes")
-    made = layout(run.config, effort.units, effort.clusters)
-    values = off_grid(run.config, made.n_units)
-    rows = made.rows(values)
-    found = counted(run.config, rows, run.design.mechanism, None, keep=True)
-    levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in found.levels])
-    levels, cells = levels.astype(np.int64), _cells(rows, found)
+    units = layout(run.config, effort.units, effort.clusters)
+    values = off_grid(run.config, units.n_units)
+    rows = units.rows(values)
+    stated = counted(run.config, rows, run.design.mechanism, None, keep=True)
+    levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in stated.levels])
+    levels, cells = levels.astype(np.int64), _cells(rows, stated)
     k = len(run.grid)
-    counts = np.bincount(cells * k + levels, minlength=found.counts.size)
-    problems = [] if np.array_equal(counts, found.counts.ravel()) else ["counts are of others"]
+    counts = np.bincount(cells * k + levels, minlength=stated.counts.size)
+    problems = [] if np.array_equal(counts, stated.counts.ravel()) else ["counts are of others"]
     if run.config.outcome.rounding == "nearest":
         wrong = not_nearest(levels, values, run.grid)
         problems += [f"{wrong:,} outcomes are not at the nearest point"] * bool(wrong)
-        return exactly(ROUNDED, problems, f"{made.n_units:,} outcomes")
+        return exactly(ROUNDED, problems, f"{units.n_units:,} outcomes")
     wrong = not_around(levels, values, run.grid)
     problems += [f"{wrong:,} outcomes went to neither point around them"] * bool(wrong)
     if problems:
@@ -379,7 +383,7 @@ def _rounded(run: _Run, effort: StepEffort, error: float) -> Check:
     return judged(ROUNDED, events, error)
 
 
-def _cells(rows: Rows, found: Counted) -> Ints:
-    """The (pool, arm) of each row."""
-    table = cell_table(found.strata)
+def _cells(rows: Rows, counts: Counted) -> Ints:
+    """The (pool, arm) of each row, as its position, shape [n]."""
+    table = cell_table(counts.strata)
     return np.concatenate([cells_of(frame, table) for frame in rows.frames()]).astype(np.int64)

@@ -1,8 +1,9 @@
-"""No value of anybody's row may leave a private step in an exception.
+"""A guard that keeps the values of raw rows out of the exceptions of private steps.
 
-Libraries put rows into their messages, and Python keeps the original error in ``__context__`` even
-of a clean one. A guarded step therefore raises a new error, outside the block that caught the old
-one: ours with its text (which names rules and counts), any other by its type and place alone.
+Libraries quote rows in their messages, and Python keeps the original error in the ``__context__``
+of the error that replaces it. So a guarded step raises a new error after it has left the block that
+caught the old one. Our own errors keep their text, which names rules and counts; of any other error
+only the type and the place in our code are said.
 """
 
 import functools
@@ -21,7 +22,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 def values_free(step: Callable[P, R]) -> Callable[P, R]:
-    """Guard a private ``step``: what it raises holds no row, no cause and no frames of it."""
+    """Guard a private ``step``: its errors hold no row, no cause and no frames of the step."""
 
     @functools.wraps(step)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -36,23 +37,22 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
 
 
 def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> Iterator[T]:
-    """Guard what is made as it is read: what goes wrong is noted in ``failures``, without rows.
+    """Guard an iterator: an error in it is added to ``failures`` without rows; a StepError follows.
 
-    Libraries that read it would only say, in words of their own, that it ended by an error.
+    The library that reads the batches would report the error only in words of its own.
     """
     try:
         yield from batches
-    except GeneratorExit:  # nobody reads on: whatever went wrong did so elsewhere
+    except GeneratorExit:  # the reader has stopped: the error, if any, is not in these batches
         raise
     except BaseException as error:
         failures.append(_bare(error, "randomising"))
     if failures:
-        msg = "the rows ended by an error"
-        raise StepError(msg)
+        raise StepError("the rows ended by an error")
 
 
 def _bare(error: BaseException, name: str) -> BaseException:
-    """An error that says what ``error`` may say, without traceback, cause and context."""
+    """A new error that says as much as may be said of ``error``: no traceback, cause or context."""
     if isinstance(error, ClusterdpError):
         return bare(error)
     return _interrupt(error) or StepError(
@@ -62,7 +62,7 @@ def _bare(error: BaseException, name: str) -> BaseException:
 
 
 def _interrupt(error: BaseException) -> BaseException | None:
-    """The same kind of interruption, bare, if ``error`` is one; libraries raise none with rows."""
+    """A bare interruption of the same type, if ``error`` is one: these never hold rows."""
     kind = type(error)
     outside = kind.__module__ in ("builtins", "asyncio.exceptions") or kind.__module__.startswith(
         "prefect."
@@ -73,7 +73,7 @@ def _interrupt(error: BaseException) -> BaseException | None:
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of this project on the way to ``error``."""
+    """The innermost line of this project in the traceback of ``error``."""
     place = "an unknown place"
     for frame in traceback.extract_tb(error.__traceback__):
         path = Path(frame.filename)

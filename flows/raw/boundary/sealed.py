@@ -1,7 +1,7 @@
-"""Containers for what must not be seen: raw rows on their way between the private steps.
+"""A container for raw rows that are passed from one private step to the next.
 
-Orchestration passes them along and cannot look inside by accident: they print as their size alone,
-cannot be pickled, and are no dataclasses, so nothing walks their fields.
+The code between the steps cannot look inside by accident: a container prints as its size alone,
+cannot be pickled, and is no dataclass, so no library walks its fields.
 """
 
 from typing import Generic, NoReturn, TypeVar
@@ -15,19 +15,18 @@ class Sealed(Generic[T]):
     __slots__ = ("__value", "n_rows")
 
     def __init__(self, value: T, n_rows: int | None = None) -> None:
-        """Seal ``value``; ``n_rows``, a public number where it is known, is all that shows."""
+        """Seal ``value``; only ``n_rows`` shows, a public number, where it is known."""
         self.__value = value
         self.n_rows = n_rows
 
     def open(self) -> T:
-        """The value itself. For the private steps only; a test walks the code for other calls."""
+        """Return the value. Only private steps may call this; a test looks for other calls."""
         return self.__value
 
     def __repr__(self) -> str:
-        """Never the value."""
+        """Show the number of rows, never the value."""
         return "<sealed>" if self.n_rows is None else f"<sealed, {self.n_rows} rows>"
 
     def __reduce__(self) -> NoReturn:
         """Refuse to leave the process."""
-        msg = "raw rows cannot be pickled"
-        raise TypeError(msg)
+        raise TypeError("raw rows cannot be pickled")

@@ -1,4 +1,4 @@
-"""Step 3 for mechanisms that publish no units: raw rows in, noisy statistics of strata out."""
+"""Step 3 for mechanisms that publish no units: from raw rows to noisy statistics of strata."""
 
 import numpy as np
 import polars as pl
@@ -27,7 +27,7 @@ from schemas.released import ReleaseTables, no_rows
 from schemas.roster import Roster
 
 
-def aggregate(
+def release_aggregates(
     config: Config,
     rows: Rows,
     design: AggregateDesign,
@@ -37,42 +37,42 @@ def aggregate(
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, which has no units.
 
-    Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw all that
-    is published of the counts. Nothing depends on the order of the rows.
+    Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw every
+    published statistic of the counts. Nothing depends on the order of the rows.
     """
     manifest = manifest_of(config, rows, design, name, roster)  # reads a key: before any draw
     grid = np.array(config.outcome.grid)
-    found = counted(config, rows, design.mechanism, room, keep=False)
-    strata = found.strata
+    stratum_counts = counted(config, rows, design.mechanism, room, keep=False)
+    strata = stratum_counts.strata
     check_squares_fit(design, strata)
-    drawn = design.mechanism.statistics(found.counts, strata.cell_of)
+    statistics = design.mechanism.statistics(stratum_counts.counts, strata.cell_of)
     return ReleaseTables(
         manifest=manifest,
         outcomes=grid_table(grid),
-        pools=_pools(config, design, drawn, strata),
+        pools=_pools(config, design, statistics, strata),
         strata=strata_table(strata),
         debias=no_rows("debias"),  # nothing is resampled
-        counts=counts_table(strata, grid, drawn.noisy_counts),
-        squares=squares_table(config, design, found.counts, strata),
+        counts=counts_table(strata, grid, statistics.noisy_counts),
+        squares=squares_table(config, design, stratum_counts.counts, strata),
         units=no_units(),
     )
 
 
 def _pools(
-    config: Config, design: AggregateDesign, drawn: AggregateRelease, strata: Strata
+    config: Config, design: AggregateDesign, statistics: AggregateRelease, strata: Strata
 ) -> pl.DataFrame:
-    """Every (pool, arm); a statistic of its mean, or of squares, counts in full (weight 1)."""
+    """A row for each (pool, arm); its statistics of means and of squares have weight 1."""
     pool, arm = np.nonzero(strata.cell_of >= 0)
     step = grid_step(config, design)
     mean, difference = np.full(len(pool), np.nan), np.full(len(pool), np.nan)
-    if drawn.noisy_sums is not None and step is not None:
-        mean = config.outcome.grid[0] + step * drawn.noisy_sums / strata.cell_sizes
-    if drawn.noisy_differences is not None and step is not None:
-        found = drawn.noisy_differences
-        difference[strata.cell_of[found.pool, 1]] = step * (found.noisy / found.divisor)
-    has_counts = drawn.noisy_counts is not None
+    if statistics.noisy_sums is not None and step is not None:
+        mean = config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes
+    if statistics.noisy_differences is not None and step is not None:
+        of_pools = statistics.noisy_differences
+        difference[strata.cell_of[of_pools.pool, 1]] = step * (of_pools.noisy / of_pools.divisor)
+    has_counts = statistics.noisy_counts is not None
     has_squares = has_counts or design.mechanism.parameters.squares is not None
-    has_mean = has_counts or drawn.noisy_sums is not None
+    has_mean = has_counts or statistics.noisy_sums is not None
     return by_metric(
         {
             "pool": named(strata.pools, pool),

@@ -1,4 +1,4 @@
-"""Rows onto the grid and into strata: what every mechanism begins with."""
+"""Rounding outcomes onto the grid and counting them by stratum: how every mechanism begins."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,16 +11,16 @@ from flows.config.experiment import Config
 from flows.orchestration.workers import shared_out
 from flows.raw.boundary.guard import values_free
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import Room, check_seen, put_aside
+from flows.raw.spill.workspace import Room, check_seen, write_frame
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism
+from schemas.arrays import Ints, Levels
 from schemas.raw import ARM, CLUSTER, OUTCOME
 
-Ints = NDArray[np.int64]
 Cells = NDArray[np.uint32]
 
 LEVEL = "level"
@@ -33,10 +33,10 @@ _PIECE = 1 << 17  # rows that are worked on at once stay in the processor's cach
 
 @dataclass(frozen=True)
 class Counted:
-    """Raw, all but ``strata``: outcomes on the grid, and how often each is in which stratum."""
+    """The levels of all outcomes, and the units of each stratum at each; raw, except ``strata``."""
 
     levels: tuple[Stored, ...]
-    """Of each part, a column :data:`LEVEL`; none where they are not wanted again."""
+    """For each part of the rows a column :data:`LEVEL`; empty where levels are not kept."""
     counts: Ints
     """Units of each cell at each level, shape [S, K]."""
     strata: Strata
@@ -44,7 +44,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Counting:
-    """What it takes to count rows, here or in another process."""
+    """Counts the rows of a frame by cell and level, in this process or in a worker."""
 
     grid: tuple[float, ...]
     is_stochastic: bool
@@ -53,8 +53,8 @@ class Counting:
     """The cell of each (cluster, arm), shape [clusters, arms]."""
     n_cells: int
 
-    def of(self, frame: pl.DataFrame) -> tuple[NDArray[np.unsignedinteger], Ints]:
-        """The level of each row, shape [n], and how often each is in which cell, [S, K]."""
+    def of(self, frame: pl.DataFrame) -> tuple[Levels, Ints]:
+        """The level of each row, shape [n], and the rows of each cell at each level, [S, K]."""
         grid = np.array(self.grid)
         to_level = stochastic_levels if self.is_stochastic else nearest_levels
         values = frame[OUTCOME].to_numpy()
@@ -77,7 +77,7 @@ def counted(
 ) -> Counted:
     """Round outcomes onto the grid, once, and count them by (pool, arm).
 
-    The levels are kept where they are wanted again, to be randomised.
+    With ``keep`` the levels are kept, to be randomised later.
     """
     pool_of = mechanism.pool_of(rows.sizes, config.privacy.min_stratum)
     strata = lay_out(list(rows.clusters), list(rows.arms), rows.sizes, pool_of)
@@ -89,23 +89,23 @@ def counted(
         n_cells=len(strata.cell_sizes),
     )
     if room is not None and room.workers is not None:
-        return _counted_apart(counting, rows, strata, room)
+        return _count_by_workers(counting, rows, strata, room)
     counts = np.zeros((counting.n_cells, len(counting.grid)), dtype=np.int64)
     levels = []
     with Progress("counting", rows.n_units) as progress:
-        for number, frame in enumerate(rows.frames()):
-            found, more = counting.of(frame)
-            counts += more
+        for part, frame in zip(rows.parts, rows.frames(), strict=True):
+            part_levels, part_counts = counting.of(frame)
+            counts += part_counts
             progress.advance(frame.height)
             if keep:
-                levels.append(_kept(found, number, rows, room))
+                levels.append(part.with_rows(pl.DataFrame({LEVEL: part_levels}), room, "levels"))
     return Counted(tuple(levels), counts, strata)
 
 
-def _counted_apart(counting: Counting, rows: Rows, strata: Strata, room: Room) -> Counted:
-    """The same by workers, who leave levels and counts in the room."""
+def _count_by_workers(counting: Counting, rows: Rows, strata: Strata, room: Room) -> Counted:
+    """Count as :func:`counted` does, by workers, which leave levels and counts in the workspace."""
     calls = [(counting, part, str(room.folder)) for part in rows.parts]
-    found = shared_out(
+    stored = shared_out(
         room.runner,
         count_apart,
         calls,
@@ -113,36 +113,36 @@ def _counted_apart(counting: Counting, rows: Rows, strata: Strata, room: Room) -
         rows=[part.n_rows for part in rows.parts],
     )
     counts = np.zeros((counting.n_cells, len(counting.grid)), dtype=np.int64)
-    for _, own in found:
-        counts += own.column(COUNT).to_numpy().reshape(counts.shape)
-    return Counted(tuple(levels for levels, _ in found), counts, strata)
+    for _, part_counts in stored:
+        counts += part_counts.column(COUNT).to_numpy().reshape(counts.shape)
+    return Counted(tuple(levels for levels, _ in stored), counts, strata)
 
 
 @values_free
 def count_apart(counting: Counting, part: Stored, folder: str) -> tuple[Stored, Stored]:
-    """Count one part, in another process; where its levels and its counts are.
+    """Count one part, in a worker; returns the files of its levels and of its counts.
 
-    Files have names of their own: what a worker that was lost has left is never read.
+    Every call writes files of new names, so a file that a lost worker has left is never read.
     """
     check_seen(folder)
     levels, counts = counting.of(labelled(part, counting.clusters))
     of_levels, of_counts = pl.DataFrame({LEVEL: levels}), pl.DataFrame({COUNT: counts.ravel()})
     return (
-        Stored(len(levels), put_aside(of_levels, Path(folder), "levels")),
-        Stored(counts.size, put_aside(of_counts, Path(folder), "counts")),
+        Stored(len(levels), write_frame(of_levels, Path(folder), "levels")),
+        Stored(counts.size, write_frame(of_counts, Path(folder), "counts")),
     )
 
 
 def cell_table(strata: Strata) -> Cells:
-    """The cell of each (cluster, arm), shape [clusters, arms]; of no use where it has no units."""
+    """The cell of each (cluster, arm), shape [clusters, arms]; 0 where there are no units."""
     return np.maximum(strata.cell_of[strata.pool_of], 0).astype(np.uint32)
 
 
 def cells_of(frame: pl.DataFrame, table: Cells) -> Cells:
     """The cell of each row, shape [n]."""
     flat = positions(frame[CLUSTER]) * np.uint32(table.shape[1]) + positions(frame[ARM])
-    found: Cells = table.ravel()[flat]
-    return found
+    cells: Cells = table.ravel()[flat]
+    return cells
 
 
 def level_type(n_outcomes: int) -> np.dtype[np.unsignedinteger]:
@@ -150,12 +150,3 @@ def level_type(n_outcomes: int) -> np.dtype[np.unsignedinteger]:
     if n_outcomes <= 1 << 8:
         return np.dtype(np.uint8)
     return np.dtype(np.uint16 if n_outcomes <= 1 << 16 else np.uint32)
-
-
-def _kept(
-    levels: NDArray[np.unsignedinteger], number: int, rows: Rows, room: Room | None
-) -> Stored:
-    frame = pl.DataFrame({LEVEL: levels})
-    if room is None or isinstance(rows.parts[number].place, pl.DataFrame):
-        return Stored(frame.height, frame)
-    return Stored(frame.height, room.write(frame, f"levels-{number}"))

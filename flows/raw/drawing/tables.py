@@ -1,4 +1,7 @@
-"""The tables of a release that are made of public facts alone, whatever the mechanism."""
+"""The tables of a release that every mechanism makes in the same way.
+
+All but the sums of squares, which are drawn here, are made of public facts or of drawn numbers.
+"""
 
 import math
 from datetime import UTC, datetime
@@ -6,13 +9,13 @@ from importlib.metadata import version
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
+from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
 from schemas.released import (
     NEIGHBOURS,
@@ -25,17 +28,14 @@ from schemas.released import (
 from schemas.roster import Roster
 from schemas.tables import UNNAMED
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 ACCOUNT = "population"
-"""Who pays: everybody of the population, for every release."""
+"""Who pays for a release: the whole population, whoever is in the log."""
 
 
 def manifest_of(
     config: Config, rows: Rows, design: AnyDesign, name: ReleaseName, roster: Roster | None
 ) -> Manifest:
-    """The one row of ``release``, and that of ``metrics``; ``rows`` have the published clusters."""
+    """The row of ``release`` and the row of ``metrics``; ``rows`` have the published clusters."""
     private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
     return Manifest(
         release_id=name.release_id,
@@ -69,7 +69,7 @@ def manifest_of(
 
 
 def _metric_of(config: Config, design: AnyDesign) -> Metric:
-    """The row of the one outcome; what private clusters cost is no part of its price."""
+    """The row of the one outcome; its price does not include that of private clusters."""
     parameters = design.mechanism.parameters
     priced = design if config.private_clusters is None else config.outcome_design()
     return Metric(
@@ -86,7 +86,7 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
 
 
 def by_metric(columns: dict[str, pl.Series]) -> pl.DataFrame:
-    """A table of the one outcome: these columns behind its name."""
+    """A table of the one outcome: a column ``metric`` with its name, then these columns."""
     return pl.DataFrame(columns).select(pl.lit(UNNAMED).alias("metric"), pl.all())
 
 
@@ -96,7 +96,7 @@ def grid_table(grid: Floats) -> pl.DataFrame:
 
 
 def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
-    """Pool, arm and outcome of every (pool, arm) with units at every value of the grid."""
+    """Pool, arm and outcome: a row for every (pool, arm) with units and every value of the grid."""
     pool, arm = (np.repeat(part, len(grid)) for part in np.nonzero(strata.cell_of >= 0))
     return {
         "pool": named(strata.pools, pool),
@@ -106,50 +106,56 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
 
 
 def counts_table(strata: Strata, grid: Floats, noisy: Ints | None) -> pl.DataFrame:
-    """The noisy counts of every cell, shape [S, K]; no row where there are none."""
+    """A row for each of the ``noisy`` counts of cells, shape [S, K]; no row where it is None."""
     if noisy is None:
         return no_rows("counts")
     return by_metric({**cells_table(strata, grid), "noisy_count": pl.Series(noisy.ravel())})
 
 
 def check_squares_fit(design: AnyDesign, strata: Strata) -> None:
-    """Raise ConfigError where an arm's sum of squares is too great for 64 bits; before any draw."""
+    """Raise ConfigError where an arm's sum of squares may not fit into 64 bits.
+
+    To be called before any draw.
+    """
     squares = design.mechanism.parameters.squares
     if squares is not None:
         squares.check_room(int(strata.sizes.sum(axis=0).max()))
 
 
 def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strata) -> pl.DataFrame:
-    """Draw the sums of squares of the arms from the ``counts`` of cells; no row without any."""
+    """Draw the noisy sum of squares of each arm from the ``counts`` of cells, shape [S, K].
+
+    No row where the design publishes none.
+    """
     squares = design.mechanism.parameters.squares
     if squares is None:
         return no_rows("squares")
     of_arms = counts_of_arms(counts, strata)
-    found = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
+    drawn = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
     size = len(strata.arms)
     return by_metric(
         {
             "arm": pl.Series(strata.arms, dtype=pl.String),
-            "noisy_square": pl.Series(found.noisy_square),
-            "noise_scale": pl.Series([found.noise_scale] * size, dtype=pl.Float64),
-            "centre": pl.Series([found.centre] * size, dtype=pl.Float64),
+            "noisy_square": pl.Series(drawn.noisy_square),
+            "noise_scale": pl.Series([drawn.noise_scale] * size, dtype=pl.Float64),
+            "centre": pl.Series([drawn.centre] * size, dtype=pl.Float64),
         }
     )
 
 
 def named(names: list[str], positions: Ints) -> pl.Series:
-    """The name at each position."""
+    """The names at these positions, shape [n]."""
     return pl.Series(names, dtype=pl.String).gather(positions)
 
 
 def grid_step(config: Config, design: AnyDesign) -> float | None:
-    """One step of the grid, where sums of whole steps are published; else None."""
+    """The width of a grid step, where sums counted in steps are published; else None."""
     lattice = design.mechanism.parameters.lattice
     return None if lattice is None else lattice.step_of(config.outcome.grid)
 
 
 def strata_table(strata: Strata) -> pl.DataFrame:
-    """Every (cluster, arm) that has units, and its pool."""
+    """A row for each (cluster, arm) that has units, with its pool."""
     cluster, arm = np.nonzero(strata.sizes)
     return pl.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""The rows of ``units``: randomised batch by batch, as the release is written."""
+"""The rows of the table ``units``: randomised batch by batch while the release is written."""
 
 import os
 import tempfile
@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from flows.config.experiment import Config
 from flows.config.sections import Ledger
@@ -25,17 +24,16 @@ from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from schemas.arrays import Floats
 from schemas.raw import ARM, CLUSTER, UNIT
 from schemas.released import TABLES, UnitFiles, UnitTable
-
-Floats = NDArray[np.float64]
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """What it takes to randomise a batch."""
+    """Randomises a batch of rows."""
 
     tables: ResponseTables
     cells: Cells
@@ -45,7 +43,7 @@ class _Drawing:
     arms: pa.Array
 
     def batch(self, frame: pl.DataFrame) -> pa.RecordBatch:
-        """Rows of ``unit cluster arm level``, randomised."""
+        """Draw the released rows of a frame with the columns ``unit cluster arm level``."""
         cells = cells_of(frame, self.cells)
         levels = self.tables.draw(frame[LEVEL].to_numpy(), cells)
         place = cells.astype(np.int64) * len(self.grid) + levels
@@ -67,27 +65,27 @@ _COLUMNS = tuple(TABLES["units"])
 def unit_table(
     config: Config,
     rows: Rows,
-    found: Counted,
+    counts: Counted,
     response: RandomisedResponse,
     weights: Floats,
     room: Room | None,
 ) -> UnitTable | UnitFiles:
-    """The table of all units, in the order of their released ids; drawn when it is read, once.
+    """The table of all units, in the order of their released ids.
 
-    Where there are workers these draw it at once, into files.
-
-    ``weights`` are the debiased values of each cell and level, shape [S, K].
+    Outcomes are drawn while the table is read, which is possible once. Where there are workers,
+    these draw them at once, into files. ``weights`` are the debiased values of each cell and level,
+    shape [S, K].
     """
     if room is not None and room.workers is not None:
-        return _drawn_apart(config, rows, found, response, weights, room)
+        return _draw_by_workers(config, rows, counts, response, weights, room)
     hashed = config.publish.unit_id == "keyed-hash"
-    drawing = _drawing(config, rows, found, response, weights)
-    frames = _hashed(config, rows, found, room) if hashed else _plain(rows, found)
+    drawing = _drawing(config, rows, counts, response, weights)
+    frames = _with_hashed_ids(config, rows, counts, room) if hashed else _with_levels(rows, counts)
     failures: list[BaseException] = []
     schema = drawing.batch(_empty(config, rows)).schema
-    # Made here: DuckDB reads in a thread of its own, which knows nothing of a flow.
+    # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
     progress = Progress("randomising and writing", rows.n_units)
-    batches = values_free_batches(_drawn(drawing, frames, progress), failures)
+    batches = values_free_batches(_draw(drawing, frames, progress), failures)
     return UnitTable(rows.n_units, pa.RecordBatchReader.from_batches(schema, batches), failures)
 
 
@@ -98,29 +96,32 @@ def no_units() -> UnitTable:
     return UnitTable(0, pa.RecordBatchReader.from_batches(schema, []), [])
 
 
-def _drawn(
+def _draw(
     drawing: _Drawing, frames: Iterator[pl.DataFrame], progress: Progress
 ) -> Iterator[pa.RecordBatch]:
     with progress:
-        # Of one size, wherever parts end: those of a log of events are cut by how many events there
-        # are, of which the file's layout must tell nothing.
+        # Batches are of one size, wherever parts end: in a log of events, parts are cut by the
+        # number of events, and the layout of the file must not depend on that.
         for batch in in_parallel(drawing.batch, in_batches(frames, _BATCH)):
             yield batch
             progress.advance(batch.num_rows)
 
 
-def _plain(rows: Rows, found: Counted) -> Iterator[pl.DataFrame]:
-    """The rows with their levels, as they are ordered already."""
-    for frame, levels in zip(rows.frames(), found.levels, strict=True):
+def _with_levels(rows: Rows, counts: Counted) -> Iterator[pl.DataFrame]:
+    """The rows with their levels, in the order of the parts."""
+    for frame, levels in zip(rows.frames(), counts.levels, strict=True):
         yield frame.select(UNIT, ARM, CLUSTER).hstack(levels.load())
 
 
-def _hashed(
-    config: Config, rows: Rows, found: Counted, room: Room | None
+def _with_hashed_ids(
+    config: Config, rows: Rows, counts: Counted, room: Room | None
 ) -> Iterator[pl.DataFrame]:
-    """The same under hashed ids and in their order: that of raw ones would tell of them."""
+    """The rows with their levels under hashed ids and in the order of these.
+
+    The order of raw ids would say something about them.
+    """
     runs = Runs(room, "hashed")
-    for frame in _plain(rows, found):
+    for frame in _with_levels(rows, counts):
         runs.add(frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)))
     for (part,) in parts([runs], room):
         if part is not None:
@@ -138,11 +139,15 @@ def _empty(config: Config, rows: Rows) -> pl.DataFrame:
 
 
 def _drawing(
-    config: Config, rows: Rows, found: Counted, response: RandomisedResponse, weights: Floats
+    config: Config,
+    rows: Rows,
+    counts: Counted,
+    response: RandomisedResponse,
+    weights: Floats,
 ) -> _Drawing:
     return _Drawing(
         tables=response.tables(),
-        cells=cell_table(found.strata),
+        cells=cell_table(counts.strata),
         grid=np.array(config.outcome.grid),
         weights=weights,
         clusters=pa.array(rows.clusters, pa.string()),
@@ -150,20 +155,20 @@ def _drawing(
     )
 
 
-def _drawn_apart(
+def _draw_by_workers(
     config: Config,
     rows: Rows,
-    found: Counted,
+    counts: Counted,
     response: RandomisedResponse,
     weights: Floats,
     room: Room,
 ) -> UnitFiles:
-    """The same by workers, a file a part."""
-    told = config.model_copy(update={"ledger": Ledger()})  # a database's password stays here
-    work = _Share(told, _drawing(config, rows, found, response, weights), rows.clusters)
+    """The table of all units, drawn by workers, a file for each part."""
+    for_workers = config.model_copy(update={"ledger": Ledger()})  # the database's password stays
+    work = _Share(for_workers, _drawing(config, rows, counts, response, weights), rows.clusters)
     calls = [
         (work, part, levels, str(room.folder))
-        for part, levels in zip(rows.parts, found.levels, strict=True)
+        for part, levels in zip(rows.parts, counts.levels, strict=True)
     ]
     paths = shared_out(
         room.runner,
@@ -178,7 +183,7 @@ def _drawn_apart(
 
 @dataclass(frozen=True)
 class _Share:
-    """What it takes to draw a part in another process."""
+    """What a worker needs to draw a part."""
 
     config: Config
     drawing: _Drawing
@@ -187,10 +192,10 @@ class _Share:
 
 @values_free
 def draw_apart(work: _Share, part: Stored, levels: Stored, folder: str) -> str:
-    """Draw one part, in another process; the file that it is in.
+    """Draw one part, in a worker; returns the file that it is in.
 
-    Should this be done twice, as its worker was thought lost, both draws are sound, each is in a
-    file of its own, and only the one whose name comes back is published.
+    A part may be drawn twice, if its worker was taken for lost. Both draws are sound, each is in a
+    file of its own, and only the file that is returned here is published.
     """
     check_seen(folder)
     frame = labelled(part, work.clusters).select(UNIT, ARM, CLUSTER).hstack(levels.load())
@@ -202,5 +207,5 @@ def draw_apart(work: _Share, part: Stored, levels: Stored, folder: str) -> str:
 
 
 def _text_or_integers(units: pl.Series) -> pa.Array:
-    found = units.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    array = units.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

@@ -1,7 +1,7 @@
-"""From columns as they stand in a file to those that the steps know; no private value can fail.
+"""Converting the columns of a file into those that the steps use.
 
-A column's type is public; messages name it by its kind alone, as the names of a struct's fields or
-of an enumeration's categories may be values.
+No private value can make this fail; a column's type can, and is public. Messages name only the base
+of a type, as the names of a struct's fields or of an enumeration's categories may be values.
 """
 
 from pathlib import Path
@@ -13,16 +13,19 @@ from schemas.released import ALL
 
 TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
 
-_REPLACEMENT = "\ufffd"  # what an undecodable byte becomes; an identifier with it is unreadable
+_REPLACEMENT = "\ufffd"  # replaces an undecodable byte; an identifier that holds it is unreadable
 
 
 def kind_name(kind: pl.DataType) -> str:
-    """A type as messages call it: without fields, categories or types within."""
+    """The name of a type in messages: without fields, categories or inner types."""
     return str(kind.base_type())
 
 
 def identifier(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
-    """Text or integer as it is; empty or undecodable text is null."""
+    """An id as text or integer, as in the file; empty or undecodable text is null.
+
+    Raises InputError where the column is of any other type.
+    """
     kind = frame.schema[name]
     if kind.is_integer():
         return pl.col(name).cast(pl.UInt64 if kind == pl.UInt64 else pl.Int64, strict=False)
@@ -38,24 +41,24 @@ def identifier(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
 
 
 def label(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
-    """An arm or cluster as text; empty or undecodable text is null."""
+    """An arm or a cluster as text; empty or undecodable text is null."""
     if frame.schema[name] == pl.Boolean:
         return pl.col(name).cast(pl.String)
     return identifier(frame, path, name, key).cast(pl.String)
 
 
 def few_labels(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
-    """The same as a Categorical: what is unreadable is found among the distinct labels."""
+    """An arm or a cluster as a Categorical, where unreadable text is looked for once a label."""
     cleaned = label(frame, path, name, key).cast(pl.Categorical)
     if frame.schema[name] != pl.String:
         return cleaned
     labels = frame[name].cast(pl.Categorical)
-    readable = all(_is_readable(one) for one in labels.unique().to_list())
+    readable = all(_is_readable(text) for text in labels.unique().to_list())
     return pl.lit(labels) if readable else cleaned
 
 
 def arm_labels(frame: pl.DataFrame, path: Path, name: str, arms: tuple[str, ...]) -> pl.Expr:
-    """Arms as an Enum of those declared, where all are; else as text."""
+    """Arms as an Enum of the declared ones, where all rows have one of these; else as text."""
     if frame.schema[name] == pl.String:
         declared = frame[name].cast(pl.Enum(arms), strict=False)
         if declared.null_count() == 0:
@@ -68,23 +71,23 @@ def _is_readable(text: str | None) -> bool:
 
 
 def cluster(frame: pl.DataFrame, path: Path, names: tuple[str, ...]) -> pl.Expr:
-    """The cluster, a Categorical: several columns joined by `` / ``, a slash in a value doubled.
+    """The cluster as a Categorical: the values of its columns, joined by `` / ``.
 
-    The doubling keeps different combinations different.
+    A slash in a value is doubled, so that different combinations stay different.
     """
     if not names:
         return pl.lit(ALL).cast(pl.Categorical)
     if len(names) == 1:
         return few_labels(frame, path, names[0], "cluster")
     labels = [label(frame, path, name, "cluster") for name in names]
-    escaped = [one.str.replace_all("/", "//", literal=True) for one in labels]
+    escaped = [part.str.replace_all("/", "//", literal=True) for part in labels]
     return pl.concat_str(escaped, separator=" / ").cast(pl.Categorical)
 
 
 def private_label(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
-    """A private cluster as text, null where there is none; no value can fail.
+    """A private cluster as text, null where it is missing; no value can make this fail.
 
-    Whole numbers are the same as integers: a column has them where somebody's label is missing.
+    Whole numbers (2.0) count as integers (2): many programs write integers so where one is missing.
     """
     kind = frame.schema[name]
     if kind.is_float() or kind.is_decimal():
@@ -99,22 +102,26 @@ def private_label(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
 
 
 def outcome(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
-    """The outcome as a number, NaN where it is missing or cannot be read; no value can fail."""
+    """The outcome as a number, NaN where it is missing or unreadable (:func:`number`)."""
     return number(frame, path, name, "outcome")
 
 
 def number(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
-    """The same of any private number; ``key`` says in messages what it is."""
+    """A private number as Float64, NaN where it is missing or unreadable.
+
+    No value can make this fail; InputError where the type of the column is none of numbers, text
+    and booleans. ``key`` says in the message what the column is.
+    """
     kind = frame.schema[name]
     column = pl.col(name)
     if isinstance(kind, TEXT_LIKE):
         text = column.cast(pl.String).str.strip_chars()
         truth = text.str.to_lowercase().replace_strict({"true": 1.0, "false": 0.0}, default=None)
-        found = pl.coalesce(text.cast(pl.Float64, strict=False), truth.cast(pl.Float64))
+        values = pl.coalesce(text.cast(pl.Float64, strict=False), truth.cast(pl.Float64))
     elif kind.is_numeric() or kind in (pl.Boolean, pl.Null):
-        found = column.cast(pl.Float64, strict=False)
+        values = column.cast(pl.Float64, strict=False)
     else:
         raise InputError(
             f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be number or text"
         )
-    return found.fill_null(float("nan"))
+    return values.fill_null(float("nan"))

@@ -1,12 +1,13 @@
-"""Reading CSV: rows are told apart by rules of their own, and every field is text.
+"""Reading CSV files: where rows and fields end is decided by our own rules; every field is text.
 
-1. A field whose first sign is a double quote goes on to the quote that closes it, commas and line
-   feeds within; a quote in it is doubled. A comma, the row's end or the file's has to follow.
-2. Any other field goes on to the next comma or line feed. A quote in it is a sign as any other.
-3. A row with fewer fields than the head lacks the last ones; one with more is an error, as is a
-   quoted field that is not closed as in 1. The error names the line that the row begins with.
-4. Bytes that are no UTF-8 become U+FFFD. A file's rows are read some megabytes at a time, by a
-   library that sees nothing but rows as in 1, so that no row can change how another is read.
+1. A field whose first character is a double quote goes on to the quote that closes it; it may hold
+   commas and line feeds, and a quote in it is doubled. After it comes a comma, the end of the row
+   or the end of the file.
+2. Any other field goes on to the next comma or line feed. A quote in it is an ordinary character.
+3. In a row with fewer fields than the header, the last ones are missing. A row with more is an
+   error, and so is a quoted field that is not closed as in 1. The error names the row's number.
+4. Bytes that are not UTF-8 become U+FFFD. Some megabytes of rows are parsed at a time, by a library
+   that is given only rows quoted as in 1, so that no row can change how another is read.
 """
 
 from collections.abc import Iterator
@@ -35,19 +36,20 @@ ROW_LIMIT = 1 << 28
 
 
 class _FaultError(Exception):
-    """A row at fault; says no more than where it is."""
+    """A row that cannot be read; says where it is and nothing of what it holds."""
 
-    def __init__(self, row: int = 0, said: str = "does not parse") -> None:
-        """Note the row's number among those of its chunk, from 0."""
+    def __init__(self, row: int = 0, problem: str = "does not parse") -> None:
+        """Note the number of the row among those of its chunk, from 0."""
         super().__init__()
         self.row = row
-        self.said = said
+        self.problem = problem
 
 
 def read_csv(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
-    """The wanted fields as text, up to ``size`` rows at a time; InputError names a broken row.
+    """Yield the wanted fields as text, up to ``size`` rows at a time.
 
-    It is named by its number, the head's being 1: how many lines there are depends on values.
+    InputError names a broken row by its number, the header being row 1. Lines are not counted, as
+    their number depends on values.
     """
     row, where = 1, ""
     try:
@@ -56,7 +58,7 @@ def read_csv(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
                 yield from frame.iter_slices(size)
                 row += frame.height
     except _FaultError as fault:
-        where = f": row {row + fault.row + 1} {fault.said} (the head is row 1)"
+        where = f": row {row + fault.row + 1} {fault.problem} (the header is row 1)"
     except UNREADABLE:
         pass
     else:
@@ -71,11 +73,11 @@ def _frames(path: Path, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataFram
     names = [field.decode(errors="replace") for field in fields]
     check_columns(path, wanted, names)
     rows = _Rows(len(names), tuple(names.index(name) for name in wanted.names), wanted.names)
-    return in_parallel(rows.parsed, chain([text[end:]], chunks))
+    return in_parallel(rows.parse, chain([text[end:]], chunks))
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
-    """Whole rows, quoted as they should be, some megabytes at a time."""
+    """Whole rows, quoted as in rule 1, some megabytes at a time."""
     held = file.read(len(MARK)).removeprefix(MARK)
     while True:
         piece = file.read(CHUNK)
@@ -86,7 +88,7 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
             sound, _ = whole_rows(text[: error.begin], final=True)
         else:
             if len(text) > ROW_LIMIT and (fields_of(rows, 0)[1] or len(held)) > ROW_LIMIT:
-                raise _FaultError(said=f"is longer than {ROW_LIMIT >> 20} MB")
+                raise _FaultError(problem=f"is longer than {ROW_LIMIT >> 20} MB")
             if rows:
                 yield rows
             if not piece:
@@ -98,19 +100,19 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 @dataclass(frozen=True)
 class _Rows:
-    """What is read of rows."""
+    """Parses whole rows."""
 
     width: int
-    """Fields of the head."""
+    """The number of fields in the header."""
     places: tuple[int, ...]
-    """Of the wanted fields, from 0."""
+    """The positions of the wanted fields, from 0."""
     names: tuple[str, ...]
 
-    def parsed(self, text: bytes) -> pl.DataFrame:
-        """The wanted fields of whole rows; those that a row lacks are null."""
-        head = ",".join(map(str, range(self.width + 1))).encode()  # one more than there may be
+    def parse(self, text: bytes) -> pl.DataFrame:
+        """The wanted fields of whole rows; fields that a row lacks are null."""
+        header = ",".join(map(str, range(self.width + 1))).encode()  # one field more than allowed
         frame = pl.read_csv(
-            b"\n".join((head, decodable(text))),
+            b"\n".join((header, decodable(text))),
             columns=[*self.places, self.width],
             infer_schema=False,
         )

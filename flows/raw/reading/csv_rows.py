@@ -1,16 +1,18 @@
-"""Where the rows of a CSV file end, and what is amiss with their quotes.
+"""Where the rows of a CSV text end, and which of them have misplaced quotes.
 
-Of the quotes in order, where each is as it should be, every other one opens a field and follows a
-comma, a line feed or (where it is the second half of a doubled one) a quote; those between close
-one, and precede the same, a carriage return or the text's end. All of that is compared at once. The
-first that is not so tells its row; that row is looked at by itself, and the next begin anew.
+In well quoted rows the quotes open and close fields in turn. One that opens stands at the beginning
+of the text or behind a comma, a line feed or (as the second half of a doubled quote) a quote. One
+that closes stands before a comma, a line feed, a quote, a carriage return or the end of the text.
+All quotes of a text are compared with these rules at once. The row of the first misplaced quote is
+then read by itself, and the comparison goes on behind that row.
 """
 
 import re
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
+
+from schemas.arrays import Ints
 
 _QUOTE = ord('"')
 _MAY_OPEN = np.isin(np.arange(256), list(b'",\n'))
@@ -18,9 +20,6 @@ _MAY_CLOSE = np.isin(np.arange(256), list(b'",\r\n'))
 _QUOTED = re.compile(rb'"([^"]*+(?:""[^"]*+)*+)"(,|\r?\n|\r?\Z)')
 _OPEN = re.compile(rb'"[^"]*+(?:""[^"]*+)*+"?\r?\Z')
 _PLAIN = re.compile(rb"((?:[^,\r\n]|\r(?!\n|\Z))*+)(,|\r?\n|\r?\Z)")
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 
 class BrokenRowError(Exception):
@@ -33,10 +32,10 @@ class BrokenRowError(Exception):
 
 
 def whole_rows(text: bytes, *, final: bool) -> tuple[bytes, bytes]:
-    """The rows that end in this text, well quoted, and what is left; all of it if ``final``.
+    """Split a text into the rows that end in it, well quoted, and the rest.
 
-    A quote within a field that does not begin with one is a sign as any other: such fields are
-    quoted. BrokenRowError where a row's quotes cannot be understood.
+    With ``final`` all of the text is rows. A field that holds a quote without beginning with one is
+    put into quotes. Raises BrokenRowError where the quotes of a row follow no rule.
     """
     if b'"' not in text:
         end = len(text) if final else text.rfind(b"\n") + 1
@@ -44,12 +43,12 @@ def whole_rows(text: bytes, *, final: bool) -> tuple[bytes, bytes]:
     quotes = _Quotes.of(text)
     pieces: list[bytes] = []
     begin = 0
-    while (amiss := quotes.first_amiss(begin)) is not None:
-        row = quotes.row_begin(begin, amiss)
-        mended = _mended(text, row, final=final)
-        if mended is None:  # it ends beyond this text
+    while (misplaced := quotes.first_misplaced(begin)) is not None:
+        row = quotes.row_begin(begin, misplaced)
+        requoted = _requote(text, row, final=final)
+        if requoted is None:  # the row ends beyond this text
             return b"".join((*pieces, text[begin:row])), text[row:]
-        fields, end = mended
+        fields, end = requoted
         pieces += [text[begin:row], fields]
         begin = end
     end = quotes.row_begin(begin, len(text))
@@ -61,45 +60,48 @@ def whole_rows(text: bytes, *, final: bool) -> tuple[bytes, bytes]:
 
 
 def fields_of(text: bytes, begin: int) -> tuple[list[bytes], int]:
-    """The fields of the well-quoted row that begins here, and where the next one does."""
+    """The fields of the well quoted row that begins at ``begin``, and where the next row begins."""
     fields = []
     while begin < len(text):
-        found = _field(text, begin)
-        if found is None:
+        match = _field(text, begin)
+        if match is None:
             break
-        begin = found.end()
-        fields.append(found[1].replace(b'""', b'"') if found.re is _QUOTED else found[1])
-        if found[2] != b",":
+        begin = match.end()
+        fields.append(match[1].replace(b'""', b'"') if match.re is _QUOTED else match[1])
+        if match[2] != b",":
             break
     return fields, begin
 
 
 @dataclass(frozen=True)
 class _Quotes:
-    """All quotes of a text."""
+    """The positions of all quotes of a text, in bytes."""
 
     text: bytes
     places: Ints
     known: dict[int, Ints] = field(default_factory=dict)
-    """What is not as it should be, as far as it was asked for."""
+    """Results of :meth:`_misplaced` by its argument, so that each is worked out once."""
 
     @classmethod
     def of(cls, text: bytes) -> "_Quotes":
         return cls(text, np.flatnonzero(np.frombuffer(text, np.uint8) == _QUOTE))
 
-    def _amiss(self, opening: int) -> Ints:
+    def _misplaced(self, opening: int) -> Ints:
         if opening not in self.known:
-            self.known[opening] = self._unlike(opening)
+            self.known[opening] = self._find_misplaced(opening)
         return self.known[opening]
 
-    def _unlike(self, opening: int) -> Ints:
-        """Numbers of quotes that are not as they should be, if every other from here opens."""
-        signs = np.frombuffer(self.text, np.uint8)
+    def _find_misplaced(self, opening: int) -> Ints:
+        """The numbers of misplaced quotes, if quote ``opening`` (0 or 1) and every second one open.
+
+        The quotes of the text are numbered from 0.
+        """
+        content = np.frombuffer(self.text, np.uint8)
         before, after = self.places[opening::2] - 1, self.places[1 - opening :: 2] + 1
-        opens = _MAY_OPEN[signs[before]]
-        closes = _MAY_CLOSE[signs[np.minimum(after, len(signs) - 1)]]
+        opens = _MAY_OPEN[content[before]]
+        closes = _MAY_CLOSE[content[np.minimum(after, len(content) - 1)]]
         opens[before < 0] = True
-        closes[after == len(signs)] = True
+        closes[after == len(content)] = True
         numbers = (
             np.flatnonzero(~opens) * 2 + opening,
             np.flatnonzero(~closes) * 2 + 1 - opening,
@@ -107,28 +109,29 @@ class _Quotes:
         return np.sort(np.concatenate(numbers))
 
     def _number(self, place: int) -> int:
-        """How many quotes there are before a place."""
+        """The number of quotes before a position."""
         return int(np.searchsorted(self.places, place))
 
     def is_within(self, begin: int, place: int) -> bool:
-        """Whether a place is in a quoted field, if a row begins at ``begin``."""
+        """Whether a position is in a quoted field, if a row begins at ``begin``."""
         return (self._number(place) - self._number(begin)) % 2 == 1
 
-    def first_amiss(self, begin: int) -> int | None:
-        """Place of the first quote that is not as it should be, if a row begins here."""
+    def first_misplaced(self, begin: int) -> int | None:
+        """The position of the first misplaced quote, if a row begins at ``begin``."""
         number = self._number(begin)
-        amiss = self._amiss(number % 2)
-        which = int(np.searchsorted(amiss, number))
-        return int(self.places[amiss[which]]) if which < len(amiss) else None
+        misplaced = self._misplaced(number % 2)
+        first = int(np.searchsorted(misplaced, number))
+        return int(self.places[misplaced[first]]) if first < len(misplaced) else None
 
     def row_begin(self, begin: int, place: int) -> int:
-        """Where the row begins that a place is in, if a row begins at ``begin``, too."""
-        if self.is_within(begin, place):  # that is not in the quoted field
+        """Where the row begins that holds a position, if a row begins at ``begin``, too."""
+        if self.is_within(begin, place):  # look before the quoted field
             place = int(self.places[self._number(place) - 1])
-        found = self.text.rfind(b"\n", begin, place)
-        while found >= 0 and self.is_within(begin, found):
-            found = self.text.rfind(b"\n", begin, int(self.places[self._number(found) - 1]))
-        return begin if found < 0 else found + 1
+        line_feed = self.text.rfind(b"\n", begin, place)
+        while line_feed >= 0 and self.is_within(begin, line_feed):
+            quote = int(self.places[self._number(line_feed) - 1])
+            line_feed = self.text.rfind(b"\n", begin, quote)
+        return begin if line_feed < 0 else line_feed + 1
 
 
 def _field(text: bytes, begin: int) -> re.Match[bytes] | None:
@@ -136,21 +139,24 @@ def _field(text: bytes, begin: int) -> re.Match[bytes] | None:
     return (_QUOTED if quoted else _PLAIN).match(text, begin)
 
 
-def _mended(text: bytes, begin: int, *, final: bool) -> tuple[bytes, int] | None:
-    """A row with fields quoted that hold quotes, and its end; None where that is not reached."""
+def _requote(text: bytes, begin: int, *, final: bool) -> tuple[bytes, int] | None:
+    """Put the fields of a row that hold quotes into quotes; returns the row and where it ends.
+
+    None where the row does not end in this text.
+    """
     pieces, place = [], begin
     while True:
-        found = _field(text, place)
-        if found is None:
+        match = _field(text, place)
+        if match is None:
             if final or not _OPEN.match(text, place):
                 raise BrokenRowError(begin)
             return None
-        value, end = found[1], found[2]
-        quoted = found.re is _QUOTED
+        value, end = match[1], match[2]
+        quoted = match.re is _QUOTED
         if not quoted and b'"' in value:
             value, quoted = value.replace(b'"', b'""'), True
         pieces += [b'"', value, b'"', end] if quoted else [value, end]
-        place = found.end()
+        place = match.end()
         if end != b",":
             break
     if not end.endswith(b"\n") and not final:

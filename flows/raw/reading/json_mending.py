@@ -1,8 +1,8 @@
 """Mending a line of JSON that a private value spoils, so that its public fields can be read.
 
-A member of an object is its key, a colon and its value: text in quotes, what stands between a
-bracket and the one that closes it, or whatever goes on to the next comma, bracket or quote. As far
-as a line can be taken apart like that, its public fields are read, whatever its private values are.
+A member of an object is its key, a colon and its value. The value is text in quotes, everything
+from a bracket to the one that closes it, or everything up to the next comma, bracket or quote. If a
+line can be split into such members, its public fields are read, whatever its private values are.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from flows.raw.reading.log_files import Wanted
 
 LONG = 1_000_000
-"""The most bytes of a private value that is read; longer ones are missing."""
+"""The most bytes of a private value; a longer one counts as missing."""
 
 _BLANKS = r"[ \t\r\n]*+"
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
@@ -32,12 +32,12 @@ _ESCAPE = re.compile(
 )
 
 
-def mended(line: str, wanted: Wanted) -> str:
-    """The wanted fields of a line as a line of their own; nothing of a blank one.
+def mend(line: str, wanted: Wanted) -> str:
+    """Return a line of JSON with the wanted fields of ``line``; the empty text for a blank one.
 
-    Public values stay as they are spelt, but that halves of surrogate pairs become U+FFFD. Private
-    values become the text that they hold or are, or null where they are empty or over
-    :data:`LONG` bytes. What is no JSON comes out where the line cannot be taken apart.
+    Public values stay as written, except that a half of a surrogate pair becomes U+FFFD. A private
+    value becomes text (what stands in its quotes, or the value as written), or null where it is
+    empty or over :data:`LONG` bytes. The result is not JSON where the line cannot be split.
     """
     if not line.strip(" \t\r\n"):
         return ""
@@ -46,18 +46,18 @@ def mended(line: str, wanted: Wanted) -> str:
         for key, value in _members(line):
             name = _key(key)
             if name in wanted.names and name not in fields:
-                fields[name] = _private(value) if name in wanted.private else _whole(value)
+                fields[name] = _private_text(value) if name in wanted.private else _whole(value)
     except _BrokenError:
         return _BROKEN
     return "{" + ",".join(f"{json.dumps(name)}:{value}" for name, value in fields.items()) + "}"
 
 
 class _BrokenError(Exception):
-    """A line that cannot be taken apart; says nothing."""
+    """A line that cannot be split into members; has no message."""
 
 
 def _members(line: str) -> Iterator[tuple[str, str]]:
-    """The keys and values of an object, as they are spelt."""
+    """The keys and values of an object, as written."""
     begin = _BEGIN.match(line)
     if begin is None:
         raise _BrokenError
@@ -79,42 +79,42 @@ def _members(line: str) -> Iterator[tuple[str, str]]:
 
 
 def _value_end(line: str, begin: int) -> int:
-    """Where the value that begins here ends."""
+    """The position where the value that begins at ``begin`` ends."""
     first = line[begin : begin + 1]
     if first in _CLOSING:
         return _nested_end(line, begin)
-    found = (_TEXT if first == '"' else _BARE).match(line, begin)
-    if found is None:
+    match = (_TEXT if first == '"' else _BARE).match(line, begin)
+    if match is None:
         raise _BrokenError
-    return found.end()
+    return match.end()
 
 
 def _nested_end(line: str, begin: int) -> int:
-    """Where the bracket that opens here is closed."""
-    open_ones: list[str] = []
-    for found in _BRACKET.finditer(line, begin):
-        sign = found[0]
+    """The position behind the bracket that closes the one at ``begin``."""
+    awaited: list[str] = []
+    for match in _BRACKET.finditer(line, begin):
+        sign = match[0]
         if sign in _CLOSING:
-            open_ones.append(_CLOSING[sign])
+            awaited.append(_CLOSING[sign])
         elif sign in ("]", "}"):
-            if open_ones.pop() != sign:
+            if awaited.pop() != sign:
                 break
-            if not open_ones:
-                return found.end()
+            if not awaited:
+                return match.end()
         elif sign == '"':
             break
     raise _BrokenError
 
 
 def _whole(text: str) -> str:
-    """JSON text with U+FFFD for halves of surrogate pairs."""
+    """JSON text in which halves of surrogate pairs are replaced by U+FFFD."""
     if "\\u" not in text:
         return text
-    return _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], text)
+    return _ESCAPE.sub(lambda match: r"\ufffd" if match["half"] else match[0], text)
 
 
 def _key(text: str) -> str | None:
-    """The name that a key spells; None where it spells none."""
+    """The name that a key stands for; None where it is not JSON."""
     try:
         name: str = json.loads(_whole(text))
     except ValueError:
@@ -122,8 +122,8 @@ def _key(text: str) -> str | None:
     return name
 
 
-def _private(value: str) -> str:
-    """A private value as JSON text, or null."""
+def _private_text(value: str) -> str:
+    """A private value as JSON text, or ``null``."""
     value = value.strip(" \t\r\n")
     if len(value) > LONG // 4 and len(value.encode()) > LONG:
         return "null"

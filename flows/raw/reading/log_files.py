@@ -1,8 +1,8 @@
-"""The files of a log: those that a pattern names, all of them, and each a regular file.
+"""The files of a log: all that match a pattern, each a regular file.
 
-What matches is read or the run ends: nothing is passed over in silence. A folder that is a table in
-itself, as Spark writes them (``clicks.parquet/`` with part files, perhaps in ``day=1/`` below),
-stands for the files in it.
+Everything that matches is read, or the run ends with an error: no match is left out in silence. A
+folder that is a table, as Spark writes them (``clicks.parquet/`` with part files, perhaps in
+``day=1/`` below), stands for the files in it.
 """
 
 import csv
@@ -31,13 +31,13 @@ UNREADABLE = (
     csv.Error,
     zlib.error,
 )
-"""What libraries raise over a file that is not what its name says."""
+"""The errors of libraries over a file that is not of the format that its name says."""
 
 CHUNK = 1 << 24
 """Bytes of text that are read at once."""
 
 MARK = b"\xef\xbb\xbf"
-"""The mark of byte order that some systems begin a file of text with."""
+"""The byte order mark that some systems write at the beginning of a text file."""
 
 _UNFINISHED = {
     "_delta_log": "a Delta table, whose files hold rows that were deleted, too; write its rows out",
@@ -47,38 +47,39 @@ _UNFINISHED = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is read of a file."""
+    """The columns to read of a file."""
 
     names: tuple[str, ...]
     """The columns, as the file calls them."""
     private: frozenset[str] = frozenset()
-    """Those that may hold an outcome: no value of theirs can make reading fail."""
+    """The columns that may hold outcomes: no value in these can make reading fail."""
 
 
 def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Path, ...]:
-    """List the files of ``period`` in the order of their names; at least one, or InputError.
+    """List the files of ``period`` in the order of their names.
 
-    ``pattern`` is what a configuration in ``directory`` says under ``key``. A file that matches
-    twice, by links, is listed once, under the first of its names. Raises InputError, too, over a
-    match that is neither a regular file nor a table's folder, or that cannot be opened.
+    ``pattern`` is the value of ``key`` in a configuration that is in ``directory``. A file that
+    matches twice, by links, is listed once, under the first of its names. Raises InputError where
+    no file matches, and for a match that is neither a regular file nor the folder of a table, or
+    that cannot be opened.
     """
     pattern = pattern.replace("{period}", period)
     anchored = Path(glob.escape(str(directory))) / Path(pattern).expanduser()
-    found = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
+    matches = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
     _check_listed(anchored)
-    files = _without_copies(_expanded(key, found))
+    files = _without_copies(_expand(key, matches))
     if not files:
         raise InputError(f"{key}: no file matches {absolute(directory, pattern, shown(pattern))}")
     return files
 
 
 def file_names(files: tuple[Path, ...]) -> str:
-    """The files, as a message names them."""
+    """The files as messages name them: the first, and the number of the others."""
     return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def suffix(path: Path) -> str:
-    """The ending that tells the format, in small letters; without ``.gz`` where that may be."""
+    """The ending that names the format, in small letters; of compressed text without ``.gz``."""
     name = path.name.lower()
     if name.endswith(".gz"):
         inner = Path(name[: -len(".gz")]).suffix
@@ -87,15 +88,18 @@ def suffix(path: Path) -> str:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file of text, through gzip where its name says so."""
+    """Open a text file for bytes, decompressed where its name ends with ``.gz``."""
     if path.suffix.lower() == ".gz":
-        # gzip's file is as good as one of bytes; its type says no more than "a stream".
+        # gzip's file object reads bytes as any other; its declared type is only "a stream".
         return gzip.open(path, "rb")  # type: ignore[return-value]
     return path.open("rb")
 
 
 def decodable(text: bytes) -> bytes:
-    """The text with U+FFFD for bytes that are no UTF-8; no comma, quote or line feed is one."""
+    """The text in UTF-8, bytes that are not replaced by U+FFFD: never a comma, quote or line feed.
+
+    Copied only where there are such bytes.
+    """
     try:
         str(text, "utf-8")
     except UnicodeDecodeError:
@@ -103,16 +107,19 @@ def decodable(text: bytes) -> bytes:
     return text
 
 
-def check_columns(path: Path, wanted: Wanted, found: Iterable[str]) -> None:
-    """Refuse a file without a wanted column; a head that is a row of data is not shown."""
-    there = frozenset(found)
+def check_columns(path: Path, wanted: Wanted, columns: Iterable[str]) -> None:
+    """Raise InputError where a file lacks a wanted column.
+
+    The file's own columns are not shown: its header may be a row of data.
+    """
+    present = frozenset(columns)
     for name in wanted.names:
-        if name not in there:
+        if name not in present:
             raise InputError(f"{path}: there is no column {name!r}; correct the name")
 
 
 def _check_listed(pattern: Path) -> None:
-    """Refuse a folder that may hold matches and cannot be looked into: they would be missed."""
+    """Refuse a folder that may hold matches but cannot be listed: they would be missed."""
     parts = pattern.parts
     for depth in range(1, len(parts)):
         if not glob.has_magic(parts[depth]):
@@ -123,19 +130,19 @@ def _check_listed(pattern: Path) -> None:
                 raise InputError(f"{folder}: cannot look into this folder; allow reading it")
 
 
-def _expanded(key: str, found: list[Path]) -> Iterator[Path]:
-    """The regular files among the matches, and those in tables' folders."""
-    tables = {path for path in found if path.is_dir() and suffix(path) in FORMATS}
-    holding = {above for path in found for above in path.parents}
-    for path in found:
+def _expand(key: str, matches: list[Path]) -> Iterator[Path]:
+    """The regular files among the matches, and the files in the folders of tables."""
+    tables = {path for path in matches if path.is_dir() and suffix(path) in FORMATS}
+    holding = {above for path in matches for above in path.parents}
+    for path in matches:
         if tables.intersection(path.parents):
-            continue  # one of the table's own files, which come with it
+            continue  # a file of a table, which is listed with its table
         if path in tables:
             yield from _table_files(path)
         elif not path.is_dir():
             check_regular(path)
             yield path
-        elif path not in holding:  # else the pattern names what is in it
+        elif path not in holding:  # else other matches lie in this folder
             raise InputError(
                 f"{key}: {path} is a folder, and no file matches in it; name its files (as in "
                 f"{path.name}/*), or give a table's folder the ending of its format"
@@ -143,7 +150,7 @@ def _expanded(key: str, found: list[Path]) -> Iterator[Path]:
 
 
 def _table_files(table: Path, folder: Path | None = None) -> list[Path]:
-    """The part files of a table: not those whose names begin with ``_`` or ``.``, as in Spark."""
+    """The part files of a table; as in Spark, names that begin with ``_`` or ``.`` are left out."""
     folder = folder or table
     files: list[Path] = []
     try:
@@ -174,8 +181,8 @@ def _table_files(table: Path, folder: Path | None = None) -> list[Path]:
 
 def _without_copies(files: Iterable[Path]) -> tuple[Path, ...]:
     """Each file once, in the order of names."""
-    known: dict[tuple[int, int], Path] = {}
+    by_inode: dict[tuple[int, int], Path] = {}
     for path in sorted(files):
         status = path.stat()
-        known.setdefault((status.st_dev, status.st_ino), path)
-    return tuple(known.values())
+        by_inode.setdefault((status.st_dev, status.st_ino), path)
+    return tuple(by_inode.values())

@@ -1,4 +1,4 @@
-"""Batches worked on side by side: the libraries below leave the interpreter to others."""
+"""Working on several batches at once in threads: polars and DuckDB release Python's lock."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -14,10 +14,10 @@ _THREADS = 2
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Yield ``function`` of each of the ``items``, in their order, a few of them ahead.
+    """Yield ``function(item)`` for each of the ``items``, in their order, working a few ahead.
 
-    What goes wrong comes out where its result would have, be it in ``function`` or in ``items``. No
-    more than three items are held.
+    An error of ``function`` or of ``items`` is raised in the place of the result, after all results
+    before it. At most three items are held at once.
     """
     failure: Exception | None = None
     source = iter(items)
@@ -29,7 +29,7 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
                     item = next(source)
                 except StopIteration:
                     break
-                except Exception as error:  # raised below, after what came before
+                except Exception as error:  # raised below, after the results before it
                     failure = error
                     break
                 waiting.append(pool.submit(function, item))
@@ -40,12 +40,12 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             if failure is not None:
                 raise failure
         finally:
-            for one in waiting:
-                one.cancel()
+            for future in waiting:
+                future.cancel()
 
 
 def in_batches(frames: Iterable[pl.DataFrame], size: int) -> Iterator[pl.DataFrame]:
-    """The same rows, ``size`` at a time (the last may be fewer), wherever frames end."""
+    """Yield the rows of all ``frames`` in batches of ``size`` rows; the last may have fewer."""
     held: pl.DataFrame | None = None
     for frame in frames:
         held = frame if held is None or held.is_empty() else pl.concat([held, frame])

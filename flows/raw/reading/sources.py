@@ -1,9 +1,9 @@
-"""Reading the log's files, batch by batch: Parquet, CSV and JSON Lines.
+"""Reading the files of a log, batch by batch: Parquet, CSV and JSON Lines.
 
-Type inference never sees an outcome: text formats are read as text and cast leniently afterwards.
-A row's public fields, and whether a file can be read, follow from the rows' public fields and from
-where rows and fields end; what an outcome is makes no difference to them. Library errors quote
-rows, so they are replaced by ours, which name the file and a line number.
+No outcome takes part in guessing types: text formats are read as text and cast leniently later. The
+public fields of a row, and whether a file can be read, depend on the public fields and on where
+rows and fields end; they are the same whatever the outcomes are. Errors of libraries quote rows, so
+our own replace them, which name the file and the number of a line or row.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,47 +36,47 @@ _READERS: dict[str, Reader] = {
 
 @dataclass(frozen=True)
 class Source:
-    """Files of one kind, and what is read of each."""
+    """The files of one table of the log, and how their rows are read."""
 
     files: tuple[Path, ...]
     columns: tuple[str, ...]
-    """What they are called in the files."""
+    """The columns to read, by their names in the files."""
     private: frozenset[str]
-    """Those that may hold an outcome."""
+    """The columns that may hold outcomes."""
     brought: Callable[[pl.DataFrame, Path], list[pl.Expr]]
-    """From rows as they stand in a file to the columns that the steps know."""
+    """Gives the expressions that convert a file's columns into those that the steps use."""
     finished: Callable[[pl.DataFrame], pl.DataFrame] | None = None
-    """What else is done to every batch."""
+    """Applied to every batch once it is converted."""
 
     def batches(self) -> Iterator[pl.DataFrame]:
-        """All rows, in the order of the files and of the rows in them, numbered from 1 in each.
+        """Yield all rows, in the order of the files and of the rows in each, numbered from 1.
 
-        Raises InputError where a file cannot be read or parsed, or has not all columns.
+        Raises InputError where a file cannot be read or parsed, or lacks a column.
         """
-        return in_parallel(self._bring, self._read())
+        return in_parallel(self._convert, self._read())
 
     def _read(self) -> Iterator[tuple[int, int, pl.DataFrame]]:
-        """Batches as they stand in the files, with the file's number and the first row's."""
+        """Batches as they are in the files, with the file's number (from 0) and the first row's."""
         wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private)
         for position, path in enumerate(self.files):
             row = 1
-            if suffix(path) == ".parquet":  # a type that will not do is told whatever values are
+            if suffix(path) == ".parquet":  # an unfit type is an error whatever the values are
                 self.brought(without_rows(path, wanted), path)
             for frame in _reader(path)(path, wanted, BATCH):
                 yield position, row, frame
                 row += frame.height
 
-    def _bring(self, batch: tuple[int, int, pl.DataFrame]) -> pl.DataFrame:
+    def _convert(self, batch: tuple[int, int, pl.DataFrame]) -> pl.DataFrame:
         position, row, frame = batch
         numbered = (
             pl.lit(position, pl.UInt32).alias(FILE),
             pl.int_range(row, row + frame.height, dtype=pl.UInt64).alias(ROW),
         )
-        found = frame.select(*self.brought(frame, self.files[position]), *numbered)
-        return found if self.finished is None else self.finished(found)
+        rows = frame.select(*self.brought(frame, self.files[position]), *numbered)
+        return rows if self.finished is None else self.finished(rows)
 
     def known_rows(self) -> int | None:
-        """How many rows there are, where the files say so without being read."""
+        """The number of rows, where the files say it without being read; else None."""
         if any(suffix(path) != ".parquet" for path in self.files):
             return None
         try:
@@ -87,10 +87,10 @@ class Source:
 
 
 def identifier_type(files: tuple[Path, ...], name: str) -> pl.DataType:
-    """The type of the identifiers in column ``name`` of all ``files``: text, or 64-bit integers.
+    """The type of the ids in column ``name`` of all ``files``: text, or 64-bit integers.
 
-    Text where the files do not agree: no integer holds them all. A file whose column holds nothing
-    but nulls, as many programs write an empty partition, agrees with any.
+    Text where the files differ, as no integer type holds all ids. A file whose column holds only
+    nulls, as many programs write for an empty partition, agrees with any type.
     """
     kinds = {kind for path in files if (kind := _stated_type(path, name)) is not None}
     return kinds.pop() if len(kinds) == 1 else pl.String()
@@ -102,7 +102,7 @@ def _stated_type(path: Path, name: str) -> pl.DataType | None:
     try:
         kind = scan(path).collect_schema().get(name)
     except UNREADABLE:
-        return pl.String()  # reading it will say what is wrong
+        return pl.String()  # the error is raised when the file is read
     if kind == pl.Null:
         return None
     if kind is None or not kind.is_integer():
@@ -113,6 +113,6 @@ def _stated_type(path: Path, name: str) -> pl.DataType | None:
 def _reader(path: Path) -> Reader:
     reader = _READERS.get(suffix(path))
     if reader is None:
-        known = ", ".join(sorted(_READERS))
-        raise InputError(f"{path}: not a format that can be read ({known}; text also as .gz)")
+        endings = ", ".join(sorted(_READERS))
+        raise InputError(f"{path}: not a format that can be read ({endings}; text also as .gz)")
     return reader

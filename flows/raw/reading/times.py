@@ -1,9 +1,9 @@
-"""Times of exposures and outcome events, read leniently: no value of a row can fail.
+"""Times of exposures and outcome events, read leniently: no value can make reading fail.
 
-A time is microseconds since 1970-01-01 in UTC. Timestamps with a zone are brought to UTC, those
-without one are in UTC, and a date is its first microsecond. Numbers are refused by their type: a
-whole number may be seconds, milliseconds or microseconds, and to guess wrongly would move every
-outcome out of the window without a word.
+A time is a number of microseconds since 1970-01-01 in UTC. Timestamps with a zone are converted to
+UTC, those without one are taken as UTC, and a date is its first microsecond. Columns of numbers are
+refused: a whole number may be seconds, milliseconds or microseconds, and a wrong guess would move
+every outcome out of the window in silence.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ _FIRST = -62_135_596_800_000_000  # 0001-01-01
 _LAST = 253_402_300_799_999_999  # the end of 9999
 _FORMS = (
     "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",  # once more, tidied
+    "%Y-%m-%dT%H:%M:%S%.f",  # a second time, on normalised text
     "%Y-%m-%dT%H:%M:%S%.f%#z",
     "%Y-%m-%d",
     "%Y-%m-%dT%H:%M",
@@ -31,8 +31,8 @@ def microseconds(name: str, dtype: pl.DataType, path: Path, key: str = "time") -
 
     Takes timestamps of any unit and zone, dates, and text in ISO 8601, extended form
     (``2026-11-20``, ``2026-11-20T18:30:00.25``, a blank for the T, ``Z`` or an offset behind it),
-    of the years 1 to 9999. Fractions beyond microseconds are cut off. ``path`` and ``key`` are for
-    the error, an InputError, where the column is of a type that holds no such times.
+    of the years 1 to 9999. Fractions beyond microseconds are cut off. Raises InputError, which
+    names ``path`` and ``key``, where the column is of any other type.
     """
     column = pl.col(name)
     if isinstance(dtype, pl.Datetime):
@@ -44,7 +44,7 @@ def microseconds(name: str, dtype: pl.DataType, path: Path, key: str = "time") -
         return column.cast(pl.Int64)
     if isinstance(dtype, TEXT_LIKE):
         text = column.cast(pl.String)
-        return text.map_batches(_parsed, return_dtype=pl.Int64, is_elementwise=True)
+        return text.map_batches(_parse, return_dtype=pl.Int64, is_elementwise=True)
     raise InputError(
         f"{path}: column {name!r} ({key}) is {kind_name(dtype)}; it has to be a timestamp, a date "
         "or text in ISO 8601"
@@ -63,23 +63,26 @@ def _within_years(time: pl.Expr) -> pl.Expr:
     return pl.when(time.is_between(_FIRST, _LAST)).then(time)
 
 
-def _parsed(text: pl.Series) -> pl.Series:
-    """Each form on what those before it left; a row's time does not depend on other rows."""
+def _parse(text: pl.Series) -> pl.Series:
+    """Try each form on the texts that the forms before it could not read.
+
+    The time of a row does not depend on other rows.
+    """
     time = _by_form(text, _FORMS[0])
     for form in _FORMS[1:]:
         left = (time.is_null() & text.is_not_null()).arg_true()
         if left.is_empty():
             break
-        time = time.scatter(left, _by_form(_tidied(text.gather(left)), form))
+        time = time.scatter(left, _by_form(_normalise(text.gather(left)), form))
     return time
 
 
 def _by_form(text: pl.Series, form: str) -> pl.Series:
-    found = text.str.to_datetime(form, strict=False, time_unit="us").to_physical()
-    return found.set(~found.is_between(_FIRST, _LAST), None)
+    time = text.str.to_datetime(form, strict=False, time_unit="us").to_physical()
+    return time.set(~time.is_between(_FIRST, _LAST), None)
 
 
-def _tidied(text: pl.Series) -> pl.Series:
-    """Without blanks around it, and with a capital T and Z, and a point, as ISO 8601 likes best."""
+def _normalise(text: pl.Series) -> pl.Series:
+    """Strip blanks around the text; write T and Z as capitals, and the fraction with a point."""
     plain = text.str.strip_chars().str.to_uppercase().str.replace(r" ?UTC$", "Z")
     return plain.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T").str.replace(",", ".", literal=True)

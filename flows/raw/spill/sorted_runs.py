@@ -1,9 +1,9 @@
-"""Rows on their way into the order of their units, in memory or beside it.
+"""Sorting rows by their units, in memory or, where they do not fit, by way of files.
 
-Rows come in batches and are held until they fill their share of memory; then they are put into
-order and written to the run's room, a *run* of sorted rows. Once all have come, the units are cut
-into ranges, each small enough, and a *part* is what every run holds of one range: all rows of its
-units, and of no others. Where everything fits there is one part, and nothing is written.
+Rows come in batches and are held until they fill their share of memory. They are then sorted and
+written into the workspace as a *sorted run*. Once all rows have come, the units are cut into ranges
+that are small enough. A *part* is all that the sorted runs hold of one range: all rows of its
+units, and of no others. Where all rows fit into memory there is one part, and nothing is written.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,22 +19,30 @@ from schemas.raw import UNIT
 
 Unit = str | int
 
-_SAMPLED = 1024  # rows a sample of a run's units stands for
+_SAMPLED = 1024  # rows of a sorted run for each sampled unit
 
 
 @dataclass(frozen=True)
 class Stored:
-    """Rows in memory, or in a file of the room."""
+    """Rows in memory, or in a file of the workspace."""
 
     n_rows: int
     place: pl.DataFrame | Path
 
     def __getstate__(self) -> dict[str, object]:
-        """Refuse to leave the process with rows: workers are sent the names of files."""
+        """Refuse to be pickled with rows in it: workers are sent the names of files."""
         if isinstance(self.place, pl.DataFrame):
-            msg = "raw rows cannot be pickled"
-            raise TypeError(msg)
+            raise TypeError("raw rows cannot be pickled")
         return dict(vars(self))
+
+    def with_rows(self, frame: pl.DataFrame, room: Room | None, name: str) -> "Stored":
+        """Store other rows as these are: in memory, or in a file of the workspace.
+
+        ``name`` is what the name of that file begins with.
+        """
+        if room is None or isinstance(self.place, pl.DataFrame):
+            return Stored(frame.height, frame)
+        return Stored(frame.height, room.write(frame, name))
 
     def load(self, start: int = 0, length: int | None = None) -> pl.DataFrame:
         """The rows, or ``length`` of them from ``start``."""
@@ -52,23 +60,23 @@ class Stored:
 
 @dataclass(frozen=True)
 class _Run:
-    """Sorted rows, and every so-manieth unit of them."""
+    """A sorted run of rows, and the unit of every 1,024th of them."""
 
     rows: Stored
     samples: pl.Series
 
     def cut(self, unit: Unit) -> int:
-        """How many of the rows are of lesser units."""
+        """The number of rows whose unit comes before ``unit``."""
         block = max(_place(self.samples, unit) - 1, 0)
         units = self.rows.column(self.samples.name, block * _SAMPLED, _SAMPLED)
         return block * _SAMPLED + _place(units, unit)
 
 
 class Runs:
-    """Rows that are being put into order; ``name`` distinguishes their files in the room."""
+    """Rows that are being sorted; the names of their files in the workspace begin with ``name``."""
 
     def __init__(self, room: Room | None, name: str, by: str = UNIT) -> None:
-        """Begin without rows, to be ordered by a column. Without a room all stay in memory."""
+        """Begin without rows, to be sorted by a column. Without a workspace all stay in memory."""
         self._room = room
         self._name = name
         self._by = by
@@ -79,7 +87,7 @@ class Runs:
         self.n_bytes = 0
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Take more rows, whose column of the order holds no null."""
+        """Take more rows; the column that they are sorted by holds no null."""
         if rows.is_empty():
             return
         size = int(rows.estimated_size())
@@ -92,16 +100,16 @@ class Runs:
 
     @property
     def in_memory(self) -> bool:
-        """Whether nothing was written."""
+        """Whether no row was written to a file."""
         return not self._written
 
     def take(self) -> pl.DataFrame | None:
-        """All rows, in no order, where all are in memory; they are held no longer. None if none."""
+        """Hand over all rows, unsorted, where all are in memory; None if there is none."""
         frames, self._waiting = self._waiting, []
         return pl.concat(frames) if frames else None
 
     def runs(self, room: Room) -> list[_Run]:
-        """All rows as runs; what was still in memory is written."""
+        """All rows as sorted runs, after writing those still in memory."""
         if self._waiting:
             self._write(room)
         return self._written
@@ -116,29 +124,30 @@ class Runs:
 
 
 def parts(
-    every: Sequence[Runs], room: Room | None, least: int = 0
+    tables: Sequence[Runs], room: Room | None, least: int = 0
 ) -> Iterator[list[pl.DataFrame | None]]:
-    """Yield, range by range of units, the rows of each of ``every`` (None where it has none).
+    """Yield, for one range of units after the other, the rows of each of the ``tables``.
 
-    Ranges come in the order of units, and the rows of one in no order. Where at least so many are
-    wanted, all rows are written first.
+    The rows of a table are None where it has none of the range. Ranges come in the order of units;
+    the rows within one are unsorted. With ``least`` above 0 there are at least about so many
+    ranges, and all rows are written first.
     """
-    if room is None or (least == 0 and all(one.in_memory for one in every)):
-        yield [one.take() for one in every]
+    if room is None or (least == 0 and all(table.in_memory for table in tables)):
+        yield [table.take() for table in tables]
         return
-    runs = [one.runs(room) for one in every]
-    size = sum(one.n_bytes for one in every)
+    runs = [table.runs(room) for table in tables]
+    size = sum(table.n_bytes for table in tables)
     n_parts = max(-(-size // room.part_bytes), least)
-    cuts = _cuts([run for some in runs for run in some], n_parts)
-    bounds = [[_bounds(run, cuts) for run in some] for some in runs]
+    cuts = _cuts([run for runs_of_table in runs for run in runs_of_table], n_parts)
+    bounds = [[_bounds(run, cuts) for run in runs_of_table] for runs_of_table in runs]
     for position in range(len(cuts) + 1):
         yield [
-            _gathered(some, [own[position : position + 2] for own in their])
-            for some, their in zip(runs, bounds, strict=True)
+            _gather(runs_of_table, [of_run[position : position + 2] for of_run in bounds_of_table])
+            for runs_of_table, bounds_of_table in zip(runs, bounds, strict=True)
         ]
 
 
-def _gathered(runs: list[_Run], bounds: list[list[int]]) -> pl.DataFrame | None:
+def _gather(runs: list[_Run], bounds: list[list[int]]) -> pl.DataFrame | None:
     pieces = [
         run.rows.load(start, stop - start)
         for run, (start, stop) in zip(runs, bounds, strict=True)
@@ -148,7 +157,7 @@ def _gathered(runs: list[_Run], bounds: list[list[int]]) -> pl.DataFrame | None:
 
 
 def _cuts(runs: list[_Run], n_parts: int) -> list[Unit]:
-    """Units that cut all rows into about ``n_parts`` ranges of about one size."""
+    """The units at which to cut all rows into about ``n_parts`` ranges of about the same size."""
     if not runs:
         return []
     samples = pl.concat([run.samples for run in runs]).sort()
@@ -157,10 +166,10 @@ def _cuts(runs: list[_Run], n_parts: int) -> list[Unit]:
 
 
 def _bounds(run: _Run, cuts: list[Unit]) -> list[int]:
-    """Where a run's rows of each range begin and end."""
+    """The positions in a sorted run where the rows of each range begin and end."""
     return [0, *(run.cut(unit) for unit in cuts), run.rows.n_rows]
 
 
 def _place(units: pl.Series, unit: Unit) -> int:
-    """How many of sorted ``units`` are less than ``unit``."""
+    """The number of sorted ``units`` that are less than ``unit``."""
     return int(units.search_sorted(unit, side="left"))

@@ -1,7 +1,8 @@
-"""Where a run puts rows that do not fit into memory, and how much memory it may take.
+"""The workspace of a run: how much memory it may take, and a folder for rows that do not fit.
 
-A room's folder is made when something is first put there, private (0700), locked while the run
-lives, and gone afterwards; a run that was killed leaves one behind, which the next run removes.
+The folder is made when the first rows are written. It is private (0700), locked while the run
+lives, and removed at its end. A run that was killed leaves its folder behind; the next run removes
+it.
 """
 
 import errno
@@ -26,31 +27,30 @@ PREFIX = ".spill-"
 
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 _LIMIT = re.compile(r"([0-9.]+) ?([KMGT])(i?)B")
-_PARTS_EACH = 4  # parts for a worker, so that a slow or lost one holds up few
-_UNKNOWN = 8  # workers that a scheduler may have, which tells only when asked
-_LEAST_FOR_ENGINE = 256_000_000  # bytes; DuckDB does not write a large file with less
+_PARTS_A_WORKER = 4  # so that a slow or lost worker delays few parts
+_ASSUMED_WORKERS = 8  # of a scheduler, as their number is not known before it is asked
+_LEAST_FOR_ENGINE = 256_000_000  # bytes; DuckDB cannot write a large file with less
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def bytes_of(limit: str) -> int:
-    """What ``run.memory_limit`` says, in bytes: ``GB`` are powers of 1000, ``GiB`` of 1024."""
-    found = _LIMIT.fullmatch(limit)
-    if found is None:
-        msg = f"not an amount of memory: {limit!r}"
-        raise ValueError(msg)
-    number, power, binary = found.groups()
+    """The value of ``run.memory_limit`` in bytes: ``GB`` are powers of 1000, ``GiB`` of 1024."""
+    match = _LIMIT.fullmatch(limit)
+    if match is None:
+        raise ValueError(f"not an amount of memory: {limit!r}")
+    number, power, binary = match.groups()
     return int(float(number) * (1024 if binary else 1000) ** _POWERS[power])
 
 
 class Room:
-    """The memory a run may use, and a folder for what does not fit into it."""
+    """The memory that a run may use, and a folder for the rows that do not fit into it."""
 
     def __init__(
         self, directory: Path, limit: int, stack: ExitStack, workers: int | str | None = None
     ) -> None:
-        """Take a place for the folder, and ``limit``, in bytes; nothing is made yet.
+        """Note where the folder will be, and the ``limit`` in bytes; no folder is made yet.
 
-        With ``workers`` all parts are put into the folder, where these find them.
+        With ``workers`` all parts are written into the folder, where the workers find them.
         """
         self._directory = directory
         self._stack = stack
@@ -61,32 +61,34 @@ class Room:
 
     @property
     def least_parts(self) -> int:
-        """How many parts there are at least, so that every worker has some; 0 without workers."""
+        """The least number of parts, so that every worker has some; 0 without workers."""
         if self.workers is None:
             return 0
-        return _PARTS_EACH * (self.workers if isinstance(self.workers, int) else _UNKNOWN)
+        return _PARTS_A_WORKER * (
+            self.workers if isinstance(self.workers, int) else _ASSUMED_WORKERS
+        )
 
     @property
     def run_bytes(self) -> int:
-        """Of rows that are put into order at once: sorting holds them about three times."""
+        """Bytes of rows that are sorted at once; sorting holds them about three times."""
         return self.limit // 8
 
     @property
     def part_bytes(self) -> int:
-        """Of rows that are worked on at once, where not all are in memory."""
+        """Bytes of rows that are worked on at once, where not all are in memory."""
         return max(self.limit // 24, 1)
 
     @property
     def engine_bytes(self) -> int:
-        """For DuckDB, while it writes."""
+        """Bytes that DuckDB may take while it writes."""
         return max(self.limit // 4, _LEAST_FOR_ENGINE)
 
     @property
     def folder(self) -> Path:
-        """The folder, made if need be."""
+        """The folder, which the first use makes."""
         if self._folder is None:
-            places = (self._directory, *self._directory.parents)
-            missing = [folder for folder in places if not folder.exists()][::-1]
+            above = (self._directory, *self._directory.parents)
+            missing = [folder for folder in above if not folder.exists()][::-1]
             private_directory(self._directory)
             self._stack.callback(remove_if_empty, missing)
             self._folder = self._stack.enter_context(working_folder(self._directory, PREFIX))
@@ -94,9 +96,9 @@ class Room:
 
     @property
     def runner(self) -> Any:
-        """The workers' task runner, called together at first; they leave with the run.
+        """The task runner of the workers; the first use starts it, the end of the run stops it.
 
-        Raises ConfigError where there are none.
+        Raises ConfigError where no workers are configured.
         """
         if self.workers is None:
             raise ConfigError("run.workers", "none are configured")
@@ -105,14 +107,15 @@ class Room:
         return self._runner
 
     def write(self, frame: pl.DataFrame, name: str) -> Path:
-        """Keep a frame in the folder; raises ClusterdpError where it cannot be written."""
-        return put_aside(frame, self.folder, name)
+        """Write a frame to a new file in the folder (:func:`write_frame`)."""
+        return write_frame(frame, self.folder, name)
 
 
-def put_aside(frame: pl.DataFrame, folder: Path, name: str) -> Path:
-    """Write a frame to a file of its own in a room's folder, whoever else does the same.
+def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
+    """Write a frame to a new file in the folder of a workspace; returns the file.
 
-    Raises ClusterdpError where it cannot be written.
+    Its name begins with ``name`` and is of no other file, even where several processes write.
+    Raises ClusterdpError where the file cannot be written.
     """
     try:
         handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".arrow", dir=folder)  # 0600
@@ -126,14 +129,14 @@ def put_aside(frame: pl.DataFrame, folder: Path, name: str) -> Path:
     if full:
         reason = f"no space left, {shutil.disk_usage(folder).free:,} bytes are free"
     raise ClusterdpError(
-        f"{folder.parent}: cannot put rows aside while they are put into order ({reason}); "
+        f"{folder.parent}: cannot write rows here while they are sorted ({reason}); "
         "free some space, raise run.memory_limit, or name another folder with "
         "run.spill_directory"
     )
 
 
 def check_seen(folder: str) -> None:
-    """Raise ConfigError where this process, a worker, cannot use a room's folder."""
+    """Raise ConfigError where this process, a worker, cannot use the folder of a workspace."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise ConfigError(
             "run.spill_directory",
@@ -144,7 +147,7 @@ def check_seen(folder: str) -> None:
 
 @contextmanager
 def room_of(config: Config) -> Iterator[Room]:
-    """Open the room of a run; removes what runs that were killed left in its place."""
+    """Open the workspace of a run, after removing the folders that killed runs have left."""
     directory = config.spill_directory
     if directory.is_dir():
         sweep(directory, PREFIX)

@@ -16,7 +16,6 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
-from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import Room
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
@@ -91,13 +90,10 @@ def with_randomised_clusters(config: Config, rows: Rows, room: Room | None) -> R
     sizes = np.zeros((len(names), len(rows.arms)), dtype=np.int64)
     stored = []
     with Progress("randomising clusters", rows.n_units) as progress:
-        for position, part in enumerate(rows.parts):
+        for part in rows.parts:
             frame = _randomised(part.load(), names, response)
             sizes += _counted(frame, sizes.shape)
-            if room is None or isinstance(part.place, pl.DataFrame):
-                stored.append(Stored(frame.height, frame))
-            else:
-                stored.append(Stored(frame.height, room.write(frame, f"clusters-{position}")))
+            stored.append(part.with_rows(frame, room, "clusters"))
             progress.advance(frame.height)
     return Rows(tuple(stored), rows.unit_type, rows.arms, names, sizes)
 

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
 from estimators.pool_statistics import Cumulants, MeansNoise, StatisticNoise, statistic_noise
 from flows.released.file.sql import quoted
+from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Parameters = dict[str, str | float]
 
 # Outcomes are measured from the grid's mean, so that powers of them do not cancel.

@@ -287,13 +287,13 @@ def test_a_release_holds_what_the_rules_say(
 ) -> None:
     """With parameters that leave outcomes as they are, but for one unit in 10¹²."""
     spilled: list[str] = []
-    put = room.put_aside
+    put = room.write_frame
 
     def noted(frame: pl.DataFrame, folder: Path, name: str) -> Path:
         spilled.append(name)
         return put(frame, folder, name)
 
-    monkeypatch.setattr(room, "put_aside", noted)
+    monkeypatch.setattr(room, "write_frame", noted)
     built, seen, happened = a_trial(
         experiment, rules, privacy=dict(EXACT), run={"memory_limit": memory}
     )

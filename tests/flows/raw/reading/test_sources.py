@@ -695,7 +695,7 @@ def test_a_csv_row_with_too_many_fields_is_told_by_its_number(
     content = HEAD + 'a,none,east,"1\n"\nPRIVATEUNIT,none,east,1,5\n'
     error = str(refusal(experiment(content, file)))
     assert error.endswith(
-        f"{file}: cannot be read as CSV: row 3 does not parse (the head is row 1)"
+        f"{file}: cannot be read as CSV: row 3 does not parse (the header is row 1)"
     )
 
 

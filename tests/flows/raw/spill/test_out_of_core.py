@@ -67,16 +67,16 @@ class Made(NamedTuple):
 def in_small_pieces() -> Iterator[list[str]]:
     """Read small batches, sampled as often as long ones; gives the names of what is put aside."""
     written = []
-    put_aside = room.put_aside
+    write_frame = room.write_frame
 
     def noted(frame: pl.DataFrame, folder: Path, name: str) -> Path:
         written.append(name)
-        return put_aside(frame, folder, name)
+        return write_frame(frame, folder, name)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sources, "BATCH", BATCH)
         patched.setattr(runs, "_SAMPLED", 16)
-        patched.setattr(room, "put_aside", noted)
+        patched.setattr(room, "write_frame", noted)
         yield written
 
 

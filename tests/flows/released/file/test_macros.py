@@ -640,7 +640,7 @@ def test_a_number_that_is_none_never_gets_into_a_macro(value: float) -> None:
 
 def test_numbers_are_read_back_digit_for_digit() -> None:
     for value in (0.1, -1 / 3, 1e-300, 5e22, 12345678901234567.0):
-        assert duckdb.sql(f"SELECT {_number(value)}").fetchall() == [(value,)]
+        assert duckdb.execute(f"SELECT {_number(value)}").fetchall() == [(value,)]
 
 
 # --- quantiles and p-values in SQL ---
