@@ -4,6 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *pairs(
                 {
                     "paid": paid_text(statement),
+                    **_composed_pair(statement),
                     "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
                     "next release": _amounts(terms.cost),
                 }
@@ -145,6 +147,18 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *(table(head, rows) if rows else ["Nothing was charged yet."]),
         ]
     )
+
+
+def _composed_pair(statement: "Statement") -> dict[str, str]:
+    """What the charges come to by the tighter composition, rounded up to four digits."""
+    found = statement.composed
+    if found is None:
+        return {}
+    up = Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(found.epsilon)
+    return {
+        "composed": f"epsilon {up.normalize():f} at delta {amount_text(found.delta)}, by optimal "
+        "composition, if these charges were fixed in advance; the budget counts the sum"
+    }
 
 
 def paid_text(statement: "Statement") -> str:
