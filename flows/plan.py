@@ -16,7 +16,7 @@ from flows.config.resolve import Settled, question, settled
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_places
 from flows.raw.spill.workspace import room_of
-from flows.raw.units.sizes import stratum_sizes
+from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
@@ -161,7 +161,7 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     with room_of(config) as room:
         log = plain_step(ingest_places)(config, period)
         rows, _, roster = plain_step(validate)(config, log, room)
-        return stratum_sizes(rows), roster
+        return known_sizes(config, rows), roster
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

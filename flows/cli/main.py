@@ -364,7 +364,7 @@ def ledger(
         told = f"clusterdp: {shown(abandon)} is {account.abandon(abandon)} now"
         print(safe_text(told), file=sys.stderr)
     statement = account.statement()
-    document = {"experiment": name, **statement.as_json()}
+    document = {"experiment": name, **statement.as_json(), **statement.composed_json()}
     document["entries"] = [
         {
             "release_id": entry.name.release_id,

@@ -1,6 +1,7 @@
 """What a population has paid and may still pay, as it is shown to people."""
 
 import math
+from decimal import ROUND_CEILING, Context
 from typing import TYPE_CHECKING
 
 from flows.ledger.rules import amount_text
@@ -35,6 +36,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *pairs(
                 {
                     "paid": paid_text(statement),
+                    **_composed_pair(statement),
                     "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
                     "next release": _amounts(terms.cost),
                 }
@@ -43,6 +45,18 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *(table(head, rows) if rows else ["Nothing was charged yet."]),
         ]
     )
+
+
+def _composed_pair(statement: "Statement") -> dict[str, str]:
+    """What the charges come to by the tighter composition, rounded up to four digits."""
+    composed = statement.composed
+    if composed is None:
+        return {}
+    up = Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(composed.epsilon)
+    return {
+        "composed": f"epsilon {up.normalize():f} at delta {amount_text(composed.delta)}, by optimal "
+        "composition, if these charges were fixed in advance; the budget counts the sum"
+    }
 
 
 def paid_text(statement: "Statement") -> str:

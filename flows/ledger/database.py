@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -45,6 +46,7 @@ from flows.runtime.files import private_directory
 from flows.runtime.paths import absolute, check_place
 from flows.runtime.regular_files import other_than_file
 from privatizers.accounting.budget import Budget
+from privatizers.accounting.composition import composed_epsilon
 from schemas.errors import ClusterdpError, ConfigError, InputError, shown
 from schemas.names import ReleaseName
 
@@ -85,6 +87,29 @@ class Statement:
     def n_releases(self) -> int:
         """How many charges make up what was spent."""
         return sum(entry.counts for entry in self.entries)
+
+    @cached_property
+    def composed(self) -> Budget | None:
+        """What all charges come to together, had they been fixed in advance; see `composition`.
+
+        At the budget's δ, or the sum's where that is greater or alone. None where it tells nothing
+        that the sum does not: of one charge, without a δ, or less than a thousandth below the sum.
+        """
+        prices = [entry.cost for entry in self.entries if entry.counts]
+        limit = self.terms.limit.delta
+        delta = max(self.spent.delta, limit if limit < 1.0 else 0.0)
+        if len(prices) < 2 or not 0.0 < delta < 1.0:
+            return None
+        epsilon = composed_epsilon(prices, delta)
+        return Budget(epsilon, delta) if epsilon < 0.999 * self.spent.epsilon else None
+
+    def composed_json(self) -> dict[str, float | None]:
+        """The fields of ``clusterdp ledger --json`` on :attr:`composed`; null where it is None."""
+        found = self.composed
+        return {
+            "composed_epsilon": None if found is None else found.epsilon,
+            "composed_delta": None if found is None else found.delta,
+        }
 
     def as_json(self) -> dict[str, Any]:
         """The amounts, as ``clusterdp release --json`` gives them; null where no limit is set."""

@@ -52,15 +52,14 @@ from flows.replication.multisite_findings import (
     three,
 )
 from flows.runtime.terminal import table
-from privatizers.sites.dp_matching import (
-    GlobalMatching,
-    SmoothMatching,
-    StandardDraws,
-    report_as_printed,
-)
-from privatizers.sites.matching import People, evaluate, paired_variance
-from privatizers.sites.matching_sensitivity import variance_range
+from privatizers.sites.dp_matching import GlobalMatching, SmoothMatching
+from privatizers.sites.matching import People, evaluate
 from privatizers.sites.randomised_trial import RandomisedTrial
+from privatizers.unprotected.as_printed import (
+    global_matching_as_printed,
+    smooth_matching_as_printed,
+    trial_as_printed,
+)
 from schemas.arrays import Floats, Ints
 
 Random = np.random.Generator
@@ -214,52 +213,15 @@ def _global(people: People, epsilon: float, _: Random) -> tuple[float, float]:
     return made.estimate, made.variance
 
 
-def _printed_trial(people: People, epsilon: float, random: Random) -> tuple[float, float]:
-    """Section III-A-1: ε/2 for Σy at B and for Σy² at B²."""
-    each, noise = epsilon / 2.0, random.laplace(size=(2, 2))
-    means, spread = np.empty(2), 0.0
-    for place, arm in enumerate((True, False)):
-        y = people.outcome[people.treated == arm]
-        means[place] = (y.sum() + HIGH / each * noise[place, 0]) / len(y)
-        square = ((y**2).sum() + HIGH**2 / each * noise[place, 1]) / len(y)
-        known = 2.0 * (HIGH / each / len(y)) ** 2
-        spread += max(square - means[place] ** 2, 0.0) / len(y) + known
-    return float(means[0] - means[1]), float(spread)
-
-
-def _printed_smooth(people: People, epsilon: float, random: Random) -> tuple[float, float]:
-    """Algorithm 2 and Lemma 1, the part of sampling being 0 at least."""
-    of_effect, of_variance = random.laplace(size=2).tolist()
-    of_bound = float(random.normal())
-    estimate, variance, floor = 0.0, 0.0, 0.0
-    for noise in (0.0, of_variance):  # without noise on the part of sampling, then with it
-        floor = variance
-        drawn = StandardDraws(of_effect, noise, of_bound)
-        estimate, variance = report_as_printed(
-            people, high=HIGH, epsilon=epsilon, delta=DELTA, draws=drawn
-        )
-    return estimate, max(variance, floor - paired_variance(people, HIGH))
-
-
-def _printed_global(people: People, epsilon: float, random: Random) -> tuple[float, float]:
-    """Noise for 2B at ε/2, and for the range of the sampling variance at ε/2."""
-    each, noise = epsilon / 2.0, random.laplace(size=2)
-    estimate = evaluate(people, HIGH).effect + 2.0 * HIGH / each * noise[0]
-    sampling = (
-        paired_variance(people, HIGH) + variance_range(HIGH, people.n_units) / each * noise[1]
-    )
-    return float(estimate), float(max(sampling, 0.0) + 2.0 * (2.0 * HIGH / each) ** 2)
-
-
 FOR_TRIALS = (
     Estimator(TRIAL, OURS, 0.0, _trial),
-    Estimator(TRIAL, PRINTED, 0.0, _printed_trial),
+    Estimator(TRIAL, PRINTED, 0.0, trial_as_printed),
 )
 FOR_MATCHING = (
     Estimator(SMOOTH, OURS, DELTA, _smooth),
     Estimator(GLOBAL, OURS, 0.0, _global),
-    Estimator(SMOOTH, PRINTED, DELTA, _printed_smooth),
-    Estimator(GLOBAL, PRINTED, 0.0, _printed_global),
+    Estimator(SMOOTH, PRINTED, DELTA, partial(smooth_matching_as_printed, delta=DELTA)),
+    Estimator(GLOBAL, PRINTED, 0.0, global_matching_as_printed),
 )
 
 

@@ -1,7 +1,7 @@
 """What an event costs: pure ε, δ at an ε, ε at a δ, and parameters for a price.
 
 The privacy loss of one release has a handful of atoms, so its δ(ε) is a finite sum, worked out
-here with 60 digits. What many releases cost together is in `composition`, through dp-accounting.
+here with 60 digits. What many releases cost together, by their prices alone, is in `composition`.
 
 **Rounding.** Every price is rounded toward privacy. Losses and masses are raised by 10⁻⁴⁰ of
 themselves, above the error of 60-digit arithmetic (at most 10⁻⁴⁴ of a loss, for the least there
@@ -196,7 +196,9 @@ def _losses(way: Way) -> Losses:
         for step, times in way:
             atoms = _convolved(atoms, _atoms(step, times))
             if len(atoms) > _MOST_ATOMS:
-                raise ValueError(f"more than {_MOST_ATOMS} values of the loss: use `composition`")
+                raise ValueError(
+                    f"more than {_MOST_ATOMS} values of the loss: too many to add up exactly"
+                )
         return tuple(
             (loss * _RAISE, mass * _RAISE) for loss, mass in sorted(atoms.items()) if loss > 0
         )

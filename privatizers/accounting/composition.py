@@ -1,113 +1,76 @@
-"""What many releases cost the people who are in all of them, through dp-accounting.
+"""What several releases cost together the people who are in all of them, by their prices alone.
 
-The exact loss of `accountant` has too many values once many releases add up. dp-accounting puts
-the losses on a lattice, always upward (its pessimistic estimate), and convolves them there.
+Adding up ε and δ holds however each price was chosen, so budgets are held by sums. Where the prices
+were fixed beforehand less is lost, at a δ that leaves something over: Murtagh and Vadhan, "The
+Complexity of Computing the Optimal Composition of Differential Privacy" (2016), Theorem 1.5, which
+has Kairouz, Oh and Viswanath (2015), Theorem 3.3, for equal prices. A mechanism of price (ε_i, δ_i)
+is no worse than a coin: with δ_i it tells everything, else it answers truly with probability
+e^ε_i/(1 + e^ε_i). So the theorem holds where mechanisms are chosen after seeing what earlier ones
+told. It does not hold where prices, or the number of releases, are chosen so.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
-from decimal import Decimal
-from typing import Any
 
-from dp_accounting.pld import privacy_loss_distribution as pld
+import numpy as np
+from numpy.typing import NDArray
 
-from privatizers.accounting.accountant import Way, pure_epsilon, ways
-from privatizers.accounting.events import (
-    CountsNoise,
-    Event,
-    Response,
-    SquareNoise,
-    Step,
-    SumNoise,
-    Together,
-)
+from privatizers.accounting.budget import Budget, total
 
-_FINENESS = 1000
-_ARITHMETIC = 1e-12  # of δ: above what Fourier transforms and cut-off tails leave (1e-15 each)
+Floats = NDArray[np.float64]
 
-Distribution = Any  # dp-accounting ships no types
+_FINENESS = 2**16  # steps of a lattice that losses are rounded up to, in the sum of all ε
+_MORE = 1.0 + 2.0**-20  # covers what rounding takes from sums of chances
+_LITTLE = 2.0**-32  # a part of an amount that covers the rounding of the amount itself
 
 
-def composed_delta(events: Sequence[Event], epsilon: float, interval: float | None = None) -> float:
-    """Return an upper bound on δ(ε) of ``events`` that were all done to the same people.
+def composed_epsilon(prices: Sequence[Budget], delta: float) -> float:
+    """Return an upper bound on ε of all ``prices`` together at ``delta``, at most their sum.
 
-    Each of the n steps done to a person raises the loss by less than ``interval``, so the bound
-    lies between the exact δ(ε) and δ(ε − n · interval) + 10⁻¹².
+    It is the least ε for which
+
+        Σ_S Π_{i ∈ S} p_i Π_{i ∉ S} (1 − p_i) max(1 − e^(ε − ℓ(S)), 0) ≤ 1 − (1 − δ)/Π(1 − δ_i),
+
+        p_i = e^ε_i/(1 + e^ε_i),   ℓ(S) = Σ_{i ∈ S} ε_i − Σ_{i ∉ S} ε_i,
+
+    over all sets S of releases, with losses ℓ rounded up to a lattice: for equal prices by a
+    65,536th of Σε at most, for g different ones by g times that. Raises ValueError where ``delta``
+    is less than Σδ_i, at which nothing holds, or not below 1.
     """
-    together = Together(tuple(events))
-    pure = pure_epsilon(together)
-    if epsilon >= pure or math.isinf(pure):
-        return 0.0 if epsilon >= pure else 1.0
-    composed = [_composed(way, interval or _interval(together)) for way in ways(together)]
-    bound = max(float(each.get_delta_for_epsilon(epsilon)) for each in composed)
-    return min(1.0, bound + _ARITHMETIC)
+    plain = total(prices)
+    if not (plain.delta <= delta < 1.0 and math.isfinite(plain.epsilon)):
+        raise ValueError(f"no epsilon holds for prices of {plain} at delta {delta!r}")
+    kept = math.fsum(math.log1p(-each.delta) for each in prices)
+    left = -math.expm1(math.log1p(-delta) - kept) - delta * _LITTLE
+    if left <= 0.0 or plain.epsilon == 0.0:
+        return plain.epsilon
+    losses, chances = _law([each.epsilon for each in prices], plain.epsilon / _FINENESS)
+    low, high = 0.0, plain.epsilon
+    while high - low > plain.epsilon * _LITTLE:
+        middle = (low + high) / 2.0
+        told = float(chances @ -np.expm1(np.minimum(middle - losses, 0.0)))
+        low, high = (low, middle) if told * _MORE <= left else (middle, high)
+    return min(plain.epsilon, high + plain.epsilon * _LITTLE)
 
 
-def composed_epsilon(events: Sequence[Event], delta: float, interval: float | None = None) -> float:
-    """Return an upper bound on the ε at ``delta`` of ``events`` done to the same people.
-
-    Never above the sum of the pure ε, which it is at δ = 0. ``interval`` is that of the lattice;
-    by default the whole of the rounding is at most a thousandth of the pure ε.
-    """
-    together = Together(tuple(events))
-    pure = pure_epsilon(together)
-    allowed = delta - _ARITHMETIC
-    if allowed <= 0 or math.isinf(pure):
-        return pure
-    composed = [_composed(way, interval or _interval(together)) for way in ways(together)]
-    bound = max(float(each.get_epsilon_for_delta(allowed)) for each in composed)
-    return min(pure, math.nextafter(bound, math.inf))
+def _law(epsilons: Sequence[float], step: float) -> tuple[Floats, Floats]:
+    """The losses that sets of coins can have, rounded up to whole ``step``, and their chances."""
+    lowest, chances = 0, np.ones(1)
+    for epsilon, times in Counter(epsilons).most_common():
+        places = np.ceil(np.arange(-times, times + 1, 2) * epsilon / step).astype(np.int64)
+        summed = np.zeros(len(chances) + int(places[-1] - places[0]))
+        for place, chance in zip(places - places[0], _true_answers(epsilon, times), strict=True):
+            summed[place : place + len(chances)] += chance * chances
+        lowest, chances = lowest + int(places[0]), summed
+    possible = np.flatnonzero(chances)
+    return (lowest + possible).astype(np.float64) * step, chances[possible]
 
 
-def _interval(event: Event) -> float:
-    """A thousandth of the pure ε, shared by the steps of the longest way through the event."""
-    steps = max(sum(times * _cells(step) for step, times in way) for way in ways(event))
-    return pure_epsilon(event) / (_FINENESS * max(1, steps))
-
-
-def _composed(way: Way, interval: float) -> Distribution:
-    """The privacy loss distribution of everything along one way, put on the lattice upward."""
-    composed = pld.identity(value_discretization_interval=interval)
-    for step, times in sorted(way, key=repr):  # in an order of its own: the same bits each time
-        one = _distribution(step, interval)
-        composed = composed.compose(one.self_compose(times * _cells(step)))
-    return composed
-
-
-def _cells(step: Step) -> int:
-    return step.moved_cells if isinstance(step, CountsNoise) else 1
-
-
-def _distribution(step: Step, interval: float) -> Distribution:
-    """The loss of a moved cell of counts, of a moved sum, or of a response: its three outcomes."""
-    if isinstance(step, CountsNoise):
-        return pld.from_discrete_laplace_mechanism(
-            1 / step.noise_scale, sensitivity=1, value_discretization_interval=interval
-        )
-    if isinstance(step, SumNoise):
-        return pld.from_discrete_laplace_mechanism(
-            1 / step.noise_scale,
-            sensitivity=step.most_steps,
-            value_discretization_interval=interval,
-        )
-    if isinstance(step, SquareNoise):  # binary randomised response, as in `accountant`
-        loss = step.most_steps / step.noise_scale
-        above, under = -math.log1p(math.exp(-loss)), -math.log1p(math.exp(loss))
-        return pld.from_two_probability_mass_functions(
-            {0: under, 1: above}, {0: above, 1: under}, value_discretization_interval=interval
-        )
-    if isinstance(step, Response):
-        upper = _log_masses(step)
-        lower = {0: upper[1], 1: upper[0], 2: upper[2]}
-        return pld.from_two_probability_mass_functions(
-            lower, upper, value_discretization_interval=interval
-        )
-    msg = f"{step} has no distribution of a loss"
-    raise TypeError(msg)
-
-
-def _log_masses(response: Response) -> dict[int, float]:
-    """P = (1 − λ + λγ, λγ, λ(1 − 2γ)), in logarithms, from exact sums and products."""
-    rate, least = Decimal(response.resampling_probability), Decimal(response.least_probability)
-    masses = (1 - rate + rate * least, rate * least, rate * (1 - 2 * least))
-    return {key: float(mass.ln()) if mass > 0 else -math.inf for key, mass in enumerate(masses)}
+def _true_answers(epsilon: float, times: int) -> Floats:
+    """How likely 0, 1, … of ``times`` coins answer truly; by sums of positive numbers alone."""
+    wrong = math.exp(-epsilon) / (1.0 + math.exp(-epsilon))
+    chances = np.ones(1)
+    for _ in range(times):
+        chances = np.convolve(chances, [wrong, 1.0 - wrong])
+    return chances

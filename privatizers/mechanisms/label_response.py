@@ -59,11 +59,6 @@ class LabelResponse:
         """The pure ε of a label, rounded up to a double."""
         return pure_epsilon(self.event)
 
-    @property
-    def keeping_probability(self) -> float:
-        """How often a label comes out as it went in, by draw or by chance: 1 − λ + λ/k, about."""
-        return 1 - self.resampling_probability * (1 - 1 / self.n_labels)
-
     @cached_property
     def _tables(self) -> ResponseTables:
         prior = realised_prior(uniform_prior(1, self.n_labels), _least_share(self.n_labels))

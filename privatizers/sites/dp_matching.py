@@ -8,7 +8,7 @@ match the effect is 0, a declared constant, and it is published with its noise l
 
 :class:`SmoothMatching` makes noise of the size that the data call for, known by a private upper
 bound that is published first; :class:`GlobalMatching` makes that of the worst data. The accounting
-is in `sites.md`. :func:`report_as_printed` is the paper's own form, for replication alone.
+is in `sites.md`.
 """
 
 import math
@@ -22,16 +22,14 @@ from privatizers.noise.lattice_laplace import (
     lattice_laplace_variance,
     power_of_two_step,
 )
-from privatizers.sites.matching import Matched, People, evaluate, paired_variance
+from privatizers.sites.matching import Matched, People, evaluate
 from privatizers.sites.matching_sensitivity import (
     effect_range,
-    printed_equation_one,
     smooth_effect_bound,
-    smooth_paired_variance_bound,
     variance_range,
 )
 from privatizers.sites.randomised_trial import SiteEffect, check_shares, check_site
-from privatizers.toolbox.smooth_sensitivity import LogNoise, beta_of, private_upper_bound
+from privatizers.toolbox.smooth_sensitivity import LogNoise, private_upper_bound
 from schemas.errors import ConfigError, InputError
 
 _ROUNDED = 1.0 + 2.0**-24
@@ -236,42 +234,3 @@ def _check_units(n_units: int) -> None:
         raise InputError(
             f"a site can match {_MOST_UNITS} units at most, and this one has {n_units}"
         )
-
-
-# as printed
-
-
-@dataclass(frozen=True)
-class StandardDraws:
-    """Noise of scale 1 that a replication draws itself: two of Laplace, one of Gauss."""
-
-    effect: float
-    variance: float
-    bound: float
-
-
-def report_as_printed(
-    people: People, *, high: float, epsilon: float, delta: float, draws: StandardDraws
-) -> tuple[float, float]:
-    """Return τ_DP and its variance by Algorithm 2 and Lemma 1 as printed: no guarantee is claimed.
-
-        τ_DP = τ̂ + (2S/ε₁) η,   V = V̂ + (2S_V/ε₂) η′ + 8 S_DP²/ε₁²,
-        S_DP = exp(ln S + σz − σ²/2),   σ = √(2 ln(1.25/δ₃)) β/ε₃,   β = ε₁/(2 ln(2/δ₁)),
-
-    thirds of ε and δ each, S by Equation (1). The paper gives S_V as a search over all sizes k
-    records away; ours stands in for it. V may be negative, as it may in the paper.
-
-    where ``draws`` has η, η′ and z. S and the size of the noise depend on the data, Equation (1) is
-    no smooth bound and Lemma 1 is proved for ε₃ < 1 alone: for replication on public data.
-    """
-    each, share = epsilon / 3.0, delta / 3.0
-    beta = beta_of(each, share)
-    treated, control = people.sizes()
-    known = evaluate(people, high)
-    bound = printed_equation_one(treated, control, high=high, beta=beta)
-    of_variance = smooth_paired_variance_bound(treated, control, high=high, beta=beta)
-    deviation = math.sqrt(2.0 * math.log(1.25 / share)) * beta / each
-    seen = bound * math.exp(deviation * draws.bound - deviation**2 / 2.0)
-    estimate = known.effect + 2.0 * bound / each * draws.effect
-    sampling = paired_variance(people, high) + 2.0 * of_variance / each * draws.variance
-    return estimate, sampling + 8.0 * seen**2 / each**2

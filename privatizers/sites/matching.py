@@ -165,8 +165,8 @@ def stratum_variances(people: People, high: float) -> Floats:
     the most that an outcome can have, where the unit is alone. V̂ = Σ v_x/N² is unbiased for the
     variance of τ̂ given covariates and treatments where nobody is alone, and too large elsewhere.
 
-    The paper has :func:`paired_variance`, which a changed record moves further: it pairs anew
-    everybody of the stratum. Here outcomes are rounded to about 2⁻¹⁵ B (N = 10⁶), which makes
+    The paper squares differences of matched pairs, which a changed record moves further: it pairs
+    anew everybody of the stratum. Here outcomes are rounded to about 2⁻¹⁵ B (N = 10⁶), which makes
     sums exact but for a relative 2⁻⁵⁰.
     """
     lattice = RealLattice.of(high, (_EXACT_BITS - people.n_units.bit_length()) // 2)
@@ -191,17 +191,3 @@ def reuse_squares(n_units: Ints, n_others: Ints) -> Ints:
     quotient, rest = n_others // n, n_others % n
     squares = n + 2 * n_others + n_others * quotient + rest * (quotient + 1)
     return np.where(n_units > 0, squares, 0)
-
-
-def paired_variance(people: People, high: float) -> float:
-    """Return Σ (1 + L_i)² (y_i − y_m(i))²/(2N²), the variance as the paper estimates it.
-
-    With variances σ_t², σ_c² and an effect τ_x in a stratum a square has the mean
-    σ_t² + σ_c² + τ_x² where 2σ² is meant: too large by τ_x², and right for each arm only where
-    σ_t = σ_c.
-    """
-    match = matched(people.stratum, people.treated)
-    y = np.clip(np.where(np.isnan(people.outcome), 0.0, people.outcome), 0.0, high)
-    weights = match.weights(people.treated).astype(np.float64)
-    apart = y - y[match.partner]
-    return float((weights**2 * apart**2).sum()) / (2.0 * float(people.n_units) ** 2)

@@ -72,31 +72,13 @@ def effect_bound_at(pairs: WorstPairs, distance: Ints, high: float) -> Floats:
 
     Its square is the same for :attr:`privatizers.sites.matching.Matched.variance`.
     """
-    reuse = _reuse_at(pairs, distance, 0)
+    reuse = reuse_at(pairs, distance, 0)
     bound: Floats = 2.0 * high / pairs.n_units * (1.0 + reuse.max(axis=1))
     return bound
 
 
-def paired_variance_bound_at(pairs: WorstPairs, distance: Ints, high: float) -> Floats:
-    """Return A_V^(k) = (B²/N²) max_x H^(k+1) for the paper's variance, k = ``distance``, shape [d].
-
-        H^(k) = 3.5 min(N, T + C + k) + Φ(min(N, M + k), max(m − k, 1)),
-
-    where Φ(M, m) = M q + r(q + 1), M = qm + r, is the least sum of squares of m whole numbers that
-    add up to M, which balanced reuse attains.
-    """
-    k = distance[:, None] + 1
-    share = np.maximum(pairs.least - k, 1)
-    reused = np.minimum(pairs.n_units, pairs.most + k)
-    quotient, rest = reused // share, reused % share
-    squares = reused * quotient + rest * (quotient + 1)
-    units = np.minimum(pairs.n_units, pairs.least + pairs.most + k)
-    bound: Floats = high**2 / float(pairs.n_units) ** 2 * (3.5 * units + squares).max(axis=1)
-    return bound
-
-
-def _reuse_at(pairs: WorstPairs, distance: Ints, more: int) -> Ints:
-    """⌈(M + k + more)/max(m − k, 1)⌉, shape [d, P]."""
+def reuse_at(pairs: WorstPairs, distance: Ints, more: int) -> Ints:
+    """Return ⌈(M + k + more)/max(m − k, 1)⌉, k = ``distance``, shape [d, P]."""
     k = distance[:, None]
     ceiling: Ints = -((pairs.most + k + more) // -np.maximum(pairs.least - k, 1))
     return ceiling
@@ -111,61 +93,14 @@ def smooth_effect_bound(treated: Ints, control: Ints, *, high: float, beta: floa
     And S² is at least the local sensitivity of V̂, so that one private upper bound Ŝ serves both.
 
     where ``treated`` and ``control`` are T and C over the whole domain, shape [|X|], ``high`` is B.
-    About half of :func:`corrected_equation_one`, or less. Raises ValueError unless β > 0, finite.
+    About half of the paper's Equation (1) made smooth. Raises ValueError unless β > 0, finite.
     """
     pairs = WorstPairs.of(treated, control)
     term = partial(effect_bound_at, pairs, high=high)
-    return _smoothed(term, pairs, beta, effect_range(high, pairs.n_units))
+    return smoothed(term, pairs, beta, effect_range(high, pairs.n_units))
 
 
-def smooth_paired_variance_bound(
-    treated: Ints, control: Ints, *, high: float, beta: float
-) -> float:
-    """Return S_V, the same for the paper's :func:`privatizers.sites.matching.paired_variance`."""
-    pairs = WorstPairs.of(treated, control)
-    term = partial(paired_variance_bound_at, pairs, high=high)
-    return _smoothed(term, pairs, beta, variance_range(high, pairs.n_units))
-
-
-def corrected_equation_one(treated: Ints, control: Ints, *, high: float, beta: float) -> float:
-    """Return min(2B, max_k e^(−kβ) (4B/N)(1 + max_x R^(k))), Equation (1) made smooth.
-
-        R^(k) = min(N, ⌈(M + k + 1)/max(m − k, 1)⌉)
-
-    It holds, and is about twice what :func:`smooth_effect_bound` needs; kept to compare.
-    """
-    pairs = WorstPairs.of(treated, control)
-    n = pairs.n_units
-
-    def term(distance: Ints) -> Floats:
-        reuse = np.minimum(n, _reuse_at(pairs, distance, 1))
-        bound: Floats = 4.0 * high / n * (1.0 + reuse.max(axis=1))
-        return bound
-
-    return min(2.0 * high, _smoothed(term, pairs, beta, 4.0 * high * (1.0 + 1.0 / n)))
-
-
-def printed_equation_one(treated: Ints, control: Ints, *, high: float, beta: float) -> float:
-    """Return Equation (1) as printed, for replication alone: it is NOT β-smooth.
-
-        max_{k ≤ N} e^(−kβ) (4B/N)(1 + max_x R^(k)),
-        R^(k) = M + k where m ≤ k, else ⌈(M + k + 1)/(m − k)⌉
-
-    Where m ≤ k it misses the stratum that is left with one unit in an arm, R = M + k + 1.
-    """
-    pairs = WorstPairs.of(treated, control)
-    n = pairs.n_units
-
-    def term(distance: Ints) -> Floats:
-        k = distance[:, None]
-        reuse = np.where(pairs.least <= k, pairs.most + k, _reuse_at(pairs, distance, 1))
-        bound: Floats = 4.0 * high / n * (1.0 + reuse.max(axis=1))
-        return bound
-
-    return _smoothed(term, pairs, beta, 4.0 * high / n * (2.0 + 2.0 * n))
-
-
-def _smoothed(
+def smoothed(
     term: Callable[[Ints], Floats], pairs: WorstPairs, beta: float, largest: float
 ) -> float:
     """Return the maximum over k = 0 … N of e^(−kβ) min(``largest``, term(k)), while it can grow."""

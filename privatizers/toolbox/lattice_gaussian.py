@@ -57,14 +57,6 @@ def continuous_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> 
     return high * sensitivity
 
 
-def classical_sigma_as_printed(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return Δ √(2 ln(1.25/δ))/ε, proved for ε < 1 alone. For replication; nothing here uses it.
-
-    Past ε of about 8 at δ = 1e-5 it is too little (Balle and Wang 2018); see `toolbox.md`.
-    """
-    return sensitivity * math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
-
-
 def discrete_delta(scale: float, epsilon: float, steps: int) -> float:
     """Return δ(ε), rounded up, of discrete Gaussian noise for values ``steps`` or fewer apart.
 

@@ -65,13 +65,6 @@ class ProposeTestRelease:
             sensitivity=self.bound, epsilon=self.epsilon / 2, step=self.lattice_step
         )
 
-    def pass_probability(self, distance: int) -> float:
-        """Return P(D + Z ≥ T) for a D: how a proposal fares. Of a real D it is not protected."""
-        a, short = math.exp(-1.0 / self.test_scale), self.threshold - distance
-        if short >= 1:
-            return a**short / (1.0 + a)
-        return 1.0 - a ** (1 - short) / (1.0 + a)
-
     def release(self, query: LocalSensitivity) -> float | None:
         """Return h (k + Z₂), or None for ⊥; ε and δ are spent either way.
 

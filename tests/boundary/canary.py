@@ -32,7 +32,7 @@ from flows.config.resolve import settled
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import KEY_FILE, fingerprint
 from flows.raw.ingest import ingest
-from flows.raw.units.sizes import stratum_sizes
+from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from tests.conftest import PATIENCE, Builder, Experiment
 
@@ -337,7 +337,7 @@ def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
     rows, _, _ = validate(config, ingest(config, "once"))
-    chosen = settled(config, stratum_sizes(rows))
+    chosen = settled(config, known_sizes(config, rows))
     digests = vars(fingerprint(chosen.config, rows, chosen.design))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")

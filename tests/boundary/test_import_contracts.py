@@ -66,27 +66,27 @@ PLANTED = [
     (DOOR, "flows/raw/privatize.py", "import secrets"),
     (DOOR, "estimators/effects.py", "import random"),
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-    (UNSOUND, "flows/release.py", "from privatizers.unprotected.printed_claims import theorem_3_1"),
+    (UNSOUND, "flows/release.py", "from privatizers.unprotected.as_printed import theorem_3_1"),
     (
         UNSOUND,
         "flows/cli/main.py",
-        "def later():\n    import privatizers.unprotected.printed_claims",
+        "def later():\n    import privatizers.unprotected.as_printed",
     ),
     (REPLICATION, "flows/config/experiment.py", "from flows import replication"),
     (REPLICATION, "flows/release.py", "from flows.replication.efficiency import replicate"),
     (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency"),
-    (UNSOUND, "flows/raw/privatize.py", "from privatizers.unprotected import printed_claims"),
+    (UNSOUND, "flows/raw/privatize.py", "from privatizers.unprotected import as_printed"),
     (
         UNSOUND,
         "flows/released/publish.py",
-        "import privatizers.unprotected.printed_claims as claims",
+        "import privatizers.unprotected.as_printed as claims",
     ),
     (
         UNSOUND,
         "privatizers/accounting/accountant.py",
-        "import privatizers.unprotected.printed_claims",
+        "import privatizers.unprotected.as_printed",
     ),
-    (UNSOUND, "estimators/effects.py", "from privatizers.unprotected import printed_claims"),
+    (UNSOUND, "estimators/effects.py", "from privatizers.unprotected import as_printed"),
 ]
 
 

@@ -33,7 +33,7 @@ from flows.config.experiment import Config
 from flows.config.load import load
 from flows.config.resolve import settled
 from flows.raw.ingest import ingest
-from flows.raw.units.sizes import stratum_sizes
+from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release
 from flows.released.estimate import estimate_file
@@ -387,7 +387,7 @@ def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
     rows, _, _ = validate(config, ingest(config, "once"))
     frame = plain_rows(rows.open())
-    chosen = settled(config, stratum_sizes(rows))
+    chosen = settled(config, known_sizes(config, rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
     assert not isinstance(mechanism, AggregateMechanism)
     clusters = frame[CLUSTER].unique().sort().to_list()

@@ -28,7 +28,6 @@ from privatizers.toolbox.bounded_mean import (
 )
 from privatizers.toolbox.lattice_gaussian import (
     LatticeGaussian,
-    classical_sigma_as_printed,
     discrete_scale,
 )
 from privatizers.toolbox.local_sensitivity import Tabulated, distance_to, smooth_bound
@@ -42,6 +41,7 @@ from privatizers.toolbox.smooth_sensitivity import (
     direct_delta,
     largest_direct_epsilon,
 )
+from privatizers.unprotected.as_printed import classical_sigma_as_printed
 
 Floats = NDArray[np.float64]
 

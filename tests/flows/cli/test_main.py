@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from flows.cli.main import run
-from schemas.errors import InputError, StepError
+from schemas.errors import BudgetError, InputError, StepError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, released, rows
 
@@ -240,6 +240,8 @@ def test_a_ledger_that_is_not_there_is_empty_and_is_not_made(
         "budget_epsilon": 5.0,
         "budget_delta": None,
         "n_releases": 0,
+        "composed_epsilon": None,
+        "composed_delta": None,
         "entries": [],
     }
     told = command("ledger", built.config).stdout
@@ -265,6 +267,7 @@ def test_the_ledger_shows_what_was_spent_entry_by_entry(
         ("trial.a.r1", "a", 2.0, 1e-6, "published"),
         ("trial.c.r1", "c", 2.0, 1e-6, "published"),
     ]
+    assert found["composed_epsilon"] is None  # at the sum of δ hardly anything is gained
     everything = document(command("ledger", built.config, "--all", "--json"))["entries"]
     assert [entry["state"] for entry in everything] == ["published", "void", "published"]
     told = command("ledger", built.config).stdout
@@ -276,6 +279,29 @@ def test_the_ledger_shows_what_was_spent_entry_by_entry(
     ):
         assert words in told
     assert "trial.b.r1" not in told
+
+
+def test_the_ledger_shows_what_charges_come_to_together_at_the_declared_delta(
+    command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of ε = 1 at δ = 0.1: 1 − e^(ε − 2) = 0.1 (1 + 1/e)², so ε = 1.792841."""
+    built = experiment(privacy={"epsilon": 1.0, "budget_epsilon": 2.5, "budget_delta": 0.1})
+    built.run("a")
+    assert document(command("ledger", built.config, "--json"))["composed_epsilon"] is None
+    assert "composed" not in command("ledger", built.config).stdout
+    with monkeypatch.context() as broken:
+        broken.setattr("flows.released.publish._insert", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            built.run("lost")
+    built.run("b")
+    found = document(command("ledger", built.config, "--json"))
+    assert (found["spent_epsilon"], found["composed_delta"]) == (2.0, 0.1)
+    assert 1.792841 <= found["composed_epsilon"] <= 1.7929
+    told = " ".join(command("ledger", built.config).stdout.split())
+    assert "paid epsilon 2 of 2.5" in told
+    assert "composed epsilon 1.793 at delta 0.1, by optimal composition, if these" in told
+    with pytest.raises(BudgetError, match=r"0\.5 is left"):  # budgets are held by the sum
+        built.run("c")
 
 
 def test_only_an_unfinished_charge_can_be_abandoned(command: Command, experiment: Builder) -> None:

@@ -20,7 +20,6 @@ from privatizers.accounting.accountant import (
     ways,
 )
 from privatizers.accounting.budget import Budget, total, written
-from privatizers.accounting.composition import composed_delta, composed_epsilon
 from privatizers.accounting.events import (
     CountsNoise,
     Disjoint,
@@ -35,6 +34,7 @@ from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
+from tests.composition import composed_delta, composed_epsilon
 
 Floats = NDArray[np.float64]
 

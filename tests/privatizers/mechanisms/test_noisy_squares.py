@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from estimators.pool_statistics import Cumulants
 from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
-from privatizers.accounting.composition import composed_delta
 from privatizers.accounting.events import SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice, lattice_of
 from privatizers.domain.strata import lay_out
@@ -24,6 +23,7 @@ from privatizers.mechanisms.noisy_squares import (
 from privatizers.mechanisms.parameters import event_of
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
+from tests.composition import composed_delta
 
 Ints = NDArray[np.int64]
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at, pure_epsilon
-from privatizers.accounting.composition import composed_delta, composed_epsilon
 from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.audit.audit import audit
@@ -31,6 +30,7 @@ from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import discrete_laplace
+from tests.composition import composed_delta, composed_epsilon
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]

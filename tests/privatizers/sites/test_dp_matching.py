@@ -17,18 +17,21 @@ from privatizers.sites.dp_matching import (
     GlobalMatching,
     Shares,
     SmoothMatching,
-    StandardDraws,
-    report_as_printed,
 )
-from privatizers.sites.matching import People, evaluate, paired_variance
+from privatizers.sites.matching import People, evaluate
 from privatizers.sites.matching_sensitivity import (
     effect_range,
-    printed_equation_one,
     smooth_effect_bound,
-    smooth_paired_variance_bound,
     variance_range,
 )
 from privatizers.toolbox.smooth_sensitivity import LogNoise, beta_of
+from privatizers.unprotected.as_printed import (
+    StandardDraws,
+    equation_one,
+    paired_variance,
+    smooth_matching_by,
+    smooth_paired_variance_bound,
+)
 from schemas.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -117,7 +120,7 @@ def test_equation_one_as_printed_breaks_the_charge_of_the_bound() -> None:
     assert mechanism.beta == pytest.approx(0.041, rel=0.01)
     noise = LogNoise.of(beta=mechanism.beta, epsilon=of_bound, delta=1e-5)
     sizes = (([1, 0], [19, 0]), ([1, 1], [18, 0]))
-    for bound, broken in ((printed_equation_one, True), (smooth_effect_bound, False)):
+    for bound, broken in ((equation_one, True), (smooth_effect_bound, False)):
         at = [
             noise.position(bound(np.array(t), np.array(c), high=1.0, beta=mechanism.beta))
             for t, c in sizes
@@ -298,11 +301,9 @@ def test_the_printed_form_is_the_paper_s() -> None:
     treated, control = people.sizes()
     epsilon, delta, third = 3.0, 3e-5, 1e-5
     beta = beta_of(1.0, third)
-    bound = printed_equation_one(treated, control, high=1.0, beta=beta)
+    bound = equation_one(treated, control, high=1.0, beta=beta)
     draws = StandardDraws(effect=0.5, variance=-0.2, bound=1.3)
-    estimate, variance = report_as_printed(
-        people, high=1.0, epsilon=epsilon, delta=delta, draws=draws
-    )
+    estimate, variance = smooth_matching_by(draws, people, epsilon, high=1.0, delta=delta)
     assert estimate == pytest.approx(evaluate(people, 1.0).effect + 2 * bound * 0.5)
     sigma = math.sqrt(2 * math.log(1.25 / third)) * beta
     seen = bound * math.exp(1.3 * sigma - sigma**2 / 2)

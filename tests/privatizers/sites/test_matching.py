@@ -14,10 +14,10 @@ from privatizers.sites.matching import (
     RealLattice,
     evaluate,
     matched,
-    paired_variance,
     reuse_squares,
     stratum_variances,
 )
+from privatizers.unprotected.as_printed import paired_variance
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

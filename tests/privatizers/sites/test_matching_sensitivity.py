@@ -18,14 +18,17 @@ from numpy.typing import NDArray
 from privatizers.sites.matching import People, matched, stratum_variances
 from privatizers.sites.matching_sensitivity import (
     WorstPairs,
-    corrected_equation_one,
     effect_bound_at,
     effect_range,
-    paired_variance_bound_at,
-    printed_equation_one,
+    reuse_at,
     smooth_effect_bound,
-    smooth_paired_variance_bound,
+    smoothed,
     variance_range,
+)
+from privatizers.unprotected.as_printed import (
+    equation_one,
+    paired_variance_bound_at,
+    smooth_paired_variance_bound,
 )
 
 Ints = NDArray[np.int64]
@@ -52,11 +55,25 @@ def of_pairs(treated: Ints, control: Ints, beta: float) -> float:
 
 
 def corrected(treated: Ints, control: Ints, beta: float) -> float:
-    return corrected_equation_one(treated, control, high=1.0, beta=beta)
+    """min(2, max_k e^(−kβ) (4/N)(1 + max_x R^(k))), Equation (1) made smooth, B = 1.
+
+        R^(k) = min(N, ⌈(M + k + 1)/max(m − k, 1)⌉)
+
+    It holds, and is about twice what :func:`smooth_effect_bound` needs.
+    """
+    pairs = WorstPairs.of(treated, control)
+    n = pairs.n_units
+
+    def term(distance: Ints) -> Floats:
+        reuse = np.minimum(n, reuse_at(pairs, distance, 1))
+        bound: Floats = 4.0 / n * (1.0 + reuse.max(axis=1))
+        return bound
+
+    return min(2.0, smoothed(term, pairs, beta, 4.0 * (1.0 + 1.0 / n)))
 
 
 def printed(treated: Ints, control: Ints, beta: float) -> float:
-    return printed_equation_one(treated, control, high=1.0, beta=beta)
+    return equation_one(treated, control, high=1.0, beta=beta)
 
 
 def half_of_it(treated: Ints, control: Ints, beta: float) -> float:

@@ -12,12 +12,12 @@ from scipy import stats
 from privatizers.noise.randomness import discrete_gaussian
 from privatizers.toolbox.lattice_gaussian import (
     LatticeGaussian,
-    classical_sigma_as_printed,
     continuous_delta,
     continuous_sigma,
     discrete_delta,
     discrete_scale,
 )
+from privatizers.unprotected.as_printed import classical_sigma_as_printed
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])

@@ -314,7 +314,7 @@ def test_everything_in_the_file_is_made_of_randomised_clusters(
     assert units["unit_id"].to_list() == sorted(log["customer"])
     raw = log.join(units, left_on="customer", right_on="unit_id")
     kept = (raw["region"] == raw["cluster"]).mean()
-    assert kept == pytest.approx(LabelResponse.of(2, 0.5).keeping_probability, abs=0.04)  # 6 errors
+    assert kept == pytest.approx(math.exp(0.5) / (math.exp(0.5) + 1), abs=0.04)  # 6 errors
     assert (raw["variant"] == raw["arm"]).all()
 
 

@@ -7,7 +7,7 @@ import pytest
 from privatizers.accounting.accountant import epsilon_at
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.parameters import Parameters, event_of
-from privatizers.unprotected.printed_claims import UnsoundClaim, theorem_3_1
+from privatizers.unprotected.as_printed import UnsoundClaim, theorem_3_1
 
 
 def test_the_defaults_of_the_paper_give_the_claim_of_the_paper() -> None:
