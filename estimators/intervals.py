@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +46,8 @@ def t_interval(
 
     ``level`` lies in (0, 1); infinite ``degrees_of_freedom`` give the normal interval.
     """
+    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
+
     error = np.sqrt(variance)
     known = np.where(variance > 0, error, np.nan)
     reach = quantile(degrees_of_freedom, level) * known
@@ -56,6 +57,8 @@ def t_interval(
 
 def quantile(degrees_of_freedom: Floats, level: float) -> Floats:
     """The two-sided Student quantile t_{(1+level)/2}."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
+
     return np.asarray(-stdtrit(degrees_of_freedom, (1.0 - level) / 2.0), dtype=np.float64)
 
 
@@ -67,6 +70,8 @@ def minimum_detectable_effect(
     (t_{(1+level)/2} + t_{power}) · std_error, both quantiles with the same degrees of freedom; NaN
     where the standard error is 0, as nothing is known of it then.
     """
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
+
     known = np.where(std_error > 0, std_error, np.nan)
     other = np.asarray(stdtrit(degrees_of_freedom, power), dtype=np.float64)
     return (quantile(degrees_of_freedom, level) + other) * known
@@ -77,6 +82,8 @@ def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, leve
 
     P(T > t_{(1+level)/2} − |effect|/std_error), the inverse of :func:`minimum_detectable_effect`.
     """
+    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
+
     shift = np.abs(effect) / std_error - quantile(degrees_of_freedom, level)
     return np.asarray(stdtr(degrees_of_freedom, shift), dtype=np.float64)
 

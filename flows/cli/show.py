@@ -1,5 +1,7 @@
 """How commands speak to people: plain text, one screen, numbers with their meaning beside them."""
 
+from __future__ import annotations
+
 import math
 import textwrap
 from collections.abc import Sequence
@@ -7,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from estimators.effects import Estimate
 from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, table
 from privatizers.accounting.budget import NO_LIMIT, Budget
@@ -16,6 +17,7 @@ from schemas.roster import Roster
 from schemas.visible import visible
 
 if TYPE_CHECKING:
+    from estimators.effects import Estimate
     from flows.check import CheckResult
     from flows.ledger.database import Statement
     from flows.release import ReleaseResult
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from privatizers.audit.checks import Check
 
 
-def release_text(result: "ReleaseResult") -> str:
+def release_text(result: ReleaseResult) -> str:
     """One screen on a release that was just made, or was there already."""
     manifest = result.manifest
     head = {
@@ -69,7 +71,7 @@ def protected_text(manifest: Manifest) -> str:
 _STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
 
 
-def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
+def demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
     """What the demo did: as a release, with what is special about its data, and what to try."""
     return "\n".join(
         [
@@ -87,7 +89,7 @@ def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
     )
 
 
-def check_text(result: "CheckResult") -> str:
+def check_text(result: CheckResult) -> str:
     """What a dry run found."""
     return "\n".join(
         [
@@ -113,7 +115,7 @@ def check_text(result: "CheckResult") -> str:
     )
 
 
-def ledger_text(statement: "Statement", *, everything: bool) -> str:
+def ledger_text(statement: Statement, *, everything: bool) -> str:
     """What a population has paid, entry by entry."""
     terms = statement.terms
     listed = [entry for entry in statement.entries if entry.counts or everything]
@@ -147,7 +149,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
     )
 
 
-def paid_text(statement: "Statement") -> str:
+def paid_text(statement: Statement) -> str:
     """What a unit that is in every release of the population has paid."""
     many = statement.n_releases
     by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
@@ -167,7 +169,7 @@ def _amounts(amounts: Budget, of: Budget = NO_LIMIT) -> str:
     return ", ".join(parts)
 
 
-def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) -> str:
+def audit_text(found: AuditResult, mechanism: str, checks: Sequence[Check]) -> str:
     """What an audit found, and what that does and does not show."""
     holds = all(check.holds for check in checks)
     verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
@@ -201,7 +203,7 @@ def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) 
 _MOST_COUNTS = 12
 
 
-def _check_lines(checks: Sequence["Check"]) -> list[str]:
+def _check_lines(checks: Sequence[Check]) -> list[str]:
     """A line a check; of one that fails, what was seen under it."""
     lines = []
     for check in checks:
@@ -211,7 +213,7 @@ def _check_lines(checks: Sequence["Check"]) -> list[str]:
     return lines
 
 
-def inspect_text(file: "ReleaseFile") -> str:
+def inspect_text(file: ReleaseFile) -> str:
     """What is in a release and what it promises."""
     manifest = file.manifest
     return "\n".join(

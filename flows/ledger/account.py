@@ -31,7 +31,6 @@ from flows.released.file.draft import (
     published,
     sweep,
 )
-from flows.released.file.read import read_release
 from flows.runtime.working_folders import lock_of_the_dead
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError, InputError
@@ -190,6 +189,8 @@ def _unknown_releases(ledger: Ledger, directory: Path, experiment: str) -> list[
 
 
 def _found(directory: Path, name: ReleaseName) -> Found:
+    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
+
     path = directory / f"{name.release_id}.duckdb"
     with told_as_stray(name):
         manifest = read_release(path).manifest

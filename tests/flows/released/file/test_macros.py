@@ -20,12 +20,12 @@ from flows.released.file.evidence import MOMENTS, read_frame, read_released, sli
 from flows.released.file.macros import (
     _ATE_BY_SEGMENT,
     P_VALUE_OF_T,
-    PREFIX,
     QUANTILE_OF_DF,
     _t_quantile,
 )
 from flows.released.file.read import opened, read_manifest
 from schemas.released import TABLES
+from schemas.tables import PREFIX
 from tests.conftest import EXACT, PATIENCE, Section, a_log, build_experiment, released
 
 WANTED = ["arm", "estimator", "estimate", "ci_lower", "ci_upper"]
