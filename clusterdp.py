@@ -268,9 +268,9 @@ def release(
         BudgetError: The population's budget does not cover it; nothing was drawn or written.
         ConflictError: The period was released from other rows or settings; nothing was touched.
     """
-    from flows.release import release as release_flow  # noqa: PLC0415 - inside the boundary
+    from flows.release import release_period  # noqa: PLC0415 - inside the privacy boundary
 
-    return release_flow.fn(str(config), period, revise)
+    return release_period(str(config), period, revise)
 
 
 def _as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:

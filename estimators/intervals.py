@@ -6,7 +6,6 @@ All arrays of a call have one shape. NaN stands for a number that does not exist
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from schemas.arrays import Floats
 
@@ -46,6 +45,8 @@ def t_interval(
 
     ``level`` lies in (0, 1); infinite ``degrees_of_freedom`` give the normal interval.
     """
+    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
+
     error = np.sqrt(variance)
     positive = np.where(variance > 0, error, np.nan)
     half_width = quantile(degrees_of_freedom, level) * positive
@@ -55,6 +56,8 @@ def t_interval(
 
 def quantile(degrees_of_freedom: Floats, level: float) -> Floats:
     """Return the two-sided Student quantile t_{(1+level)/2}."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
+
     return np.asarray(-stdtrit(degrees_of_freedom, (1.0 - level) / 2.0), dtype=np.float64)
 
 
@@ -66,6 +69,8 @@ def minimum_detectable_effect(
     (t_{(1+level)/2} + t_{power}) · std_error, both quantiles with the same degrees of freedom; NaN
     where the standard error is 0, as nothing is known about the error then.
     """
+    from scipy.special import stdtrit  # noqa: PLC0415 - takes a quarter of a second
+
     positive = np.where(std_error > 0, std_error, np.nan)
     of_power = np.asarray(stdtrit(degrees_of_freedom, power), dtype=np.float64)
     return (quantile(degrees_of_freedom, level) + of_power) * positive
@@ -76,6 +81,8 @@ def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, leve
 
     P(T > t_{(1+level)/2} − |effect|/std_error), the inverse of :func:`minimum_detectable_effect`.
     """
+    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
+
     shift = np.abs(effect) / std_error - quantile(degrees_of_freedom, level)
     return np.asarray(stdtr(degrees_of_freedom, shift), dtype=np.float64)
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import chdtrc, ndtri
 
 from schemas.arrays import Floats, Ints
 
@@ -160,6 +159,8 @@ def homogeneity(sites: Sites) -> Homogeneity | None:
     reported variances and the Laplace noise of privacy make that approximate. I² is (Q − df)/Q, at
     least 0. None for one site, or where a variance is 0: there is no test then.
     """
+    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
+
     degrees = len(sites.estimate) - 1
     if degrees < 1 or float(sites.variance.min()) == 0:
         return None
@@ -176,6 +177,8 @@ def normal_interval(estimate: float, variance: float, level: float) -> tuple[flo
     Where the noise of privacy, which is Laplace, makes up most of s, intervals at 0.95 cover
     a little less than they say (0.937 for one site whose variance is all noise).
     """
+    from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
+
     half_width = float(ndtri((1 + level) / 2)) * variance**0.5
     return estimate - half_width, estimate + half_width
 

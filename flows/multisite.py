@@ -7,14 +7,12 @@ what goes from one to the other is the site's report, a JSON file of schema :mod
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-from prefect import flow
+from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config.load import check_period, load_site
 from flows.ledger.account import Account
 from flows.ledger.database import Statement
-from flows.orchestration.states import ends_in_state
+from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.quarantine import set_aside
 from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
@@ -63,9 +61,7 @@ class SiteResult:
         }
 
 
-@flow(name="clusterdp-site", persist_result=False, retries=0, log_prints=False)
-@ends_in_state
-def site(config_path: str, period: str | None = None, revise: bool = False) -> SiteResult:
+def report_period(config_path: str, period: str | None = None, revise: bool = False) -> SiteResult:
     """Make one site's report on one period of an experiment.
 
     Args:
@@ -105,9 +101,7 @@ def site(config_path: str, period: str | None = None, revise: bool = False) -> S
     )
 
 
-@flow(name="clusterdp-aggregate", persist_result=False, retries=0, log_prints=False)
-@ends_in_state
-def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
+def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
     """Aggregate the reports of several sites; reads nothing else.
 
     Args:
@@ -121,3 +115,14 @@ def aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
     if plot is not None:
         step(write_forest)(combined, Path(plot))
     return combined
+
+
+if TYPE_CHECKING:
+    site = as_flow(report_period, "site")
+    aggregate = as_flow(aggregate_reports, "aggregate")
+else:
+
+    def __getattr__(name: str) -> object:
+        """The Prefect flows ``site`` and ``aggregate``, made when somebody asks for them."""
+        made_of = {"site": report_period, "aggregate": aggregate_reports}
+        return flow_of_module(__name__, name, made_of)

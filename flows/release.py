@@ -1,13 +1,8 @@
 """The nightly release: ingest → validate → privatize → publish → estimate."""
 
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from prefect import flow
-from prefect.runtime import flow_run
+from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects import Estimate
 from flows.config.load import check_period, load
@@ -15,7 +10,7 @@ from flows.config.resolve import foreseen, settled
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.database import Statement
-from flows.orchestration.states import ends_in_state
+from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
@@ -28,7 +23,6 @@ from flows.released.estimate import estimate, estimate_file
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish
-from schemas.errors import ConfigError
 from schemas.released import Manifest
 from schemas.roster import Roster
 
@@ -65,26 +59,17 @@ class ReleaseResult:
         }
 
 
-@flow(name="clusterdp-release", persist_result=False, retries=0, log_prints=False)
-@ends_in_state
-def release(
-    config_path: str,
-    period: str | None = None,
-    revise: bool = False,
-    schedule_timezone: str | None = None,
+def release_period(
+    config_path: str, period: str | None = None, revise: bool = False
 ) -> ReleaseResult:
-    """Release one period of an experiment.
+    """Release one period of an experiment, by steps that are tasks within a flow of Prefect's.
 
     Args:
         config_path: The configuration file, absolute or relative to the current folder.
         period: The period to release; where the log's path needs none it may be left out.
         revise: Draw a published period anew, as its next revision.
-        schedule_timezone: Set by schedules; without a period, releases the day before the run's
-            scheduled time in this time zone (such as ``Europe/Zurich``).
     """
     config = load(Path(config_path))
-    if period is None and schedule_timezone is not None:
-        period = _yesterday(schedule_timezone)
     period = check_period(period, config.source.path, config.source.outcomes_path)
     key = read_key(config)
     account = Account(config)
@@ -133,15 +118,30 @@ def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> Rel
     )
 
 
-def _yesterday(timezone: str) -> str:
-    """The day before the run's scheduled time, in the schedule's time zone."""
-    scheduled = flow_run.scheduled_start_time or datetime.now(UTC)
-    return (scheduled.astimezone(_zone(timezone)).date() - timedelta(days=1)).isoformat()
+def _release_scheduled(
+    config_path: str,
+    period: str | None = None,
+    revise: bool = False,
+    schedule_timezone: str | None = None,
+) -> ReleaseResult:
+    """Release one period of an experiment.
+
+    Args:
+        config_path: The configuration file, absolute or relative to the current folder.
+        period: The period to release; where the log's path needs none it may be left out.
+        revise: Draw a published period anew, as its next revision.
+        schedule_timezone: Set by schedules; without a period, releases the day before the run's
+            scheduled time in this time zone (such as ``Europe/Zurich``).
+    """
+    if period is None and schedule_timezone is not None:
+        period = day_before(schedule_timezone)
+    return release_period(config_path, period, revise)
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # whatever a schedule or a caller gave
-        problem = f"{name!r} is not a time zone such as Europe/Zurich"
-    raise ConfigError("schedule_timezone", problem)
+if TYPE_CHECKING:
+    release = as_flow(_release_scheduled, "release")
+else:
+
+    def __getattr__(name: str) -> object:
+        """The Prefect flow ``release``, made when somebody asks for it: plain runs need none."""
+        return flow_of_module(__name__, name, {"release": _release_scheduled})

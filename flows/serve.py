@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from prefect.client.schemas.schedules import CronSchedule
-from pydantic import ValidationError
-
 from flows.config.load import load
 from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
@@ -81,15 +78,11 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
     It is handed to the processes that run it as an object: no entry point, storage or step of a
     deployment has a part in it.
     """
-    from prefect import flow  # noqa: PLC0415 - see serve_releases
-
-    from flows.orchestration.states import ends_in_state  # noqa: PLC0415
+    from flows.orchestration.flow import as_flow  # noqa: PLC0415 - see serve_releases
     from flows.release import ReleaseResult, release  # noqa: PLC0415
 
     served = frozenset(configs)
 
-    @flow(name=release.name, persist_result=False, retries=0, log_prints=False)
-    @ends_in_state
     def serve_release(
         config_path: str,
         period: str | None = None,
@@ -102,7 +95,7 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
             raise ConfigError("config_path", "this configuration is not served here")
         return release.fn(config_path, period, revise, schedule_timezone)
 
-    return serve_release
+    return as_flow(serve_release, "release")
 
 
 def follow_parent() -> None:
@@ -131,6 +124,9 @@ def _check_schedule(cron: str, timezone: str) -> None:
         raise ConfigError(
             "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
         ) from None
+    from prefect.client.schemas.schedules import CronSchedule  # noqa: PLC0415 - takes seconds
+    from pydantic import ValidationError  # noqa: PLC0415
+
     try:
         CronSchedule(cron=cron, timezone=timezone)
     except ValidationError:

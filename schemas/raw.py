@@ -7,7 +7,6 @@ does not depend on anybody's outcome. A rule's name is its message.
 from dataclasses import dataclass
 from typing import Final
 
-import pandera.polars as pa
 import polars as pl
 
 UNIT: Final = "unit"
@@ -83,27 +82,3 @@ def event_rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
     del of_units["unit_twice"]
     untimed = Rule("time_missing", "the time is null, empty or unreadable", pl.col(TIME).is_null())
     return (*of_units.values(), untimed, two_arms)
-
-
-def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
-    """The schema of the rows that are kept: types, no nulls, and every rule of :func:`rules`.
-
-    Rows come in the order of their units, so that none stands twice where each is greater than
-    the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
-    rows: catch them inside, and raise another.
-    """
-    return pa.DataFrameSchema(
-        {
-            UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
-            ARM: pa.Column(pl.Enum(arms), nullable=False),
-            CLUSTER: pa.Column(pl.Categorical, nullable=False),
-            OUTCOME: pa.Column(pl.Float64, nullable=False),
-        },
-        strict=True,
-    )
-
-
-def _rises(data: pa.PolarsData) -> pl.LazyFrame:
-    """Whether each value is greater than the one before; true for the first."""
-    column = pl.col(data.key or "*")
-    return data.lazyframe.select((column > column.shift()).fill_null(value=True))

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
-
-import polars as pl
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final
 
 from schemas.tables import SCHEMA
+
+if TYPE_CHECKING:  # whoever looks into a file alone needs neither
+    import polars as pl
+    import pyarrow as pa
 
 SCHEMA_VERSION: Final = 4
 STORAGE_VERSION: Final = "v1.0.0"
@@ -129,12 +130,12 @@ class UnitTable:
     """The rows of ``units``, made as they are read, which can be done once."""
 
     n_rows: int
-    reader: pa.RecordBatchReader
+    reader: "pa.RecordBatchReader"
     failures: Sequence[BaseException]
     """Why reading ended too soon, if it did; without anybody's row."""
 
     @property
-    def unit_type(self) -> pa.DataType:
+    def unit_type(self) -> "pa.DataType":
         """The type of the ids: text, or 64-bit integers."""
         return self.reader.schema.field("unit_id").type
 
@@ -145,7 +146,7 @@ class UnitFiles:
 
     n_rows: int
     paths: tuple[Path, ...]
-    unit_type: pa.DataType
+    unit_type: "pa.DataType"
     failures: tuple[BaseException, ...] = ()
 
 
@@ -157,15 +158,15 @@ class ReleaseTables:
     """
 
     manifest: Manifest
-    outcomes: pl.DataFrame
-    pools: pl.DataFrame
-    strata: pl.DataFrame
-    debias: pl.DataFrame
-    counts: pl.DataFrame
-    squares: pl.DataFrame
+    outcomes: "pl.DataFrame"
+    pools: "pl.DataFrame"
+    strata: "pl.DataFrame"
+    debias: "pl.DataFrame"
+    counts: "pl.DataFrame"
+    squares: "pl.DataFrame"
     units: UnitTable | UnitFiles
 
-    def frames(self) -> dict[str, pl.DataFrame]:
+    def frames(self) -> "dict[str, pl.DataFrame]":
         """The frames by the name of their table: all but ``units``, and what is always empty."""
         return {
             "outcomes": self.outcomes,
@@ -177,9 +178,9 @@ class ReleaseTables:
         }
 
 
-def no_rows(table: str) -> pl.DataFrame:
+def no_rows(table: str) -> "pl.DataFrame":
     """A frame with the columns of a table, and no row."""
-    return pl.DataFrame(schema={name: _POLARS[kind] for name, kind in TABLES[table].items()})
+    import polars as pl  # noqa: PLC0415 - see above
 
-
-_POLARS: Final = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64}
+    types = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64}
+    return pl.DataFrame(schema={name: types[kind] for name, kind in TABLES[table].items()})

@@ -6,17 +6,18 @@ cut short. It is no signature: whoever wants to can work out a new one, so that 
 not trust the way a report came must have it signed by other means.
 """
 
+import functools
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, NoReturn
-
-import pandera.errors
-import pandera.polars as pa
-import polars as pl
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 from schemas.errors import InputError, shown
 from schemas.names import NAME, PERIOD
+
+if TYPE_CHECKING:
+    import pandera.polars as pa
+    import polars as pl
 
 SCHEMA_VERSION: Final = 1
 KIND: Final = "clusterdp-site-report"
@@ -77,50 +78,59 @@ class SiteReport:
     kind: str = KIND
 
 
-_TYPES: Final[dict[type, type[pl.DataType]]] = {str: pl.String, int: pl.Int64, float: pl.Float64}
 _FIELDS: Final[dict[str, type]] = {
     name: kind for name, kind in SiteReport.__annotations__.items() if isinstance(kind, type)
 }
 
 
-def _column(name: str, *checks: pa.Check) -> pa.Column:
-    return pa.Column(_TYPES[_FIELDS[name]], list(checks), nullable=False, coerce=False)
+def _types() -> "dict[type, type[pl.DataType]]":
+    import polars as pl  # noqa: PLC0415 - see schema
+
+    return {str: pl.String, int: pl.Int64, float: pl.Float64}
 
 
-def _finite(name: str, *checks: pa.Check) -> pa.Column:
-    return _column(name, pa.Check.in_range(-_GREATEST, _GREATEST), *checks)
+@functools.cache
+def schema() -> "pa.DataFrameSchema":
+    """One row; pandera judges a report by it whenever one is written or read."""
+    import pandera.polars as pa  # noqa: PLC0415 - pandas takes a second
 
+    types = _types()
 
-SCHEMA: Final = pa.DataFrameSchema(
-    {
-        "kind": _column("kind", pa.Check.eq(KIND)),
-        "schema_version": _column("schema_version", pa.Check.eq(SCHEMA_VERSION)),
-        "report_id": _column("report_id"),
-        "experiment": _column("experiment", pa.Check.str_matches(f"^{NAME}$")),
-        "site": _column("site", pa.Check.str_matches(f"^{NAME}$")),
-        "period": _column("period", pa.Check.str_matches(f"^{PERIOD}$")),
-        "revision": _column("revision", pa.Check.ge(1)),
-        "created_at": _column("created_at", pa.Check.str_matches(_INSTANT)),
-        "design": _column("design", pa.Check.isin(list(DESIGNS))),
-        "estimator": _column("estimator", pa.Check.str_length(min_value=1)),
-        "control": _column("control", pa.Check.str_length(min_value=1)),
-        "treatment": _column("treatment", pa.Check.str_length(min_value=1)),
-        "estimate": _finite("estimate"),
-        "variance": _finite("variance"),
-        "noise_variance": _finite("noise_variance", pa.Check.ge(0.0)),
-        "n_units": _column("n_units", pa.Check.in_range(1, _MOST_UNITS)),
-        "epsilon": _finite("epsilon", pa.Check.gt(0.0)),
-        "delta": _column("delta", pa.Check.in_range(0.0, 1.0, include_max=False)),
-        "neighbours": _column("neighbours", pa.Check.str_length(min_value=1)),
-        "outcome_low": _finite("outcome_low"),
-        "outcome_high": _finite("outcome_high"),
-        "outcome_bound": _finite("outcome_bound", pa.Check.gt(0.0)),
-        "privatised": _column("privatised", pa.Check.str_length(min_value=1)),
-        "package_version": _column("package_version", pa.Check.str_length(min_value=1)),
-    },
-    strict=True,
-)
-"""One row; pandera judges a report by it whenever one is written or read."""
+    def column(name: str, *checks: pa.Check) -> pa.Column:
+        return pa.Column(types[_FIELDS[name]], list(checks), nullable=False, coerce=False)
+
+    def finite(name: str, *checks: pa.Check) -> pa.Column:
+        return column(name, pa.Check.in_range(-_GREATEST, _GREATEST), *checks)
+
+    return pa.DataFrameSchema(
+        {
+            "kind": column("kind", pa.Check.eq(KIND)),
+            "schema_version": column("schema_version", pa.Check.eq(SCHEMA_VERSION)),
+            "report_id": column("report_id"),
+            "experiment": column("experiment", pa.Check.str_matches(f"^{NAME}$")),
+            "site": column("site", pa.Check.str_matches(f"^{NAME}$")),
+            "period": column("period", pa.Check.str_matches(f"^{PERIOD}$")),
+            "revision": column("revision", pa.Check.ge(1)),
+            "created_at": column("created_at", pa.Check.str_matches(_INSTANT)),
+            "design": column("design", pa.Check.isin(list(DESIGNS))),
+            "estimator": column("estimator", pa.Check.str_length(min_value=1)),
+            "control": column("control", pa.Check.str_length(min_value=1)),
+            "treatment": column("treatment", pa.Check.str_length(min_value=1)),
+            "estimate": finite("estimate"),
+            "variance": finite("variance"),
+            "noise_variance": finite("noise_variance", pa.Check.ge(0.0)),
+            "n_units": column("n_units", pa.Check.in_range(1, _MOST_UNITS)),
+            "epsilon": finite("epsilon", pa.Check.gt(0.0)),
+            "delta": column("delta", pa.Check.in_range(0.0, 1.0, include_max=False)),
+            "neighbours": column("neighbours", pa.Check.str_length(min_value=1)),
+            "outcome_low": finite("outcome_low"),
+            "outcome_high": finite("outcome_high"),
+            "outcome_bound": finite("outcome_bound", pa.Check.gt(0.0)),
+            "privatised": column("privatised", pa.Check.str_length(min_value=1)),
+            "package_version": column("package_version", pa.Check.str_length(min_value=1)),
+        },
+        strict=True,
+    )
 
 
 def report_id(experiment: str, site: str, period: str, revision: int) -> str:
@@ -235,13 +245,17 @@ _SPOKEN: Final[dict[type, str]] = {str: "a text", int: "a whole number", float: 
 
 def _failed(document: dict[str, Any]) -> list[str]:
     """Say which fields break the schema; a report is public, so its values may be shown."""
+    import polars as pl  # noqa: PLC0415 - see schema
+    from pandera.errors import SchemaErrors  # noqa: PLC0415
+
+    types = _types()
     try:
         frame = pl.DataFrame(
             {name: [value] for name, value in document.items()},
-            schema={name: _TYPES[_FIELDS[name]] for name in document},
+            schema={name: types[_FIELDS[name]] for name in document},
         )
-        SCHEMA.validate(frame, lazy=True)
-    except pandera.errors.SchemaErrors as error:
+        schema().validate(frame, lazy=True)
+    except SchemaErrors as error:
         names = {str(getattr(one.schema, "name", "report")) for one in error.schema_errors}
     else:
         return []

@@ -310,6 +310,9 @@ SCHEMA: Final[dict[str, Table]] = {
 }
 """Every table of a release, in the order in which they are written."""
 
+PREFIX: Final = "_clusterdp_"
+"""What the names in a file that are not for analysts begin with."""
+
 MACROS: Final[dict[str, str]] = {
     "ate": "The effect of every arm on everybody, sharpest first. Attached as rel and not in use: "
     "FROM rel.ate('rel').",

@@ -51,7 +51,7 @@ def _tier(item: pytest.Item) -> str:
     fixtures = set(getattr(item, "fixturenames", ()))
     if room == "statistical":
         return "statistical"
-    if "prefect_harness" in fixtures:
+    if "prefect_harness" in fixtures or item.get_closest_marker("prefect"):
         return "prefect"
     programs = {"subprocess", "multiprocessing", "browser", "dask"}
     names = set(vars(getattr(item, "module", object)))
@@ -226,10 +226,10 @@ class Experiment:
         return check(self.config, period)
 
     def run(self, period: str | None = None, *, revise: bool = False) -> "ReleaseResult":
-        """Run the release flow as a plain function, without Prefect."""
-        from flows.release import release  # noqa: PLC0415 - see the top of this file
+        """Run a release by plain steps, without Prefect; as the fixture ``way`` has it, if used."""
+        from flows.release import release_period  # noqa: PLC0415 - see the top of this file
 
-        return release.fn(str(self.config), period, revise)
+        return release_period(str(self.config), period, revise)
 
     def read(self, period: str = "once") -> pl.DataFrame:
         """The log as the private steps see it."""
@@ -342,19 +342,18 @@ class Ran(NamedTuple):
 class Program(Protocol):
     """What the fixture ``clusterdp`` gives."""
 
-    def __call__(self, *arguments: str | Path, prefect_home: Path | None = None) -> Ran:
-        """Run the program with these arguments; None leaves Prefect's home to the program."""
+    def __call__(self, *arguments: str | Path) -> Ran:
+        """Run the program with these arguments, in an environment without Prefect's settings."""
 
 
 @pytest.fixture
 def clusterdp(tmp_path: Path) -> Program:
-    def run(*arguments: str | Path, prefect_home: Path | None = None) -> Ran:
+    def run(*arguments: str | Path) -> Ran:
         ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
-        home = {} if prefect_home is None else {"PREFECT_HOME": str(prefect_home)}
         done = subprocess.run(
             [sys.executable, "-m", "flows.cli", *map(str, arguments)],
             cwd=tmp_path,
-            env=ours | home,
+            env=ours,
             capture_output=True,
             text=True,
             timeout=PATIENCE,
@@ -372,13 +371,37 @@ def prefect_harness() -> Iterator[Path]:
         setup_logging,
     )
     from prefect.settings import (  # noqa: PLC0415
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
+    from prefect.settings import (  # noqa: PLC0415
         PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
     )
     from prefect.testing.utilities import prefect_test_harness  # noqa: PLC0415
 
-    with prefect_test_harness(server_startup_timeout=int(PATIENCE)):
+    with (
+        prefect_test_harness(server_startup_timeout=int(PATIENCE)),
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),  # a second each run's end
+    ):
         setup_logging()  # now: at the first run it would hold on to that test's standard error
         yield Path(str(DATABASE.value()).partition(":///")[2]).parent
+
+
+@pytest.fixture(params=["plain", pytest.param("prefect", marks=pytest.mark.prefect)])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to run a release: by plain steps, and as a Prefect flow of a configured server."""
+    if request.param == "plain":
+        return
+    request.getfixturevalue("prefect_harness")
+    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - see the top of this file
+
+    from flows.release import release  # noqa: PLC0415
+
+    def run(built: Experiment, period: str | None = None, *, revise: bool = False) -> object:
+        return release(str(built.config), period, revise)
+
+    monkeypatch.setattr(Experiment, "run", run)
+    monkeypatch.setenv("PREFECT_API_URL", str(PREFECT_API_URL.value()))
 
 
 @pytest.fixture(autouse=True)

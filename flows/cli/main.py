@@ -47,6 +47,13 @@ Period = Annotated[
     str | None,
     typer.Option(help="Period to release, usually a date; fills {period} in the logs' paths."),
 ]
+Prefect = Annotated[
+    bool,
+    typer.Option(
+        "--prefect",
+        help="Run as a Prefect flow: on the server that is configured, else on a temporary one.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
@@ -195,23 +202,24 @@ def demo(
     directory: Annotated[
         Path, typer.Option(help="Where to put the demo's log, configuration and releases.")
     ] = Path("clusterdp-demo"),
+    prefect: Prefect = False,
     as_json: Json = False,
 ) -> None:
     """Release a real experiment and estimate its effect from the release."""
     from flows.demo import NOTES, PERIOD, prepare
-    from flows.orchestration.prefect_settings import settle
+    from flows.orchestration.prefect_server import server_for_one_run
 
     config = prepare(directory.absolute())
-    settle(config.parent)
-    from flows.orchestration.prefect_server import prefect_server
-
     try:
-        with prefect_server() as server:
+        with server_for_one_run(config, wanted=prefect) as server:
+            from flows import release as page
             from flows.cli.show import demo_text
-            from flows.release import release as release_flow
 
-            server.wait()
-            result = release_flow(str(config), PERIOD)
+            if server is None:
+                result = page.release_period(str(config), PERIOD)
+            else:
+                server.wait()
+                result = page.release(str(config), PERIOD)
     except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
         raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
     _print(demo_text(result, config, NOTES), result.as_json(), as_json=as_json)
@@ -239,24 +247,25 @@ def release(
             help="Draw a published period anew, as its next revision. Costs everybody in it again.",
         ),
     ] = False,
+    prefect: Prefect = False,
     as_json: Json = False,
 ) -> None:
-    """Run the nightly release once, as a Prefect flow."""
+    """Run the nightly release once; as a Prefect flow where a server is configured for Prefect."""
     from flows.config.load import check_period, load
+    from flows.orchestration.prefect_server import server_for_one_run
 
-    source = load(config).source
-    check_period(period, source.path, source.outcomes_path)  # before Prefect takes its seconds
-    from flows.orchestration.prefect_settings import settle
-
-    settle(config.absolute().parent)
-    from flows.orchestration.prefect_server import prefect_server
-
-    with prefect_server() as server:
+    settings = load(config)
+    source, workers = settings.source, settings.run.workers  # whose parts are tasks of Prefect's
+    check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
+    with server_for_one_run(config, wanted=prefect or workers is not None) as server:
+        from flows import release as page
         from flows.cli.show import release_text
-        from flows.release import release as release_flow
 
-        server.wait()
-        result = release_flow(str(config.absolute()), period, revise)
+        if server is None:
+            result = page.release_period(str(config.absolute()), period, revise)
+        else:
+            server.wait()
+            result = page.release(str(config.absolute()), period, revise)
     _warn(result.warnings)
     _print(release_text(result), result.as_json(), as_json=as_json)
 

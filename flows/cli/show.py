@@ -1,5 +1,7 @@
 """How commands speak to people: plain text, one screen, numbers with their meaning beside them."""
 
+from __future__ import annotations
+
 import math
 import textwrap
 from collections.abc import Sequence
@@ -7,7 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from estimators.effects import Estimate
 from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, table
 from schemas.released import Manifest
@@ -15,6 +16,7 @@ from schemas.roster import Roster
 from schemas.visible import visible
 
 if TYPE_CHECKING:
+    from estimators.effects import Estimate
     from flows.check import CheckResult
     from flows.release import ReleaseResult
     from flows.released.file.read import ReleaseFile
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from privatizers.audit.checks import Check
 
 
-def release_text(result: "ReleaseResult") -> str:
+def release_text(result: ReleaseResult) -> str:
     """One screen on a release that was just made, or was there already."""
     manifest = result.manifest
     head = {
@@ -67,7 +69,7 @@ def protected_text(manifest: Manifest) -> str:
 _STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
 
 
-def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
+def demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
     """What the demo did: as a release, with what is special about its data, and what to try."""
     return "\n".join(
         [
@@ -85,7 +87,7 @@ def demo_text(result: "ReleaseResult", config: Path, notes: str) -> str:
     )
 
 
-def check_text(result: "CheckResult") -> str:
+def check_text(result: CheckResult) -> str:
     """What a dry run found."""
     return "\n".join(
         [
@@ -111,7 +113,7 @@ def check_text(result: "CheckResult") -> str:
     )
 
 
-def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) -> str:
+def audit_text(found: AuditResult, mechanism: str, checks: Sequence[Check]) -> str:
     """What an audit found, and what that does and does not show."""
     holds = all(check.holds for check in checks)
     verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
@@ -145,7 +147,7 @@ def audit_text(found: "AuditResult", mechanism: str, checks: Sequence["Check"]) 
 _MOST_COUNTS = 12
 
 
-def _check_lines(checks: Sequence["Check"]) -> list[str]:
+def _check_lines(checks: Sequence[Check]) -> list[str]:
     """A line a check; of one that fails, what was seen under it."""
     lines = []
     for check in checks:
@@ -155,7 +157,7 @@ def _check_lines(checks: Sequence["Check"]) -> list[str]:
     return lines
 
 
-def inspect_text(file: "ReleaseFile") -> str:
+def inspect_text(file: ReleaseFile) -> str:
     """What is in a release and what it promises."""
     manifest = file.manifest
     return "\n".join(

@@ -54,8 +54,8 @@ def _composed_pair(statement: "Statement") -> dict[str, str]:
         return {}
     up = Context(prec=4, rounding=ROUND_CEILING).create_decimal_from_float(composed.epsilon)
     return {
-        "composed": f"epsilon {up.normalize():f} at delta {amount_text(composed.delta)}, by optimal "
-        "composition, if these charges were fixed in advance; the budget counts the sum"
+        "composed": f"epsilon {up.normalize():f} at delta {amount_text(composed.delta)}, by "
+        "optimal composition, if these charges were fixed in advance; the budget counts the sum"
     }
 
 

@@ -27,23 +27,27 @@ def site(
             help="Draw a published report anew, as its next revision. Costs everybody in it again.",
         ),
     ] = False,
+    prefect: Annotated[
+        bool,
+        typer.Option("--prefect", help="Run as a Prefect flow, on a temporary server if need be."),
+    ] = False,
     as_json: Json = False,
 ) -> Answer:
     """Make this site's report: a noised effect and its variance, and no row of data."""
     from flows.config.load import check_period, load_site  # noqa: PLC0415 - see the top of this file
 
-    check_period(period, load_site(config).source.path)  # before Prefect takes seconds to start
-    from flows.orchestration.prefect_settings import settle  # noqa: PLC0415
+    check_period(period, load_site(config).source.path)  # before a server takes its seconds
+    from flows.orchestration.prefect_server import server_for_one_run  # noqa: PLC0415
 
-    settle(config.absolute().parent)
-    from flows.orchestration.prefect_server import prefect_server  # noqa: PLC0415
-
-    with prefect_server() as server:
+    with server_for_one_run(config, wanted=prefect) as server:
+        from flows import multisite  # noqa: PLC0415 - while the server starts
         from flows.cli.show_sites import site_text  # noqa: PLC0415
-        from flows.multisite import site as site_flow  # noqa: PLC0415
 
-        server.wait()
-        result = site_flow(str(config.absolute()), period, revise)
+        if server is None:
+            result = multisite.report_period(str(config.absolute()), period, revise)
+        else:
+            server.wait()
+            result = multisite.site(str(config.absolute()), period, revise)
     text = "" if as_json else site_text(result)
     return Answer(text, result.as_json(), (*result.warnings, *result.for_the_operator))
 

@@ -12,8 +12,6 @@ from flows.config.experiment import Config
 from flows.config.site import SiteConfig
 from flows.ledger.database import Found, Ledger
 from flows.released.file.draft import published
-from flows.released.file.read import read_release
-from flows.released.file.site_report import read_report
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
 from schemas.names import ReleaseName
@@ -70,10 +68,14 @@ def shelf_of(config: Config | SiteConfig) -> Shelf:
 
 
 def _release(path: Path) -> tuple[str, Budget]:
+    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
+
     manifest = read_release(path).manifest
     return manifest.release_id, Budget(manifest.epsilon, manifest.delta)
 
 
 def _report(path: Path) -> tuple[str, Budget]:
+    from flows.released.file.site_report import read_report  # noqa: PLC0415 - pandera, likewise
+
     report = read_report(path)
     return report.report_id, Budget(report.epsilon, report.delta)

@@ -3,9 +3,10 @@
 It listens on the loopback interface, on a port that the system chooses, and answers whoever sends
 the authentication string, on every path and socket; anybody else on the machine is refused. Its
 parent (:mod:`flows.orchestration.prefect_server`) writes that string as the first line of standard
-input, and reads on standard output one line of JSON: ``{"port": …}``, or ``{"failed": …}`` and why.
-A second line ends the server after it has done what it has begun; the end of the input, which comes
-when the parent dies in whatever way, ends it at once.
+input, and reads on standard output one line of JSON: ``{"port": …}``, or why it did not start:
+``{"refused": …}`` where its database cannot be used, else ``{"failed": …}``. A second line ends the
+server after it has done what it has begun; the end of the input, which comes when the parent dies
+in whatever way, ends it at once.
 """
 
 import base64
@@ -22,6 +23,9 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from flows.orchestration.server_database import begin_database, check_database
+from schemas.errors import InputError
 
 _END_SECONDS = 10  # for requests that are under way
 
@@ -82,9 +86,13 @@ def main() -> None:
     os.dup2(nowhere, 1)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_obey, args=(lines,), daemon=True).start()
-    problem = _serve(lines, told)
+    try:
+        problem = _serve(lines, told)
+        kind = "failed"
+    except InputError as error:
+        problem, kind = str(error), "refused"
     if problem is not None:
-        told.write(json.dumps({"failed": problem}) + "\n")
+        told.write(json.dumps({kind: problem}) + "\n")
         told.flush()
     os._exit(problem is not None)  # whatever threads are left have nothing to do
 
@@ -97,7 +105,11 @@ def _obey(lines: "queue.SimpleQueue[str]") -> None:
 
 
 def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
-    """Run Prefect's server; returns why it did not start, if so."""
+    """Run Prefect's server; returns why it did not start, if so.
+
+    Raises InputError where its database cannot be used.
+    """
+    check_database()
     import uvicorn  # noqa: PLC0415 - takes seconds, in which the parent may die
     from prefect.server.api.server import create_app  # noqa: PLC0415
     from prefect.settings import (  # noqa: PLC0415
@@ -120,6 +132,7 @@ def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
 
     authentication = lines.get()
     lock = _take_turns(get_current_settings().home / "server.lock")
+    begin_database()
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: authentication}):
         inside: Any = create_app(ephemeral="--schedules" not in sys.argv, final=True)
         guard = Guard(inside, authentication)

@@ -10,15 +10,16 @@ import base64
 import json
 import os
 import select
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
+from flows.orchestration.configured import configured_url
+from flows.orchestration.prefect_settings import settle
 from schemas.errors import ClusterdpError, ConfigError, InputError
 
 _START_SECONDS = 900  # as long as it lives it is starting, however slow the machine
@@ -39,10 +40,16 @@ _SETTINGS = {
 class PrefectServer:
     """A server that may still be starting; :func:`prefect_server` gives it."""
 
-    def __init__(self, stack: ExitStack, process: "subprocess.Popen[bytes] | None") -> None:
-        """Take ``process``, or none where Prefect is configured for a server."""
+    def __init__(
+        self, stack: ExitStack, process: "subprocess.Popen[bytes] | None", *, once: bool
+    ) -> None:
+        """Take ``process``, or none where Prefect is configured for a server.
+
+        It is for a single run where ``once``.
+        """
         self._stack = stack
         self._process = process
+        self._once = once
         self._secret = ""
         if process is not None:
             from privatizers.noise.randomness import secret_key  # noqa: PLC0415 - while it starts
@@ -53,15 +60,18 @@ class PrefectServer:
     def wait(self) -> None:
         """Wait until it answers; Prefect then uses it, until the block of it is left.
 
-        Raises ConfigError where the server that Prefect is configured for does not answer, and
-        ClusterdpError where our own does not start.
+        Raises ConfigError where the server that Prefect is configured for does not answer,
+        InputError where the database of our own cannot be used, and ClusterdpError where our own
+        does not start.
         """
+        if self._once:
+            self._stack.enter_context(_without_heartbeats())
         if self._process is None:
             _check_answers()
             return
-        url = f"http://127.0.0.1:{_port(self._process)}/api"
-        self._stack.callback(_end, self._process)
-        from prefect.settings import (  # noqa: PLC0415 - Prefect's surroundings are settled by now
+        import prefect.flow_engine  # noqa: PLC0415 - while it starts, as what follows
+        import prefect.task_engine  # noqa: F401, PLC0415
+        from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
             PREFECT_API_KEY,
             PREFECT_API_URL,
@@ -71,6 +81,8 @@ class PrefectServer:
             temporary_settings,
         )
 
+        url = f"http://127.0.0.1:{_port(self._process)}/api"
+        self._stack.callback(_end, self._process)
         _go_straight_to_loopback()
         # Prefect sends its authentication string as a header to some sockets only, so the header
         # is given once more, for all of them.
@@ -91,24 +103,47 @@ def prefect_server(*, schedules: bool = False) -> Iterator[PrefectServer]:
     """Start a server of our own, unless Prefect is configured for one; it ends with the block.
 
     It starts while the caller imports what takes long; :meth:`PrefectServer.wait` comes before any
-    use of it. With ``schedules`` it starts runs that are due. Raises InputError where its database
-    cannot be used.
+    use of it. With ``schedules`` it starts runs that are due; without, it is for a single run.
     """
     with ExitStack() as stack:
-        if configured_url() is not None:
-            yield PrefectServer(stack, None)
-            return
-        _check_database()
-        process = _start(schedules=schedules)
-        stack.callback(_stop, process)
-        yield PrefectServer(stack, process)
+        process = None
+        if _url() is None:
+            process = _start(schedules=schedules)
+            stack.callback(_stop, process)
+        yield PrefectServer(stack, process, once=not schedules)
 
 
-def configured_url() -> str | None:
-    """The server that Prefect is configured for, by its environment, a profile or a file."""
-    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+@contextmanager
+def server_for_one_run(config: Path, *, wanted: bool) -> Iterator[PrefectServer | None]:
+    """The server for a run of the configuration ``config``; None where Prefect has no part in it.
 
-    return get_current_settings().api.url
+    It has one where a server is ``wanted``, or configured; else steps are plain functions, and
+    nothing of Prefect's is imported, started or made.
+    """
+    if not wanted and configured_url() is None:
+        yield None
+        return
+    settle(config.absolute().parent)
+    with prefect_server() as server:
+        yield server
+
+
+def _url() -> str | None:
+    """The configured server; where Prefect is imported, the one that it uses by now."""
+    settings = sys.modules.get("prefect.settings")
+    return configured_url() if settings is None else settings.get_current_settings().api.url
+
+
+@contextmanager
+def _without_heartbeats() -> Iterator[None]:
+    """Send none: they are for runs that nobody sees, and a run's end waits for the next of them."""
+    from prefect.settings import (  # noqa: PLC0415 - takes seconds
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+        temporary_settings,
+    )
+
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
 
 
 # one of our own
@@ -143,6 +178,8 @@ def _port(process: "subprocess.Popen[bytes]") -> int:
     told = json.loads(line) if line else {"failed": "it ended without a word"}
     if "port" in told:
         return int(told["port"])
+    if "refused" in told:
+        raise InputError(told["refused"])
     problem = told["failed"] if ready else f"it took more than {_START_SECONDS // 60} minutes"
     raise ClusterdpError(
         f"the local Prefect server did not start ({problem}); its files are in "
@@ -183,56 +220,6 @@ def _go_straight_to_loopback() -> None:
             os.environ[name] = ",".join([*others, "127.0.0.1"])
 
 
-# its database
-
-
-def _check_database() -> None:
-    """Close Prefect's SQLite database to others, and refuse one that is damaged.
-
-    Prefect itself would try for minutes, and say nothing of use.
-    """
-    path = _database()
-    if path is None or not path.exists():
-        return
-    for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
-        with suppress(OSError):  # not there, or not ours
-            file.chmod(0o600)
-    problem = _damage(path)
-    if problem is not None:
-        raise InputError(
-            f"{path}: Prefect's database cannot be used ({problem}). It holds the history of runs "
-            "and nothing of releases: move it away, with its -wal and -shm, and run again"
-        )
-
-
-def _database() -> Path | None:
-    """The file of the database, where it is one."""
-    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
-    from sqlalchemy.engine import make_url  # noqa: PLC0415
-
-    settings = get_current_settings()
-    url = settings.server.database.connection_url
-    if url is None:
-        return settings.home / "prefect.db"
-    parsed = make_url(url.get_secret_value())
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
-        return None
-    return Path(str(parsed.database))
-
-
-def _damage(path: Path) -> str | None:
-    try:
-        # Read and write, as reading alone fails where a journal is to be made.
-        with sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True) as connection:
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        connection.close()
-    except sqlite3.OperationalError as error:
-        return None if "locked" in str(error) else str(error)
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return None if found == "ok" else "parts of it are damaged"
-
-
 # one that Prefect is configured for
 
 
@@ -258,7 +245,7 @@ def _check_answers() -> None:
     except Exception as error:  # of the network, of TLS, of an address that is none
         problem = f"cannot be reached ({type(error).__name__})"
     if problem is not None:
-        raise ConfigError("PREFECT_API_URL", f"{shown(configured_url() or '')} {problem}")
+        raise ConfigError("PREFECT_API_URL", f"{shown(_url() or '')} {problem}")
 
 
 def _refusal(status: int) -> str:

@@ -4,6 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from flows.orchestration.configured import configured_url
 from flows.runtime.files import private_directory
 from schemas.errors import InputError
 
@@ -24,14 +25,15 @@ _QUIET = {
 def settle(directory: Path, *, log_level: str = "CRITICAL") -> None:
     """Set Prefect's environment for a configuration in ``directory``.
 
-    Prefect's files go to ``.clusterdp/`` there (mode 0700) unless ``PREFECT_API_URL`` or
-    ``PREFECT_HOME`` is set; whatever is set already stays. Raises InputError where that folder
+    Prefect's files go to ``.clusterdp/`` there (mode 0700) unless a server is configured, whose
+    settings may lie in Prefect's own home, or ``PREFECT_HOME`` is set; whatever is set already
+    stays. Raises InputError where that folder
     cannot be used.
     """
     given = os.environ.get("PREFECT_HOME")
     if given:
         _check_home(Path(given).expanduser())
-    elif not os.environ.get("PREFECT_API_URL"):
+    elif configured_url() is None:
         home = private_directory(directory.absolute() / HOME)
         with suppress(OSError):  # not ours: then it is as its owner wants it
             home.chmod(0o700)

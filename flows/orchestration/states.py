@@ -6,6 +6,7 @@ traceback, cause and context. Prefect's own way would write a traceback into the
 
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
@@ -21,6 +22,7 @@ from schemas.errors import (
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import State
+    from prefect.context import FlowRunContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,9 +92,13 @@ def _without_empty_trace(record: logging.LogRecord) -> bool:
     return True
 
 
+def running_flow() -> "FlowRunContext | None":
+    """The innermost flow run that this is part of; none where nobody has imported Prefect."""
+    context = sys.modules.get("prefect.context")
+    return None if context is None else cast("FlowRunContext | None", context.FlowRunContext.get())
+
+
 def _is_run_by_prefect(function: Callable[P, R]) -> bool:
     """Whether the innermost flow that is running is the one that ``function`` was made into."""
-    from prefect.context import FlowRunContext  # noqa: PLC0415 - see above
-
-    running = FlowRunContext.get()
+    running = running_flow()
     return running is not None and running.flow is not None and running.flow.fn is function

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from flows.orchestration.states import raised, state_of_failure
+from flows.orchestration.states import raised, running_flow, state_of_failure
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,10 +38,8 @@ def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R
     One that ``shares_out`` its work is a plain step, as its parts are the tasks: Prefect sends a
     task what its caller was given, which must not be rows.
     """
-    from prefect.context import FlowRunContext  # noqa: PLC0415 - see below
-
     timed = plain_step(function)
-    if FlowRunContext.get() is None or shares_out:
+    if running_flow() is None or shares_out:
         return timed
     task = as_task(timed)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows.orchestration.quiet_end import end_quietly
+from flows.orchestration.states import running_flow
 from flows.orchestration.step import as_task
 from flows.runtime.progress import Progress
 from schemas.errors import ClusterdpError, ConfigError
@@ -72,10 +73,9 @@ def shared_out(
 @contextmanager
 def _same_server() -> Iterator[str]:
     """Let tasks tell the flow's own server of themselves, and none start one for itself."""
-    from prefect.context import FlowRunContext  # noqa: PLC0415
     from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: PLC0415
 
-    running = FlowRunContext.get()
+    running = running_flow()
     if running is None:
         yield "their own"
         return

@@ -14,9 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import pandera.errors
 import polars as pl
-from scipy.special import chdtrc
 
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
@@ -45,7 +43,6 @@ from schemas.raw import (
     UNIT_RULES,
     Rule,
     event_rules,
-    fits,
     rules,
 )
 from schemas.roster import Roster
@@ -223,9 +220,13 @@ class _Judge:
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
+        from pandera.errors import SchemaErrors  # noqa: PLC0415 - pandas takes a second
+
+        from schemas.raw_frame import fits  # noqa: PLC0415
+
         try:
             fits(self.config.arms.names).validate(kept, lazy=True)
-        except pandera.errors.SchemaErrors as error:
+        except SchemaErrors as error:
             broken = sorted({one.reason_code.name for one in error.schema_errors})
         else:
             seam = kept[UNIT][:1] if last is None else pl.concat([last, kept[UNIT][:1]])
@@ -310,6 +311,8 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     total = sum(observed)
     if shares is None or total == 0:
         return None
+    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
+
     expected = [share * total for share in shares]
     statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
     return float(chdtrc(len(observed) - 1, statistic))

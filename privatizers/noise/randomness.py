@@ -10,13 +10,10 @@ import os
 from typing import cast
 
 import numpy as np
-import opendp.prelude as dp
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from privatizers.noise.geometric_digits import digits_of, geometric
 from schemas.arrays import Ints, Words
-
-dp.enable_features("contrib")  # OpenDP's name for constructors whose proofs are still in review
 
 RESOLUTION = 53
 """Bits of a probability: a double holds every multiple of 2⁻⁵³ in [0, 1] exactly."""
@@ -88,6 +85,9 @@ def discrete_gaussian(size: int, scale: float) -> Ints:
     noise = np.empty(size, dtype=np.int64)
     if size == 0:
         return noise
+    import opendp.prelude as dp  # noqa: PLC0415 - takes half a second, and most draws need none
+
+    dp.enable_features("contrib")  # OpenDP's name for constructors whose proofs are still in review
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     measurement = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale)
     for start in range(0, size, _LAPLACE_BATCH):

@@ -6,8 +6,6 @@ same whenever it is made. Nothing is drawn.
 """
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from estimators.contrast_strata import MIN_UNITS
 from estimators.horvitz_thompson import difference_statistic
@@ -195,6 +193,9 @@ def _ways(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     Counts as (N − n p)/√n, by the normal limit of their law; noise by the continuous Laplace law,
     and of both signs where there is one noisy count and its complement (K = 2).
     """
+    from scipy.special import ndtri  # noqa: PLC0415 - takes a second
+    from scipy.stats import qmc  # noqa: PLC0415
+
     k = len(guess)
     even = qmc.Sobol(2 * k, scramble=False).random(_WAYS) + 0.5 / _WAYS
     normal, root = ndtri(even[:, :k]), np.sqrt(guess)

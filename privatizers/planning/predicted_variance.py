@@ -18,7 +18,6 @@ the treatment is not known beforehand. Segments are taken to hold the share f of
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from estimators.contrast_strata import contrast_strata
 from estimators.effects import degrees
@@ -144,6 +143,8 @@ def _weights(declared: Floats, statistic: Floats, n_units: Floats) -> Floats:
 
 def _between(mean: float, spread: Floats, most: float) -> Floats:
     """E min(max(X, 0), ``most``) of a normal X; shape [J]."""
+    from scipy.special import ndtr  # noqa: PLC0415 - takes a quarter of a second
+
     sharp = np.maximum(spread, 1e-12 * most)
 
     def above(least: float) -> Floats:

@@ -82,8 +82,9 @@ def release(
     path = Path(work) / "bench.toml"
     path.write_text(config, encoding="utf-8")
     _settle(prefect_home or work)
-    from flows.release import release as flow  # noqa: PLC0415 - after Prefect's surroundings
+    from flows import release as page  # noqa: PLC0415 - after Prefect's surroundings
 
+    run: Any = page.release if prefect_home else page.release_period
     if prefect_home:
         _start_prefect()
     noise = _timed_noise()
@@ -92,7 +93,7 @@ def release(
     log.setLevel(logging.INFO)
     log.addHandler(steps)
     with watch:
-        result = flow(str(path)) if prefect_home else flow.fn(str(path))
+        result = run(str(path))
     if from_first_step:
         if steps.begin is None:
             raise RuntimeError(
@@ -119,7 +120,6 @@ def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -
             step(nothing)()
 
     run = all_of_them
-    step(nothing)()  # imports Prefect
     if prefect_home:
         from prefect import flow  # noqa: PLC0415 - after its surroundings are settled
 

@@ -27,7 +27,6 @@ from flows.cli.main import run
 from flows.ledger import tables
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.release import release
 from flows.released.report import write_report
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
@@ -169,6 +168,7 @@ def test_the_search_finds_what_prefect_is_told(prefect_harness: Path) -> None:
 # the runs
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("file", "outcome", "ids"),
     [
@@ -184,7 +184,7 @@ def test_a_release_holds_nothing_of_it(
 ) -> None:
     planted = plant(experiment, file, outcome, ids)
     built = planted.built
-    result = release(str(built.config))
+    result = built.run()
     again = built.run()
     assert (result.status, again.status) == ("published", "unchanged")
     n_aside = 1 if file == "log.parquet" else 2
@@ -201,6 +201,7 @@ def test_a_release_holds_nothing_of_it(
     assert watch.leaks(planted, result, again) == []
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "privacy",
     [
@@ -216,7 +217,7 @@ def test_no_design_lets_anything_out(
 ) -> None:
     """Planned ones, noisy means, and those that publish no units; and the page about them."""
     planted = plant(experiment, "log.csv", privacy=privacy)
-    result = release(str(planted.built.config))
+    result = planted.built.run()
     page = write_report(result.path, planted.built.folder / "page.html")
     has_units = privacy["mechanism"] in ("auto", "uniform-prior-dp")
     assert len(released(result.path, "units")) == (26 if has_units else 0)
@@ -260,7 +261,7 @@ def run_into(
     with monkeypatch.context() as failing:
         failing.setattr(target, explosive)
         with pytest.raises(BaseException) as caught:  # noqa: PT011 - a panic is no Exception
-            release(str(planted.built.config))
+            planted.built.run()
     assert explosive.said, "the step never came there"
     return caught.value, explosive.said
 
@@ -268,6 +269,7 @@ def run_into(
 OUTCOME, IDS = {"outcome"}, {"id", "id set aside"}
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("target", "at_stake", "failure", "file"),
     [
@@ -303,6 +305,7 @@ def test_a_private_step_that_fails_tells_nothing_of_it(
     assert not list(planted.built.releases.glob("*"))
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "target",
     [
@@ -321,6 +324,7 @@ def test_a_public_step_that_fails_has_nothing_of_it_to_tell(
     assert not list(planted.built.releases.glob("*"))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_ledger_that_fails_tells_nothing_of_what_it_was_given(
     experiment: Builder, watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,7 +347,7 @@ def test_a_ledger_that_fails_tells_nothing_of_what_it_was_given(
 
     monkeypatch.setattr("flows.ledger.database.insert", listen)
     with pytest.raises(ClusterdpError, match=r"ledger\.sqlite: it is full; nothing is") as caught:
-        release(str(built.config), "later")
+        built.run("later")
     (complaint,) = complaints
     assert all(planted.named(f"digest of {name}").is_in(complaint) for name in DIGESTS)
     assert watch.leaks(planted, told(caught.value)) == []
@@ -353,6 +357,7 @@ def test_a_ledger_that_fails_tells_nothing_of_what_it_was_given(
 DIGESTS = ("rows", "units", "settings")
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("command", ["check", "release"])
 def test_the_command_line_tells_nothing_of_it_even_with_debug(
     experiment: Builder, watch: Watch, monkeypatch: pytest.MonkeyPatch, command: str

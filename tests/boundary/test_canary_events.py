@@ -12,7 +12,6 @@ import pytest
 
 from flows.cli.main import run
 from flows.raw.spill import workspace as room
-from flows.release import release
 from flows.runtime import progress
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
@@ -71,6 +70,7 @@ def test_the_search_finds_a_number_of_events(tmp_path: Path, text: str) -> None:
     assert leaks_into(tmp_path, number)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("ending", "sections"),
     [
@@ -95,7 +95,7 @@ def test_a_release_holds_nothing_of_an_event(
 
     monkeypatch.setattr(room, "write_frame", noted)
     planted = plant_events(experiment, ending, **sections)
-    result = release(str(planted.built.config))
+    result = planted.built.run()
     again = planted.built.run()
     assert (result.status, again.status) == ("published", "unchanged")
     assert result.roster.quarantined_by_rule == {"unit_in_two_arms": 2}
@@ -105,6 +105,7 @@ def test_a_release_holds_nothing_of_an_event(
     assert watch.leaks(planted, result, again) == []
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("target", "at_stake", "failure", "ending"),
     [
@@ -134,7 +135,7 @@ def test_a_step_that_fails_tells_nothing_of_an_event(
     with monkeypatch.context() as failing:
         failing.setattr(target, explosive)
         with pytest.raises(ClusterdpError) as caught:
-            release(str(planted.built.config))
+            planted.built.run()
     assert isinstance(caught.value, StepError)
     held = {secret.name for secret in planted.secrets if secret.is_in(explosive.said)}
     assert spills or at_stake <= held
@@ -144,6 +145,7 @@ def test_a_step_that_fails_tells_nothing_of_an_event(
     assert not list((planted.built.folder / "quarantine").glob(".spill*"))
 
 
+@pytest.mark.usefixtures("way")
 def test_a_log_of_events_that_cannot_be_read_tells_nothing_of_it(
     experiment: Builder, watch: Watch
 ) -> None:
@@ -152,7 +154,7 @@ def test_a_log_of_events_that_cannot_be_read_tells_nothing_of_it(
     (log,) = planted.built.folder.glob("log.events.*")
     log.write_bytes(log.read_bytes()[:-5])
     with pytest.raises(InputError, match="cannot be read as") as caught:
-        release(str(planted.built.config))
+        planted.built.run()
     assert run(["check", str(planted.built.config)], debug=True) == 2
     known = Planted(
         planted.built, tuple(one for one in planted.secrets if not isinstance(one, Number))

@@ -16,7 +16,6 @@ import pytest
 
 from flows.cli.main import run
 from flows.orchestration.prefect_settings import HOME, settle
-from flows.release import release
 from schemas.errors import BudgetError, ConflictError
 from tests.boundary.canary import Planted, contents, exposed, leaks_into, plant, spelt
 from tests.conftest import Builder, a_log, told
@@ -89,8 +88,8 @@ def test_nothing_private_is_open_to_others_at_any_time(
         open_to_others.update(exposed(built.folder))
 
     with at_every_call(look):
-        release.fn(str(built.config))
-        release.fn(str(built.config), revise=True)
+        built.run()
+        built.run(revise=True)
     assert open_to_others == the_operator_s
     assert seen >= {
         "ids.key",

@@ -7,7 +7,7 @@ import duckdb
 import pytest
 
 from flows.config.load import load
-from flows.release import release
+from flows.release import release_period
 from tests.conftest import a_log, write_content
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_the_example_of_the_readme_is_released_and_asked(tmp_path: Path) -> None
     columns = {"customer": "customer_id", "variant": "variant", "region": "region"}
     log = a_log(600, arms=("none", "mens", "womens"), n_outcomes=6).rename(columns)
     write_content(tmp_path / "logs" / "2026-11-01" / "log.parquet", log)
-    release.fn(str(config), "2026-11-01")
+    release_period(str(config), "2026-11-01")
     segments = "SELECT 'c' || lpad(i::VARCHAR, 5, '0') AS unit_id, i % 2 AS segment"
     plain = re.sub("--.*", "", questions).replace("releases/", f"{tmp_path}/releases/")
     with duckdb.connect() as connection:

@@ -61,11 +61,11 @@ def end_of(child):
 """
 
 RUNS = """
-from flows.release import release
+from flows.release import release_period
 
 
 def run(folder):
-    release.fn(f"{folder}/trial.toml", "b", False)
+    release_period(f"{folder}/trial.toml", "b", False)
 
 
 def run_to(place, folder):

@@ -81,7 +81,7 @@ from pathlib import Path
 from flows.raw.spill import workspace as room
 from flows.raw.spill import sorted_runs as runs
 from flows.raw.reading import sources
-from flows.release import release
+from flows.release import release_period
 """
 DEATHS = """
 small_pieces()
@@ -100,7 +100,7 @@ for place in json.loads(sys.argv[2]):
             return path
 
         room.write_frame = write_and_die
-        release.fn(f"{sys.argv[1]}/{place['folder']}/trial.toml")
+        release_period(f"{sys.argv[1]}/{place['folder']}/trial.toml")
         os._exit(0)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 print(json.dumps(ends))

@@ -23,7 +23,7 @@ from flows.config.site import Covariate
 from flows.ledger.account import Account
 from flows.ledger.database import Ledger, ledger_url
 from flows.ledger.rules import Fingerprint
-from flows.multisite import SiteResult, aggregate, site
+from flows.multisite import SiteResult, aggregate_reports, report_period
 from flows.raw.site_rows import cell_of, ingest_site
 from flows.raw.validate import validate
 from flows.released.file.site_report import read_report
@@ -104,7 +104,7 @@ class AtSite:
 
     def run(self, period: str | None = None, *, revise: bool = False) -> SiteResult:
         """Run the flow as a plain function, without Prefect."""
-        return site.fn(str(self.config), period, revise)
+        return report_period(str(self.config), period, revise)
 
     def edit(self, found: str, instead: str) -> None:
         text = self.config.read_text(encoding="utf-8")
@@ -522,7 +522,7 @@ def run_to(place, config):
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(holder, name, act_and_die)
-    flows.multisite.site.fn(str(config), "b")
+    flows.multisite.report_period(str(config), "b")
 
 
 for number, place in enumerate(places):
@@ -617,7 +617,7 @@ def test_sites_report_and_a_server_aggregates(hospital: Hospital, tmp_path: Path
     sent = [Path(shutil.copy(path, server)) for path in reports]
     for name in ("north", "south", "west"):
         shutil.rmtree(tmp_path / name)  # nothing of a site is needed
-    combined = aggregate.fn([str(path) for path in sent], str(server / "plot.svg"))
+    combined = aggregate_reports([str(path) for path in sent], str(server / "plot.svg"))
     found = {one.method: one for one in combined.aggregates}
     by_site = [read_report(path) for path in sent]
     everybody = sum(one.estimate * one.n_units for one in by_site) / 3840
@@ -688,6 +688,7 @@ def test_aggregate_answers_people_and_programs(hospital: Hospital, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("way")
 def test_nothing_raw_is_in_prefect_or_beside_the_log(
     hospital: Hospital, prefect_harness: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,9 @@
-"""The nightly flow: its steps in order, its result, and what Prefect is told of it."""
+"""The nightly release: its steps in order, its result, and what Prefect is told of it.
+
+Tests of what a run does to the ledger, to files and to its caller go both ways, by plain steps and
+as a Prefect flow (the fixture ``way``). Those of the same account with other settings, and of data
+alone, go by plain steps: steps, order and account are the same function.
+"""
 
 import inspect
 import logging
@@ -49,9 +54,10 @@ STEPS = [
 ]
 
 
-# as a plain function
+# one run
 
 
+@pytest.mark.usefixtures("way")
 def test_a_run_says_what_it_made(experiment: Builder) -> None:
     built = experiment(rows(*a_log(100).rows(), ("x", "fax", "east", 1.0)))
     result = built.run("2026-11-20")
@@ -97,6 +103,7 @@ def paid(result: ReleaseResult) -> float:
     return result.statement.spent.epsilon
 
 
+@pytest.mark.usefixtures("way")
 def test_the_same_again_is_unchanged_and_free(experiment: Builder) -> None:
     log = rows(*a_log(100).rows(), ("x", "fax", "east", 1.0))
     built = experiment(log)
@@ -130,6 +137,7 @@ def other_settings(built: Experiment) -> None:
     built.config.write_text(text.replace("epsilon = 2.0", "epsilon = 1.5"), encoding="utf-8")
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -181,6 +189,7 @@ def test_the_revision_that_fits_is_the_answer(experiment: Builder) -> None:
     assert (again.release_id, again.status) == ("trial.once.r1", "unchanged")
 
 
+@pytest.mark.usefixtures("way")
 def test_a_release_whose_file_is_gone_is_not_drawn_again(experiment: Builder) -> None:
     built = experiment()
     path = built.run().path
@@ -204,6 +213,7 @@ def test_a_release_that_moved_with_its_folder_is_found(experiment: Builder) -> N
 # the budget
 
 
+@pytest.mark.usefixtures("way")
 def test_a_release_over_budget_is_refused_and_nothing_is_touched(experiment: Builder) -> None:
     built = experiment(privacy={"budget_epsilon": 5.0})
     built.run("a")
@@ -263,6 +273,7 @@ def test_experiments_on_the_same_people_share_a_budget(tmp_path: Path) -> None:
     assert "population 'people' too, for epsilon 4" in warning
 
 
+@pytest.mark.usefixtures("way")
 def test_what_a_failed_run_was_charged_is_given_back(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +322,7 @@ def test_each_period_reads_its_own_log(experiment: Builder) -> None:
     assert latest["period"].to_list() == ["2027"]
 
 
+@pytest.mark.usefixtures("way")
 def test_a_fault_in_the_configuration_is_told_before_anything_is_done(experiment: Builder) -> None:
     built = experiment(source={"path": "{period}.csv"})
     before = built.entries
@@ -319,6 +331,7 @@ def test_a_fault_in_the_configuration_is_told_before_anything_is_done(experiment
     assert built.entries == before
 
 
+@pytest.mark.usefixtures("way")
 def test_after_a_failure_the_next_run_does_the_job(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

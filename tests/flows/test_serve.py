@@ -11,7 +11,8 @@ import cloudpickle  # type: ignore[import-untyped] # has no types
 import pytest
 
 from flows.cli.main import run
-from flows.release import _yesterday, release
+from flows.orchestration.flow import day_before
+from flows.release import release
 from flows.serve import serve_releases, served_flow
 from schemas.errors import ConfigError
 from tests.conftest import Builder, a_log, released, toml
@@ -69,7 +70,7 @@ def test_the_command_says_which_option_is_at_fault(
 def at(monkeypatch: pytest.MonkeyPatch, scheduled: str | None) -> None:
     """Let the flow run be scheduled for this moment."""
     moment = None if scheduled is None else datetime.fromisoformat(scheduled)
-    monkeypatch.setattr("flows.release.flow_run", SimpleNamespace(scheduled_start_time=moment))
+    monkeypatch.setattr("prefect.runtime.flow_run", SimpleNamespace(scheduled_start_time=moment))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_run_releases_the_day_before_in_the_time_zone_of_its_schedule(
     monkeypatch: pytest.MonkeyPatch, scheduled: str, timezone: str, expected: str
 ) -> None:
     at(monkeypatch, scheduled)
-    assert _yesterday(timezone) == expected
+    assert day_before(timezone) == expected
 
 
 def test_a_late_run_releases_the_day_it_was_scheduled_for(
@@ -129,7 +130,7 @@ def test_a_run_without_a_schedule_goes_by_the_clock(monkeypatch: pytest.MonkeyPa
     at(monkeypatch, None)
     zone = ZoneInfo("Pacific/Kiritimati")
     before = datetime.now(UTC).astimezone(zone).date()
-    found = _yesterday("Pacific/Kiritimati")
+    found = day_before("Pacific/Kiritimati")
     after = datetime.now(UTC).astimezone(zone).date()
     assert found in {(day - timedelta(days=1)).isoformat() for day in (before, after)}
 

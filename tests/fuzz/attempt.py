@@ -14,11 +14,11 @@ import traceback
 import unicodedata
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
-from unittest.mock import MagicMock, patch
+from typing import NoReturn
+from unittest.mock import patch
 
 from flows.cli import main as cli
 from tests.fuzz.case import MARKS, Case
@@ -217,7 +217,9 @@ def _in_process(
     ended = Outcome(None, "")
     with heard.open("w+b") as file, ExitStack() as stack:
         stack.enter_context(_all_output_to(file.fileno()))
-        stack.enter_context(_without_prefect())
+        # Workers' tasks are Prefect's, so the program would start a server for them.
+        server = "flows.orchestration.prefect_server.server_for_one_run"
+        stack.enter_context(patch(server, lambda *_, **__: nullcontext()))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("error")
         begin, cpu = time.monotonic(), time.process_time()
@@ -283,21 +285,6 @@ def _all_output_to(handle: int) -> Iterator[None]:
         for number, saved in enumerate(kept, start=1):
             os.dup2(saved, number)
             os.close(saved)
-
-
-@contextmanager
-def _without_prefect() -> Iterator[None]:
-    """Run flows as the plain functions that they wrap."""
-    with ExitStack() as stack:
-        import flows.multisite  # noqa: PLC0415 - Prefect reads its environment when it is imported
-        import flows.release  # noqa: PLC0415
-
-        for module, name in ((flows.release, "release"), (flows.multisite, "site")):
-            made: Any = getattr(module, name)
-            stack.enter_context(patch.object(module, name, getattr(made, "fn", made)))
-        stack.enter_context(patch("flows.orchestration.prefect_settings.settle"))
-        stack.enter_context(patch("flows.orchestration.prefect_server.prefect_server", MagicMock()))
-        yield
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from flows.config.resolve import settled
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
-from flows.release import ReleaseResult, release
+from flows.release import ReleaseResult, release_period
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_released
 from flows.released.file.read import opened, read_manifest, read_release
@@ -205,7 +205,7 @@ class Released:
 def released(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Released:
     experiment: Experiment = request.param
     config = experiment.write(tmp_path_factory.mktemp(experiment.name))
-    return Released(experiment, config, release.fn(str(config)))
+    return Released(experiment, config, release_period(str(config)))
 
 
 def test_the_release_states_what_was_asked_for(released: Released) -> None:
@@ -591,7 +591,7 @@ TAU_BY_SQL = """
 def five(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[ReleaseResult]]:
     """Five whole releases of one experiment, each under a period of its own."""
     config = HILLSTROM.write(tmp_path_factory.mktemp("five"))
-    return config, [release.fn(str(config), period=f"night-{night}") for night in range(1, 6)]
+    return config, [release_period(str(config), period=f"night-{night}") for night in range(1, 6)]
 
 
 def test_whole_releases_differ_from_the_truth_by_as_much_as_they_state(

@@ -28,10 +28,7 @@ from estimators.contrast_strata import MIN_UNITS
 from estimators.intervals import quantile
 from flows.released.file.evidence import MOMENTS, Released
 from flows.released.file.sql import quoted, statement, text
-from schemas.tables import MACROS
-
-PREFIX = "_clusterdp_"
-"""What the names that are not for analysts begin with."""
+from schemas.tables import MACROS, PREFIX
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""

@@ -16,13 +16,12 @@ from typing import Any
 
 import duckdb
 
-from flows.released.file.macros import PREFIX
 from flows.released.file.sql import quoted, text
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
-from schemas.tables import MACROS, UNNAMED
+from schemas.tables import MACROS, PREFIX, UNNAMED
 
 Settings = dict[str, str | bool | int | float | list[str]]
 

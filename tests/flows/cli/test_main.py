@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import re
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -169,12 +171,11 @@ def test_undeclared_shares_are_told_as_not_tested(command: Command, experiment: 
     assert "not tested (shares undeclared)" in command("check", built.config).stdout
 
 
-# release, with Prefect in this process
+# release
 
 
-def test_release_prints_one_document(
-    command: Command, experiment: Builder, prefect_harness: Path
-) -> None:
+@pytest.mark.usefixtures("way")
+def test_release_prints_one_document(command: Command, experiment: Builder) -> None:
     built = experiment(rows(*a_log(60).rows(), ("x", "fax", "east", SENTINEL)))
     found = document(command("release", built.config, "--period", "2026-11-20", "--json"))
     estimates = found.pop("estimates")
@@ -202,8 +203,9 @@ def test_release_prints_one_document(
     assert [one["arm"] for one in estimates] == ["mail"] * 3
 
 
+@pytest.mark.usefixtures("way")
 def test_release_speaks_to_people_and_refuses_other_rows(
-    command: Command, experiment: Builder, prefect_harness: Path
+    command: Command, experiment: Builder
 ) -> None:
     built = experiment(arms={"shares": {"none": 1, "mail": 9}}, privacy={"budget_epsilon": 4.0})
     ended = command("release", built.config)
@@ -339,10 +341,10 @@ def test_ids_are_hashed_as_releases_hash_them(command: Command, experiment: Buil
 # paths
 
 
+@pytest.mark.usefixtures("way")
 def test_a_relative_configuration_gives_absolute_paths(
     command: Command,
     experiment: Builder,
-    prefect_harness: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built = experiment()
@@ -518,18 +520,20 @@ def test_the_program_fails_plainly_and_shows_more_with_debug(clusterdp: Program)
 
 
 @pytest.mark.slow
-def test_the_program_releases_and_keeps_prefect_beside_the_configuration(
+def test_the_program_releases_alike_with_prefect_which_it_keeps_beside_the_configuration(
     clusterdp: Program, experiment: Builder
 ) -> None:
     built = experiment()
+    home = built.folder / ".clusterdp"
     ended = clusterdp("release", built.config, "--period", "2026-11-20", "--json")
     assert document(ended)["release_id"] == "trial.2026-11-20.r1"
     assert ended.stderr == ""
-    home = built.folder / ".clusterdp"
-    assert stat.S_IMODE(home.stat().st_mode) == 0o700
-    assert list(home.glob("*.db"))
-    again = clusterdp("release", built.config, "--period", "2026-11-20", "--json")
+    assert not home.exists()  # without a server there is nothing of Prefect's
+    again = clusterdp("release", built.config, "--period", "2026-11-20", "--prefect", "--json")
     assert document(again)["status"] == "unchanged"
+    assert again.stderr == ""
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+    assert flow_runs(home) == [("clusterdp-release", "Completed")]
     assert [name for name in built.files if ".clusterdp" not in name] == [
         "ledger.sqlite",
         "log.parquet",
@@ -540,11 +544,17 @@ def test_the_program_releases_and_keeps_prefect_beside_the_configuration(
     ]
 
 
+def flow_runs(home: Path) -> list[tuple[str, str]]:
+    """The flow and the last state of every flow run that a server kept in its home."""
+    query = "SELECT f.name, r.state_name FROM flow_run r JOIN flow f ON f.id = r.flow_id"
+    with closing(sqlite3.connect(home / "prefect.db")) as connection:
+        return connection.execute(query).fetchall()
+
+
 @pytest.mark.slow
 def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path) -> None:
     pytest.importorskip("causaldata", reason="the demo's data are an extra: clusterdp[demo]")
-    home = tmp_path / "home"
-    found = document(clusterdp("demo", "--json", prefect_home=home))
+    found = document(clusterdp("demo", "--json"))
     assert Path(found["path"]).is_relative_to(tmp_path / "clusterdp-demo")
     assert found["epsilon"] == 2.0
     one, _, combined = found["estimates"]
@@ -555,7 +565,6 @@ def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path)
     raw = tmp_path / "clusterdp-demo" / "raw"
     assert stat.S_IMODE(raw.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in raw.iterdir()} == {0o600}
-    assert home.is_dir()
     assert not (tmp_path / "clusterdp-demo" / ".clusterdp").exists()
 
 

@@ -17,10 +17,11 @@ from scipy.special import stdtr, stdtrit
 
 from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
-from flows.released.file.macros import PREFIX, _number, _t_quantile, filled
+from flows.released.file.macros import _number, _t_quantile, filled
 from flows.released.file.read import opened, read_manifest
 from flows.released.file.sql import statement
 from schemas.released import TABLES
+from schemas.tables import PREFIX
 from tests.conftest import EXACT, PATIENCE, Section, a_log, build_experiment, released
 
 WANTED = ["arm", "estimator", "estimate", "ci_lower", "ci_upper"]

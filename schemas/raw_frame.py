@@ -1,0 +1,34 @@
+"""The schema of the rows that a release keeps. Inside the boundary.
+
+Apart from their names and rules (:mod:`schemas.raw`), since pandera imports pandas, which takes a
+second: whoever judges a frame imports it there and then.
+"""
+
+import pandera.polars as pa
+import polars as pl
+
+from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+
+
+def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
+    """The schema of the rows that are kept: types, no nulls, every rule of :mod:`schemas.raw`.
+
+    Rows come in the order of their units, so that none stands twice where each is greater than
+    the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
+    rows: catch them inside, and raise another.
+    """
+    return pa.DataFrameSchema(
+        {
+            UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
+            ARM: pa.Column(pl.Enum(arms), nullable=False),
+            CLUSTER: pa.Column(pl.Categorical, nullable=False),
+            OUTCOME: pa.Column(pl.Float64, nullable=False),
+        },
+        strict=True,
+    )
+
+
+def _rises(data: pa.PolarsData) -> pl.LazyFrame:
+    """Whether each value is greater than the one before; true for the first."""
+    column = pl.col(data.key or "*")
+    return data.lazyframe.select((column > column.shift()).fill_null(value=True))
