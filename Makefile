@@ -29,7 +29,7 @@ bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="ca
 	@$(BIN)/python -m tests.benchmarks.bench $(if $(SIZE),--size $(SIZE)) $(BENCH)
 
 docs: $(VENV)/test ## the documentation as a site: site/index.html
-	@$(BIN)/sphinx-build -q -W --keep-going -c docs . site
+	@$(BIN)/sphinx-build -E -a -q -W --keep-going -c docs . site
 	@echo "$(CURDIR)/site/index.html"
 
 check: $(VENV)/test ## lint, types and import contracts alone

@@ -19,7 +19,7 @@ _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
 
 project = _PROJECT["name"]
 release = version = _PROJECT["version"]
-project_copyright = "the maintainers; Apache-2.0"
+project_copyright = "the maintainers. Licence: Apache-2.0"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
@@ -44,6 +44,7 @@ templates_path = ["_templates"]
 html_additional_pages = {"index": "front.html"}
 html_show_sphinx = False
 html_copy_source = False
+html_show_search_summary = False  # fetched from the pages, which a browser allows on servers alone
 html_theme_options: dict[str, object] = {"top_of_page_buttons": []}
 pygments_style = "default"
 pygments_dark_style = "github-dark"

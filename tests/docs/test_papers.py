@@ -1,27 +1,25 @@
 """The papers of the house: what they show works, and where they point there is something."""
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
-import duckdb
 import pytest
+import typer.main
 
-from flows.config.load import load
-from flows.release import release_period
-from tests.conftest import a_log, write_content
+from flows.cli.main import app
+from flows.config.experiment import Config
+from tests.docs.blocks import ROOT, blocks, papers
 
-ROOT = Path(__file__).parents[2]
-PAPERS = sorted(
-    path
-    for folder in (".", "docs", "deploy", "privatizers")
-    for path in (ROOT / folder).glob("*.md" if folder == "." else "**/*.md")
-)
+PAPERS = papers()
+FILES = [
+    str(path.relative_to(ROOT))
+    for place in ("", "flows", "privatizers", "estimators", "schemas", "tests", "docs")
+    for path in ((ROOT / place).rglob("*.py") if place else ROOT.glob("*.py"))
+]
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    """The examples in one language."""
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+COMMAND = re.compile(r"(?:`|^)clusterdp ([a-z][a-z-]*)([^`\n#]*)", re.MULTILINE)
 
 
 def anchors(path: Path) -> set[str]:
@@ -49,26 +47,50 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 180
 
 
-def test_the_example_of_the_readme_is_released_and_asked(tmp_path: Path) -> None:
-    """Its configuration, a log that fits, and then its SQL, word for word."""
-    (configuration,) = blocks(ROOT / "README.md", "toml")
-    (questions,) = blocks(ROOT / "README.md", "sql")
-    config = tmp_path / "autumn.toml"
-    config.write_text(configuration, encoding="utf-8")
-    columns = {"customer": "customer_id", "variant": "variant", "region": "region"}
-    log = a_log(600, arms=("none", "mens", "womens"), n_outcomes=6).rename(columns)
-    write_content(tmp_path / "logs" / "2026-11-01" / "log.parquet", log)
-    release_period(str(config), "2026-11-01")
-    segments = "SELECT 'c' || lpad(i::VARCHAR, 5, '0') AS unit_id, i % 2 AS segment"
-    plain = re.sub("--.*", "", questions).replace("releases/", f"{tmp_path}/releases/")
-    with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE my_segments AS {segments} FROM range(600) AS t (i)")
-        rows = [connection.execute(one).fetchall() for one in plain.split(";") if one.strip()]
-    assert len(rows) == 3
-    assert all(rows[1:])
+def test_the_picture_of_the_readme_is_small() -> None:
+    assert 10_000 < (ROOT / "docs" / "page.webp").stat().st_size < 150_000
 
 
-def test_the_whole_configuration_of_the_operator_is_one(tmp_path: Path) -> None:
-    whole = blocks(ROOT / "docs" / "operator.md", "toml")[0]
-    (tmp_path / "whole.toml").write_text(whole, encoding="utf-8")
-    assert load(tmp_path / "whole.toml").experiment == "autumn-campaign"
+def test_the_readme_shows_the_required_keys_in_twelve_lines() -> None:
+    (block,) = blocks(ROOT / "README.md", "toml")
+    assert len(block.text.splitlines()) == 12
+    shown = tomllib.loads(block.text)
+    required = {name for name, field in Config.model_fields.items() if field.is_required()}
+    assert set(shown) == required
+    for name in required - {"experiment"}:
+        section = Config.model_fields[name].annotation
+        assert isinstance(section, type)
+        needed = {key for key, field in section.model_fields.items() if field.is_required()}
+        assert needed <= set(shown[name]), name
+
+
+def test_every_folder_says_what_it_is_in_ten_lines_or_so() -> None:
+    for folder in ("flows", "privatizers", "estimators", "schemas", "tests"):
+        lines = (ROOT / folder / "README.md").read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith(f"# {folder}: ")
+        assert len(lines) <= 14, folder
+
+
+def test_the_first_version_is_dated() -> None:
+    heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert heads[0] == "Unreleased"
+    assert re.fullmatch(r"0\.1\.0 \(\d{4}-\d\d-\d\d\)", heads[-1])
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_that_are_named_exist_with_their_options(paper: Path) -> None:
+    """``clusterdp estimate RELEASE --level 0.9``, within a line or in a block of a shell."""
+    program: Any = typer.main.get_command(app)
+    for name, rest in COMMAND.findall(paper.read_text(encoding="utf-8")):
+        assert name in program.commands, name
+        options = {option for each in program.commands[name].params for option in each.opts}
+        for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest):
+            assert option in options | {"--help", "--debug"}, (name, option)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_of_code_that_are_named_exist(paper: Path) -> None:
+    """By their path from the root, or as much of its end as a page says."""
+    for named in re.findall(r"`((?:[\w.-]+/)*[\w-]+\.py)`", paper.read_text(encoding="utf-8")):
+        end = named.removeprefix("../")
+        assert any(path == end or path.endswith(f"/{end}") for path in FILES), named

@@ -1,0 +1,281 @@
+"""Every example in the papers is run: shell, SQL, Python and configurations."""
+
+import itertools
+import re
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+
+import clusterdp
+from flows.config.load import load
+from flows.hash_ids import hash_ids
+from privatizers.noise import lattice_laplace
+from privatizers.toolbox import (
+    bounded_mean,
+    lattice_gaussian,
+    propose_test_release,
+    sample_aggregate,
+    smooth_sensitivity,
+)
+from tests.conftest import a_log, toml, write_content
+from tests.docs.blocks import (
+    ROOT,
+    WALK,
+    blocks,
+    papers,
+    run_page,
+    run_python,
+    run_shell,
+    run_sql,
+    without_numbers,
+)
+
+OPERATOR, ANALYST, METHOD, README = (
+    ROOT / name for name in ("docs/operator.md", "docs/analyst.md", "docs/method.md", "README.md")
+)
+TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
+N_UNITS = 1_200
+
+
+@pytest.fixture(scope="module")
+def autumn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The README's experiment: its configuration, a log that fits, and its shell lines run."""
+    folder = tmp_path_factory.mktemp("autumn")
+    (block,) = blocks(README, "toml")
+    (folder / "autumn.toml").write_text(block.text, encoding="utf-8")
+    columns = {"customer": "customer_id", "variant": "variant"}
+    log = a_log(N_UNITS, arms=("none", "mens", "womens"), n_outcomes=6).rename(columns)
+    write_content(folder / "logs" / "2026-11-01" / "log.parquet", log)
+    segments = log.select(unit_id="customer_id", segment="region")
+    segments.write_csv(folder / "segments.csv")
+    with chdir(folder):
+        run_shell(blocks(README, "sh")[1].text)
+        yield folder
+
+
+def released(folder: Path) -> clusterdp.Release:
+    """What the shell lines of the README have made."""
+    return clusterdp.open(folder / "releases" / "autumn-campaign" / "latest.duckdb")
+
+
+# nothing is shown that is not run
+
+RUN: dict[str, list[str]] = {
+    "README.md": ["sh", "toml", "sh", "sql", "python"],
+    "CONTRIBUTING.md": ["sh"],
+    "docs/analyst.md": ["sql", "python", "sql"],
+    "docs/operator.md": ["toml", "toml", "sh", "python"],
+    "docs/method.md": ["toml", "toml", "python", "python"],
+    "privatizers/toolbox/toolbox.md": ["python"] * 5,
+}
+"""What the tests below run, by page; the walk-through is run whatever it has."""
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    for paper in papers():
+        name = str(paper.relative_to(ROOT))
+        if paper != WALK and not name.startswith("docs/reference"):
+            assert [each.language for each in blocks(paper)] == RUN.get(name, []), name
+
+
+# the README
+
+
+def test_make_knows_what_the_papers_have_it_make() -> None:
+    shown = blocks(README, "sh")[0].text + blocks(ROOT / "CONTRIBUTING.md", "sh")[0].text
+    targets = re.findall(r"^make ([a-z]+)", shown, re.MULTILINE)
+    known = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert targets
+    assert set(targets) <= set(known)
+
+
+def test_the_questions_of_the_readme_are_answered(autumn: Path) -> None:
+    (block,) = blocks(README, "sql")
+    with duckdb.connect() as connection, chdir(autumn):
+        connection.execute("CREATE TABLE my_segments AS FROM 'segments.csv'")
+        whole, in_segments = (each.pl() for each in run_sql(block.text, connection))
+    assert set(whole["arm"]) == {"mens", "womens"}
+    assert set(in_segments["segment"]) == {"east", "west"}
+    assert whole["estimate"].null_count() == 0
+
+
+def test_the_python_of_the_readme_gives_the_same(autumn: Path) -> None:
+    (block,) = blocks(README, "python")
+    with chdir(autumn):
+        found = run_python(block.text, {})
+    assert isinstance(found, pl.DataFrame)
+    assert found.equals(released(autumn).ate())
+
+
+# analysts
+
+
+def test_the_questions_of_analysts_are_answered(autumn: Path) -> None:
+    first, _ = blocks(ANALYST, "sql")
+    with duckdb.connect() as connection, chdir(autumn):
+        connection.execute("CREATE TABLE my_segments AS FROM 'segments.csv'")
+        assert all(each.fetchall() for each in run_sql(first.text, connection))
+
+
+def test_the_python_of_analysts_gives_effects(autumn: Path) -> None:
+    (block,) = blocks(ANALYST, "python")
+    with chdir(autumn):
+        found = run_python(block.text, {})
+    assert isinstance(found, pl.DataFrame)
+    assert set(found["confidence_level"]) == {0.9}
+
+
+def test_a_release_of_somebody_else_is_opened_with_care(autumn: Path) -> None:
+    _, careful = blocks(ANALYST, "sql")
+    with duckdb.connect() as connection, chdir(autumn / "releases" / "autumn-campaign"):
+        Path("segments.csv").write_bytes((autumn / "segments.csv").read_bytes())
+        views, macros, whole, in_segments = (
+            each.fetchall() for each in run_sql(careful.text, connection)
+        )
+        with pytest.raises(duckdb.PermissionException):
+            connection.execute("FROM 'segments.csv'")
+    assert views == []
+    assert {row[0] for row in macros} == {"ate", "ate_by_segment"}
+    assert whole
+    assert in_segments
+
+
+def test_the_walk_through_is_as_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every answer has the rows, columns and words that the page shows; numbers are others."""
+    pytest.importorskip("causaldata", reason="the demo's data are an extra: clusterdp[demo]")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(clusterdp.ClusterdpWarning, match="lack a value in column 'age'"):
+        answers = list(run_page(WALK))
+    assert len(answers) >= 8
+    for block, answer in answers:
+        assert without_numbers(answer) == without_numbers(block.text)
+    assert {"effects.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_answers_differ_where_more_than_numbers_do() -> None:
+    shown = "│ cash ┆ combined  ┆ 0.425337 ┆ -3e-05 │"
+    assert without_numbers(shown) == without_numbers("│ cash ┆ combined ┆ -12 ┆ 0.5 │")
+    for other in ("│ none ┆ combined ┆ 1 ┆ 2 │", "│ cash ┆ combined ┆ 1 │", f"{shown}\n{shown}"):
+        assert without_numbers(shown) != without_numbers(other)
+
+
+# operators
+
+
+def test_the_whole_configuration_of_the_operator_is_one(tmp_path: Path) -> None:
+    whole, _ = blocks(OPERATOR, "toml")
+    (tmp_path / "whole.toml").write_text(whole.text, encoding="utf-8")
+    assert load(tmp_path / "whole.toml").experiment == "autumn-campaign"
+
+
+def merged(*parts: Mapping[str, Any]) -> str:
+    """The README's configuration with other keys in its sections."""
+    (base,) = blocks(README, "toml")
+    found = tomllib.loads(base.text)
+    for part in parts:
+        for name, section in part.items():
+            found[name] = {**found.get(name, {}), **section}
+    experiment = found.pop("experiment")
+    return toml(found, experiment)
+
+
+def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
+    _, events = blocks(OPERATOR, "toml")
+    (tmp_path / "events.toml").write_text(merged(tomllib.loads(events.text)), encoding="utf-8")
+    log = a_log(300, arms=("none", "mens", "womens")).rename(
+        {"customer": "customer_id", "clicks": "amount"}
+    )
+    exposures = log.select("customer_id", "variant", ts=pl.lit("2026-11-01T08:00:00"))
+    happened = log.select(
+        "customer_id", "amount", ts=pl.lit("2026-11-02T08:00:00"), event_id="customer_id"
+    )
+    write_content(tmp_path / "exposures" / "2026-11-01" / "a.parquet", exposures)
+    write_content(tmp_path / "clicks" / "2026-11-01" / "a.parquet", happened)
+    assert clusterdp.check(tmp_path / "events.toml", "2026-11-01").as_json()["n_units"] == 300
+
+
+def test_hashed_ids_are_those_that_the_page_works_out(tmp_path: Path) -> None:
+    """The key is made by the page's shell line, and an id is found by its Python."""
+    (make_key,) = blocks(OPERATOR, "sh")
+    (find,) = blocks(OPERATOR, "python")
+    names: dict[str, Any] = {}
+    with chdir(tmp_path):
+        run_shell(make_key.text)
+        run_python(find.text, names)
+        mode = stat.S_IMODE(Path("ids.key").stat().st_mode)
+    assert mode & 0o077 == 0
+    hashed = {"publish": {"unit_id": "keyed-hash", "key_file": "ids.key"}}
+    (tmp_path / "hashed.toml").write_text(merged(hashed), encoding="utf-8")
+    mine, out = tmp_path / "mine.csv", tmp_path / "out.csv"
+    mine.write_text("unit_id\nc00007\n", encoding="utf-8")
+    hash_ids(tmp_path / "hashed.toml", mine, out, "unit_id")
+    assert out.read_text(encoding="utf-8").split() == ["unit_id", names["released_id"]]
+
+
+# statisticians
+
+
+def test_private_clusters_are_configured_as_shown(tmp_path: Path) -> None:
+    labels, centres = (tomllib.loads(each.text) for each in blocks(METHOD, "toml"))
+    with_labels = merged(labels, {"columns": {"cluster": "income"}})
+    both = {name: section for name, section in labels.items() if name != "private_clusters"}
+    for place, text in enumerate((with_labels, merged(both, centres))):
+        path = tmp_path / f"{place}.toml"
+        path.write_text(text, encoding="utf-8")
+        assert load(path).private_clusters is not None
+
+
+def test_a_simulation_is_run_as_shown() -> None:
+    names: dict[str, Any] = {}
+    simulated, _ = blocks(METHOD, "python")
+    found = run_python(simulated.text, names)
+    assert isinstance(found, tuple)
+    spread, coverage, power = found
+    assert spread > 0
+    assert 0.9 < coverage <= 1
+    assert 0 <= power <= 1
+
+
+def test_theory_is_asked_as_shown() -> None:
+    _, theory = blocks(METHOD, "python")
+    levels = np.stack([np.arange(1_000) % 3, np.arange(1_000) % 4])
+    names: dict[str, Any] = {
+        "grid": np.arange(4.0),
+        "levels": levels,
+        "cluster": np.arange(1_000) // 100,
+        "sizes": np.full((10, 2), 50),
+    }
+    found = run_python(theory.text, names)
+    assert isinstance(found, float)
+    assert found > 0
+
+
+def _public(*modules: Any) -> dict[str, Any]:
+    names = itertools.chain.from_iterable(vars(module).items() for module in modules)
+    return {name: value for name, value in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_the_toolbox_is_used_as_shown(place: int) -> None:
+    names: dict[str, Any] = _public(
+        bounded_mean,
+        lattice_gaussian,
+        lattice_laplace,
+        propose_test_release,
+        sample_aggregate,
+        smooth_sensitivity,
+    )
+    ages = np.arange(20_000) % 80.0
+    names |= {"np": np, "ages": ages, "ids": np.arange(len(ages)), "bounds": None}
+    names["bounds"] = names["Bounds"](0.0, 125.0)
+    assert run_python(blocks(TOOLBOX, "python")[place].text, names) is not None
