@@ -56,9 +56,9 @@ class CountLattice:
         """Return the level of each noisy count: 0 if clipped to γ, 1 for the lowest count above."""
         return np.clip(noisy_counts, self.lowest - 1, self.n_units) - (self.lowest - 1)
 
-    def level_mass(self, count: int, scale: float, reach: int) -> Floats:
+    def level_mass(self, count: int, scale: float, margin: int) -> Floats:
         """Return each level's probability for a cell of ``count`` units with noise of ``scale``."""
-        noisy = np.arange(-reach, self.n_units + reach + 1)
+        noisy = np.arange(-margin, self.n_units + margin + 1)
         return sum_groups(self.levels(noisy), mass_of(noisy, count, scale), self.n_levels)
 
     def anything(self) -> Floats:

@@ -15,7 +15,7 @@ differ in the last bits of q̃, by up to 4 K 2⁻⁵³. The error of the listed 
 A noisy sum, where one is published, is listed by its distance from the true value: the prior is
 uniform then.
 
-**What is left out.** Noisy counts are listed from −reach to n + reach. Further out, q̃ stays the
+**What is left out.** Noisy counts are listed from −margin to n + margin. Further out, q̃ stays the
 same and so does the ratio of probabilities, hence no greater loss is missed. ``tail_mass`` bounds
 the probability of all that is left out, and is added to δ.
 """
@@ -34,8 +34,8 @@ from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from schemas.arrays import Floats, Ints
 
-_TAIL = 40.0  # reach in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond
-_MOST_REACH = 1_000_000  # bounds memory for enormous scales; the rest is in `tail_mass`
+_TAIL = 40.0  # margin in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond
+_MOST_MARGIN = 1_000_000  # bounds memory for enormous scales; the rest is in `tail_mass`
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Enumeration:
     """Probability under D of each outcome."""
     loss: Floats
     """Logarithm of the ratio of each outcome's probabilities under D and D′."""
-    reach: int
-    """Noisy counts are listed from −reach to n + reach."""
+    margin: int
+    """Noisy counts are listed from −margin to n + margin."""
     tail_mass: float
     """Bound on the probability, under D and under D′, of everything not listed."""
 
@@ -105,15 +105,15 @@ class Enumeration:
         return [(np.cumsum(p), np.cumsum(q)), (np.cumsum(q[::-1]), np.cumsum(p[::-1]))]
 
 
-def enumerate_outcomes(model: Model, instance: Instance, reach: int | None = None) -> Enumeration:
+def enumerate_outcomes(model: Model, instance: Instance, margin: int | None = None) -> Enumeration:
     """List the outcomes of ``model`` for ``instance`` and its neighbour.
 
-    Noisy counts are listed up to ``reach`` beyond 0 … n; by default 40 σ, at most a million.
+    Noisy counts are listed up to ``margin`` beyond 0 … n; by default 40 σ, at most a million.
     """
     scale = model.parameters.noise_scale
-    if reach is None:
-        reach = 0 if scale is None else math.ceil(min(_TAIL * scale, _MOST_REACH))
-    giving, taking = _views(model, instance, reach)
+    if margin is None:
+        margin = 0 if scale is None else math.ceil(min(_TAIL * scale, _MOST_MARGIN))
+    giving, taking = _views(model, instance, margin)
     rate = model.parameters.resampling_probability
     kept, drawn = 1 - rate + rate * giving.prior, rate * giving.prior
     kept_there, drawn_there = 1 - rate + rate * taking.prior, rate * taking.prior
@@ -128,8 +128,8 @@ def enumerate_outcomes(model: Model, instance: Instance, reach: int | None = Non
                 other_loss,
             ]
         ),
-        reach,
-        _tail_mass(model, reach),
+        margin,
+        _tail_mass(model, margin),
     )
 
 
@@ -140,9 +140,9 @@ def enumerate_statistic(parameters: StrataStatistic, instance: Instance) -> Enum
         raise ValueError("nothing is published of the stratum")
     # Views hold no draws of units, so λ and γ do not matter.
     model = Model(Parameters.of(k, 0.5, 1 / k, scale, lattice), own_prior=False, complement=k == 2)
-    reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
-    view, _ = _views(model, instance, reach)
-    return Enumeration(instance, view.mass, view.loss, reach, _tail_mass(model, reach))
+    margin = math.ceil(min(_TAIL * scale, _MOST_MARGIN))
+    view, _ = _views(model, instance, margin)
+    return Enumeration(instance, view.mass, view.loss, margin, _tail_mass(model, margin))
 
 
 def enumerate_number(instance: Instance, moved: int, scale: float) -> Enumeration:
@@ -150,13 +150,13 @@ def enumerate_number(instance: Instance, moved: int, scale: float) -> Enumeratio
 
     All numbers beyond 0 have the same loss, and so have those beyond ``moved``.
     """
-    reach = math.ceil(min(_TAIL * scale, _MOST_REACH))
+    margin = math.ceil(min(_TAIL * scale, _MOST_MARGIN))
     low, high = min(moved, 0), max(moved, 0)
-    noisy = np.arange(low - reach, high + reach + 1)
-    tail = 2 * math.exp(-(reach + 1) / scale) / (1 + math.exp(-1 / scale))
+    noisy = np.arange(low - margin, high + margin + 1)
+    tail = 2 * math.exp(-(margin + 1) / scale) / (1 + math.exp(-1 / scale))
     mass = sum_groups(np.clip(noisy, low, high) - low, mass_of(noisy, 0, scale))
     loss = loss_of(np.arange(low, high + 1), 0, moved, scale)
-    return Enumeration(instance, mass, loss, reach, tail)
+    return Enumeration(instance, mass, loss, margin, tail)
 
 
 def with_squares(parameters: StrataStatistic, listed: Enumeration) -> Enumeration:
@@ -174,7 +174,7 @@ def with_squares(parameters: StrataStatistic, listed: Enumeration) -> Enumeratio
         instance,
         np.outer(listed.mass, square.mass).ravel(),
         np.add.outer(listed.loss, square.loss).ravel(),
-        listed.reach,
+        listed.margin,
         listed.tail_mass + square.tail_mass,
     )
 
@@ -221,25 +221,25 @@ class _Cell:
     loss: Floats
 
 
-def _views(model: Model, instance: Instance, reach: int) -> tuple[_View, _View]:
+def _views(model: Model, instance: Instance, margin: int) -> tuple[_View, _View]:
     """Return the views with the priors of the outcome given up and of the outcome taken."""
     scale = model.parameters.noise_scale
     if scale is None:
         return _uniform_views(model, instance, np.ones(1), np.zeros(1))
     if model.parameters.lattice is not None:
-        return _sum_views(model, instance, model.parameters.lattice, scale, reach)
+        return _sum_views(model, instance, model.parameters.lattice, scale, margin)
     if model.complement:
-        return _complement_views(model, instance, scale, reach)
+        return _complement_views(model, instance, scale, margin)
     gamma = model.parameters.truncation_threshold
     lattice = _lattice(instance.n_units, instance.n_outcomes, gamma)
-    giving = _changed_cell(lattice, instance, instance.from_cell, scale, reach)
-    taking = _changed_cell(lattice, instance, instance.to_cell, scale, reach)
+    giving = _changed_cell(lattice, instance, instance.from_cell, scale, margin)
+    taking = _changed_cell(lattice, instance, instance.to_cell, scale, margin)
     if not model.own_prior:
         mass = np.multiply.outer(giving.mass, taking.mass).ravel()
         return _uniform_views(model, instance, mass, np.add.outer(giving.loss, taking.loss).ravel())
     rest = _Totals(lattice.nothing(), lattice.nothing())
     for count in instance.unmoved:
-        rest = rest.plus(lattice, lattice.level_mass(count, scale, reach), lattice.anything())
+        rest = rest.plus(lattice, lattice.level_mass(count, scale, margin), lattice.anything())
     return _coupled_view(lattice, giving, taking, rest), _coupled_view(
         lattice, taking, giving, rest
     )
@@ -267,21 +267,21 @@ def _uniform_views(
 
 
 def _sum_views(
-    model: Model, instance: Instance, lattice: Lattice, scale: float, reach: int
+    model: Model, instance: Instance, lattice: Lattice, scale: float, margin: int
 ) -> tuple[_View, _View]:
     """Return views of a noisy sum, listed by its distance from the true value."""
     moved = lattice.steps[instance.to_cell] - lattice.steps[instance.from_cell]
-    noisy = np.arange(min(moved, 0) - reach, max(moved, 0) + reach + 1)
+    noisy = np.arange(min(moved, 0) - margin, max(moved, 0) + margin + 1)
     return _uniform_views(
         model, instance, mass_of(noisy, 0, scale), loss_of(noisy, 0, moved, scale)
     )
 
 
 def _complement_views(
-    model: Model, instance: Instance, scale: float, reach: int
+    model: Model, instance: Instance, scale: float, margin: int
 ) -> tuple[_View, _View]:
     """Return views where the upper of two counts has noise and the lower is n less the upper."""
-    upper = np.arange(-reach, instance.n_units + reach + 1)
+    upper = np.arange(-margin, instance.n_units + margin + 1)
     mass = mass_of(upper, instance.counts[1], scale)
     loss = loss_of(upper, instance.counts[1], instance.neighbour[1], scale)
     if not model.own_prior:
@@ -295,10 +295,10 @@ def _complement_views(
 
 
 def _changed_cell(
-    lattice: CountLattice, instance: Instance, cell: int, scale: float, reach: int
+    lattice: CountLattice, instance: Instance, cell: int, scale: float, margin: int
 ) -> _Cell:
     """Return the noisy count of one of the two cells that change."""
-    noisy = np.arange(-reach, instance.n_units + reach + 1)
+    noisy = np.arange(-margin, instance.n_units + margin + 1)
     loss = loss_of(noisy, instance.counts[cell], instance.neighbour[cell], scale)
     facts = np.stack([lattice.levels(noisy), loss], axis=1)
     groups, group = np.unique(facts, axis=0, return_inverse=True)
@@ -360,12 +360,12 @@ def _other_draws(
     return rate * left.clip(0), losses  # below 0 by rounding alone
 
 
-def _tail_mass(model: Model, reach: int) -> float:
-    """Return at most 2 a^(reach + 1)/(1 + a) for each noised cell, a = e^(−1/σ): both tails."""
+def _tail_mass(model: Model, margin: int) -> float:
+    """Return at most 2 a^(margin + 1)/(1 + a) for each noised cell, a = e^(−1/σ): both tails."""
     scale = model.parameters.noise_scale
     if scale is None:
         return 0.0
     one_noise = model.complement or model.parameters.lattice is not None
     noised = 1 if one_noise else model.parameters.n_outcomes
-    tail = 2 * math.exp(-(reach + 1) / scale) / (1 + math.exp(-1 / scale))
+    tail = 2 * math.exp(-(margin + 1) / scale) / (1 + math.exp(-1 / scale))
     return noised * tail

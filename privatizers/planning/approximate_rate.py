@@ -56,13 +56,13 @@ def odds_at(
     delta: float,
     shares: Floats,
     least_probability: float,
-    moves: Moves | None,
+    shift: Moves | None,
     square_shares: Floats | float = 0.0,
 ) -> Floats:
     """Return the r = λ/(1 − λ) for (ε, δ) in all, where ``shares`` of ε pay for the strata.
 
     r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0; otherwise r is found by bisection on δ(ε). γ is
-    ``least_probability``; ``moves`` is None where no statistic of strata is published.
+    ``least_probability``; ``shift`` is None where no statistic of strata is published.
     ``square_shares`` of ε pay for arms' sums of squares. Shape [J].
     """
     gamma = least_probability
@@ -70,8 +70,8 @@ def odds_at(
     if delta == 0:
         return pure
     values, mass = np.zeros((len(shares), 1)), np.ones((len(shares), 1))
-    if moves is not None:
-        values, mass = moves.losses(epsilon * shares / moves.most)
+    if shift is not None:
+        values, mass = shift.losses(epsilon * shares / shift.most)
     if np.any(square_shares):
         loss = epsilon * np.broadcast_to(square_shares, shares.shape)[:, np.newaxis]
         over = 1.0 / (1.0 + np.exp(-loss))

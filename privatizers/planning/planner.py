@@ -302,8 +302,8 @@ def unit_variance(
     k, values = len(grid), question.values
     squared = np.zeros(len(shares)) if square_shares is None else square_shares
     lattice = lattice_of(grid.tolist()) if statistic == "means" else None
-    moves = None if statistic == "none" else Moves.of(k, lattice)
-    odds = odds_at(question.epsilon, question.delta, shares, 1.0 / k, moves, squared)
+    shift = None if statistic == "none" else Moves.of(k, lattice)
+    odds = odds_at(question.epsilon, question.delta, shares, 1.0 / k, shift, squared)
     guess = project_guess(values, question.guess, grid)
     outcomes = guess if truth is None else project_guess(values, truth, grid)
     uniform, rate = np.full(k, 1.0 / k), odds / (1.0 + odds)
