@@ -64,7 +64,7 @@ def statistic_weight(n_units: Floats, unit_variance: float, statistic_variance: 
 
 
 @dataclass(frozen=True)
-class CountsNoise:
+class PoolCountsNoise:
     """Noise on a pool's counts, and what sums over the pool have of it."""
 
     noise: Cumulants
@@ -84,9 +84,9 @@ class CountsNoise:
         )
 
 
-def counts_noise(noise_scale: float, strata_statistic: str) -> CountsNoise:
+def counts_noise(noise_scale: float, strata_statistic: str) -> PoolCountsNoise:
     """Return the noise of a release that states this ``noise_scale`` and ``strata_statistic``."""
-    return CountsNoise(
+    return PoolCountsNoise(
         Cumulants.of_discrete_laplace(noise_scale), strata_statistic == "count-and-complement"
     )
 
@@ -131,7 +131,7 @@ def square_noise(noise_scale: Rate) -> Rate:
     return 2.0 * noise_scale**2
 
 
-StatisticNoise = CountsNoise | MeansNoise
+StatisticNoise = PoolCountsNoise | MeansNoise
 
 
 def statistic_noise(

@@ -1,7 +1,7 @@
-"""What can go wrong, and the exit code each kind of failure has.
+"""The errors that a person can act on, and the exit code of each kind.
 
 Errors about people's data name the file or the rule and a count, never a value; errors about our
-own parameters name the key, the value found and what is allowed.
+own parameters name the key, the value and what is allowed.
 """
 
 from typing import Any, ClassVar, TypeVar, cast
@@ -20,7 +20,7 @@ class ClusterdpError(Exception):
     _breaks: ClassVar[str] = ""
 
     def __str__(self) -> str:
-        """The text with everything spelt out in it that cannot be seen (names are anybody's)."""
+        """Return the text with invisible characters escaped, since names come from others."""
         return visible(super().__str__(), keep=self._breaks)
 
 
@@ -30,24 +30,24 @@ class ConfigError(ClusterdpError):
     exit_code = 2
 
     def __init__(self, key: str, problem: str) -> None:
-        """Name the ``key`` at fault and the ``problem`` with it, with what to do."""
+        """Take the ``key`` at fault and its ``problem``, which says what to do."""
         super().__init__(f"{key}: {problem}")
         self.key = key
         self.problem = problem
 
     def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str]]:
-        """Pickle by both parts, as the text alone does not rebuild the error."""
+        """Pickle both parts, as the text alone does not rebuild the error."""
         return type(self), (self.key, self.problem)
 
 
 class InputError(ClusterdpError):
-    """A log, or another file that was handed in, that cannot be used."""
+    """A log, or another input file, that cannot be used."""
 
     exit_code = 2
 
 
 class BudgetError(ClusterdpError):
-    """A release that its population's budget does not cover; nothing was drawn or written."""
+    """A release that exceeds its population's budget; nothing was drawn or written."""
 
     exit_code = 3
     _breaks = "\n"
@@ -60,20 +60,20 @@ class ConflictError(ClusterdpError):
 
 
 class StepError(ClusterdpError):
-    """A step failed in a way nobody foresaw; its text holds no value of anybody's row."""
+    """A step that failed in an unexpected way; the text holds no value of anybody's row."""
 
     exit_code = 1
 
 
 def shown(value: object) -> str:
-    """A value of ours (of a configuration or a public file) as a message shows it: in short."""
+    """Return a value of a configuration or a public file as a message shows it, shortened."""
     if isinstance(value, int) and value.bit_length() > 8 * _LONGEST:  # thousands cannot be written
         return "a number with hundreds of digits"
     if isinstance(value, list | tuple | dict) and len(value) > _LONGEST:
         return f"{len(value):,} values"
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # it holds such a number, or itself
+    except (ValueError, RecursionError):  # it holds such a number, or holds itself
         return f"a {type(value).__name__}"
     return in_short(text)
 
@@ -81,16 +81,16 @@ def shown(value: object) -> str:
 def bare(error: E) -> E:
     """Return the same error without traceback, cause, context and notes.
 
-    By its own ``__reduce__``: ``copy.copy`` asks ``copyreg`` first, where other libraries (tblib,
-    which Dask brings) have errors copied with all that they carry.
+    It uses the error's own ``__reduce__``. ``copy.copy`` would ask ``copyreg`` first, where other
+    libraries (tblib, which Dask needs) register copies with tracebacks and causes.
     """
     make, arguments, *state = cast("tuple[Any, ...]", error.__reduce__())
-    made: E = make(*arguments)
+    copy: E = make(*arguments)
     for attributes in state:
-        vars(made).update({k: v for k, v in attributes.items() if k != "__notes__"})
-    return made
+        vars(copy).update({k: v for k, v in attributes.items() if k != "__notes__"})
+    return copy
 
 
 def in_short(text: str) -> str:
-    """The text, or as much of it as a line of a message has room for."""
+    """Return the text, cut to the length that a message shows."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,7 +1,7 @@
-"""What is published of a release, as the program holds it; its tables are :mod:`schemas.tables`.
+"""The published parts of a release, in memory; their columns are in :mod:`schemas.tables`.
 
-This is the outside of the privacy boundary: nothing here, and nothing made of it, holds an
-unprotected outcome. A :class:`ReleaseTables` is what the private side hands over.
+This is outside the privacy boundary: nothing here, and nothing computed from it, holds an
+unprotected outcome. The private side hands over a :class:`ReleaseTables`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
 NEIGHBOURS: Final = "one unit's outcome (substitution)"
-"""What two data sets may differ in for the guarantee to speak of them (label privacy)."""
+"""The difference between two data sets that the guarantee is about (label privacy)."""
 
 NEIGHBOURS_WITH_CLUSTERS: Final = "one unit's outcome and cluster (substitution)"
 """The same where clusters are private."""
@@ -47,11 +47,11 @@ class Metric:
     epsilon: float
     delta: float
     resampling_probability: float | None
-    """λ, as realised; None where no units are published."""
+    """λ, as used; None where no units are published."""
     truncation_threshold: float | None
-    """γ, the least prior probability realised; None where no units are published."""
+    """γ, the least prior probability; None where no units are published."""
     noise_scale: float | None
-    """σ, in units for counts, in grid steps for means and differences; None where there is none."""
+    """σ, in units for counts, in grid steps for means and differences; None without noise."""
     strata_statistic: str
     grid_step: float | None
     """One step of the grid, where means or differences are published; else None."""
@@ -65,9 +65,9 @@ class Metric:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was done, and what is promised of it: the row of ``release``, and those of ``metrics``.
+    """Facts and guarantee of a release: the row of ``release``, and those of ``metrics``.
 
-    Fields are the columns of :data:`TABLES`, where more is said of them.
+    Fields are the columns of :data:`TABLES`, described in :mod:`schemas.tables`.
     """
 
     release_id: str
@@ -95,7 +95,7 @@ class Manifest:
     returning: str | None
     rows_each: int | None
     budget_epsilon: float | None
-    """What one of the population may pay in all; None where no limit is declared."""
+    """The most that one member of the population may spend; None where no limit is declared."""
     unit_id_key_fingerprint: str | None
     account_key_fingerprint: str | None
     schema_version: int
@@ -110,9 +110,9 @@ class Manifest:
 
     @property
     def metric(self) -> Metric:
-        """The one metric of a release that has no other."""
-        (found,) = self.metrics
-        return found
+        """The metric of a release with a single one."""
+        (metric,) = self.metrics
+        return metric
 
     @property
     def has_units(self) -> bool:
@@ -121,18 +121,18 @@ class Manifest:
 
     @property
     def has_private_clusters(self) -> bool:
-        """Whether clusters, and all that is made of them, are randomised ones."""
+        """Whether clusters, and everything computed from them, are randomised."""
         return self.cluster_epsilon is not None
 
 
 @dataclass(frozen=True)
 class UnitTable:
-    """The rows of ``units``, made as they are read, which can be done once."""
+    """The rows of ``units``, computed while they are read, which can be done only once."""
 
     n_rows: int
     reader: "pa.RecordBatchReader"
     failures: Sequence[BaseException]
-    """Why reading ended too soon, if it did; without anybody's row."""
+    """The reason why reading ended too soon, if it did; without anybody's row."""
 
     @property
     def unit_type(self) -> "pa.DataType":
@@ -142,7 +142,7 @@ class UnitTable:
 
 @dataclass(frozen=True)
 class UnitFiles:
-    """The rows of ``units`` in Parquet files, as several processes made them."""
+    """The rows of ``units`` in Parquet files, written by several processes."""
 
     n_rows: int
     paths: tuple[Path, ...]
@@ -152,7 +152,7 @@ class UnitFiles:
 
 @dataclass(frozen=True)
 class ReleaseTables:
-    """Everything that is to be published of one release, estimates excepted.
+    """Everything to be published of one release, except estimates.
 
     Frames, and the rows of ``units``, have the columns of :data:`TABLES`, in that order.
     """
@@ -167,7 +167,7 @@ class ReleaseTables:
     units: UnitTable | UnitFiles
 
     def frames(self) -> "dict[str, pl.DataFrame]":
-        """The frames by the name of their table: all but ``units``, and what is always empty."""
+        """Return the frames by table; without ``units`` and tables that are always empty."""
         return {
             "outcomes": self.outcomes,
             "pools": self.pools,
@@ -179,7 +179,7 @@ class ReleaseTables:
 
 
 def no_rows(table: str) -> "pl.DataFrame":
-    """A frame with the columns of a table, and no row."""
+    """Return a frame with the columns of a table, and no rows."""
     import polars as pl  # noqa: PLC0415 - see above
 
     types = {"VARCHAR": pl.String, "DOUBLE": pl.Float64, "BIGINT": pl.Int64}

@@ -1,4 +1,4 @@
-"""Public facts about a log: who is in it, not what happened to them."""
+"""Public facts about a log: how many units, arms and clusters it has, and nothing of outcomes."""
 
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ class Roster:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the operator should look into; none of it stops a release."""
+        """Problems that the operator should look into; none of them stops a release."""
         if self.sample_ratio_p is None or self.sample_ratio_p >= SAMPLE_RATIO_ALARM:
             return ()
         sizes = ", ".join(f"{arm} {count:,}" for arm, count in self.units_by_arm.items())

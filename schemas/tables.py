@@ -1,7 +1,7 @@
-"""The tables of a release as facts: every column, its type, and what it says.
+"""The tables of a release as facts: every column, its type and its description.
 
-What is said here stands in the file itself, as comments on its tables and columns. Outside the
-privacy boundary: nothing here holds an unprotected outcome.
+The descriptions are in the file itself, as comments on its tables and columns. Outside the privacy
+boundary: nothing here holds an unprotected outcome.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ UNNAMED: Final = "outcome"
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its type in DuckDB, and what it says."""
+    """A column: its type in DuckDB, and its description."""
 
     kind: str
     comment: str
@@ -25,7 +25,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table: what its rows are, and its columns in order."""
+    """A table: a description of its rows, and its columns in order."""
 
     comment: str
     columns: dict[str, Column]
@@ -41,12 +41,12 @@ _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
 
 
 def debiased(metric: str) -> str:
-    """The column of ``units`` that holds the debiased outcomes of a metric."""
+    """Return the column of ``units`` that holds the debiased outcomes of a metric."""
     return f"{metric}_debiased"
 
 
 def unit_table(metrics: tuple[str, ...], id_kind: str = TEXT) -> Table:
-    """The table ``units`` of a release with these outcomes; ``id_kind`` is the type of its ids."""
+    """Return the table ``units`` of these outcomes; ``id_kind`` is the type of its ids."""
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
@@ -320,4 +320,4 @@ MACROS: Final[dict[str, str]] = {
     "with unit_id and segment. Attached as rel and not in use: "
     "FROM rel.ate_by_segment('my_table', 'rel').",
 }
-"""What the macros of a release do."""
+"""Descriptions of the macros of a release."""

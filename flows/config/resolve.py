@@ -13,7 +13,8 @@ from flows.config.experiment import AnyDesign, Config
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
-from privatizers.planning.planner import Plan, Question, grids_of, plan
+from privatizers.planning.grids import grids_of
+from privatizers.planning.planner import Plan, Question, plan
 from schemas.arrays import Ints
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from privatizers.planning.planner import even_grid
+from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
 
 _FINE = 1001  # values that represent a continuous outcome in a plan

@@ -44,7 +44,8 @@ from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.approximate_rate import Moves, odds_at
 from privatizers.planning.design import Request, design
-from privatizers.planning.planner import Question, grids_of, plan
+from privatizers.planning.grids import grids_of
+from privatizers.planning.planner import Question, plan
 from privatizers.simulation.simulate import Answers, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats, Ints

@@ -1,13 +1,14 @@
-"""What an event costs: pure ε, δ at an ε, ε at a δ, and parameters for a price.
+"""The price of an event: pure ε, δ at an ε, ε at a δ, and parameters for a price.
 
-The privacy loss of one release has a handful of atoms, so its δ(ε) is a finite sum, worked out
-here with 60 digits. What many releases cost together, by their prices alone, is in `composition`.
+The privacy loss of one release has only a few atoms, so its δ(ε) is a finite sum, computed here
+with 60 digits. What many releases cost together, by their prices alone, is in `composition`.
 
 **Rounding.** Every price is rounded toward privacy. Losses and masses are raised by 10⁻⁴⁰ of
-themselves, above the error of 60-digit arithmetic (at most 10⁻⁴⁴ of a loss, for the least there
-is), before a δ is summed; δ grows with both, so the sum is not below the exact one. Prices become
-doubles upward, so that neither the double nor the decimal number that it prints as is below the
-price (the two differ in the 17th digit); budgets and δ given are read as the lesser of the two.
+themselves before a δ is summed. This is more than the error of 60-digit arithmetic (at most 10⁻⁴⁴
+of a loss, for the least possible loss); δ grows with both, so the sum is not below the exact one.
+Prices are rounded up to doubles such that neither the double nor the decimal number that it prints
+as is below the price (the two differ in the 17th digit). A given budget or δ is read as the lesser
+of the two.
 """
 
 import math
@@ -36,15 +37,15 @@ from schemas.errors import ConfigError
 
 _DIGITS = 60
 _RAISE = 1 + Decimal(10) ** -40
-_MOST_WAYS = 4096  # through disjoint parts; the strata of a release are alike and make one
+_MOST_PATHS = 4096  # through disjoint parts; the strata of a release are alike and make one path
 _MOST_ATOMS = 2_000  # of an exact loss; a release with counts has nine
 SUM_ATOMS = 256
-"""So many values of the loss of a noisy sum are told apart, beside the least."""
+"""The number of different values that the loss of a noisy sum has, besides the least."""
 
 Loss = TypeVar("Loss", int, Decimal)
 
 Way = frozenset[tuple[Step, int]]
-"""What is done to one person: steps, and how often each."""
+"""The steps that are done to one person, and how often each."""
 Losses = tuple[tuple[Decimal, Decimal], ...]
 """Positive values of a privacy loss and their masses, both raised by 10⁻⁴⁰ of themselves."""
 
@@ -52,10 +53,10 @@ Losses = tuple[tuple[Decimal, Decimal], ...]
 def pure_loss(event: Event) -> Decimal:
     """Return the pure ε of an event to 60 digits; infinite where something is unprotected.
 
-    Together: the sum. Disjoint: the greatest. ``CountsNoise``: moved cells / σ. ``SumNoise``: most
-    steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)). Theorem 3.1 of
-    Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a branch 2/γ,
-    which do not hold; `cluster_dp.md` has the proof.
+    ``Together``: the sum. ``Disjoint``: the greatest. ``CountsNoise``: moved cells / σ.
+    ``SumNoise``: most steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)).
+    Theorem 3.1 of Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a
+    branch 2/γ; both do not hold. `cluster_dp.md` has the proof.
     """
     match event:
         case CountsNoise():
@@ -83,14 +84,20 @@ def delta_at(event: Event, epsilon: float) -> float:
 
     δ(ε) = Σ P(loss) (1 − e^(ε − loss))₊, over the atoms of the privacy loss,
 
-    where the loss of parts done together is the sum of independent losses, one each, of
-    dominating pairs (which compose: Zhu, Dong and Wang 2022): a moved cell of counts has ±1/σ with
-    the masses 1/(1+a) and a/(1+a), a = e^(−1/σ); a sum moved by M has (M − 2k)/σ for k = 0 … M with
-    the masses 1/(1+a), then (1−a)a^k/(1+a), and a^M/(1+a) at last; a sum of squares moved by M has
-    ±M/σ with the masses of binary randomised response, which dominates whatever is as private
-    (Kairouz, Oh and Viswanath 2015) and is close to it where M/σ is small; a response has the log
-    ratios of P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two swapped. Over disjoint
-    parts it is the greatest. It is zero from the pure ε on. ``epsilon`` is at least 0.
+    where the loss of parts done together is the sum of independent losses, one of each part, of
+    dominating pairs (which compose: Zhu, Dong and Wang 2022):
+
+    - a moved cell of counts has ±1/σ with the masses 1/(1+a) and a/(1+a), a = e^(−1/σ),
+    - a sum moved by M has (M − 2k)/σ for k = 0 … M with the masses 1/(1+a), then (1−a)a^k/(1+a),
+      and a^M/(1+a) for k = M,
+    - a sum of squares moved by M has ±M/σ with the masses of binary randomised response, which
+      dominates everything of the same pure ε (Kairouz, Oh and Viswanath 2015) and is close to the
+      truth where M/σ is small,
+    - a response has the log ratios of P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two
+      swapped.
+
+    Over disjoint parts δ(ε) is the greatest. It is zero from the pure ε on. ``epsilon`` is at least
+    0.
     """
     return min(1.0, _price(_delta(_curve(event), _read(epsilon))))
 
@@ -98,8 +105,8 @@ def delta_at(event: Event, epsilon: float) -> float:
 def epsilon_at(event: Event, delta: float) -> float:
     """Return the least ε ≥ 0, a double, with :func:`delta_at` of at most ``delta``.
 
-    Found by halving the doubles between 0 and the pure ε; δ at the upper end is known to be at
-    most ``delta`` all the time. Infinite where something is unprotected.
+    Found by bisection of the doubles between 0 and the pure ε; δ at the upper end is always known
+    to be at most ``delta``. Infinite where something is unprotected.
     """
     allowed, highest = _allowed(delta), pure_epsilon(event)
     if allowed == 0 or math.isinf(highest):
@@ -120,9 +127,10 @@ def calibrate(
 
     The release is ``counts`` (or sums), where there are any, and a response whose prior gives
     every outcome at least ``least_probability`` γ. To resample more is post-processing, so δ(ε)
-    falls as λ grows, and λ is found by halving; δ(ε) at the one returned has been checked. For
-    δ = 0 it is the `calibrated_rate` of what the counts leave of ε. Raises ConfigError where ε is
-    too small.
+    falls as λ grows, and λ is found by bisection; δ(ε) at the λ returned has been checked.
+
+    Raises:
+        ConfigError: ε is too small.
     """
     budget, allowed = _read(epsilon), _allowed(delta)
 
@@ -143,38 +151,40 @@ def calibrate(
 
 
 def ways(event: Event) -> frozenset[Way]:
-    """List what may have been done to one person.
+    """Return the different combinations of steps that may have been done to one person.
 
     Parts done together add up; disjoint parts are alternatives, since a person is in one of them.
-    What comes to the same is listed once.
+
+    Raises:
+        ValueError: There are more than 4,096 combinations.
     """
     match event:
         case Together():
-            found = frozenset({Way()})
+            totals = frozenset({Way()})
             for part in event.parts:
-                found = frozenset(_joined(one, other) for one in found for other in ways(part))
-                if len(found) > _MOST_WAYS:
+                totals = frozenset(_add(total, more) for total in totals for more in ways(part))
+                if len(totals) > _MOST_PATHS:
                     raise ValueError(
-                        f"more than {_MOST_WAYS} ways through disjoint parts: price them apart"
+                        f"more than {_MOST_PATHS} ways through disjoint parts: price them apart"
                     )
-            return found
+            return totals
         case Disjoint():
             return frozenset[Way]().union(*map(ways, _distinct(event))) or frozenset({Way()})
         case _:
             return frozenset({Way({(event, 1)})})
 
 
-def _joined(one: Way, other: Way) -> Way:
-    return Way((Counter(dict(one)) + Counter(dict(other))).items())
+def _add(steps: Way, more: Way) -> Way:
+    return Way((Counter(dict(steps)) + Counter(dict(more))).items())
 
 
 def _distinct(event: Disjoint) -> list[Event]:
-    """Parts that differ, quickly: a release repeats one and the same object for its strata."""
+    """Return the parts without repetitions: a release repeats one object for all its strata."""
     return list(dict.fromkeys({id(part): part for part in event.parts}.values()))
 
 
 def _delta(curve: list[Losses], epsilon: Decimal) -> Decimal:
-    """δ(ε) with 60 digits, never below the exact value; ``epsilon`` is taken as it is."""
+    """Return δ(ε) with 60 digits, never below the exact value; ``epsilon`` is used as it is."""
     with localcontext(prec=_DIGITS):
         sums = (
             sum((mass * (1 - (epsilon - loss).exp()) for loss, mass in losses if loss > epsilon))
@@ -184,17 +194,17 @@ def _delta(curve: list[Losses], epsilon: Decimal) -> Decimal:
 
 
 def _curve(event: Event) -> list[Losses]:
-    """The losses of every way through an event; δ(ε) is the greatest that any of them gives."""
-    return [_losses(way) for way in ways(event)]
+    """Return the losses of every path through an event; δ(ε) is the greatest of theirs."""
+    return [_losses(steps) for steps in ways(event)]
 
 
-def _losses(way: Way) -> Losses:
-    if any(isinstance(step, Unprotected) for step, _ in way):
+def _losses(steps: Way) -> Losses:
+    if any(isinstance(step, Unprotected) for step, _ in steps):
         return ((Decimal("Infinity"), Decimal(1)),)
     with localcontext(prec=_DIGITS):
         atoms = {Decimal(0): Decimal(1)}
-        for step, times in way:
-            atoms = _convolved(atoms, _atoms(step, times))
+        for step, times in steps:
+            atoms = _convolve(atoms, _atoms(step, times))
             if len(atoms) > _MOST_ATOMS:
                 raise ValueError(
                     f"more than {_MOST_ATOMS} values of the loss: too many to add up exactly"
@@ -205,7 +215,10 @@ def _losses(way: Way) -> Losses:
 
 
 def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
-    """The loss of a step done ``times`` times: multiples of one loss, and their masses."""
+    """Return the losses of a step done ``times`` times, with their masses.
+
+    All are multiples of one loss.
+    """
     if isinstance(step, CountsNoise):
         base, times = counts_loss(step.noise_scale, 1), times * step.moved_cells
         a = (-base).exp()
@@ -223,16 +236,16 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         raise TypeError(f"{step} has no distribution of a loss")
     masses = {0: Decimal(1)}
     for _ in range(times):
-        masses = _convolved(masses, once)
+        masses = _convolve(masses, once)
     return {multiple * base: mass for multiple, mass in masses.items()}
 
 
 @lru_cache(maxsize=64)
 def _sum_atoms(step: SumNoise) -> tuple[Decimal, dict[int, Decimal]]:
-    """The loss of a noisy sum in multiples of 1/σ; where M is great, put together upward.
+    """Return 1/σ and the masses of a noisy sum's losses in multiples of it; merged for great M.
 
-    Of every ⌈M/256⌉ values of k the loss is that of the least, the greatest of theirs, which can
-    only raise δ(ε); their masses add up to (a^k₁ − a^k₂)/(1+a).
+    Every ⌈M/256⌉ values of k in a row share the loss of the least k, which is the greatest of
+    theirs, so merging can only raise δ(ε); their masses add up to (a^k₁ − a^k₂)/(1+a).
     """
     with localcontext(prec=_DIGITS):
         most, base = step.most_steps, counts_loss(step.noise_scale, 1)
@@ -247,17 +260,17 @@ def _sum_atoms(step: SumNoise) -> tuple[Decimal, dict[int, Decimal]]:
         return base, once
 
 
-def _convolved(one: Mapping[Loss, Decimal], other: Mapping[Loss, Decimal]) -> dict[Loss, Decimal]:
-    """The distribution of the sum of two independent losses."""
-    together: dict[Loss, Decimal] = {}
-    for loss, mass in one.items():
-        for more, factor in other.items():
-            together[loss + more] = together.get(loss + more, Decimal(0)) + mass * factor
-    return together
+def _convolve(masses: Mapping[Loss, Decimal], more: Mapping[Loss, Decimal]) -> dict[Loss, Decimal]:
+    """Return the distribution of the sum of two independent losses."""
+    total: dict[Loss, Decimal] = {}
+    for loss, mass in masses.items():
+        for other, factor in more.items():
+            total[loss + other] = total.get(loss + other, Decimal(0)) + mass * factor
+    return total
 
 
 def _price(value: Decimal) -> float:
-    """Round up to a double that is not below ``value``, and is not written below it either."""
+    """Round up to a double that is not below ``value``, nor is the number that it prints as."""
     if value.is_infinite():
         return math.inf
     with localcontext(prec=_DIGITS):
@@ -269,7 +282,7 @@ def _price(value: Decimal) -> float:
 
 
 def _read(epsilon: float) -> Decimal:
-    """Return the lesser of the double and the number it is written as, at least 0."""
+    """Return the lesser of the double and the decimal number that it prints as, at least 0."""
     if not epsilon >= 0:
         raise ValueError(f"epsilon is at least 0, not {epsilon!r}")
     return min(Decimal(epsilon), written(epsilon))

@@ -1,7 +1,7 @@
-"""What was done to people's outcomes, as frozen events that say nothing of its price.
+"""Events: frozen facts about what was done to people's outcomes, without its price.
 
-`accountant` prices them: the same event has a pure ε, an ε at a given δ, and a part in what many
-releases cost together. An event tells parameters, which are public, and never data.
+`accountant` prices them: the same event has a pure ε, an ε at a given δ, and a part in the price of
+many releases together. An event holds parameters, which are public, and never data.
 """
 
 import math
@@ -15,10 +15,10 @@ class CountsNoise:
     noise_scale: float
     """σ, in units."""
     moved_cells: int
-    """How many noised cells one substitution moves by one: 2, or 1 for a count and complement."""
+    """Noised cells that one substitution changes by one: 2, or 1 for a count and complement."""
 
     def __post_init__(self) -> None:
-        """Refuse what no sampler could have done."""
+        """Refuse parameters that no sampler could have used."""
         _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
         _require(self.moved_cells >= 1, f"moved_cells {self.moved_cells!r}: at least 1")
 
@@ -30,10 +30,10 @@ class SumNoise:
     noise_scale: float
     """σ, in steps."""
     most_steps: int
-    """How far one substitution moves the sum at most, in steps."""
+    """The most that one substitution changes the sum by, in steps."""
 
     def __post_init__(self) -> None:
-        """Refuse what no sampler could have done."""
+        """Refuse parameters that no sampler could have used."""
         _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
         _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
 
@@ -45,16 +45,16 @@ class SquareNoise:
     noise_scale: float
     """σ, in steps."""
     most_steps: int
-    """How far one substitution moves the sum at most, in steps."""
+    """The most that one substitution changes the sum by, in steps."""
 
     def __post_init__(self) -> None:
-        """Refuse what no sampler could have done."""
+        """Refuse parameters that no sampler could have used."""
         _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
         _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
 
 
 StratumNoise = CountsNoise | SumNoise
-"""What may be published of a stratum beside its units."""
+"""Noise on the statistic of a stratum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Response:
     """γ: the least probability that any prior gives any outcome, whatever the data."""
 
     def __post_init__(self) -> None:
-        """Refuse what is not a probability; two outcomes at least leave γ at most a half."""
+        """Refuse what is not a probability; with two outcomes or more γ is at most a half."""
         rate, least = self.resampling_probability, self.least_probability
         _require(0 < rate < 1, f"resampling_probability {rate!r}: strictly between 0 and 1")
         _require(0 < least <= 0.5, f"least_probability {least!r}: above 0, at most 1/2")
@@ -82,9 +82,9 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Disjoint:
-    """Each of ``parts`` was done to other people: the dearest is the price (parallel).
+    """Each of ``parts`` was done to other people: the price is the highest one (parallel).
 
-    One person's outcome is then in one part alone; strata are disjoint, and so are arms.
+    One person's outcome is in one part only: strata are disjoint, and so are arms.
     """
 
     parts: "tuple[Event, ...]"
@@ -92,12 +92,12 @@ class Disjoint:
 
 @dataclass(frozen=True, slots=True)
 class Unprotected:
-    """Something was published without protection: the price is infinite, and has a name."""
+    """Something was published without protection: the price is infinite."""
 
 
 Event = CountsNoise | SumNoise | SquareNoise | Response | Together | Disjoint | Unprotected
 Step = CountsNoise | SumNoise | SquareNoise | Response | Unprotected
-"""What is not made of other events."""
+"""An event that is not made of other events."""
 
 
 def _require(holds: bool, rule: str) -> None:

@@ -1,7 +1,7 @@
 """Arithmetic of the guarantee, rounded toward privacy.
 
-Losses are computed with 60 digits from the exact values of the parameters and turned into a double
-that is never below them. What they are the loss of, and what a price can buy, is in `accountant`.
+Losses are computed with 60 digits from the exact values of the parameters and rounded up to a
+double that is never below them. `accountant` uses them for prices and for calibration.
 """
 
 import math
@@ -24,10 +24,10 @@ def round_up(value: Decimal) -> float:
 
 
 def response_loss(resampling_probability: float, least_probability: float) -> Decimal:
-    """ln(1 + (1 − λ) / (λ γ)): the loss of one randomised response.
+    """Return ln(1 + (1 − λ) / (λ γ)), the loss of one randomised response.
 
-    λ is ``resampling_probability`` and γ ``least_probability``, the least probability with which
-    a resampled outcome falls on any grid point.
+    λ is ``resampling_probability`` and γ ``least_probability``, the least probability of any grid
+    point for a resampled outcome.
     """
     rate = Fraction(resampling_probability)
     odds = (1 - rate) / (rate * Fraction(least_probability))
@@ -36,17 +36,21 @@ def response_loss(resampling_probability: float, least_probability: float) -> De
 
 
 def counts_loss(noise_scale: float, moved_cells: int) -> Decimal:
-    """``moved_cells`` / σ: the loss of counts with discrete Laplace noise of scale σ.
+    """Return ``moved_cells`` / σ, the loss of counts with discrete Laplace noise of scale σ.
 
-    One substitution moves two cells by one each; where a count and its complement are published
-    from a single noise, it moves one.
+    One substitution changes two cells by one each; where a count and its complement are published
+    with a single noise, it changes one.
     """
     with localcontext(prec=_DIGITS):
         return Decimal(moved_cells) / Decimal(noise_scale)
 
 
 def realised_rate(resampling_probability: float) -> float:
-    """Round λ up to a multiple of 2⁻⁵³: toward privacy."""
+    """Round λ up to a multiple of 2⁻⁵³, toward privacy.
+
+    Raises:
+        ConfigError: λ is not strictly between 0 and 1.
+    """
     steps = math.ceil(Fraction(resampling_probability) * UNIT)
     if not 0 < steps < UNIT:
         raise ConfigError(
@@ -59,8 +63,11 @@ def realised_rate(resampling_probability: float) -> float:
 def realised_threshold(truncation_threshold: float, n_outcomes: int) -> float:
     """Round γ up to a multiple of 2⁻⁵³, or down where K cells of it would exceed one.
 
-    Only γ = 1/K (to the last bits) can need the second: the guarantee is then stated for the
-    value returned here, which is the one every prior respects.
+    Rounding down can only happen for γ = 1/K (to the last bits). The guarantee is stated for the
+    value returned here, which every prior respects.
+
+    Raises:
+        ConfigError: γ is not greater than 0.
     """
     steps = min(math.ceil(Fraction(truncation_threshold) * UNIT), UNIT // n_outcomes)
     if steps < 1:

@@ -1,7 +1,8 @@
-"""What an audit lists and samples of an aggregate mechanism: the noisy statistic, and no units.
+"""Enumerations and samples of aggregate mechanisms: a noisy statistic, and no units.
 
-As `enumeration` and `sampling` do it for mechanisms that publish units. Noise comes from the
-mechanism itself, ``mechanism.statistics(counts, cell_of)``, hence from the operating system.
+They do for these mechanisms what `enumeration` and `sampling` do for mechanisms that publish units.
+Noise comes from the mechanism itself, ``mechanism.statistics(counts, cell_of)``, hence from the
+operating system.
 """
 
 from dataclasses import dataclass
@@ -10,13 +11,13 @@ import numpy as np
 
 from privatizers.audit.enumeration import (
     Enumeration,
-    enumerated_number,
-    enumerated_statistic,
+    enumerate_number,
+    enumerate_statistic,
     neighbours,
 )
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample
 from privatizers.audit.neighbours import Instance
-from privatizers.audit.sampling import Effort, Neighbours, both_ways
+from privatizers.audit.sampling import Effort, Neighbours, sums_and_differences
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from schemas.arrays import Floats, Ints
@@ -25,30 +26,32 @@ _MOST_CELLS = 60_000_000
 _MOST_ROWS = 1_800_000
 _SIZES = (2, 8)
 _PAIRS = ((2, 2), (2, 8), (8, 2), (5, 3))
-"""Units of the arm where one changes, and of the other."""
+"""Units of the arm where one changes, and of the other arm."""
 
 
 @dataclass(frozen=True)
 class PairInstance(Instance):
-    """Two arms of a pool; the counts are those of the arm in which a unit changes."""
+    """Two arms of a pool; the counts are of the arm in which a unit changes."""
 
     other_units: int = 1
-    """Units of the other arm, all of them with the lowest outcome."""
+    """Units of the other arm, all with the lowest outcome."""
     treated: bool = True
-    """Whether it is the treated arm that changes."""
+    """Whether the treated arm is the one that changes."""
 
 
-def listed_aggregates(mechanism: AggregateMechanism) -> list[Enumeration]:
-    """List what is published of neighbours of several sizes."""
+def enumerate_aggregates(mechanism: AggregateMechanism) -> list[Enumeration]:
+    """Enumerate the published statistic for neighbours of several sizes."""
     parameters = mechanism.parameters
     if not parameters.differences:
-        found = (each for size in _SIZES for each in neighbours(parameters, size))
-        return [enumerated_statistic(parameters, each) for each in found]
+        instances = (instance for size in _SIZES for instance in neighbours(parameters, size))
+        return [enumerate_statistic(parameters, instance) for instance in instances]
     return [
-        _difference(mechanism, PairInstance(*_fields(each), other_units=other, treated=treated))
-        for own, other in _PAIRS
+        _enumerate_difference(
+            mechanism, PairInstance(*_fields(instance), other_units=other, treated=treated)
+        )
+        for changing, other in _PAIRS
         for treated in (True, False)
-        for each in neighbours(parameters, own)
+        for instance in neighbours(parameters, changing)
     ]
 
 
@@ -56,26 +59,28 @@ def _fields(instance: Instance) -> tuple[tuple[int, ...], int, int]:
     return instance.counts, instance.from_cell, instance.to_cell
 
 
-def _difference(mechanism: AggregateMechanism, pair: PairInstance) -> Enumeration:
-    """D moves by the change of one arm's sum times the size of the other, by the divisor."""
+def _enumerate_difference(mechanism: AggregateMechanism, pair: PairInstance) -> Enumeration:
+    """Enumerate D, which changes by the change of one arm's sum times the other's size over g."""
     lattice = mechanism.parameters.lattice
     if lattice is None:
         raise ValueError("differences are published in whole steps of a lattice")
-    own, other = np.array([pair.n_units]), np.array([pair.other_units])
+    changing, other = np.array([pair.n_units]), np.array([pair.other_units])
     moved = lattice.steps[pair.to_cell] - lattice.steps[pair.from_cell]
-    moved *= int(other[0] // np.gcd(own, other)[0])
-    scale = float(difference_scale(own, other, mechanism.parameters.noise_scale)[0])
-    return enumerated_number(pair, moved if pair.treated else -moved, scale)
+    moved *= int(other[0] // np.gcd(changing, other)[0])
+    scale = float(difference_scale(changing, other, mechanism.parameters.noise_scale)[0])
+    return enumerate_number(pair, moved if pair.treated else -moved, scale)
 
 
 def aggregate_size(mechanism: AggregateMechanism, instance: Instance, effort: Effort) -> int:
-    """Return how many stacked replicates of D, and as many of D′, an effort is enough for."""
+    """Return the number of stacked replicates of D, and of D′, that an effort allows."""
     many = mechanism.parameters.lattice is None and instance.n_outcomes > 2
     cells = 2 * (instance.n_outcomes if many else 1)
     return min(max(min(effort.noised_cells, _MOST_CELLS) // cells, 10), _MOST_ROWS)
 
 
-def stacked_aggregates(mechanism: AggregateMechanism, instance: Instance, size: int) -> Neighbours:
+def sample_stacked_aggregates(
+    mechanism: AggregateMechanism, instance: Instance, size: int
+) -> Neighbours:
     """Draw ``size`` replicates of the pool under D, and as many under D′, a call each."""
     here, there = (
         _stacked(mechanism, instance, counts, size)
@@ -84,7 +89,9 @@ def stacked_aggregates(mechanism: AggregateMechanism, instance: Instance, size: 
     return here, there
 
 
-def joint_aggregates(mechanism: AggregateMechanism, instance: Instance, size: int) -> Neighbours:
+def sample_joint_aggregates(
+    mechanism: AggregateMechanism, instance: Instance, size: int
+) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of a pool between two others."""
     here, there = (
         _joint(mechanism, instance, counts, size)
@@ -93,8 +100,10 @@ def joint_aggregates(mechanism: AggregateMechanism, instance: Instance, size: in
     return here, there
 
 
-def called_aggregates(mechanism: AggregateMechanism, instance: Instance, size: int) -> Neighbours:
-    """Draw ``size`` replicates under D, and as many under D′, of what is said of other pools."""
+def sample_called_aggregates(
+    mechanism: AggregateMechanism, instance: Instance, size: int
+) -> Neighbours:
+    """Draw ``size`` replicates under D, and as many under D′, of the statistics of other pools."""
     here, there = (
         _called(mechanism, instance, counts, size)
         for counts in (instance.counts, instance.neighbour)
@@ -102,23 +111,23 @@ def called_aggregates(mechanism: AggregateMechanism, instance: Instance, size: i
     return here, there
 
 
-def _pools(instance: Instance, counts: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
-    """Raw counts and cells of pools whose changing arm has these ``counts``."""
-    own = np.array(counts, dtype=np.int64)
+def _pool_counts(instance: Instance, counts: list[tuple[int, ...]]) -> tuple[Ints, Ints]:
+    """Return raw counts and cells of pools whose changing arm has these ``counts``."""
+    changing = np.array(counts, dtype=np.int64)
     if not isinstance(instance, PairInstance):
-        return own, np.arange(len(own))[:, np.newaxis]
-    other = np.zeros_like(own)
+        return changing, np.arange(len(changing))[:, np.newaxis]
+    other = np.zeros_like(changing)
     other[:, 0] = instance.other_units
-    arms = (other, own) if instance.treated else (own, other)
-    cells = np.arange(2 * len(own)).reshape(-1, 2)
-    return np.stack(arms, axis=1).reshape(-1, own.shape[1]), cells
+    arms = (other, changing) if instance.treated else (changing, other)
+    cells = np.arange(2 * len(changing)).reshape(-1, 2)
+    return np.stack(arms, axis=1).reshape(-1, changing.shape[1]), cells
 
 
 def _stacked(
     mechanism: AggregateMechanism, instance: Instance, counts: tuple[int, ...], size: int
 ) -> Sample:
-    release = mechanism.statistics(*_pools(instance, [counts] * size))
-    columns = _about(release, instance, np.arange(size), "its pool")
+    release = mechanism.statistics(*_pool_counts(instance, [counts] * size))
+    columns = _public_columns(release, instance, np.arange(size), "its pool")
     if release.noisy_counts is not None:
         given, taken = (
             release.noisy_counts[:, cell] - instance.counts[cell]
@@ -131,36 +140,37 @@ def _stacked(
 def _joint(
     mechanism: AggregateMechanism, instance: Instance, counts: tuple[int, ...], size: int
 ) -> Sample:
-    """Three pools at a time in one call; sums and differences of what is noised of them."""
-    still, own = instance.counts, 1 + 3 * np.arange(size)
-    release = mechanism.statistics(*_pools(instance, [still, counts, still] * size))
-    mine, columns = _about(release, instance, own, ""), {DRAW: np.zeros(size)}
-    for place, whose in ((own - 1, "pool before"), (own + 1, "pool after")):
-        columns |= _about(release, instance, place, whose)
-        columns |= both_ways(mine, _about(release, instance, place, ""), whose)
+    """Draw three pools at a time in one call; also return sums and differences of statistics."""
+    still, middle = instance.counts, 1 + 3 * np.arange(size)
+    release = mechanism.statistics(*_pool_counts(instance, [still, counts, still] * size))
+    changed, columns = _public_columns(release, instance, middle, ""), {DRAW: np.zeros(size)}
+    for rows, whose in ((middle - 1, "pool before"), (middle + 1, "pool after")):
+        columns |= _public_columns(release, instance, rows, whose)
+        other = _public_columns(release, instance, rows, "")
+        columns |= sums_and_differences(changed, other, whose)
     return Sample(columns)
 
 
 def _called(
     mechanism: AggregateMechanism, instance: Instance, counts: tuple[int, ...], size: int
 ) -> Sample:
-    """Three pools a call, the middle one with the changed unit; columns of the outer two."""
+    """Draw three pools a call, the middle one with the changed unit; columns of the outer two."""
     still = instance.counts
-    data, cells = _pools(instance, [still, counts, still])
+    data, cells = _pool_counts(instance, [still, counts, still])
     rows = []
     for _ in range(size):
         release = mechanism.statistics(data, cells)
         row = {DRAW: np.zeros(1)}
         for pool, whose in ((0, "pool before"), (2, "pool after")):
-            row |= _about(release, instance, np.array([pool]), whose)
+            row |= _public_columns(release, instance, np.array([pool]), whose)
         rows.append(row)
     return Sample({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
 
 
-def _about(
+def _public_columns(
     release: AggregateRelease, instance: Instance, rows: Ints, whose: str
 ) -> dict[str, Floats]:
-    """What is published of a pool, or of the arm of it where the unit changes."""
+    """Return what is published of pools, or of their arms where the unit changes."""
     columns: dict[str, Ints] = {}
     if release.noisy_counts is not None:
         for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):

@@ -1,13 +1,12 @@
 """Checks a claimed guarantee: the exact loss of small instances, bounds from samples, and laws.
 
-The exact part lists what the mechanism says it does (`enumeration`): it finds a claim that does
-not follow from λ, γ, σ and K. The sampled part runs what the mechanism really does
-(`sampling`, `marked_replicates`): it finds code that does something else, as far as samples can
-show it, and its bound is valid whatever the mechanism does to a stratum. The laws
-(`mechanism_laws`) find noise and draws that are not what is stated, however little that tells.
-None of them proves a guarantee: that is done in the notes beside the mechanisms (`cluster_dp.md`
-and others). Which fault is found by what stands in `audit.md`. Data are made up here; no audit
-reads anybody's outcomes.
+The exact part enumerates what the mechanism says it does (`enumeration`): it finds a claim that
+does not follow from λ, γ, σ and K. The sampled part runs the mechanism's code (`sampling`,
+`marked_replicates`): it finds code that does something else, as far as samples can show it, and its
+bound is valid whatever the mechanism does to a stratum. The laws (`mechanism_laws`) find noise and
+draws that differ from what is stated, even where that changes ε by little. None of them proves a
+guarantee: the notes beside the mechanisms do (`cluster_dp.md` and others). `audit.md` says which
+part finds which fault. Data are made up here; no audit reads anybody's outcomes.
 """
 
 import logging
@@ -19,16 +18,16 @@ from scipy import stats
 
 from privatizers.audit.aggregates import (
     aggregate_size,
-    called_aggregates,
-    joint_aggregates,
-    listed_aggregates,
-    stacked_aggregates,
+    enumerate_aggregates,
+    sample_called_aggregates,
+    sample_joint_aggregates,
+    sample_stacked_aggregates,
 )
 from privatizers.audit.checks import Check
 from privatizers.audit.enumeration import (
     Enumeration,
     Model,
-    enumerated,
+    enumerate_outcomes,
     model_of,
     neighbours,
     with_squares,
@@ -41,51 +40,51 @@ from privatizers.audit.sampling import (
     UNDER_TWO_MINUTES,
     Effort,
     Neighbours,
-    called,
-    joint,
     joint_size,
-    stacked,
+    sample_called,
+    sample_joint,
+    sample_stacked,
     stacked_size,
 )
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism
 
-_ARITHMETIC = 1e-10  # of an exact ε; a list never has a loss above what its λ, γ and σ allow
-_SLACK = 1e-12  # of δ, for the arithmetic of sums of 100,000 probabilities
-_KINDS = 3  # of replicates whose columns are looked at: stacked, joint and called
-_LITTLE = 80  # one instance is sampled in full, the others by so many parts of it
+_ARITHMETIC = 1e-10  # error of an exact ε; no listed loss is above what λ, γ and σ allow
+_SLACK = 1e-12  # error of δ, a sum of 100,000 probabilities
+_KINDS = 3  # kinds of replicates whose columns are looked at: stacked, joint and called
+_FEWER = 80  # one instance is sampled in full, the others with this many times fewer replicates
 _EXACT = "the exact loss of small releases is within the claim"
 _BOUND = "no bound from samples exceeds the claim"
 _log = logging.getLogger("clusterdp")
-_MOST_ELEMENTS = 3_000_000  # of a table of priors: a tenth of a second or so
+_MOST_ELEMENTS = 3_000_000  # of a table of priors: about a tenth of a second
 _MOST_UNITS = 200
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What was found of a claim."""
+    """The result of checking a claim."""
 
     claimed_epsilon: float
     delta: float
     exact_epsilon: float
-    """The greatest exact ε at δ of the instances; the claim itself where 10⁻¹⁰ from it or less."""
+    """The greatest exact ε of the instances at δ; the claim itself where at most 10⁻¹⁰ from it."""
     sampled_lower_bound: float
     """A bound that is above the true ε with a probability of at most 1 − ``confidence``."""
     confidence: float
     instance: Instance
-    """Where the exact ε is greatest."""
+    """The instance with the greatest exact ε."""
     sampled_instance: Instance
-    """What was sampled."""
+    """The instance that was sampled."""
     evidence: str
     """The event behind the sampled bound."""
     n_samples: int
     """Replicates behind the sampled bound, of the two data sets together."""
     laws: tuple[Check, ...] = ()
-    """What was checked of what is drawn, beside how much it tells."""
+    """Checks of the laws of noise and draws."""
 
     @property
     def checks(self) -> tuple[Check, ...]:
-        """Everything that was looked at."""
+        """All checks."""
         exact = f"epsilon {self.exact_epsilon:.6g}, counts {self.instance.counts}"
         bound = f"epsilon {self.sampled_lower_bound:.4g} at least: {self.evidence}"
         return (
@@ -108,18 +107,18 @@ def audit(
     confidence: float = 0.9999,
     effort: Effort = UNDER_TWO_MINUTES,
 ) -> AuditResult:
-    """Check that ``mechanism`` is (``claimed_epsilon``, ``delta``)-DP, as far as can be seen.
+    """Check that ``mechanism`` is (``claimed_epsilon``, ``delta``)-DP, as far as tests can show.
 
     A sound mechanism is reported as unsound with a probability of at most 1 − ``confidence``: half
-    of it is for bounds, half for laws.
+    of it for bounds, half for laws.
     """
     _log.info("listing all outcomes of small releases")
-    listed = _listed(mechanism)
-    whole = (with_squares(mechanism.parameters, each) for each in listed)
-    exact = [_exact(each, claimed_epsilon, delta) for each in whole]
+    enumerations = _enumerations(mechanism)
+    whole = (with_squares(mechanism.parameters, listed) for listed in enumerations)
+    exact = [_exact_epsilon(listed, claimed_epsilon, delta) for listed in whole]
     worst = int(np.argmax(exact))
     error = (1 - confidence) / 2
-    found = _sampled(mechanism, listed, delta, error, effort)
+    marked = _sample_bound(mechanism, enumerations, delta, error, effort)
     _log.info("comparing noise and draws with their laws")
     laws = (
         aggregate_laws(mechanism, effort, error)
@@ -130,25 +129,25 @@ def audit(
         claimed_epsilon,
         delta,
         exact[worst],
-        found.epsilon,
+        marked.epsilon,
         confidence,
-        listed[worst].instance,
-        found.instance,
-        found.evidence,
-        2 * found.size,
+        enumerations[worst].instance,
+        marked.instance,
+        marked.evidence,
+        2 * marked.size,
         tuple(laws),
     )
 
 
-def _listed(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
+def _enumerations(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
     if isinstance(mechanism, AggregateMechanism):
-        return listed_aggregates(mechanism)
+        return enumerate_aggregates(mechanism)
     model = realised_model(mechanism)
-    return [enumerated(model, each) for each in instances(mechanism)]
+    return [enumerate_outcomes(model, instance) for instance in instances(mechanism)]
 
 
 def realised_model(mechanism: Mechanism) -> Model:
-    """What the mechanism says it does, with the λ that its response draws with."""
+    """Return the model of a mechanism, with the λ that its response draws with."""
     model = model_of(mechanism)
     k = model.parameters.n_outcomes
     response = mechanism.strata(np.ones((1, k), dtype=np.int64)).response
@@ -157,44 +156,44 @@ def realised_model(mechanism: Mechanism) -> Model:
 
 
 def instances(mechanism: Mechanism) -> list[Instance]:
-    """Neighbours of several sizes, up to one where a count of two units is below γ n.
+    """Return neighbours of several sizes, up to one where a count of two units is below γ n.
 
-    From a count of one on the loss of an instance reaches the guarantee; it is not reached where
-    that size would make the list too long.
+    Once a count of one unit is below γ n, the loss of an instance reaches the guarantee. Where that
+    size would make the enumeration too long, it is left out.
     """
     parameters = mechanism.parameters
     k = parameters.n_outcomes
     most = min(_MOST_UNITS, max(2, math.isqrt(2 * _MOST_ELEMENTS // k**3)))
-    reaching = [math.ceil(units / parameters.truncation_threshold) + 1 for units in (1, 2)]
-    sizes = sorted({min(most, size) for size in (2, 8, *reaching)})
+    large = [math.ceil(units / parameters.truncation_threshold) + 1 for units in (1, 2)]
+    sizes = sorted({min(most, size) for size in (2, 8, *large)})
     return [instance for size in sizes for instance in neighbours(parameters, size)]
 
 
-def _to_sample(
+def _choose_instance(
     mechanism: Mechanism | AggregateMechanism,
-    listed: list[Enumeration],
+    enumerations: list[Enumeration],
     delta: float,
     error: float,
     effort: Effort,
 ) -> tuple[Instance, int]:
-    """The instance that samples can be expected to show most of, and how many it is worth."""
-    sizes = [_size(mechanism, each.instance, effort) for each in listed]
+    """Return the instance with the greatest expected bound, and its number of samples."""
+    sizes = [_size(mechanism, listed.instance, effort) for listed in enumerations]
     expected = [
-        expected_bound(each, size // 2, delta, error)
-        for each, size in zip(listed, sizes, strict=True)
+        expected_bound(listed, size // 2, delta, error)
+        for listed, size in zip(enumerations, sizes, strict=True)
     ]
     best = int(np.argmax(expected))
-    return listed[best].instance, sizes[best]
+    return enumerations[best].instance, sizes[best]
 
 
-def expected_bound(each: Enumeration, size: int, delta: float, error: float) -> float:
-    """Roughly what ``size`` samples under D and D′ bound ε by, for the best event of a list.
+def expected_bound(listed: Enumeration, size: int, delta: float, error: float) -> float:
+    """Return roughly the bound on ε from ``size`` samples under D and D′, for the best event.
 
     ln((P − z √(P/N) − δ)/(Q + z √(Q/N) + z²/N)), z the normal quantile of half the ``error``.
     """
     z = float(stats.norm.isf(error / 2))
     best = 0.0
-    for p, q in each.prefixes():
+    for p, q in listed.prefixes():
         low = p - z * np.sqrt(p / size) - delta
         high = q + z * np.sqrt(q / size) + z**2 / size
         best = max(best, math.log(max(1.0, float((low / high).max()))))
@@ -210,63 +209,66 @@ def _size(mechanism: Mechanism | AggregateMechanism, instance: Instance, effort:
 def _replicates(
     mechanism: Mechanism | AggregateMechanism, instance: Instance, size: int, effort: Effort
 ) -> list[Neighbours]:
-    """Stacked, joint and called replicates."""
+    """Draw stacked, joint and called replicates."""
     calls = effort.calls // 2
     if isinstance(mechanism, AggregateMechanism):
         return [
-            stacked_aggregates(mechanism, instance, size),
-            joint_aggregates(mechanism, instance, max(size // 3, 10)),
-            called_aggregates(mechanism, instance, calls),
+            sample_stacked_aggregates(mechanism, instance, size),
+            sample_joint_aggregates(mechanism, instance, max(size // 3, 10)),
+            sample_called_aggregates(mechanism, instance, calls),
         ]
     return [
-        stacked(mechanism, instance, size),
-        joint(mechanism, instance, joint_size(mechanism, effort.less)),
-        called(mechanism, instance, calls),
+        sample_stacked(mechanism, instance, size),
+        sample_joint(mechanism, instance, joint_size(mechanism, effort.less)),
+        sample_called(mechanism, instance, calls),
     ]
 
 
-def _sampled(
+def _sample_bound(
     mechanism: Mechanism | AggregateMechanism,
-    listed: list[Enumeration],
+    enumerations: list[Enumeration],
     delta: float,
     error: float,
     effort: Effort,
 ) -> Marked:
-    """The greatest lower bound there is, wrong with a probability of at most ``error``.
+    """Return the greatest lower bound, wrong with a probability of at most ``error``.
 
-    Of one instance all columns are looked at, in both directions, of one a size the categories.
+    For one instance all columns are looked at, in both directions; for one instance of each size
+    only the categories.
     """
-    marked = [] if isinstance(mechanism, AggregateMechanism) else _by_size(mechanism, listed)
-    share = error / (2 * _KINDS + 2 * len(marked)) / 2  # half is for the instance that tells most
-    to_sample, size = _to_sample(mechanism, listed, delta, share, effort)
+    to_mark: list[Instance] = []
+    if not isinstance(mechanism, AggregateMechanism):
+        to_mark = _instances_to_mark(mechanism, enumerations)
+    share = error / (2 * _KINDS + 2 * len(to_mark)) / 2  # half is for the most telling instance
+    to_sample, size = _choose_instance(mechanism, enumerations, delta, share, effort)
     _log.info("sampling releases of %d units", to_sample.n_units)
     bounds: list[Bound] = []
     for here, there in _replicates(mechanism, to_sample, size, effort):
         bounds += [lower_bound(here, there, delta, share), lower_bound(there, here, delta, share)]
     best = max(bounds, key=lambda bound: bound.epsilon)
     evidence = "none" if best.telltale is None else str(best.telltale)
-    found = [Marked(best.epsilon, to_sample, evidence, size)]
+    results = [Marked(best.epsilon, to_sample, evidence, size)]
     if not isinstance(mechanism, AggregateMechanism):
         full = marked_size(mechanism, effort)
-        for number, instance in enumerate(marked):
+        for number, instance in enumerate(to_mark):
             _log.info("sampling releases of %d units", instance.n_units)
-            times = full if number == 0 else max(full // _LITTLE, 10)
+            times = full if number == 0 else max(full // _FEWER, 10)
             part = 2 * share if number else error / 2
-            found.append(marked_bound(mechanism, instance, times, delta, part))
-    return max(found, key=lambda one: one.epsilon)
+            results.append(marked_bound(mechanism, instance, times, delta, part))
+    return max(results, key=lambda marked: marked.epsilon)
 
 
-def _by_size(mechanism: Mechanism, listed: list[Enumeration]) -> list[Instance]:
-    """The most telling instance, and the one with the greatest exact loss of each size listed."""
+def _instances_to_mark(mechanism: Mechanism, enumerations: list[Enumeration]) -> list[Instance]:
+    """Return the most telling instance, and for each size the one with the greatest exact loss."""
     worst: dict[int, Enumeration] = {}
-    for each in listed:
-        n = each.instance.n_units
-        if n not in worst or each.epsilon > worst[n].epsilon:
-            worst[n] = each
-    return [telling_instance(mechanism), *(each.instance for each in worst.values())]
+    for listed in enumerations:
+        n = listed.instance.n_units
+        if n not in worst or listed.epsilon > worst[n].epsilon:
+            worst[n] = listed
+    return [telling_instance(mechanism), *(listed.instance for listed in worst.values())]
 
 
-def _exact(each: Enumeration, claimed_epsilon: float, delta: float) -> float:
-    """The exact ε of an instance at δ, as far as arithmetic can tell it from the claim."""
-    epsilon = each.epsilon_at(delta + _SLACK if delta > 0 else 0.0)
+def _exact_epsilon(listed: Enumeration, claimed_epsilon: float, delta: float) -> float:
+    """Return the exact ε of an instance at δ, or the claim where arithmetic sees no difference."""
+    epsilon = listed.epsilon_at(delta + _SLACK if delta > 0 else 0.0)
     return claimed_epsilon if abs(epsilon - claimed_epsilon) <= _ARITHMETIC else epsilon

@@ -1,8 +1,8 @@
-"""A lower bound on what a mechanism lets be told, from samples of two neighbouring data sets.
+"""A lower bound on the ε of a mechanism, from samples of two neighbouring data sets.
 
-If a mechanism is (ε, δ)-DP, every event A has P(A) ≤ e^ε Q(A) + δ. An event that tells D from D′
-is chosen on one half of the samples; on the other half, which had no say in the choice, P(A) is
-bounded from below and Q(A) from above (Clopper and Pearson), and with them ε.
+If a mechanism is (ε, δ)-DP, every event A has P(A) ≤ e^ε Q(A) + δ. An event that tells D from D′ is
+chosen with one half of the samples. With the other half, which the choice does not depend on, P(A)
+is bounded from below and Q(A) from above (Clopper and Pearson), and so is ε.
 """
 
 from collections.abc import Mapping
@@ -14,40 +14,40 @@ from scipy import stats
 from schemas.arrays import Floats, Ints
 
 DRAW = "draw of the changed unit"
-"""A column there must be: 0 for the outcome given up, 1 for the one taken, 2 for another."""
+"""A required column: 0 for the outcome given up, 1 for the one taken, 2 for another."""
 SIGNATURE = "signature"
-"""A column of categories 0, 1, … in no order, where there is one."""
+"""An optional column of categories 0, 1, … in no order."""
 
 _THRESHOLDS = 48
 _VALUES = 16
-_CAUTION = 1e-3  # so many events are on offer that some seem to tell by chance
+_CAUTION = 1e-3  # among so many events some seem to tell D from D′ by chance
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Independent replicates of what is published, in columns of shape [R]."""
+    """Independent replicates of a published statistic, in columns of shape [R]."""
 
     columns: Mapping[str, Floats]
 
     @property
     def size(self) -> int:
-        """Replicates."""
+        """The number of replicates."""
         return len(self.columns[DRAW])
 
     def values(self, column: str, draw: int | None) -> Floats:
-        """A column where the changed unit's draw is ``draw``; all of it for None."""
+        """Return a column where the changed unit's draw is ``draw``; the whole column for None."""
         values = self.columns[column]
         return values if draw is None else values[self.columns[DRAW] == draw]
 
     def halves(self) -> "tuple[Sample, Sample]":
-        """Those to choose an event with, and those to bound its probability with."""
+        """Return the half to choose an event with, and the half to bound its probability with."""
         middle = self.size // 2
         first = {name: values[:middle] for name, values in self.columns.items()}
         second = {name: values[middle:] for name, values in self.columns.items()}
         return Sample(first), Sample(second)
 
     def ranked(self, ranks: Floats) -> "Sample":
-        """The sample with every category of the signature replaced by its rank."""
+        """Return the sample with every category of the signature replaced by its rank."""
         if SIGNATURE not in self.columns:
             return self
         rank = ranks[self.columns[SIGNATURE].astype(np.int64)]
@@ -64,12 +64,12 @@ class Telltale:
     draw: int | None
 
     def __str__(self) -> str:
-        """Say it in words; it speaks of made-up data."""
+        """Describe the event, which is of made-up data."""
         drawn = "" if self.draw is None else f" and {DRAW} = {self.draw}"
         return f"{self.low:g} ≤ {self.column} ≤ {self.high:g}{drawn}"
 
     def count(self, sample: Sample) -> int:
-        """In how many replicates it happened."""
+        """Return the number of replicates in which it happened."""
         values = sample.values(self.column, self.draw)
         return int(np.count_nonzero((values >= self.low) & (values <= self.high)))
 
@@ -86,12 +86,12 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
     """Return ε̲ = ln((P̲(A) − δ)/Q̄(A)) ≤ ε, wrong with a probability of at most ``error``.
 
     ``here`` are samples under D, ``there`` under D′, with columns of the same names; P̲ and Q̄ are
-    Clopper and Pearson's bounds, each wrong with half of ``error``. It is one direction only: give
-    the samples in the other order for the other.
+    Clopper and Pearson's bounds, each wrong with half of ``error``. This is one direction; the
+    samples in the other order give the other.
     """
     (choosing, bounding), (choosing_there, bounding_there) = here.halves(), there.halves()
     ranks = _ranks(choosing, choosing_there, _n_categories(here, there))
-    telltale = _chosen(choosing.ranked(ranks), choosing_there.ranked(ranks), delta, error)
+    telltale = _choose_event(choosing.ranked(ranks), choosing_there.ranked(ranks), delta, error)
     if telltale is None:
         return Bound(0.0, None)
     happened = [telltale.count(half.ranked(ranks)) for half in (bounding, bounding_there)]
@@ -101,10 +101,10 @@ def lower_bound(here: Sample, there: Sample, delta: float, error: float) -> Boun
 
 
 def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Floats]:
-    """Bounds on a probability from below and from above, each wrong with ``error`` at most.
+    """Return bounds on a probability from below and above, each wrong with at most ``error``.
 
-    ``happened`` of ``size`` independent trials, of any shape. Exact for any probability (Clopper
-    and Pearson 1934): quantiles of beta distributions.
+    An event ``happened`` in that many of ``size`` independent trials; any shape. Exact
+    for any probability (Clopper and Pearson 1934): quantiles of beta distributions.
     """
     below = stats.beta.ppf(error, happened, size - happened + 1)
     above = stats.beta.isf(error, happened + 1, size - happened)
@@ -114,11 +114,11 @@ def clopper_pearson(happened: Ints, size: int, error: float) -> tuple[Floats, Fl
 def _epsilons(
     happened_p: Ints, happened_q: Ints, sizes: tuple[int, int], delta: float, error: float
 ) -> Floats:
-    """ε̲ of events that happened so often, at least 0."""
+    """Return ε̲ of events that happened so often, at least 0."""
     p_low, _ = clopper_pearson(happened_p, sizes[0], error / 2)
     _, q_high = clopper_pearson(happened_q, sizes[1], error / 2)
-    told: Floats = np.log(np.maximum((p_low - delta) / q_high, 1.0))
-    return told
+    epsilons: Floats = np.log(np.maximum((p_low - delta) / q_high, 1.0))
+    return epsilons
 
 
 def _n_categories(here: Sample, there: Sample) -> int:
@@ -140,26 +140,26 @@ def _ranks(here: Sample, there: Sample, n_categories: int) -> Floats:
     return ranks
 
 
-def _chosen(here: Sample, there: Sample, delta: float, error: float) -> Telltale | None:
-    """The event whose bound is the highest on the samples to choose with."""
-    best, chosen = 0.0, None
+def _choose_event(here: Sample, there: Sample, delta: float, error: float) -> Telltale | None:
+    """Return the event with the highest bound on the samples to choose with."""
+    best, telltale = 0.0, None
     for column in here.columns:
         for draw in (None, 0, 1):
             p, q = here.values(column, draw), there.values(column, draw)
             low, high = _intervals(np.concatenate([p, q]))
-            in_p, in_q = (_inside(np.sort(values), low, high) for values in (p, q))
+            in_p, in_q = (_count_inside(np.sort(values), low, high) for values in (p, q))
             scores = _epsilons(in_p, in_q, (here.size, there.size), delta, _CAUTION * error)
             if len(scores) and scores.max() > best:
                 at = int(scores.argmax())
                 best = float(scores[at])
-                chosen = Telltale(column, float(low[at]), float(high[at]), draw)
-    return chosen
+                telltale = Telltale(column, float(low[at]), float(high[at]), draw)
+    return telltale
 
 
 def _intervals(values: Floats) -> tuple[Floats, Floats]:
-    """Ends of intervals worth a look: tails at thresholds, and the values that are frequent.
+    """Return ends of intervals to try: tails at thresholds, and frequent values.
 
-    Thresholds are spread both over the values that occur and over how often they do.
+    Thresholds are spread both over the values that occur and over their frequencies.
     """
     distinct, times = np.unique(values, return_counts=True)
     if len(distinct) < 2:
@@ -169,12 +169,12 @@ def _intervals(values: Floats) -> tuple[Floats, Floats]:
     by_mass = np.quantile(values, spread, method="nearest")
     thresholds = np.union1d(by_value, by_mass)
     frequent = distinct[np.argsort(-times, kind="stable")[:_VALUES]]
-    everything = np.full(len(thresholds), np.inf)
-    low = np.concatenate([thresholds, -everything, frequent])
-    high = np.concatenate([everything, thresholds, frequent])
+    infinite = np.full(len(thresholds), np.inf)
+    low = np.concatenate([thresholds, -infinite, frequent])
+    high = np.concatenate([infinite, thresholds, frequent])
     return low, high
 
 
-def _inside(ordered: Floats, low: Floats, high: Floats) -> Ints:
-    """How many of the ``ordered`` values lie in each interval."""
+def _count_inside(ordered: Floats, low: Floats, high: Floats) -> Ints:
+    """Return how many of the ``ordered`` values lie in each interval."""
     return np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")

@@ -1,10 +1,10 @@
-"""Very many replicates of one stratum, of which only what tells most is kept.
+"""Very many replicates of one stratum, reduced to the categories that tell D from D′ best.
 
-The strata of one call are replicates of an instance; of their units the changed one alone is drawn.
-Each replicate falls into one of a few categories: the outcome that was drawn, whether the priors
-concerned are at γ, and on whose side the noise is. That is what the greatest loss is made of, so a
-set of categories reaches nearly the whole claim. Only the categories are counted, so millions of
-replicates take no room.
+The strata of one call are replicates of an instance; of their units only the changed one is drawn.
+Each replicate falls into one of a few categories: the outcome that was drawn, whether the two
+changing outcomes' priors are at γ, and on which data set's side the noise is. These facts make the
+greatest loss, so a set of categories shows nearly the whole claim. Only the categories are counted,
+so millions of replicates need little memory.
 """
 
 import math
@@ -20,16 +20,16 @@ from privatizers.audit.sampling import Effort, kind_of, noised_cells, signature
 from privatizers.mechanisms.mechanism import Mechanism
 from schemas.arrays import Floats, Ints
 
-_CELLS = 1 << 20  # noised at once: bounds memory
+_CELLS = 1 << 20  # cells that get noise at once: bounds memory
 _CATEGORIES = 3 << 5
-_TO_CHOOSE = 0.1  # of the replicates: what the event is chosen with
-_NEAR = 0.035  # of what an event tells: how far under it a bound may be
-_WIDE = 4.0  # scales of noise between a count and γ n: all but e⁻⁴ of it is at γ
+_TO_CHOOSE = 0.1  # share of the replicates that the event is chosen with
+_NEAR = 0.035  # how far a bound may be under the ε that an event shows, as a share of it
+_WIDE = 4.0  # scales of noise between a count and γ n: all but e⁻⁴ of the noise stays at γ
 
 
 @dataclass(frozen=True)
 class Marked:
-    """A lower bound on ε, the instance behind it, and the event, in the words of the audit."""
+    """A lower bound on ε, the instance behind it, and the event, described for the audit."""
 
     epsilon: float
     instance: Instance
@@ -39,10 +39,10 @@ class Marked:
 
 
 def telling_instance(mechanism: Mechanism) -> Instance:
-    """The neighbours of which samples show nearly the whole claim.
+    """Return neighbours for which samples show nearly the whole claim.
 
     One unit has the outcome given up, none the one taken, and n is so large that both priors stay
-    at γ wherever the noise shows the change: γ n is 2 + 4 σ. Without a prior of its own a mechanism
+    at γ wherever the noise shows the change: γ n is 2 + 4 σ. A mechanism without a prior of its own
     treats all sizes alike.
     """
     parameters = mechanism.parameters
@@ -56,77 +56,78 @@ def telling_instance(mechanism: Mechanism) -> Instance:
 
 
 def marked_size(mechanism: Mechanism, effort: Effort) -> int:
-    """Return how many replicates of D, and as many of D′, an effort is enough for."""
+    """Return the number of replicates of D, and of D′, that an effort allows."""
     return max(min(effort.units // 2, effort.noised_cells // (2 * noised_cells(mechanism))), 10)
 
 
 def marked_bound(
     mechanism: Mechanism, instance: Instance, most: int, delta: float, error: float
 ) -> Marked:
-    """Return the greater lower bound of both directions, wrong with ``error`` at most.
+    """Return the greater lower bound of both directions, wrong with at most ``error``.
 
-    ``most`` replicates under D, and as many under D′, are drawn at most: a tenth to choose an event
-    with, then so many as bring the bound within 3.5 % of what the event seems to tell.
+    At most ``most`` replicates under D, and as many under D′, are drawn: a tenth to choose an event
+    with, then as many as bring the bound within 3.5 % of the ε that the event seems to show.
     """
     to_choose = max(int(_TO_CHOOSE * most), 5)
     choosing = _neighbours(mechanism, instance, to_choose)
     most -= to_choose
     events = [
-        _chosen(one, other, most, delta, error / 2) for one, other in (choosing, choosing[::-1])
+        _choose_categories(here, there, most, delta, error / 2)
+        for here, there in (choosing, choosing[::-1])
     ]
     wanted = [
-        _wanted(one[event].sum(), other[event].sum(), to_choose, error)
-        for event, (one, other) in zip(events, (choosing, choosing[::-1]), strict=True)
+        _size_needed(here[event].sum(), there[event].sum(), to_choose, error)
+        for event, (here, there) in zip(events, (choosing, choosing[::-1]), strict=True)
     ]
     size = int(min(max(most, 5), max(wanted)))
     bounding = _neighbours(mechanism, instance, size)
-    best, chosen = 0.0, events[0][:0]
-    for event, (one, other) in zip(events, (bounding, bounding[::-1]), strict=True):
-        low, _ = clopper_pearson(one[event].sum(keepdims=True), size, error / 4)
-        _, high = clopper_pearson(other[event].sum(keepdims=True), size, error / 4)
+    best, best_event = 0.0, events[0][:0]
+    for event, (here, there) in zip(events, (bounding, bounding[::-1]), strict=True):
+        low, _ = clopper_pearson(here[event].sum(keepdims=True), size, error / 4)
+        _, high = clopper_pearson(there[event].sum(keepdims=True), size, error / 4)
         epsilon = math.log(max(1.0, float((low[0] - delta) / high[0])))
         if epsilon > best:
-            best, chosen = epsilon, event
-    return Marked(best, instance, _in_words(chosen), to_choose + size)
+            best, best_event = epsilon, event
+    return Marked(best, instance, _in_words(best_event), to_choose + size)
 
 
-def _wanted(happened: int, there: int, size: int, error: float) -> float:
-    """How many replicates bring a bound near what an event tells, by what it told so far.
+def _size_needed(happened: int, there: int, size: int, error: float) -> float:
+    """Return how many replicates bring a bound near the ε that an event has shown so far.
 
     N with z (1/√(N p) + 1/√(N q)) = 0.035 ln(p/q).
     """
     p, q = (happened + 0.5) / (size + 1), (there + 0.5) / (size + 1)
     z = float(stats.norm.isf(error / 4))
-    told = max(math.log(p / q), 1e-6)
-    return float((z * (p**-0.5 + q**-0.5) / (_NEAR * told)) ** 2)
+    epsilon = max(math.log(p / q), 1e-6)
+    return float((z * (p**-0.5 + q**-0.5) / (_NEAR * epsilon)) ** 2)
 
 
 def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Ints]:
-    """Categories of ``size`` replicates under D, and of as many under D′, side by side."""
+    """Count categories of ``size`` replicates under D, and of as many under D′, in two threads."""
     sets = ((instance.counts, instance.from_cell), (instance.neighbour, instance.to_cell))
     with ThreadPoolExecutor(len(sets)) as workers:
         return list(
-            workers.map(lambda one: _tally(mechanism, instance, one[0], one[1], size), sets)
+            workers.map(lambda data: _tally(mechanism, instance, data[0], data[1], size), sets)
         )
 
 
 def _tally(
     mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Ints:
-    """How many replicates fall into each category, shape [C]."""
-    found = np.zeros(_CATEGORIES, dtype=np.int64)
+    """Count the replicates that fall into each category, shape [C]."""
+    tally = np.zeros(_CATEGORIES, dtype=np.int64)
     step = max(1, _CELLS // instance.n_outcomes)
     for start in range(0, size, step):
         n = min(step, size - start)
         release = mechanism.strata(np.tile(np.array(counts, dtype=np.int64), (n, 1)))
         drawn = release.response.draw(np.full(n, level), np.arange(n))
         category = signature(mechanism, instance, release, kind_of(drawn, instance))
-        found += np.bincount(category.astype(np.int64), minlength=_CATEGORIES)
-    return found
+        tally += np.bincount(category.astype(np.int64), minlength=_CATEGORIES)
+    return tally
 
 
-def _chosen(here: Ints, there: Ints, size: int, delta: float, error: float) -> Ints:
-    """The categories most typical of ``here``, so many that ``size`` replicates tell the most."""
+def _choose_categories(here: Ints, there: Ints, size: int, delta: float, error: float) -> Ints:
+    """Return the categories most typical of ``here``, as many as give the greatest bound."""
     order = np.argsort(-(here + 0.5) / (there + 0.5), kind="stable")
     p: Floats = np.cumsum(here[order]) / here.sum()
     q: Floats = np.cumsum(there[order]) / there.sum()
@@ -137,10 +138,10 @@ def _chosen(here: Ints, there: Ints, size: int, delta: float, error: float) -> I
 
 
 def _in_words(categories: Ints) -> str:
-    """The draws of the event; that it speaks of priors and noise too."""
+    """Describe the event by its draws; priors and noise are part of it too."""
     words = ("the outcome given up", "the outcome taken", "another")
     drawn = sorted({int(category) % 3 for category in categories})
     if not drawn:
         return "none"
-    said = " or ".join(words[one] for one in drawn)
-    return f"the changed unit's draw is {said}, with priors and noise on that side"
+    draws = " or ".join(words[kind] for kind in drawn)
+    return f"the changed unit's draw is {draws}, with priors and noise on that side"

@@ -1,7 +1,8 @@
-"""Whether a mechanism draws what it says, on made-up counts: its noise, its prior, its response.
+"""Checks that a mechanism draws what it states, on made-up counts: its noise, prior and response.
 
-Where a bound on ε has no room for a fault (a λ that is 3 % short costs a thousandth of ε on many
-grids), frequencies show it. See `laws` for the events and `checks` for false alarms.
+Some faults hardly change ε (a λ that is 3 % too small costs a thousandth of ε on many grids), so a
+bound on ε cannot show them; frequencies can. See `laws` for the events and `checks` for false
+alarms.
 """
 
 import numpy as np
@@ -34,33 +35,33 @@ _MOST_PRIORS = 1 << 21  # entries
 
 
 def made_up_counts(n_strata: int, n_outcomes: int) -> Ints:
-    """Counts of strata of many sizes and shapes, shape [S, K], at least one unit each."""
-    place = np.arange(n_strata)[:, np.newaxis] * 31 + np.arange(n_outcomes) * 17
-    counts: Ints = place % 29 * (place % 5 != 0)
+    """Return counts of strata of many sizes and shapes, [S, K], with at least one unit each."""
+    number = np.arange(n_strata)[:, np.newaxis] * 31 + np.arange(n_outcomes) * 17
+    counts: Ints = number % 29 * (number % 5 != 0)
     counts[:, 0] += 1
     return counts
 
 
 def mechanism_laws(mechanism: Mechanism, effort: Effort, error: float) -> list[Check]:
-    """Judge noise, prior and response of a mechanism that publishes units."""
+    """Check noise, prior and response of a mechanism that publishes units."""
     k = mechanism.parameters.n_outcomes
     size = max(min(effort.noised_cells // 10, _MOST_NOISE) // noised_cells(mechanism) // 2, 8)
     counts = made_up_counts(size, k)
     releases = [mechanism.strata(counts) for _ in range(2)]
-    noises = [noise_of(mechanism.parameters, counts, one) for one in releases]
+    noises = [drawn_noise(mechanism.parameters, counts, release) for release in releases]
     scale = mechanism.parameters.noise_scale
     statistic = [] if scale is None else noise_laws(noises, scale)
     return [
         judged(NOISE, statistic + square_laws(mechanism.parameters, counts), error / 2),
-        exactly(PRIOR, stated_otherwise(mechanism, counts, releases[0]), f"{size:,} strata"),
-        judged(RESPONSE, _response(mechanism, effort), error / 2),
+        exactly(PRIOR, prior_and_rate_problems(mechanism, counts, releases[0]), f"{size:,} strata"),
+        judged(RESPONSE, _response_laws(mechanism, effort), error / 2),
     ]
 
 
-def noise_of(
+def drawn_noise(
     parameters: StrataStatistic, counts: Ints, release: StrataRelease | AggregateRelease
 ) -> Ints:
-    """The noise that was drawn, shape [S, cells]: what is published less what is true."""
+    """Return the noise that was drawn, [S, cells]: the published statistic less the true one."""
     if release.noisy_counts is not None:
         noise = release.noisy_counts - counts
         return noise[:, 1:] if counts.shape[1] == 2 else noise  # of two counts the upper is noised
@@ -71,28 +72,29 @@ def noise_of(
 
 
 def noise_laws(noises: list[Ints], scale: float) -> list[Events]:
-    """Each by itself, those beside it in its stratum and in others, and the same of another call.
+    """Return events of single noises and of pairs, for the ``noises`` of two calls.
 
-    Strata that lie 1, 2 and 3 apart, and half of all.
+    Pairs are of one stratum, of strata that lie 1, 2, 3 or half of all strata apart, and of two
+    calls.
     """
-    one, other = noises
-    if one.size == 0:
+    first, second = noises
+    if first.size == 0:
         return []
-    half = len(one) // 2
-    by_stratum, by_cell = one.ravel(), one.T.ravel()
+    half = len(first) // 2
+    by_stratum, by_cell = first.ravel(), first.T.ravel()
     return [
         *noise_events(by_stratum, scale, "noise"),
         *lagged_noise(by_stratum, scale, "noises of a stratum"),
         *lagged_noise(by_cell, scale, "noises of strata"),
         *pair_events(
-            one[:half].ravel(), one[half : 2 * half].ravel(), scale, "noises of far strata"
+            first[:half].ravel(), first[half : 2 * half].ravel(), scale, "noises of far strata"
         ),
-        *pair_events(one.ravel(), other.ravel(), scale, "noises of two calls"),
+        *pair_events(first.ravel(), second.ravel(), scale, "noises of two calls"),
     ]
 
 
 def square_laws(parameters: StrataStatistic, counts: Ints) -> list[Events]:
-    """The same of the noise on sums of squares, as many arms' as there are ``counts``."""
+    """Return the events of noise on sums of squares, each row of ``counts`` being an arm."""
     squares = parameters.squares
     if squares is None:
         return []
@@ -101,8 +103,10 @@ def square_laws(parameters: StrataStatistic, counts: Ints) -> list[Events]:
     return noise_laws(noises, squares.noise_scale)
 
 
-def stated_otherwise(mechanism: Mechanism, counts: Ints, release: StrataRelease) -> tuple[str, ...]:
-    """What is not as stated of the rate and the priors; nothing of it is by chance."""
+def prior_and_rate_problems(
+    mechanism: Mechanism, counts: Ints, release: StrataRelease
+) -> tuple[str, ...]:
+    """Return how the rate and the priors differ from what is stated; never by chance."""
     parameters, response = mechanism.parameters, release.response
     problems = []
     if response.resampling_probability != parameters.resampling_probability:
@@ -130,7 +134,7 @@ def prior_problems(
     noisy: Ints | None,
     prior: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
 ) -> list[str]:
-    """Which priors are not those of the noisy counts, below γ, or do not add up to one."""
+    """Count priors that are below γ, do not add up to one, or do not come from the noisy counts."""
     gamma, problems = parameters.truncation_threshold, []
     below = int(np.count_nonzero((prior < gamma).any(axis=1)))
     if below:
@@ -149,8 +153,8 @@ def prior_problems(
     return problems
 
 
-def _response(mechanism: Mechanism, effort: Effort) -> list[Events]:
-    """Draws of units of many strata, as many with every outcome."""
+def _response_laws(mechanism: Mechanism, effort: Effort) -> list[Events]:
+    """Draw units of many strata, equally many with every outcome, and return the events."""
     k = mechanism.parameters.n_outcomes
     n = max(min(effort.units // 2, _MOST_UNITS), _STRATA)
     several = max(2, min(_STRATA, _MOST_PRIORS // k))
@@ -166,28 +170,28 @@ def _response(mechanism: Mechanism, effort: Effort) -> list[Events]:
 
 
 def aggregate_laws(mechanism: AggregateMechanism, effort: Effort, error: float) -> list[Check]:
-    """Judge the noise of a mechanism that publishes statistics of pools alone."""
+    """Check the noise of a mechanism that publishes statistics of pools alone."""
     parameters = mechanism.parameters
     k, cells = parameters.n_outcomes, 1
     if parameters.lattice is None and parameters.n_outcomes > 2:
         cells = k
     size = max(min(effort.noised_cells // 10, _MOST_NOISE) // cells // 2, 8)
-    draw = _differences if parameters.differences else _statistics
+    draw = _difference_noise if parameters.differences else _statistic_noise
     noises, scale = draw(mechanism, size)
     squares = square_laws(parameters, made_up_counts(size, k))
     return [judged(NOISE, noise_laws(noises, scale) + squares, error)]
 
 
-def _statistics(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
+def _statistic_noise(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
     counts = made_up_counts(size, mechanism.parameters.n_outcomes)
     cells = np.arange(size)[:, np.newaxis]
     draws = (mechanism.statistics(counts, cells) for _ in range(2))
-    noises = [noise_of(mechanism.parameters, counts, one) for one in draws]
+    noises = [drawn_noise(mechanism.parameters, counts, release) for release in draws]
     return noises, mechanism.parameters.noise_scale
 
 
-def _differences(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
-    """Of pools whose arms have 3 and 5 units, so that all of the noise has one scale."""
+def _difference_noise(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:
+    """Draw the noise of pools whose arms have 3 and 5 units, so that it all has one scale."""
     parameters = mechanism.parameters
     if parameters.lattice is None:
         raise ValueError("differences are published in whole steps of a lattice")
@@ -198,8 +202,9 @@ def _differences(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], 
     exact = sums[1::2] * 3 - sums[0::2] * 5
     noises = []
     for _ in range(2):
-        found = mechanism.statistics(counts, np.arange(2 * size).reshape(-1, 2)).noisy_differences
-        noisy = np.zeros(0, dtype=np.int64) if found is None else found.noisy
+        release = mechanism.statistics(counts, np.arange(2 * size).reshape(-1, 2))
+        differences = release.noisy_differences
+        noisy = np.zeros(0, dtype=np.int64) if differences is None else differences.noisy
         noises.append((noisy - exact)[:, np.newaxis])
     scale = float(difference_scale(np.array([3]), np.array([5]), parameters.noise_scale)[0])
     return noises, scale

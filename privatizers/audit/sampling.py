@@ -5,11 +5,11 @@ Noise and draws come from the mechanism itself, ``mechanism.strata(counts)`` and
 repeated draw by draw. Three kinds here, and the *marked* of `marked_replicates`:
 
 - *stacked*: the same stratum many times over, as the strata of one call. The replicates are
-  independent if the mechanism treats strata apart, as parallel composition takes for granted.
-- *joint*: three strata at a time, likewise in one call: the one that holds the changed unit and one
-  on either side, where nothing changes. Sums and differences of their noise are looked at.
-- *called*: a call for each replicate, of three strata: the one that holds the changed unit and one
-  on either side, where nothing changes. What is published of those two must tell nothing.
+  independent if the mechanism treats every stratum by itself, as parallel composition assumes.
+- *joint*: three strata at a time, also in one call: the one that holds the changed unit and one on
+  either side, where nothing changes. Sums and differences of their noise are looked at.
+- *called*: a call for each replicate, with three strata: the one that holds the changed unit and
+  one on either side, where nothing changes. The statistics of those two must tell nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ from schemas.arrays import Floats, Ints
 
 _BATCH = 1 << 20  # units drawn at once: bounds memory
 _MOST_KEPT = 4_000_000  # noised cells
-_MOST_ROWS = 1_000_000  # of which whole columns are kept
+_MOST_ROWS = 1_000_000  # replicates of which whole columns are kept
 
 Neighbours = tuple[Sample, Sample]
 """Samples under D and under D′."""
@@ -31,18 +31,18 @@ Neighbours = tuple[Sample, Sample]
 
 @dataclass(frozen=True)
 class Effort:
-    """How much to draw for one audit: of what takes the time, so that a grid of any size does."""
+    """How much to draw for one audit, in the units that take the time on a grid of any size."""
 
     noised_cells: int = 320_000_000
-    """Of marked replicates at most, a few millions of the others; about 0.3 µs each."""
+    """At most, of marked replicates; a few millions of the others. About 0.3 µs each."""
     units: int = 32_000_000
-    """Drawn of marked replicates at most, and of stacked ones; about 0.1 µs each."""
+    """At most, of marked replicates and of stacked ones. About 0.1 µs each."""
     calls: int = 1_600
     """About 1 ms each."""
 
     @property
     def less(self) -> "Effort":
-        """That for stacked and joint replicates, of which whole columns are kept."""
+        """The effort for stacked and joint replicates, of which whole columns are kept."""
         return replace(self, noised_cells=min(self.noised_cells, _MOST_KEPT))
 
 
@@ -51,14 +51,14 @@ UNDER_TWO_MINUTES = Effort()
 
 
 def noised_cells(mechanism: Mechanism) -> int:
-    """How many numbers are noised of a stratum, 1 at least: it is what takes the time."""
+    """Return how many numbers of a stratum get noise, at least 1: this takes the time."""
     parameters = mechanism.parameters
     counts = parameters.noise_scale is not None and parameters.lattice is None
     return parameters.n_outcomes if counts and parameters.n_outcomes > 2 else 1
 
 
 def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> int:
-    """Return how many stacked replicates of D, and as many of D′, an effort is enough for."""
+    """Return the number of stacked replicates of D, and of D′, that an effort allows."""
     by_units = effort.units // (2 * instance.n_units)
     if mechanism.parameters.noise_scale is None:
         return max(min(by_units, _MOST_ROWS), 10)
@@ -66,7 +66,7 @@ def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> in
     return max(min(by_units, by_noise, _MOST_ROWS), 10)
 
 
-def stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+def sample_stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates of the stratum under D, and as many under D′, a call each."""
     here = _stacked(mechanism, instance, instance.counts, instance.from_cell, size)
     there = _stacked(mechanism, instance, instance.neighbour, instance.to_cell, size)
@@ -74,19 +74,19 @@ def stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
 
 
 def joint_size(mechanism: Mechanism, effort: Effort) -> int:
-    """Return how many joint replicates of D, and as many of D′, an effort is enough for."""
+    """Return the number of joint replicates of D, and of D′, that an effort allows."""
     return max(min(effort.noised_cells // (6 * noised_cells(mechanism)), _MOST_ROWS // 3), 10)
 
 
-def joint(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+def sample_joint(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of a stratum between two others."""
     here = _joint(mechanism, instance, instance.counts, instance.from_cell, size)
     there = _joint(mechanism, instance, instance.neighbour, instance.to_cell, size)
     return here, there
 
 
-def called(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
-    """Draw ``size`` replicates under D, and as many under D′, of what is said of other strata."""
+def sample_called(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+    """Draw ``size`` replicates under D, and as many under D′, of the statistics of other strata."""
     here = _called(mechanism, instance, instance.counts, instance.from_cell, size)
     there = _called(mechanism, instance, instance.neighbour, instance.to_cell, size)
     return here, there
@@ -96,41 +96,44 @@ def _stacked(
     mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
     release = mechanism.strata(np.tile(np.array(counts, dtype=np.int64), (size, 1)))
-    own, draws = _drawn(release, instance, counts, level, size)
-    columns = {DRAW: own, **_about(release, instance, np.arange(size), "its stratum"), **draws}
-    return Sample({**columns, SIGNATURE: signature(mechanism, instance, release, own)})
+    draw, others = _draw_units(release, instance, counts, level, size)
+    columns = _public_columns(release, instance, np.arange(size), "its stratum")
+    category = signature(mechanism, instance, release, draw)
+    return Sample({DRAW: draw, **columns, **others, SIGNATURE: category})
 
 
-def _drawn(
+def _draw_units(
     release: StrataRelease, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> tuple[Floats, dict[str, Floats]]:
-    """The changed unit's draw in every replicate, and how often the others drew its outcomes."""
+    """Draw all units; return the changed unit's draw, and how often others drew its outcomes."""
     others = np.repeat(np.arange(len(counts)), counts)
     others = np.delete(others, np.argmax(others == level))
     levels = np.concatenate([[level], others])
-    own, given, taken = np.empty(size), np.empty(size), np.empty(size)
+    draw, given, taken = np.empty(size), np.empty(size), np.empty(size)
     step = max(1, _BATCH // len(levels))
     for start in range(0, size, step):
         rows = np.arange(start, min(start + step, size))
         drawn = release.response.draw(
             np.tile(levels, len(rows)), np.repeat(rows, len(levels))
         ).reshape(len(rows), len(levels))
-        own[rows] = kind_of(drawn[:, 0], instance)
+        draw[rows] = kind_of(drawn[:, 0], instance)
         given[rows] = (drawn[:, 1:] == instance.from_cell).sum(axis=1)
         taken[rows] = (drawn[:, 1:] == instance.to_cell).sum(axis=1)
-    return own, {
+    return draw, {
         "others' draws of the outcome given up": given,
         "others' draws of the outcome taken": taken,
     }
 
 
 def kind_of(drawn: Ints, instance: Instance) -> Floats:
-    """0 for the outcome given up, 1 for the one taken, 2 for another."""
+    """Return 0 for the outcome given up, 1 for the one taken, 2 for another."""
     return np.where(drawn == instance.from_cell, 0.0, np.where(drawn == instance.to_cell, 1.0, 2.0))
 
 
-def _about(release: StrataRelease, instance: Instance, rows: Ints, whose: str) -> dict[str, Floats]:
-    """What is published of a stratum: noisy counts and prior of the two outcomes concerned."""
+def _public_columns(
+    release: StrataRelease, instance: Instance, rows: Ints, whose: str
+) -> dict[str, Floats]:
+    """Return the noisy counts and priors of the two changing outcomes, and noisy sums."""
     columns: dict[str, Floats] = {}
     for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):
         columns[f"prior of the outcome {which}, {whose}"] = release.response.prior[rows, cell]
@@ -143,13 +146,13 @@ def _about(release: StrataRelease, instance: Instance, rows: Ints, whose: str) -
 
 
 def signature(
-    mechanism: Mechanism, instance: Instance, release: StrataRelease, own: Floats
+    mechanism: Mechanism, instance: Instance, release: StrataRelease, draw: Floats
 ) -> Floats:
-    """Categories of the changed unit's draw, the priors at γ, and the noisy counts' sides.
+    """Return categories of the changed unit's draw, the priors at γ, and the noisy counts' sides.
 
-    A noisy count is on D's side where it is no less than D's count of the outcome given up, and
-    no more than D's count of the outcome taken, a noisy sum where it is D's or further from the
-    neighbour's: what gives the greatest ratios, all at once.
+    A noisy count is on D's side where it is at least D's count of the outcome given up, or at most
+    D's count of the outcome taken; a noisy sum where it is D's sum or further from the neighbour's.
+    Together these facts give the greatest ratios of probabilities.
     """
     gamma = mechanism.parameters.truncation_threshold
     moved = (instance.from_cell, instance.to_cell)
@@ -162,13 +165,13 @@ def signature(
         total = int(np.dot(lattice.steps, instance.counts))
         upward = lattice.steps[instance.to_cell] > lattice.steps[instance.from_cell]
         bits.append(release.noisy_sums <= total if upward else release.noisy_sums >= total)
-    places = 3.0 * 2.0 ** np.arange(len(bits))
-    signature: Floats = own + places @ np.stack(bits)
-    return signature
+    values = 3.0 * 2.0 ** np.arange(len(bits))
+    category: Floats = draw + values @ np.stack(bits)
+    return category
 
 
-def beside(instance: Instance) -> Ints:
-    """Counts of a stratum in which nothing changes, shape [K]."""
+def unchanged_counts(instance: Instance) -> Ints:
+    """Return the counts of a stratum in which nothing changes, shape [K]."""
     k = instance.n_outcomes
     return np.diff(np.arange(k + 1) * max(k, instance.n_units) // k)
 
@@ -176,49 +179,52 @@ def beside(instance: Instance) -> Ints:
 def _joint(
     mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
-    still = beside(instance)
+    still = unchanged_counts(instance)
     release = mechanism.strata(np.tile(np.stack([still, np.array(counts), still]), (size, 1)))
-    own = 1 + 3 * np.arange(size)
-    drawn = release.response.draw(np.full(size, level), own)
+    middle = 1 + 3 * np.arange(size)
+    drawn = release.response.draw(np.full(size, level), middle)
     columns = {DRAW: kind_of(drawn, instance)}
-    mine = _about(release, instance, own, "")
-    for place, whose in ((own - 1, "stratum before"), (own + 1, "stratum after")):
-        columns |= _about(release, instance, place, whose)
-        columns |= both_ways(mine, _about(release, instance, place, ""), whose)
+    changed = _public_columns(release, instance, middle, "")
+    for rows, whose in ((middle - 1, "stratum before"), (middle + 1, "stratum after")):
+        columns |= _public_columns(release, instance, rows, whose)
+        other = _public_columns(release, instance, rows, "")
+        columns |= sums_and_differences(changed, other, whose)
     return Sample(columns)
 
 
-def both_ways(mine: dict[str, Floats], other: dict[str, Floats], whose: str) -> dict[str, Floats]:
-    """Sums and differences of what is noised of two strata, by the names of the columns."""
-    found = {}
-    for name, values in mine.items():
+def sums_and_differences(
+    changed: dict[str, Floats], other: dict[str, Floats], whose: str
+) -> dict[str, Floats]:
+    """Return sums and differences of the noisy columns of two strata, by name."""
+    columns = {}
+    for name, values in changed.items():
         if name.startswith("noisy"):
-            found[f"{name}its stratum, less that of the {whose}"] = values - other[name]
-            found[f"{name}its stratum, with that of the {whose}"] = values + other[name]
-    return found
+            columns[f"{name}its stratum, less that of the {whose}"] = values - other[name]
+            columns[f"{name}its stratum, with that of the {whose}"] = values + other[name]
+    return columns
 
 
 def _called(
     mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
-    """Three strata a call, the middle one with the changed unit; all columns of the outer two."""
-    k, still = instance.n_outcomes, beside(instance)
+    """Draw three strata a call, the middle one with the changed unit; columns of the outer two."""
+    k, still = instance.n_outcomes, unchanged_counts(instance)
     data = np.stack([still, np.array(counts), still])
     levels = np.concatenate([[level], *([np.repeat(np.arange(k), still)] * 2)])
     strata = np.repeat([1, 0, 2], [1, still.sum(), still.sum()])
-    rows = [_one_call(mechanism, instance, data, levels, strata) for _ in range(size)]
+    rows = [_sample_call(mechanism, instance, data, levels, strata) for _ in range(size)]
     return Sample({name: np.array([row[name] for row in rows]) for name in rows[0]})
 
 
-def _one_call(
+def _sample_call(
     mechanism: Mechanism, instance: Instance, data: Ints, levels: Ints, strata: Ints
 ) -> dict[str, float]:
     release = mechanism.strata(data)
     drawn = release.response.draw(levels, strata)
     row = {DRAW: float(kind_of(drawn[:1], instance)[0])}
     for stratum, whose in ((0, "stratum before"), (2, "stratum after")):
-        about = _about(release, instance, np.array([stratum]), whose)
-        row |= {name: float(values[0]) for name, values in about.items()}
+        columns = _public_columns(release, instance, np.array([stratum]), whose)
+        row |= {name: float(values[0]) for name, values in columns.items()}
         here = drawn[strata == stratum]
         row[f"draws of the outcome given up, {whose}"] = float((here == instance.from_cell).sum())
         row[f"draws of the outcome taken, {whose}"] = float((here == instance.to_cell).sum())

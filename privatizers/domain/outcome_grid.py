@@ -1,9 +1,9 @@
 """From raw outcomes to positions on the public grid, by rules that are public.
 
-Nothing is dropped and nothing fails here, whatever the outcomes are: what is missing or unreadable
-counts as the declared value, what is out of range is clipped, and what lies between two grid
-points goes to one of them. All of it happens before the mechanism and is the same for every unit,
-so it leaves the guarantee as it is: replacing one unit's raw outcome replaces one position.
+Nothing is dropped and nothing fails here, whatever the outcomes are. A missing or unreadable
+outcome counts as the declared value, one out of range is clipped, and one between two grid points
+goes to one of them. All of it happens before the mechanism and is the same for every unit, so the
+guarantee stays as it is: replacing one unit's raw outcome replaces one position.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from schemas.arrays import Floats, Integers, Ints
 
 
 def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
-    """Bring raw ``values`` (NaN for missing or unreadable), shape [n], into the grid's range.
+    """Clip raw ``values`` (NaN for missing or unreadable), shape [n], to the grid's range.
 
     ``grid`` is increasing, shape [K]; ``missing`` is the declared value of a missing outcome.
     """
@@ -25,7 +25,7 @@ def map_outcomes(values: Floats, grid: Floats, missing: float) -> Floats:
 
 
 def nearest_levels(values: Floats, grid: Floats) -> Ints:
-    """Position of the nearest grid point for mapped ``values``; ties go to the lower one."""
+    """Return the position of the grid point nearest to each mapped value; the lower one of two."""
     lower = _lower(values, grid)
     to_lower = values - grid[lower]
     to_upper = grid[lower + 1] - values
@@ -33,7 +33,7 @@ def nearest_levels(values: Floats, grid: Floats) -> Ints:
 
 
 def stochastic_levels(values: Floats, grid: Floats) -> Ints:
-    """Position of one of the two grid points around each mapped value, keeping its mean.
+    """Draw one of the two grid points around each mapped value; its mean is the value.
 
     P(upper) = (y − g₋) / (g₊ − g₋), to 2⁻⁵³. Every estimator that is unbiased for the level is
     therefore unbiased for the mapped outcome. Call it once a release: the same levels must feed
@@ -46,7 +46,7 @@ def stochastic_levels(values: Floats, grid: Floats) -> Ints:
 
 
 def stratum_counts(levels: Integers, cells: Integers, n_cells: int, n_outcomes: int) -> Ints:
-    """Raw counts N of each level in each cell, shape [S, K]. Raw: they may not be published."""
+    """Return the counts N of each level in each cell, shape [S, K]. Raw: never publish them."""
     flat = cells.astype(np.int64)
     flat *= n_outcomes
     flat += levels
@@ -54,5 +54,5 @@ def stratum_counts(levels: Integers, cells: Integers, n_cells: int, n_outcomes: 
 
 
 def _lower(values: Floats, grid: Floats) -> Ints:
-    """Position of the grid point at or below each value, the last but one at most."""
+    """Return the position of the grid point at or below each value, at most the last but one."""
     return np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)

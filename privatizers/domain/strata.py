@@ -11,7 +11,7 @@ SHARED_POOL = "small clusters"
 
 
 def small_clusters_share(sizes: Ints, min_stratum: int) -> Ints:
-    """Give each cluster a pool of its own, and those with a small arm one between them.
+    """Give each cluster a pool of its own; clusters with a small arm share one pool.
 
     ``sizes`` has the shape [clusters, arms]; a cluster is small where any arm has fewer than
     ``min_stratum`` units. Returns the pool of each cluster, shape [clusters]: large ones in order
@@ -24,12 +24,12 @@ def small_clusters_share(sizes: Ints, min_stratum: int) -> Ints:
 
 
 def everyone_shares(sizes: Ints) -> Ints:
-    """One pool for all clusters; ``sizes`` has the shape [clusters, arms]."""
+    """Give all clusters one pool; ``sizes`` has the shape [clusters, arms]."""
     return np.zeros(len(sizes), dtype=np.int64)
 
 
 def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:
-    """Name pools: ``all`` where there is one, a lone cluster's own name, else a shared one.
+    """Name the pools: ``all`` for the only one, a single cluster's own name, else a shared name.
 
     The shared name is put in brackets until no cluster has it.
     """
@@ -48,7 +48,10 @@ def pool_names(clusters: list[str], pool_of: Ints) -> list[str]:
 
 @dataclass(frozen=True)
 class Strata:
-    """Who is where. A cell is a (pool, arm) that has units; cells count from 0, pool by pool."""
+    """Clusters, arms, pools and cells, with their sizes.
+
+    A cell is a (pool, arm) that has units; cells count from 0, pool by pool.
+    """
 
     clusters: list[str]
     arms: list[str]
@@ -63,7 +66,7 @@ class Strata:
     """Units, shape [cells]."""
 
     def cells(self, cluster: Integers, arm: Integers) -> Ints:
-        """Cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
+        """Return the cell of each unit from its ``cluster`` and ``arm``, positions of shape [n]."""
         cells: Ints = self.cell_of[self.pool_of[cluster], arm]
         return cells
 

@@ -1,8 +1,8 @@
-"""What every aggregate mechanism is: noise on statistics of strata, and no units.
+"""The interface of aggregate mechanisms: noise on statistics of strata, and no units.
 
 Baselines of Javanmard, Mirrokni and Pouget-Abadie (2025), Algorithms 3 and 4, with the sensitivity
 that holds for them (`aggregates.md`). A whole release is one noisy statistic of each (pool, arm):
-there is no response and no prior, so there are no λ and γ, and all of ε pays for the statistic.
+there is no response and no prior, hence no λ and γ, and all of ε pays for the statistic.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class NoisyDifferences:
 
 @dataclass(frozen=True)
 class AggregateRelease:
-    """What an aggregate mechanism publishes: one of these, the others are None."""
+    """The statistic that an aggregate mechanism publishes; the other fields are None."""
 
     noisy_counts: Ints | None = None
     """Ñ, shape [S, K]."""
@@ -45,19 +45,23 @@ class AggregateMechanism(ABC):
     parameters: AggregateParameters
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
+        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
     def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:  # noqa: B027 - most hold any sizes
-        """Raise ConfigError where arms of such public sizes are more than the arithmetic holds.
+        """Refuse public sizes of arms that are too large for the arithmetic; before the first draw.
 
-        ``sizes`` has the shape [clusters, arms]. It is for before the first draw; with ``exact``
-        off, sizes may be shared out in any other way (as private clusters are). Most hold any.
+        ``sizes`` has the shape [clusters, arms]. Without ``exact``, the units of an arm may be
+        spread over clusters in any other way (as private clusters are). Most mechanisms accept
+        every size.
+
+        Raises:
+            ConfigError: An arm is too large.
         """
 
     @abstractmethod
     def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:
-        """Draw all that is published, from raw ``counts`` of shape [S, K], n ≥ 1 each.
+        """Draw everything that is published from raw ``counts`` of shape [S, K], n ≥ 1 each.
 
         ``cell_of`` [pools, arms] has the row of each (pool, arm) in ``counts``, −1 where it has no
         units (:attr:`privatizers.domain.strata.Strata.cell_of`).

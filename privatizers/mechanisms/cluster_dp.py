@@ -2,7 +2,7 @@
 
 Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025). Guarantee, for counts and outcomes
 published together: ε = 2/σ + ln(1 + (1 − λ)/(λ γ)), δ = 0 (1/σ for K = 2, one noise). Their
-Theorem 3.1 has 1/σ, and a branch 2/γ, which do not hold for this release; `cluster_dp.md` has the
+Theorem 3.1 has 1/σ, and a branch 2/γ; both do not hold for this release. `cluster_dp.md` has the
 proof and the counterexample.
 """
 
@@ -27,27 +27,31 @@ class ClusterDP:
     parameters: Parameters
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
+        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
     def expected_prior(self, guess: Floats) -> Floats:
-        """The guess, clipped to γ and renormalised."""
+        """Return the guess, clipped to γ and renormalised."""
         return guessed_prior(guess, self.parameters)
 
     def strata(self, counts: Ints) -> StrataRelease:
-        """Noise the counts, and make the prior of the noisy counts alone."""
+        """Add noise to the counts, and compute the prior from the noisy counts alone."""
         return noisy_prior(counts, self.parameters)
 
 
 def guessed_prior(guess: Floats, parameters: Parameters) -> Floats:
-    """Return the prior of shares that are known without noise, shape [K]."""
+    """Return the prior for shares that are known without noise, shape [K]."""
     prior = truncated_prior(guess[np.newaxis], np.ones(1), parameters.truncation_threshold)
     first: Floats = prior[0]
     return first
 
 
 def noisy_prior(counts: Ints, parameters: Parameters) -> StrataRelease:
-    """Ñ = N + Z and q̃ = renormalised clip(Ñ/n, γ, 1), for ``counts`` of shape [S, K]."""
+    """Draw Ñ = N + Z and q̃ = renormalised clip(Ñ/n, γ, 1), for ``counts`` of shape [S, K].
+
+    Raises:
+        ValueError: The parameters have no noise scale of counts.
+    """
     if parameters.counts is None:
         raise ValueError("this mechanism's prior is made of noisy counts: it needs a noise scale")
     noisy = parameters.counts.noised(counts)

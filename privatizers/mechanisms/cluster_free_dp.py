@@ -1,8 +1,8 @@
-"""Cluster-Free-DP: Cluster-DP with one prior per arm, whatever the clusters.
+"""Cluster-Free-DP: Cluster-DP with one prior per arm, the same in all clusters.
 
 The special case of Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025) in which all units
 share a cluster. The guarantee is Cluster-DP's: ε = 2/σ + ln(1 + (1 − λ)/(λ γ)), δ = 0 (1/σ for
-K = 2). Arms are disjoint, so two priors cost what one does. Estimates stay stratified by cluster:
+K = 2). Arms are disjoint, so two priors cost as much as one. Estimates stay stratified by cluster:
 that uses public facts alone.
 """
 
@@ -24,13 +24,13 @@ class ClusterFreeDP:
     parameters: Parameters
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:  # noqa: ARG002 - the protocol's
-        """All clusters share one pool."""
+        """Give all clusters one pool."""
         return everyone_shares(sizes)
 
     def expected_prior(self, guess: Floats) -> Floats:
-        """The guess, clipped to γ and renormalised."""
+        """Return the guess, clipped to γ and renormalised."""
         return guessed_prior(guess, self.parameters)
 
     def strata(self, counts: Ints) -> StrataRelease:
-        """Noise the counts, and make the prior of the noisy counts alone."""
+        """Add noise to the counts, and compute the prior from the noisy counts alone."""
         return noisy_prior(counts, self.parameters)

@@ -1,4 +1,4 @@
-"""What every user-level mechanism is: a pooling rule, a prior, and a guarantee."""
+"""The interface of user-level mechanisms: a pooling rule, a prior, and a guarantee."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -11,7 +11,7 @@ from schemas.arrays import Floats, Ints
 
 @dataclass(frozen=True)
 class StrataRelease:
-    """What a mechanism publishes of the strata, and draws each unit's outcome with."""
+    """The published statistic of the strata, and the response that draws units' outcomes."""
 
     noisy_counts: Ints | None
     """Ñ, shape [S, K]; None where none are published."""
@@ -35,16 +35,16 @@ class Mechanism(Protocol):
         ...
 
     def strata(self, counts: Ints) -> StrataRelease:
-        """Draw what is published of the strata from raw ``counts`` of shape [S, K], n ≥ 1 each."""
+        """Draw the strata's statistic and prior from raw ``counts`` of shape [S, K], n ≥ 1 each."""
         ...
 
     def expected_prior(self, guess: Floats) -> Floats:
-        """The prior, about, of a large stratum whose outcomes follow ``guess``; shape [K] both."""
+        """Return about the prior of a large stratum with outcomes like ``guess``; [K] each."""
         ...
 
 
 def guarantee(mechanism: Mechanism) -> float:
-    """The pure ε of everything that one release publishes together, rounded up to a double.
+    """Return the pure ε of everything that one release publishes, rounded up to a double.
 
     ε_stat + ε_squares + ln(1 + (1 − λ)/(λ γ)): `cluster_dp.md` has the proof, and `noisy_squares`
     that of the second term. Over disjoint strata it is the maximum, hence the same for one stratum

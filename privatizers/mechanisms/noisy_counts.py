@@ -1,9 +1,10 @@
-"""Noisy counts of the outcomes of a stratum: the act, and what it costs.
+"""Noisy counts of the outcomes of a stratum, and their cost.
 
-Discrete Laplace noise on whole numbers; negative counts stay as they are, since clipping them
-would bias every estimate. Differs from Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025)
-in two ways: the noise is discrete and exact, and the cost is 2/σ, not their 1/σ: one substitution
-takes a unit out of one cell and puts it into another (Theorem 3.1 corrected; `cluster_dp.md`).
+Discrete Laplace noise on whole numbers; negative counts stay as they are, since clipping them would
+bias every estimate. It differs from Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025) in
+two ways: the noise is discrete and exact, and the cost is 2/σ, not their 1/σ, because one
+substitution takes a unit out of one cell and puts it into another (Theorem 3.1 corrected;
+`cluster_dp.md`).
 """
 
 from dataclasses import dataclass
@@ -26,13 +27,13 @@ class NoisyCounts:
 
     @property
     def statistic(self) -> str:
-        """What is published: ``counts``, or ``count-and-complement`` for K = 2."""
+        """The name of the statistic: ``counts``, or ``count-and-complement`` for K = 2."""
         return "count-and-complement" if self.n_outcomes == 2 else "counts"
 
     def noised(self, counts: Ints) -> Ints:
         """Return Ñ = N + Z for ``counts`` of shape [S, K], Z i.i.d. discrete Laplace.
 
-        For K = 2 only the upper cell is noised; the lower one is n − Ñ, n being public.
+        For K = 2 only the upper cell gets noise; the lower one is n − Ñ, n being public.
         """
         if self.n_outcomes == 2:
             upper = counts[:, 1] + discrete_laplace(len(counts), self.noise_scale)
@@ -42,5 +43,5 @@ class NoisyCounts:
 
 
 def moved_cells(n_outcomes: int) -> int:
-    """How many noised cells one substitution moves by one: 2, or 1 where K = 2."""
+    """Return how many noised cells one substitution changes by one: 1 for K = 2, else 2."""
     return 1 if n_outcomes == 2 else 2

@@ -1,9 +1,9 @@
 """Noisy histogram: the counts of every pool and arm, with all of ε, and nothing else.
 
 Algorithm 4 of Javanmard, Mirrokni and Pouget-Abadie (2025), with twice its noise: their Laplace
-scale of 1/(n ε) a share counts one moved cell, a substitution moves two (Proposition A.3
-corrected; `aggregates.md`). σ = 2/ε in units is a scale of 2/(n ε) a share; 1/ε for K = 2, where
-one noisy count and its complement are published.
+scale of 1/(n ε) for a share is for one changed cell, but a substitution changes two (Proposition
+A.3 corrected; `aggregates.md`). σ = 2/ε in units is a scale of 2/(n ε) for a share; σ = 1/ε for
+K = 2, where one noisy count and its complement are published.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,12 @@ class NoisyHistogram(AggregateMechanism):
 
     name: ClassVar[str] = "noisy-histogram"
 
-    def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:  # noqa: ARG002 - arms are apart here
-        """Noise every count; the lower of two is what the upper leaves of n."""
+    def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:  # noqa: ARG002 - no arms are compared here
+        """Add noise to every count; for K = 2 the lower count is n less the upper one.
+
+        Raises:
+            ValueError: The parameters are of sums on a lattice.
+        """
         noise = self.parameters.counts
         if noise is None:
             raise ValueError("a histogram is made of counts, not of sums on a lattice")

@@ -1,11 +1,12 @@
 """Noisy Horvitz–Thompson: differences between arm means, or the means, with all of ε.
 
 Algorithm 3 of Javanmard, Mirrokni and Pouget-Abadie (2025), with the sensitivity that holds: a
-cluster's difference moves by R/min(n_0, n_1), R = y_K − y_1, where they have max|y| in place of R
-(Proposition A.2 corrected; `aggregates.md`), too small wherever outcomes have both signs.
+cluster's difference changes by at most R/min(n_0, n_1), R = y_K − y_1. They have max|y| in place of
+R, which is too small wherever outcomes have both signs (Proposition A.2 corrected;
+`aggregates.md`).
 
-With several treatment arms, differences would share their control and cost more together: the
-means of the arms are published then, each with all of ε, since arms are disjoint.
+With several treatment arms, differences would share their control and cost more together. The means
+of the arms are published then, each with all of ε, since arms are disjoint.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
 
-_ROOM = 2.0**61  # of 64 bits, for a difference and for 64 scales of its noise
+_MOST_MAGNITUDE = (
+    2.0**61
+)  # of a difference and of 64 scales of its noise, so that 64 bits hold both
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,11 @@ class NoisyHorvitzThompson(AggregateMechanism):
     name: ClassVar[str] = "noisy-horvitz-thompson"
 
     def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:
-        """Raise ConfigError where 64 bits may not hold the difference of a pool."""
+        """Refuse sizes where 64 bits may not hold the difference of a pool.
+
+        Raises:
+            ConfigError: An arm is too large for the grid.
+        """
         lattice, scale = self.parameters.lattice, self.parameters.noise_scale
         if lattice is None or not self.parameters.differences:
             return
@@ -43,14 +50,14 @@ class NoisyHorvitzThompson(AggregateMechanism):
         if not exact:  # as large as a pool may get, and without a common divisor
             control, treated = pools.sum(axis=0).astype(np.float64)
             most = np.array([max(control, treated)])
-            _check_room(np.array([lattice.most * control * treated]), scale * most)
+            _check_magnitude(np.array([lattice.most * control * treated]), scale * most)
             return
         control, treated = pools[(pools > 0).all(axis=1)].T
         most = lattice.most * control.astype(np.float64) * (treated // np.gcd(control, treated))
-        _check_room(most, difference_scale(control, treated, scale))
+        _check_magnitude(most, difference_scale(control, treated, scale))
 
     def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:
-        """Noise the difference of every pool with both arms, or the sum of every pool and arm."""
+        """Add noise to the difference of every pool with both arms, or to all pools' arms' sums."""
         parameters = self.parameters
         if parameters.lattice is None:
             raise ValueError("sums and differences are of whole steps on a lattice")
@@ -73,10 +80,14 @@ def noised_differences(
     D = (S_1 n_0 − S_0 n_1)/g,   Z discrete Laplace of scale σ max(n_0, n_1)/g,
 
     where S are the sums in grid steps of the ``lattice``, n the sizes, g = gcd(n_0, n_1) and σ
-    ``noise_scale``, in steps. D is whole, and divided by lcm(n_0, n_1) it is the difference of the
-    means. A substitution moves it by M max(n_0, n_1)/g at most, so this costs M/σ. The difference
+    ``noise_scale``, in steps. D is whole; divided by lcm(n_0, n_1) it is the difference of the
+    means. A substitution changes it by M max(n_0, n_1)/g at most, so this costs M/σ. The difference
     has a Laplace scale of σ/min(n_0, n_1) steps: no more noise than the two means together, and
-    half their variance for arms of one size. Raises ConfigError where 64 bits cannot hold D.
+    half their variance for arms of equal size.
+
+    Raises:
+        ConfigError: 64 bits cannot hold D.
+        ValueError: There is no lattice.
     """
     if lattice is None:
         raise ValueError("differences are published in whole steps of a lattice")
@@ -84,7 +95,7 @@ def noised_differences(
     sizes = np.stack([control.sum(axis=1), treated.sum(axis=1)])
     common = np.gcd(sizes[0], sizes[1])
     scale = difference_scale(sizes[0], sizes[1], noise_scale)
-    _check_room(lattice.most * sizes[0].astype(np.float64) * (sizes[1] // common), scale)
+    _check_magnitude(lattice.most * sizes[0].astype(np.float64) * (sizes[1] // common), scale)
     divisor = sizes[0] * (sizes[1] // common)
     exact = (treated @ steps) * (sizes[0] // common) - (control @ steps) * (sizes[1] // common)
     return NoisyDifferences(pool, exact + _laplace(scale), divisor)
@@ -97,9 +108,9 @@ def difference_scale(control: Ints, treated: Ints, noise_scale: float) -> Floats
     return np.where(times == 1, noise_scale, np.nextafter(product, np.inf))
 
 
-def _check_room(largest: Floats, scale: Floats) -> None:
-    """By public sizes alone, before anything is drawn."""
-    if len(scale) and max(float(largest.max()), 64.0 * float(scale.max())) > _ROOM:
+def _check_magnitude(largest: Floats, scale: Floats) -> None:
+    """Refuse differences that 64 bits cannot hold; by public sizes, before any draw."""
+    if len(scale) and max(float(largest.max()), 64.0 * float(scale.max())) > _MOST_MAGNITUDE:
         raise ConfigError(
             "outcome",
             "the grid has too many steps for arms of these sizes: their difference does not fit "
@@ -108,9 +119,9 @@ def _check_room(largest: Floats, scale: Floats) -> None:
 
 
 def _laplace(scale: Floats) -> Ints:
-    """One draw of each scale, shape [D]; all draws of one scale at once."""
-    distinct, which, times = np.unique(scale, return_inverse=True, return_counts=True)
-    drawn = [discrete_laplace(int(n), float(one)) for one, n in zip(distinct, times, strict=True)]
+    """Draw one number of each scale, shape [D]; all of one scale at once."""
+    scales, which, times = np.unique(scale, return_inverse=True, return_counts=True)
+    drawn = [discrete_laplace(int(n), float(sigma)) for sigma, n in zip(scales, times, strict=True)]
     noise = np.empty(len(scale), dtype=np.int64)
     noise[np.argsort(which, kind="stable")] = np.concatenate([np.empty(0, np.int64), *drawn])
     return noise

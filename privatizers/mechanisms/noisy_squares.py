@@ -1,18 +1,18 @@
-"""A noisy sum of squares of every arm: what tells how much outcomes vary where means are published.
+"""A noisy sum of squares of every arm: it tells the variance of outcomes where means are published.
 
-Means say nothing of it, and randomised outcomes say little at small ε; without, intervals are many
-times too wide. The squares are taken about the *middle* of the grid, c = (y_1 + y_K)/2, where one
-outcome in place of another moves the sum by R²/4 at most, R = y_K − y_1.
+Means tell nothing of the variance, and randomised outcomes tell little at small ε; without sums of
+squares, intervals are many times too wide. The squares are about the *middle* of the grid, c =
+(y_1 + y_K)/2, where one outcome in place of another changes the sum by at most R²/4, R = y_K − y_1.
 
 **In whole steps.** On a lattice y_k = y_1 + h i_k, 0 = i_1 < … < i_K = M, so 4 (y_k − c)²/h² =
-(2 i_k − M)² is a whole number, and so is s_k = ((2 i_k − M)² − m)/g, where m is the least of them
-and g what their differences from it have in common (4 or 8 on evenly spaced grids). The noise is
-discrete Laplace on Σ s, drawn exactly. m and g are facts of the grid and n is public, so that
-Σ (y − c)² = (h²/4)(g Σ s + m n) tells the same.
+(2 i_k − M)² is a whole number, and so is s_k = ((2 i_k − M)² − m)/g, where m is the least of the
+squares (2 i_k − M)² and g the greatest common divisor of their differences from m (4 or 8 on evenly
+spaced grids). The noise is discrete Laplace on Σ s, drawn exactly. m and g are facts of the grid
+and n is public, so Σ (y − c)² = (h²/4)(g Σ s + m n) tells the same.
 
-**The guarantee.** One outcome in place of another moves Σ s of its arm by max s − min s = max s at
-most, and those of other arms not at all: arms are disjoint, so publishing all of them costs
-max s/σ = (max_k (y_k − c)² − min_k (y_k − c)²)/(published scale), pure, which adds to the price of
+**The guarantee.** One outcome in place of another changes Σ s of its arm by at most max s − min s =
+max s, and those of other arms not at all. Arms are disjoint, so publishing all of them costs
+max s/σ = (max_k (y_k − c)² − min_k (y_k − c)²)/(published scale), pure. This adds to the price of
 everything else that is published of a unit (`events.SquareNoise`).
 """
 
@@ -29,25 +29,25 @@ from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
 
-_ROOM = 2.0**61  # of 64 bits, for a sum and for 64 scales of its noise
+_MOST_MAGNITUDE = 2.0**61  # of a sum and of 64 scales of its noise, so that 64 bits hold both
 
 
 @dataclass(frozen=True)
 class SquareSteps:
-    """The squares of a grid's points about its middle, in whole steps from the least of them."""
+    """The squares of a grid's points about its middle, in whole steps from the least square."""
 
     steps: tuple[int, ...]
     """s, of each grid point; shape [K]."""
     least: int
     """m, in quarters of h²."""
     common: int
-    """g: quarters of h² in a step."""
+    """g, the quarters of h² in a step."""
     most_of_grid: int
-    """M: the width of the grid in steps of h."""
+    """M, the width of the grid in steps of h."""
 
     @property
     def most(self) -> int:
-        """How far one substitution moves a sum at most, in steps."""
+        """The most that one substitution changes a sum by, in steps."""
         return max(self.steps)
 
     def step_of(self, grid: Sequence[float]) -> float:
@@ -63,7 +63,7 @@ class SquareSteps:
 
 
 def square_steps(lattice: Lattice) -> SquareSteps | None:
-    """Return the squares of a lattice; None where all are the same, as those of two points are."""
+    """Return the squares of a lattice; None where all are equal, as they are for two points."""
     squares = [(2 * step - lattice.most) ** 2 for step in lattice.steps]
     least = min(squares)
     common = gcd(*(square - least for square in squares))
@@ -74,9 +74,9 @@ def square_steps(lattice: Lattice) -> SquareSteps | None:
 
 
 def is_even(lattice: Lattice) -> bool:
-    """Whether the mean of a grid is its middle, as it is where points are evenly spaced.
+    """Whether the mean of a grid is its middle, as for evenly spaced points.
 
-    Squares about the middle are then those about the mean, which sample variances are made of.
+    Squares about the middle are then squares about the mean, which sample variances need.
     """
     return 2 * sum(lattice.steps) == len(lattice.steps) * lattice.most
 
@@ -90,8 +90,12 @@ class NoisySquares:
     """σ, in steps."""
 
     def check_room(self, n_units: int) -> None:
-        """Raise ConfigError where 64 bits cannot hold a sum of ``n_units``; before any draw."""
-        if max(float(self.steps.most) * n_units, 64.0 * self.noise_scale) > _ROOM:
+        """Refuse ``n_units`` whose sum 64 bits cannot hold; before any draw.
+
+        Raises:
+            ConfigError: There are too many units for the grid.
+        """
+        if max(float(self.steps.most) * n_units, 64.0 * self.noise_scale) > _MOST_MAGNITUDE:
             raise ConfigError(
                 "outcome",
                 "the grid has too many steps for so many units: their sum of squares does not fit "
@@ -104,7 +108,7 @@ class NoisySquares:
         return total + discrete_laplace(len(counts), self.noise_scale)
 
     def released(self, drawn: Ints, n_units: Ints, grid: Sequence[float]) -> "ReleasedSquares":
-        """Return what is published: ``drawn`` in the squared unit of ``grid``; shape [A]."""
+        """Return the sums to publish: ``drawn`` in the squared unit of ``grid``; shape [A]."""
         step, least = self.steps.step_of(grid), self.steps.least_of(grid)
         return ReleasedSquares(
             noisy_square=step * drawn + least * n_units,
@@ -113,13 +117,13 @@ class NoisySquares:
         )
 
     def variance(self, grid: Sequence[float]) -> float:
-        """Noise variance of a published sum, in the fourth power of the unit of ``grid``."""
+        """Return the noise variance of a published sum, in the fourth power of the grid's unit."""
         return square_noise(self.steps.step_of(grid) * self.noise_scale)
 
 
 @dataclass(frozen=True)
 class ReleasedSquares:
-    """Σ (y − centre)² of every arm with noise, and its scale, in the squared unit of outcomes."""
+    """Σ (y − centre)² of every arm with noise, and the noise's scale, in outcomes' unit squared."""
 
     noisy_square: Floats
     noise_scale: float

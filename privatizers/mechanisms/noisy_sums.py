@@ -1,7 +1,8 @@
-"""Noisy sums of the outcomes of a stratum, in whole steps of the grid: the act, and its cost.
+"""Noisy sums of the outcomes of a stratum, in whole steps of the grid, and their cost.
 
 Where only means matter they tell more than counts at the same ε: on the grid −5 … 6 their noise has
-4.7 times less variance. They say nothing else of the distribution, so no prior is made of them.
+4.7 times less variance. They tell nothing else of the distribution, so no prior is computed from
+them.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ class NoisySums:
     """The sum of a stratum's outcomes, in grid steps, with discrete Laplace noise of scale σ.
 
     Guarantee: ε_stat = M/σ, M = (y_K − y_1)/h the width of the grid in steps: one substitution
-    moves the sum by M at most (`accountant` adds it up).
+    changes the sum by M at most (`accountant` adds it up).
     """
 
     lattice: Lattice

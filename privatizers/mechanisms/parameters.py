@@ -1,4 +1,4 @@
-"""The parameters of a mechanism, what they say is published, and the event that is to be priced."""
+"""The parameters of a mechanism, the statistics it publishes, and the event to be priced."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,13 +22,13 @@ from privatizers.noise.randomness import UNIT
 
 
 class StrataStatistic:
-    """What is published of each stratum, as the parameters of a mechanism say it."""
+    """The statistics that are published of strata and arms, by the parameters of a mechanism."""
 
     n_outcomes: int
     noise_scale: float | None
     lattice: Lattice | None
     squares: NoisySquares | None
-    """What is published of arms' squares, beside means; None where nothing is."""
+    """The arms' sums of squares that are published beside means; None without."""
 
     @property
     def counts(self) -> NoisyCounts | None:
@@ -46,16 +46,18 @@ class StrataStatistic:
 
     @property
     def strata_statistic(self) -> str:
-        """What is published of each stratum: ``means``, ``none``, or a kind of counts."""
+        """The name of the statistic of a stratum: ``means``, ``none``, or a kind of counts."""
         if self.noise_scale is None:
             return "none"
         return "means" if self.counts is None else self.counts.statistic
 
 
 def check_squares(parameters: StrataStatistic, *, with_means: bool) -> None:
-    """Raise ValueError for sums of squares beside counts, or of another grid.
+    """Refuse sums of squares that no estimate can use.
 
-    And for those ``with_means`` of a grid whose mean is not its middle: no estimate is made so.
+    Raises:
+        ValueError: They are beside counts or of another grid, or, ``with_means``, of a grid whose
+            mean is not its middle.
     """
     squares, lattice = parameters.squares, parameters.lattice
     if squares is None:
@@ -71,8 +73,8 @@ class Parameters(StrataStatistic):
     """λ, γ and σ of a user-level mechanism, as realised, and K.
 
     ``resampling_probability`` and ``truncation_threshold`` are multiples of 2⁻⁵³ (use
-    :meth:`of` to round toward privacy); ``noise_scale`` is None where nothing is published of the
-    strata: it is in units for counts, in grid steps for sums.
+    :meth:`of` to round toward privacy). ``noise_scale`` is in units for counts, in grid steps for
+    sums, and None where no statistic of strata is published.
     """
 
     n_outcomes: int
@@ -80,11 +82,11 @@ class Parameters(StrataStatistic):
     truncation_threshold: float
     noise_scale: float | None
     lattice: Lattice | None = None
-    """Of the grid, where sums are published; None for counts."""
+    """The lattice of the grid, where sums are published; None for counts."""
     squares: NoisySquares | None = None
 
     def __post_init__(self) -> None:
-        """Refuse parameters that have not been rounded: a claim would not hold exactly."""
+        """Refuse parameters that are not rounded: the guarantee would not hold exactly."""
         for value in (self.resampling_probability, self.truncation_threshold):
             if not (0 < value < 1 and (value * UNIT).is_integer()):
                 raise ValueError(
@@ -109,7 +111,7 @@ class Parameters(StrataStatistic):
         noise_scale: float | None,
         lattice: Lattice | None = None,
     ) -> "Parameters":
-        """Round λ up and γ to what a prior can hold, both toward privacy where possible."""
+        """Round λ up, and γ to a value that a prior can have, toward privacy where possible."""
         return cls(
             n_outcomes,
             realised_rate(resampling_probability),
@@ -121,22 +123,22 @@ class Parameters(StrataStatistic):
 
 @dataclass(frozen=True)
 class AggregateParameters(StrataStatistic):
-    """σ of an aggregate mechanism, and what it is the scale of; there are no λ and γ."""
+    """σ of an aggregate mechanism, and the statistic that it is for; there are no λ and γ."""
 
     n_outcomes: int
     noise_scale: float
     """In units for counts, in grid steps for means and differences."""
     lattice: Lattice | None = None
-    """Of the grid, where means or differences are published; None for counts."""
+    """The lattice of the grid, where means or differences are published; None for counts."""
     differences: bool = False
-    """Whether differences between two arms are published in place of either's mean."""
+    """Whether differences between two arms are published in place of the arms' means."""
     squares: NoisySquares | None = None
 
     resampling_probability: ClassVar[None] = None
     truncation_threshold: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        """Refuse what no mechanism publishes."""
+        """Refuse parameters that no mechanism can have."""
         if self.differences and self.lattice is None:
             raise ValueError("differences are published in whole steps of a lattice")
         if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
@@ -148,17 +150,17 @@ class AggregateParameters(StrataStatistic):
 
     @property
     def sums(self) -> NoisySums | None:
-        """The noisy sums, if they are what is published."""
+        """The noisy sums that are published, if any."""
         return None if self.differences else super().sums
 
     @property
     def strata_statistic(self) -> str:
-        """What is published: ``differences``, ``means``, or a kind of counts."""
+        """The name of the statistic: ``differences``, ``means``, or a kind of counts."""
         return "differences" if self.differences else super().strata_statistic
 
 
 def event_of(parameters: Parameters | AggregateParameters) -> Event:
-    """What a mechanism with these parameters does to the people of one stratum.
+    """Return the event of a mechanism with these parameters for the people of one stratum.
 
     The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
     the whole release, and costs the same. A noisy difference between arms costs no more than a

@@ -1,7 +1,7 @@
-"""From noisy counts to the prior q̃ that resampled outcomes are drawn from.
+"""The prior q̃ that resampled outcomes are drawn from, computed from noisy counts.
 
-Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025), steps 2 and 3, then brought to whole
-multiples of 2⁻⁵³ so that the published probabilities are exactly those used.
+Algorithm 2 of Javanmard, Mirrokni and Pouget-Abadie (2025), steps 2 and 3, then rounded to whole
+multiples of 2⁻⁵³, so that the published probabilities are exactly those used.
 """
 
 import numpy as np
@@ -23,9 +23,9 @@ def truncated_prior(noisy_counts: Ints | Floats, n_units: Ints | Floats, gamma: 
     """
     share = np.clip(noisy_counts / n_units[:, np.newaxis], gamma, 1.0)
     total = share.sum(axis=1, keepdims=True)
-    room = np.where(total > 1.0, share - gamma, 1.0 - share)
-    whole = room.sum(axis=1, keepdims=True)
-    step = np.divide(room, whole, out=np.zeros_like(room), where=whole > 0)
+    slack = np.where(total > 1.0, share - gamma, 1.0 - share)
+    whole = slack.sum(axis=1, keepdims=True)
+    step = np.divide(slack, whole, out=np.zeros_like(slack), where=whole > 0)
     prior: Floats = share + step * (1.0 - total)
     return prior
 
@@ -46,7 +46,9 @@ def realised_prior(prior: Floats, gamma: float) -> Floats:
     over = np.maximum(steps.sum(axis=1, keepdims=True) - UNIT, 0)
     spare = steps - floor
     before = np.cumsum(spare, axis=1) - spare
-    steps -= np.clip(over - before, 0, spare)  # take what is too much from whoever can give it
+    steps -= np.clip(
+        over - before, 0, spare
+    )  # take the excess from the first cells that are above the floor
     largest = steps.argmax(axis=1)
     steps[np.arange(len(steps)), largest] += UNIT - steps.sum(axis=1)
     return steps / UNIT

@@ -1,4 +1,4 @@
-"""Randomised response with a prior: the draw for every unit, and what it costs.
+"""Randomised response with a prior: the draw for every unit, and its cost.
 
 Each unit keeps its outcome with probability 1 − λ, else draws from q̃ of its stratum
 (Algorithms 1 and 2 of Javanmard, Mirrokni and Pouget-Abadie 2025).
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from privatizers.noise.alias_tables import AliasTables, alias_tables, chosen
+from privatizers.noise.alias_tables import AliasTables, alias_tables, choose
 from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Integers, Ints, Levels
 
@@ -17,7 +17,7 @@ _BATCH = 1 << 15  # words, entries and levels of a batch stay in the processor's
 
 @dataclass(frozen=True)
 class ResponseTables:
-    """A randomised response made ready, to draw any number of rows at any number of times.
+    """The tables of a randomised response, from which rows can be drawn batch by batch.
 
     Nothing is kept between draws, so several threads may use the same tables at once.
     """
@@ -38,11 +38,11 @@ class ResponseTables:
             kept = levels[part].astype(drawn.dtype)
             resampled = random_words(len(kept)) < rate
             fresh = self.priors.outcomes(random_words(len(kept)), strata[part])
-            drawn[part] = chosen(resampled, fresh, kept)
+            drawn[part] = choose(resampled, fresh, kept)
         return drawn
 
     def _check(self, levels: Integers, strata: Integers) -> None:
-        """Refuse what no table has a place for, without a word on whose it is."""
+        """Refuse positions that the tables do not have, without saying whose they are."""
         for name, indices, count in (
             ("level is not on the grid", levels, self.priors.n_outcomes),
             ("unit's stratum has no prior", strata, len(self.priors.entries)),
@@ -56,7 +56,7 @@ class RandomisedResponse:
     """Randomised response over strata with a prior each.
 
     ``resampling_probability`` λ and every entry of ``prior`` q̃ (shape [S, K], rows adding up to
-    one) are multiples of 2⁻⁵³, so what is drawn has exactly the probabilities that are published.
+    one) are multiples of 2⁻⁵³, so draws have exactly the published probabilities.
 
     Guarantee: ln(1 + (1 − λ)/(λ γ)), γ the least entry any prior may have (Theorem 3.1's second
     term).
@@ -66,10 +66,13 @@ class RandomisedResponse:
     prior: Floats
 
     def tables(self) -> ResponseTables:
-        """Make ready to draw: once, for rows that come batch by batch.
+        """Build the tables once, for rows that come batch by batch.
 
-        It takes 8 S Kp bytes, Kp the power of two from K on: 128 MB for a million strata of 12
-        outcomes, and about 2 s. Raises ValueError for a prior that is not as the class says.
+        They take 8 S Kp bytes, Kp being the least power of two that is at least K: 128 MB for a
+        million strata of 12 outcomes, and about 2 s.
+
+        Raises:
+            ValueError: The prior is not as the class says.
         """
         return ResponseTables(self.resampling_probability, alias_tables(self.prior))
 
@@ -82,10 +85,12 @@ class RandomisedResponse:
         numbers of any type, both of shape [n]. Two 53-bit words a unit: the first decides whether
         to resample, the second where the draw falls (`alias_tables.py`).
 
-        The short form of :meth:`tables` and :meth:`ResponseTables.draw`: tables are built at every
-        call, for the strata from the first to the last that occur, and levels are widened so that
-        arithmetic on them cannot overflow. Raises ValueError for a level or stratum that there is
-        none of.
+        This is :meth:`tables` and :meth:`ResponseTables.draw` in one: tables are built at every
+        call, for the strata from the first to the last that occur. Levels are returned as int64, so
+        that arithmetic on them cannot overflow.
+
+        Raises:
+            ValueError: A level or stratum is out of range.
         """
         first = max(0, int(strata.min())) if len(strata) else 0
         stop = int(strata.max()) + 1 if len(strata) else 0

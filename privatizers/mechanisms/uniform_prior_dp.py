@@ -1,9 +1,9 @@
 """Uniform-Prior-DP: classical randomised response over the grid, with or without a statistic.
 
-Algorithm 1 of Javanmard, Mirrokni and Pouget-Abadie (2025). The prior is 1/K and knows nothing, so
+Algorithm 1 of Javanmard, Mirrokni and Pouget-Abadie (2025). The prior is 1/K and uses no data, so
 γ = 1/K, and without counts the release is locally private: ε = ln(1 + K (1 − λ)/λ), δ = 0. Counts
-published beside it cost 2/σ more (1/σ for K = 2), and noisy sums M/σ, although the prior uses
-neither: a reader sees both.
+published beside it cost 2/σ more (1/σ for K = 2), and noisy sums M/σ. The prior uses neither, but
+a reader sees them too.
 """
 
 from dataclasses import dataclass
@@ -19,22 +19,22 @@ from schemas.arrays import Floats, Ints
 
 @dataclass(frozen=True)
 class UniformPriorDP:
-    """The prior 1/K everywhere; counts or sums, where asked for, per pool and arm."""
+    """The prior 1/K everywhere; counts or sums, where requested, per pool and arm."""
 
     name: ClassVar[str] = "uniform-prior-dp"
     parameters: Parameters
 
     def pool_of(self, sizes: Ints, min_stratum: int) -> Ints:
-        """Each cluster its own pool; those with an arm under ``min_stratum`` units share one."""
+        """Give each cluster a pool; those with an arm under ``min_stratum`` units share one."""
         return small_clusters_share(sizes, min_stratum)
 
     def expected_prior(self, guess: Floats) -> Floats:
-        """1/K, whatever the guess."""
+        """Return 1/K, for any guess."""
         prior: Floats = uniform_prior(1, len(guess))[0]
         return prior
 
     def strata(self, counts: Ints) -> StrataRelease:
-        """Noise the counts or their sums if they are published; the prior looks at neither."""
+        """Add noise to the counts or their sums if published; the prior uses neither."""
         parameters = self.parameters
         prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)
         noisy = None if parameters.counts is None else parameters.counts.noised(counts)

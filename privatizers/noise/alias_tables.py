@@ -1,9 +1,9 @@
-"""Alias tables that realise priors exactly: one 53-bit word, one look-up, one comparison a draw.
+"""Alias tables draw from priors exactly: one 53-bit word, one look-up, one comparison a draw.
 
-Walker's method (1977) with Vose's way of building (1991), in whole numbers throughout. K outcomes
-are padded to Kp = 2^b columns, each of C = 2^(53 − b) units of 2⁻⁵³. A column gives its first units
-to its own outcome and all others to one other, its alias. Nothing is rounded, because every q̃ is
-a whole number of units, and Kp C = 2⁵³.
+Walker's method (1977) with Vose's construction (1991), in whole numbers only. K outcomes are padded
+to Kp = 2^b columns, each of C = 2^(53 − b) units of 2⁻⁵³. A column gives its first units to its own
+outcome and all others to one other outcome, its alias. Nothing is rounded, because every q̃ is a
+whole number of units, and Kp C = 2⁵³.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class AliasTables:
     """One table a stratum. It takes 8 Kp bytes: 128 for K = 9 … 16.
 
     ``entries`` has the shape [S, Kp]; an entry is ``threshold << b | alias``. A word w of 53 bits
-    falls on column c = w >> (53 − b), at the place w mod C within it; the outcome is c where the
-    place is under the threshold, else the alias. A column that is c's alone has threshold 0 and
-    alias c.
+    falls on column c = w >> (53 − b), at position w mod C within it; the outcome is c where the
+    position is under the threshold, else the alias. A column with outcome c alone has threshold 0
+    and alias c.
     """
 
     entries: Words
@@ -31,7 +31,7 @@ class AliasTables:
 
     @property
     def column_bits(self) -> int:
-        """The whole number b, of Kp = 2^b columns."""
+        """The whole number b, where Kp = 2^b is the number of columns."""
         return _column_bits(self.n_outcomes)
 
     @property
@@ -40,7 +40,7 @@ class AliasTables:
         return np.min_scalar_type(self.n_outcomes)
 
     def outcomes(self, words: Words, strata: Integers) -> Levels:
-        """Return where ``words`` fall: of the 2⁵³ words, q̃_j 2⁵³ fall on outcome j, exactly.
+        """Return the outcomes of ``words``: of the 2⁵³ words, exactly q̃_j 2⁵³ give outcome j.
 
         Both have the shape [n]; ``strata`` are rows of the tables, which callers have checked.
         """
@@ -50,29 +50,30 @@ class AliasTables:
         cell <<= self.column_bits
         cell |= column.view(np.int64)
         entry = self.entries.reshape(-1).take(cell)
-        place = words & np.uint64((1 << width) - 1)
-        own = place < entry >> np.uint64(self.column_bits)
+        position = words & np.uint64((1 << width) - 1)
+        is_column = position < entry >> np.uint64(self.column_bits)
         entry &= np.uint64((1 << self.column_bits) - 1)
-        return chosen(own, column.astype(self.level_type), entry.astype(self.level_type))
+        return choose(is_column, column.astype(self.level_type), entry.astype(self.level_type))
 
 
-def chosen(first: Bools, one: Levels, other: Levels) -> Levels:
-    """Return ``one`` where ``first``, else ``other``, both of one unsigned type.
+def choose(condition: Bools, levels: Levels, otherwise: Levels) -> Levels:
+    """Return ``levels`` where ``condition`` holds, else ``otherwise``, both of one unsigned type.
 
-    As ``np.where`` does, but without a branch: on random masks a processor guesses half of those
-    wrong, and takes five times as long.
+    The same as ``np.where``, but without a branch: on random conditions a processor predicts half
+    of the branches wrong, which takes five times as long.
     """
-    mask = np.negative(first.astype(one.dtype))  # all bits, or none
-    mask &= one ^ other
-    mask ^= other
+    mask = np.negative(condition.astype(levels.dtype))  # all bits, or none
+    mask &= levels ^ otherwise
+    mask ^= otherwise
     return mask
 
 
 def alias_tables(prior: Floats) -> AliasTables:
     """Build the tables of q̃, ``prior``: shape [S, K], whole multiples of 2⁻⁵³.
 
-    Raises ValueError where an entry is none, or a row does not add up to one exactly: a table
-    would then realise something else.
+    Raises:
+        ValueError: An entry is no such multiple, or a row does not add up to one exactly: a table
+            would draw from another prior.
     """
     n_strata, n_outcomes = prior.shape
     n_columns = 1 << _column_bits(n_outcomes)
@@ -89,7 +90,7 @@ def _column_bits(n_outcomes: int) -> int:
 
 
 def _units(prior: Floats) -> Ints:
-    """The prior in units of 2⁻⁵³, checked."""
+    """Return the prior in units of 2⁻⁵³, checked."""
     scaled = prior * UNIT
     if not bool(np.all((scaled >= 0) & (scaled <= UNIT) & (scaled == np.floor(scaled)))):
         raise ValueError(
@@ -104,11 +105,11 @@ def _units(prior: Floats) -> Ints:
 def _entries(units: Ints, n_columns: int) -> Words:
     """Pack the tables of strata with ``units`` of shape [s, K]; returns shape [Kp, s].
 
-    One sweep over the columns, all strata at once. A column is *light* if it has C units or fewer.
-    In every step a stratum completes one column: the next light one, filled up from the heavy one
-    in turn, or that heavy one itself as soon as it has no more than C left, filled up from the next
-    heavy one. When the last heavy column comes down to C, so are all that are left: by then every
-    completed column has C units, and all of them together Kp C.
+    One sweep over the columns, all strata at once. A column is *light* if it has C units or fewer,
+    else *heavy*. In every step a stratum completes one column. This is the next light one, filled
+    up from the current heavy one; or the current heavy one itself, once it has at most C units
+    left, filled up from the next heavy one. When the last heavy column comes down to C, so have all
+    that are left: every completed column has C units, and all columns together have Kp C.
     """
     n_strata, n_outcomes = units.shape
     bits = np.uint64(_column_bits(n_outcomes))
@@ -117,40 +118,40 @@ def _entries(units: Ints, n_columns: int) -> Words:
     mass = np.zeros((n_columns, n_strata), dtype=np.int64)
     mass[:n_outcomes] = units.T
     order, heavy = _light_first(mass > capacity, rows)
-    light = rows.copy()  # places in ``order``, raveled: column times strata, plus stratum
+    light = rows.copy()  # positions in ``order``, raveled: column times strata, plus stratum
     last = rows + (n_columns - 1) * n_strata
     mass_of, order_of = mass.reshape(-1), order.reshape(-1)
-    left = mass_of[order_of[heavy] * n_strata + rows]  # what the heavy column in turn has left
+    left = mass_of[order_of[heavy] * n_strata + rows]  # units left in the current heavy column
     packed = np.empty((n_columns, n_strata), dtype=np.uint64)
     packed[:] = np.arange(n_columns, dtype=np.uint64)[:, np.newaxis]  # full, each its own alias
     packed_of = packed.reshape(-1)
     for _ in range(n_columns - 1):
         gives = left > capacity
         following = np.minimum(heavy + n_strata, last)
-        moves = ~gives & (heavy < last)
+        advances = ~gives & (heavy < last)
         column = order_of[np.where(gives, light, heavy)] * n_strata + rows
         alias = order_of[np.where(gives, heavy, following)]
         threshold = np.where(gives, mass_of[column], left)
         entry = threshold.astype(np.uint64) << bits | alias.astype(np.uint64)
-        completed = (gives | moves) & (threshold < capacity)
+        completed = (gives | advances) & (threshold < capacity)
         packed_of[column] = np.where(completed, entry, packed_of[column])
         left = np.where(gives, left, mass_of[alias * n_strata + rows]) + threshold - capacity
         light += gives * n_strata
-        heavy += moves * n_strata
+        heavy += advances * n_strata
     return packed
 
 
 def _light_first(is_heavy: Bools, rows: Ints) -> tuple[Ints, Ints]:
-    """Columns in order, light ones first, and the place of each stratum's first heavy one.
+    """Order the columns, light ones first; also return the position of the first heavy one.
 
-    ``is_heavy`` has the shape [Kp, s]; so has the order. The place counts in the order, raveled;
-    where no column is heavy it is the last.
+    ``is_heavy`` has the shape [Kp, s], and so has the order. The position, one for each stratum, is
+    that in the order, raveled; where no column is heavy it is the last.
     """
     n_columns, n_strata = is_heavy.shape
     lights = np.cumsum(~is_heavy, axis=0)
     columns = np.arange(n_columns)[:, np.newaxis]
     n_light = lights[-1]
-    place = np.where(is_heavy, n_light + columns - lights, lights - 1)
+    position = np.where(is_heavy, n_light + columns - lights, lights - 1)
     order = np.empty((n_columns, n_strata), dtype=np.int64)
-    order.reshape(-1)[place * n_strata + rows] = columns
+    order.reshape(-1)[position * n_strata + rows] = columns
     return order, np.minimum(n_light, n_columns - 1) * n_strata + rows

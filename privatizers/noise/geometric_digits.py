@@ -1,14 +1,15 @@
-"""Geometric numbers, exactly, from the binary digits that make them up.
+"""Exact draws of geometric numbers, from their independent binary digits.
 
 P(G = g) = (1 − a) a^g, a = exp(−1/σ), is the law of independent digits (`discrete_laplace.md`):
 
 G = Σ_{j<J} 2^j D_j + 2^J H,  P(D_j = 1) = 1/(1 + exp(2^j/σ)),  P(H = h) = (1 − t) t^h,
 t = exp(−2^J/σ).
 
-Nothing here draws: words come from whoever calls. Nothing is approximated either. Whether a digit
-is one is decided by comparing a uniform U of endlessly many bits with its probability p, 64 bits at
-a time. The first 64 decide but with probability 2⁻⁶⁴; where they are those of p, further bits of p
-are computed, certified by bounds from both sides, and compared with further words.
+Nothing here draws: the caller gives the random words. Nothing is approximated either. Whether a
+digit is one is decided by comparing a uniform U of infinitely many bits with its probability p, 64
+bits at a time. The first 64 bits decide, except with probability 2⁻⁶⁴: where they equal those of p,
+further bits of p are computed, with bounds from both sides that prove them, and compared with
+further words.
 """
 
 import math
@@ -23,8 +24,8 @@ from numpy.typing import NDArray
 
 from schemas.arrays import Ints, Words
 
-Source = Callable[[int], Words]
-"""Gives as many independent words, uniform on 0 … 2⁶⁴ − 1, as it is asked for."""
+WordSource = Callable[[int], Words]
+"""Returns the requested number of independent words, uniform on 0 … 2⁶⁴ − 1."""
 
 WORD = 64
 """Bits of a word."""
@@ -37,7 +38,7 @@ _FEWEST_PLACES = 40
 class Probability:
     """1/(1 + e^x) for a digit, e^(−x) for the tail; x = 2^``power`` / ``scale`` > 0.
 
-    Either is irrational (Lindemann 1882), so its bits are settled by bounds that are close enough.
+    Both are irrational (Lindemann 1882), so close enough bounds determine any of their bits.
     """
 
     scale: float
@@ -51,8 +52,8 @@ class Probability:
     def floor(self, bits: int) -> int:
         """Return ⌊p 2^``bits``⌋.
 
-        Where x ≥ ``bits`` it is 0, since p ≤ e^(−x) < 2^(−``bits``). Else it is computed with more
-        and more decimal places, until the bounds agree.
+        Where x ≥ ``bits`` it is 0, since p ≤ e^(−x) < 2^(−``bits``). Otherwise it is computed with
+        more and more decimal places, until the bounds agree.
         """
         exponent = (1 << self.power) / Fraction(self.scale)
         if exponent >= bits:
@@ -65,12 +66,12 @@ class Probability:
             places *= 2
 
     def _bounds(self, exponent: Fraction, bits: int, places: int) -> tuple[int, int]:
-        """Whole numbers, at most and at least ⌊p 2^``bits``⌋. Every operation is rounded outward.
+        """Return whole numbers, at most and at least ⌊p 2^``bits``⌋; rounding is always outward.
 
         ``Decimal.exp`` rounds to the nearest, correctly, whatever the context's rounding; its
         neighbours are bounds.
         """
-        down, up = (Context(prec=places, rounding=way) for way in (ROUND_FLOOR, ROUND_CEILING))
+        down, up = (Context(prec=places, rounding=mode) for mode in (ROUND_FLOOR, ROUND_CEILING))
         above, below = Decimal(exponent.numerator), Decimal(exponent.denominator)
         low = down.next_minus(down.exp(down.divide(above, below)))
         high = up.next_plus(up.exp(up.divide(above, below)))
@@ -82,7 +83,7 @@ class Probability:
 
 @dataclass(frozen=True)
 class Digits:
-    """The digits that a geometric number of ``scale`` σ is made of."""
+    """The digits of a geometric number of ``scale`` σ."""
 
     scale: float
     thresholds: tuple[int, ...]
@@ -103,9 +104,10 @@ class Digits:
 def digits_of(scale: float) -> Digits:
     """Return the digits for σ = ``scale``.
 
-    Raises ValueError where σ is not a positive number, or so great (about 10¹⁷) that J would be
-    more than 62: numbers could then be beyond 63 bits with a probability that matters. Up to there
-    that is under 2⁻¹²⁸.
+    Raises:
+        ValueError: σ is not a positive number, or so great (about 10¹⁷) that J would be more than
+            62. Numbers could then need more than 63 bits with a probability that matters; below it
+            that is under 2⁻¹²⁸.
     """
     if not 0 < scale < math.inf:
         raise ValueError(f"a noise scale is a positive number, not {scale!r}")
@@ -115,48 +117,48 @@ def digits_of(scale: float) -> Digits:
     return Digits(scale, tuple(Probability(scale, j).word(1) for j in range(count)))
 
 
-def geometric(digits: Digits, size: int, words: Source) -> Ints:
-    """Return ``size`` independent numbers G ≥ 0 of the law ``digits`` describes.
+def geometric(digits: Digits, size: int, words: WordSource) -> Ints:
+    """Return ``size`` independent numbers G ≥ 0 of the law that ``digits`` describes.
 
-    It takes J + 1 words a number, one request of ``size`` a digit from j = 0 on and one for the
-    tail, and a request of one word after each in which a word leaves its digit open. A number of 64
-    bits or more is returned modulo 2⁶⁴: to add it to a count, modulo 2⁶⁴ too, tells no more than
-    the true sum would.
+    Each number takes J + 1 words. There is one request of ``size`` words for every digit from j = 0
+    on and one for the tail; after each, one request of a single word whenever a word does not
+    decide its digit. A number of 64 bits or more is returned modulo 2⁶⁴: added to a count, modulo
+    2⁶⁴ too, it tells no more than the true sum would.
     """
     numbers = np.zeros(size, dtype=np.uint64)
     for j, threshold in enumerate(digits.thresholds):
         drawn = words(size)
         ones = drawn < np.uint64(threshold)
-        for unit in _where(drawn, threshold):
-            ones[unit] = goes_on(Probability(digits.scale, j), words)
+        for unit in _undecided(drawn, threshold):
+            ones[unit] = is_below(Probability(digits.scale, j), words)
         numbers |= ones.astype(np.uint64) << np.uint64(j)
-    for unit in _where(words(size), 0):
+    for unit in _undecided(words(size), 0):
         high = tail_value(digits.tail, words) << digits.count
         numbers[unit] |= np.uint64(high & ((1 << WORD) - 1))
     return numbers.view(np.int64)
 
 
-def _where(drawn: Words, word: int) -> NDArray[np.intp]:
-    """The places of a word that comes once in 2⁶⁴ times."""
+def _undecided(drawn: Words, word: int) -> NDArray[np.intp]:
+    """Return the positions of a word that comes once in 2⁶⁴ times."""
     return np.flatnonzero(drawn == np.uint64(word))
 
 
-def goes_on(probability: Probability, words: Source) -> bool:
-    """Whether U < p, U having agreed with p in its first word."""
+def is_below(probability: Probability, words: WordSource) -> bool:
+    """Whether U < p, where the first words of U and p are equal."""
     nth = 2
-    while (word := int(words(1)[0])) == (own := probability.word(nth)):
+    while (word := int(words(1)[0])) == (threshold := probability.word(nth)):
         nth += 1
-    return word < own
+    return word < threshold
 
 
-def tail_value(tail: Probability, words: Source) -> int:
+def tail_value(tail: Probability, words: WordSource) -> int:
     """Return H, the successes before the first failure, where the first trial's word was 0.
 
-    Every trial succeeds with probability t; its first word must be 0 to leave that open.
+    Every trial succeeds with probability t, which is possible only if its first word is 0.
     """
     successes = 0
-    open_still = True
-    while open_still and goes_on(tail, words):
+    undecided = True
+    while undecided and is_below(tail, words):
         successes += 1
-        open_still = int(words(1)[0]) == 0
+        undecided = int(words(1)[0]) == 0
     return successes

@@ -1,8 +1,8 @@
-"""Noise on real numbers, on a declared lattice: the act, and what it costs.
+"""Laplace noise on real numbers, on a declared lattice, and its cost.
 
-Laplace noise in floating point gives its value away by its low bits. Here a value becomes a whole
-number of steps, the noise is a whole number drawn exactly, and only their sum is made a real
-number again. The step is public and a power of two: dividing and multiplying by it is exact.
+The low bits of Laplace noise in floating point reveal the value under it. Here a value becomes a
+whole number of steps, the noise is a whole number drawn exactly, and only their sum becomes a real
+number again. The step is public and a power of two, so dividing and multiplying by it is exact.
 """
 
 import math
@@ -13,31 +13,36 @@ from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats
 
 _LARGEST = 2.0**52
-"""Values and scales stay under so many steps: doubles then hold every whole number in sight, and
-noise that 64 bits do not hold has a probability under exp(−2¹⁰)."""
+"""Values and scales stay under this many steps.
+
+Doubles then hold every whole number that occurs, and noise that 64 bits cannot hold has a
+probability under exp(−2¹⁰).
+"""
 
 LEAST_EPSILON = 2.0**-30
-"""Noise of any size at this ε or more fits its lattice: steps of :func:`power_of_two_step` go at
-most 2²¹ times into a sensitivity, and (2²¹ + 1)/2⁻³⁰ is under 2⁵². At less it may or may not, as
-the sensitivity has it, and where that is drawn first nobody may find out by a failure."""
+"""At this ε or more, noise for any sensitivity fits its lattice.
+
+Steps of :func:`power_of_two_step` go at most 2²¹ times into a sensitivity, and (2²¹ + 1)/2⁻³⁰ is
+under 2⁵². At a lower ε it depends on the sensitivity; where the sensitivity is itself drawn, a
+failure would reveal something of it.
+"""
 
 
 def lattice_laplace(values: Floats, *, sensitivity: float, epsilon: float, step: float) -> Floats:
     """Return h (k + Z), shape [d], for ``values`` x of shape [d] that are real numbers.
 
     k is x/h rounded to the nearest whole number (halves to even), Z i.i.d. discrete Laplace of
-    :func:`lattice_scale`.
+    :func:`lattice_scale`, h is ``step``, a power of two, in the unit of x, as is ``sensitivity``.
 
-    Guarantee: ε-DP, δ = 0, where neighbours move x by ``sensitivity`` Δ at most in the sum of
-    absolute differences. Rounding moves a difference by less than a step or leaves it within one,
-    |k − k′| ≤ |x − x′|/h + 1, so k moves by Δ/h + d at most, and P(Z = z)/P(Z = z + m) ≤ e^(|m|/s).
-    Turning k + Z into a real number is post-processing. Δ is for x as it was *computed*: keep sums
-    in whole numbers, or add to Δ what their rounding can be.
+    Guarantee: ε-DP, δ = 0, where neighbours change x by ``sensitivity`` Δ at most in the sum of
+    absolute differences. Rounding changes a difference by less than a step or leaves it within one,
+    |k − k′| ≤ |x − x′|/h + 1, so k changes by Δ/h + d at most, and P(Z = z)/P(Z = z + m) ≤
+    e^(|m|/s). Turning k + Z into a real number is post-processing. Δ is that of x as it was
+    *computed*: keep sums in whole numbers, or add their greatest rounding error to Δ.
 
-    where ``step`` is h, a power of two, in the unit of x; ``sensitivity`` likewise.
-
-    Raises ValueError for numbers that make no noise, and for an x that is not finite or has 2⁵²
-    steps or more. Callers clip x to declared bounds first, so that this never tells of the data.
+    Raises:
+        ValueError: The numbers give no noise, or an x is not finite or has 2⁵² steps or more.
+            Callers clip x to declared bounds first, so that an error never tells of the data.
     """
     scale = lattice_scale(
         sensitivity=sensitivity, epsilon=epsilon, step=step, n_values=max(len(values), 1)
@@ -57,8 +62,9 @@ def lattice_scale(*, sensitivity: float, epsilon: float, step: float, n_values: 
     where ``sensitivity`` is Δ ≥ 0, ``step`` h, ``n_values`` d. Δ/h is exact; the sum and the
     quotient are each rounded up to the next double.
 
-    Raises ValueError where Δ is negative, ε or h is not positive, any is infinite, h is no power
-    of two, d < 1, or s reaches 2⁵² steps.
+    Raises:
+        ValueError: Δ is negative, ε or h is not positive, one is infinite, h is no power of two,
+            d < 1, or s reaches 2⁵² steps.
     """
     _check_step(step)
     if not (0.0 <= sensitivity < math.inf):
@@ -79,9 +85,8 @@ def lattice_laplace_variance(
 ) -> float:
     """Return the variance h² 2a/(1 − a)², a = e^(−1/s), of the noise on one value.
 
-    In the value's unit squared; s is :func:`lattice_scale`. Rounding comes on top: it is no noise
-    but an error of at most h/2, so the mean squared error is at most this plus h²/4
-    (:func:`rounding_square`).
+    In the value's unit squared; s is :func:`lattice_scale`. Rounding adds an error of at most h/2,
+    so the mean squared error is at most this plus h²/4 (:func:`rounding_square`).
     """
     scale = lattice_scale(sensitivity=sensitivity, epsilon=epsilon, step=step, n_values=n_values)
     return step**2 * discrete_laplace_variance(scale)
@@ -93,7 +98,7 @@ def discrete_laplace_variance(scale: float) -> float:
 
 
 def rounding_square(step: float) -> float:
-    """Return h²/4, the worst square of what rounding to whole steps adds, in the value's unit²."""
+    """Return h²/4, the greatest squared error of rounding to whole steps, in the value's unit²."""
     _check_step(step)
     return step**2 / 4.0
 
@@ -101,8 +106,11 @@ def rounding_square(step: float) -> float:
 def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:
     """Return the largest power of two that is at most ``sensitivity`` · ``fraction``.
 
-    A step for public sensitivities: at the default rounding widens the noise by a millionth for
-    one value. Raises ValueError where there is none.
+    A step for public sensitivities: by default rounding widens the noise by a millionth for one
+    value.
+
+    Raises:
+        ValueError: There is no such power of two.
     """
     most = sensitivity * fraction
     if not (0.0 < most < math.inf):
@@ -113,6 +121,6 @@ def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:
 
 
 def _check_step(step: float) -> None:
-    """Powers of two between 2⁻⁵⁰⁰ and 2⁵⁰⁰: their squares are doubles."""
+    """Refuse all but powers of two between 2⁻⁵⁰⁰ and 2⁵⁰⁰, whose squares are doubles."""
     if not (2.0**-500 <= step <= 2.0**500) or math.frexp(step)[0] != 0.5:
         raise ValueError(f"a step is a power of two, not {step!r}")

@@ -1,9 +1,9 @@
 """The one door for privacy randomness.
 
-All noise of a release comes from two functions here, the keys that are made from a third, and all
-of it from the operating system's entropy. Nothing here takes a seed, a generator or a setting, so
-neither a configuration nor a caller can make the noise predictable. An import contract and a test
-keep every other module from drawing on its own.
+All noise of a release comes from the functions here, and so do secret keys; all of it is the
+operating system's entropy. Nothing here takes a seed, a generator or a setting, so neither a
+configuration nor a caller can make the noise predictable. An import contract and a test keep every
+other module from drawing on its own.
 """
 
 import os
@@ -26,7 +26,7 @@ _DIGITS_BATCH = 1 << 14  # words and numbers of a batch stay in the processor's 
 
 
 def secret_key() -> bytes:
-    """Return 32 bytes that nobody can guess, for a key that is kept."""
+    """Return 32 bytes that nobody can guess, for a secret key."""
     return os.urandom(32)
 
 
@@ -43,8 +43,8 @@ def random_words(size: int) -> Words:
 def _full_words(size: int) -> Words:
     """Return ``size`` independent words, uniform on 0 … 2⁶⁴ − 1.
 
-    The key stream of AES-256 in counter mode under a key of its own, fresh from the operating
-    system at every call: nothing is shared by two calls, so they may come from several threads.
+    They are the key stream of AES-256 in counter mode under a new key from the operating system at
+    every call. Two calls share nothing, so several threads may call.
     """
     stream = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
     words = np.zeros(size, dtype=np.uint64)
@@ -61,11 +61,13 @@ def discrete_laplace(size: int, scale: float) -> Ints:
 
     Z = G − G′, both with P(G = g) = (1 − a) a^g. Binary digits of such a number are independent:
     with g = Σ 2^j d_j, a^g = Π a^(2^j d_j) is a product, so digit j is 1 with probability
-    a^(2^j)/(1 + a^(2^j)) = 1/(1 + exp(2^j/σ)). Each is drawn exactly, by comparing as many bits
-    with that probability as it takes: `geometric_digits.py`, proof in `discrete_laplace.md`.
+    a^(2^j)/(1 + a^(2^j)) = 1/(1 + exp(2^j/σ)). Each digit is drawn exactly, by comparing as many
+    random bits with that probability as are needed: `geometric_digits.py`, proof in
+    `discrete_laplace.md`. With probability under 2⁻¹²⁷ Z does not fit 64 bits; it is then returned
+    modulo 2⁶⁴, which costs no privacy.
 
-    Raises ValueError where σ is not positive, or about 10¹⁷ or more. Below it, Z is beyond 64 bits
-    with probability under 2⁻¹²⁷, and then given modulo 2⁶⁴, which costs no privacy.
+    Raises:
+        ValueError: σ is not positive, or is about 10¹⁷ or more.
     """
     digits = digits_of(scale)
     noise = np.empty(size, dtype=np.int64)

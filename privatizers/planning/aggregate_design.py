@@ -1,8 +1,8 @@
 """From what a publisher asks for to an aggregate mechanism with its σ, without any data.
 
-Given ε, σ is the least double whose price is not above it; given σ, ε is its price, rounded up.
-Both are pure: where a δ above 0 is configured, σ is what ε alone pays for and δ is stated as asked,
-which is sound and buys nothing.
+Where ε is given, σ is the least double whose price is not above ε; where σ is given, ε is its
+price, rounded up. Both are pure: where a δ above 0 is configured, ε alone pays for σ and δ is
+stated as requested, which is sound but gains nothing.
 """
 
 import math
@@ -29,17 +29,17 @@ AggregateName = Literal["noisy-histogram", "noisy-horvitz-thompson"]
 
 @dataclass(frozen=True)
 class AggregateRequest:
-    """What a publisher asks for: ``epsilon`` or ``noise_scale``, never both."""
+    """The publisher's request: ``epsilon`` or ``noise_scale``, never both."""
 
     mechanism: AggregateName
     n_outcomes: int
     n_treatments: int = 1
-    """Treatment arms; of one, differences are published, of more, means."""
+    """Number of treatment arms; for one, differences are published, for more, means."""
     epsilon: float | None = None
     delta: float = 0.0
     noise_scale: float | None = None
     lattice: Lattice | None = None
-    """Of the grid, if it has one."""
+    """The lattice of the grid, if it has one."""
     square_share: float = 0.0
     """The part of ``epsilon`` that pays for arms' sums of squares, where they tell anything."""
     resampling_probability: float | None = None
@@ -58,7 +58,11 @@ class AggregateDesign:
 
 
 def aggregate_design(request: AggregateRequest) -> AggregateDesign:
-    """Choose the σ of an aggregate mechanism; raises ConfigError naming the key."""
+    """Choose the σ of an aggregate mechanism.
+
+    Raises:
+        ConfigError: A value of the request cannot be used; the error names its key.
+    """
     check_aggregate(request)
     lattice = None if request.mechanism == "noisy-histogram" else request.lattice
     scale, squares = request.noise_scale, None
@@ -73,7 +77,7 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     kind = NoisyHistogram if lattice is None else NoisyHorvitzThompson
     price = pure_epsilon(event_of(parameters))
     epsilon = price if request.epsilon is None else request.epsilon
-    if price > epsilon:  # cannot happen; the claim hangs on it
+    if price > epsilon:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
     return AggregateDesign(kind(parameters), epsilon, request.delta)
 
@@ -81,9 +85,9 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
 def _squares(
     request: AggregateRequest, epsilon: float, lattice: Lattice | None
 ) -> NoisySquares | None:
-    """Sums of squares at their part of ε; None beside counts and where they tell nothing.
+    """Return the sums of squares that a part of ε pays for; None where counts are published.
 
-    That is for two outcomes, and beside means of a grid whose mean is not its middle.
+    None too where they tell nothing: two outcomes, or means of a grid whose mean is not its middle.
     """
     if lattice is None or request.square_share == 0:
         return None
@@ -100,17 +104,18 @@ def _least_scale(
     lattice: Lattice | None,
     squares: NoisySquares | None,
 ) -> float:
-    """The least σ, a double, that costs at most ``epsilon``: cells, or steps, moved by ε.
+    """Return the least σ, a double, that costs at most ``epsilon`` together with ``squares``.
 
-    ``left`` is about what ``squares`` leave of it.
+    It is the number of cells, or steps, that one unit can change, over ε. ``left`` is about the
+    part of ε that ``squares`` leave.
     """
     most = moved_cells(n_outcomes) if lattice is None else lattice.most
 
     def noise(scale: float) -> Event:
-        own = CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
+        statistic = CountsNoise(scale, most) if lattice is None else SumNoise(scale, most)
         if squares is None:
-            return own
-        return Together((own, SquareNoise(squares.noise_scale, squares.steps.most)))
+            return statistic
+        return Together((statistic, SquareNoise(squares.noise_scale, squares.steps.most)))
 
     scale = most / left
     while pure_epsilon(noise(scale)) > epsilon:
@@ -119,7 +124,11 @@ def _least_scale(
 
 
 def check_aggregate(request: AggregateRequest) -> None:
-    """Raise ConfigError for impossible values, naming the key, the value and the rule."""
+    """Refuse impossible values.
+
+    Raises:
+        ConfigError: A value is impossible; the error names the key, the value and the rule.
+    """
     name = request.mechanism
     if request.n_outcomes < 2:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""How much must be resampled for a price, in doubles and for many candidates at once.
+"""The rate of resampling that an (ε, δ) allows: approximate, for many candidates at once.
 
-For planning alone: what a release draws with is calibrated exactly
-(:mod:`privatizers.accounting.accountant`) and never taken from here.
+For planning alone. A release never uses these numbers: its parameters are calibrated exactly
+(:mod:`privatizers.accounting.accountant`).
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,24 @@ _HALVINGS = 100
 
 @dataclass(frozen=True)
 class Moves:
-    """How one substitution moves what is published of a stratum."""
+    """How one substitution changes the statistic that is published of a stratum."""
 
     most: int
-    """Pure ε is ``most``/σ: cells moved by one, or steps that one sum is moved by."""
+    """Cells that change by one, or steps that a sum changes by; pure ε is ``most``/σ."""
     one_sum: bool
 
     @classmethod
     def of(cls, n_outcomes: int, lattice: Lattice | None) -> "Moves":
-        """Of sums on a lattice, or else of counts."""
+        """Return the shift of sums on a lattice; without a lattice, of counts."""
         if lattice is not None:
             return cls(lattice.most, one_sum=True)
         return cls(moved_cells(n_outcomes), one_sum=False)
 
     def losses(self, loss: Floats) -> tuple[Floats, Floats]:
-        """Values of the privacy loss, in order, and their masses, for 1/σ = ``loss``: [J, atoms].
+        """Return the values of the privacy loss, in order, and their masses; [J, atoms] each.
 
-        As ``accountant.delta_at`` has them, those of wide grids put together alike.
+        ``loss`` is 1/σ. Values are those of ``accountant.delta_at``, with the same ones merged on
+        wide grids.
         """
         u = loss[:, np.newaxis]
         a = np.exp(-u)
@@ -46,8 +47,8 @@ class Moves:
             mass[:, :1] += a
             return (self.most - 2 * k) * u, mass / (1.0 + a)
         k = np.arange(self.most + 1)
-        ways = np.array([1.0, 1.0] if self.most == 1 else [1.0, 2.0, 1.0])
-        return (self.most - 2 * k) * u, ways * a**k / (1.0 + a) ** self.most
+        binomial = np.array([1.0, 1.0] if self.most == 1 else [1.0, 2.0, 1.0])
+        return (self.most - 2 * k) * u, binomial * a**k / (1.0 + a) ** self.most
 
 
 def odds_at(
@@ -55,22 +56,22 @@ def odds_at(
     delta: float,
     shares: Floats,
     least_probability: float,
-    moves: Moves | None,
+    shift: Moves | None,
     square_shares: Floats | float = 0.0,
 ) -> Floats:
-    """Return r = λ/(1 − λ) that leaves (ε, δ) in all where ``shares`` of ε pay for the strata.
+    """Return the r = λ/(1 − λ) for (ε, δ) in all, where ``shares`` of ε pay for the strata.
 
-    r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0; else δ(ε) is halved for. γ is
-    ``least_probability``; without ``moves`` nothing is published of the strata. ``square_shares``
-    of ε pay for arms' sums of squares. Shape [J].
+    r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0; otherwise r is found by bisection on δ(ε). γ is
+    ``least_probability``; ``shift`` is None where no statistic of strata is published.
+    ``square_shares`` of ε pay for arms' sums of squares. Shape [J].
     """
     gamma = least_probability
     pure: Floats = 1.0 / (gamma * np.expm1(epsilon * (1.0 - shares - square_shares)))
     if delta == 0:
         return pure
     values, mass = np.zeros((len(shares), 1)), np.ones((len(shares), 1))
-    if moves is not None:
-        values, mass = moves.losses(epsilon * shares / moves.most)
+    if shift is not None:
+        values, mass = shift.losses(epsilon * shares / shift.most)
     if np.any(square_shares):
         loss = epsilon * np.broadcast_to(square_shares, shares.shape)[:, np.newaxis]
         over = 1.0 / (1.0 + np.exp(-loss))
@@ -81,12 +82,12 @@ def odds_at(
         middle = (low + high) / 2.0
         fits = _delta(epsilon, np.exp(middle), gamma, values, mass) <= delta
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    found: Floats = np.exp(high)
-    return found
+    odds: Floats = np.exp(high)
+    return odds
 
 
 def _delta(epsilon: float, odds: Floats, gamma: float, values: Floats, mass: Floats) -> Floats:
-    """δ(ε) of a response at ``odds`` beside a statistic's losses; shape [J]."""
+    """Return δ(ε) of a response at ``odds`` together with a statistic's losses; shape [J]."""
     rate = odds / (1.0 + odds)
     loss = np.log1p(1.0 / (odds * gamma))
     total = np.zeros_like(odds)
@@ -95,7 +96,7 @@ def _delta(epsilon: float, odds: Floats, gamma: float, values: Floats, mass: Flo
         (-loss, rate * gamma),
         (np.zeros_like(loss), rate * (1.0 - 2.0 * gamma)),
     )
-    for own, share in kinds:
-        over = np.maximum(-np.expm1(epsilon - (values + own[:, np.newaxis])), 0.0)
+    for response, share in kinds:
+        over = np.maximum(-np.expm1(epsilon - (values + response[:, np.newaxis])), 0.0)
         total += share * np.sum(mass * over, axis=1)
     return total

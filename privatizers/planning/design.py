@@ -1,9 +1,9 @@
 """From what a publisher asks for to a mechanism with parameters, without any data.
 
-Given λ, γ and σ, they are taken as they are. Given ε (and δ), a simple stated rule splits it: a
-tenth of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where the mechanism has a
-prior of its own. ``auto`` is the uniform prior with counts: at equal ε no prior made of noisy
-counts gives less noise (docs/method.md).
+Where λ, γ and σ are given, they are used as they are. Where ε (and δ) is given, a simple stated
+rule splits it: a tenth of ε pays for the counts, the rest for the outcomes, and γ = 1/(2K) where
+the mechanism has a prior of its own. ``auto`` is the uniform prior with counts: at equal ε no prior
+made of noisy counts gives less noise (docs/method.md).
 """
 
 import math
@@ -27,12 +27,12 @@ MechanismName = Literal["auto", "cluster-dp", "cluster-free-dp", "uniform-prior-
 StatisticName = Literal["auto", "counts", "means", "none"]
 
 STATISTIC_SHARE = 0.1
-"""The part of ε that pays for the statistic of the strata, where ε is given and nothing plans."""
+"""The part of ε that pays for the statistic of the strata, where ε is given without a plan."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a publisher asks for: ``epsilon``, or λ, γ and σ; never both."""
+    """The publisher's request: ``epsilon``, or λ, γ and σ; never both."""
 
     mechanism: MechanismName
     n_outcomes: int
@@ -43,16 +43,16 @@ class Request:
     truncation_threshold: float | None = None
     noise_scale: float | None = None
     lattice: Lattice | None = None
-    """Of the grid, if it has one: means are published as sums of its steps."""
+    """The lattice of the grid, if it has one: means are published as sums of its steps."""
     statistic_share: float = STATISTIC_SHARE
     """The part of ``epsilon`` that pays for the statistic of the strata, if any."""
     square_share: float = 0.0
-    """The part of ``epsilon`` that pays for arms' sums of squares, beside means."""
+    """The part of ``epsilon`` that pays for arms' sums of squares, beside published means."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """A mechanism, and the (ε, δ) that its release states: as asked for, or ε as computed at δ."""
+    """A mechanism, and the (ε, δ) that its release states: as requested, or ε as computed at δ."""
 
     mechanism: Mechanism
     epsilon: float
@@ -60,15 +60,19 @@ class Design:
 
 
 def design(request: Request) -> Design:
-    """Choose mechanism and parameters; raises ConfigError naming the key where that fails."""
+    """Choose mechanism and parameters.
+
+    Raises:
+        ConfigError: A value of the request cannot be used; the error names its key.
+    """
     check(request)
     if request.epsilon is None:
         mechanism = _build(request, _declared(request))
         event = event_of(mechanism.parameters)
         return Design(mechanism, epsilon_at(event, request.delta), request.delta)
-    mechanism = _build(request, _calibrated(request, request.epsilon))
+    mechanism = _build(request, _calibrate(request, request.epsilon))
     event = event_of(mechanism.parameters)
-    if delta_at(event, request.epsilon) > request.delta:  # cannot happen; the claim hangs on it
+    if delta_at(event, request.epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
     return Design(mechanism, request.epsilon, request.delta)
 
@@ -82,7 +86,7 @@ def _publishes_statistic(request: Request) -> bool:
 
 
 def _lattice(request: Request) -> Lattice | None:
-    """The lattice that sums are published on; None where counts or nothing are."""
+    """Return the lattice of published sums; None where counts or nothing is published."""
     return request.lattice if request.strata_statistic == "means" else None
 
 
@@ -95,7 +99,7 @@ def _build(request: Request, parameters: Parameters) -> Mechanism:
 
 
 def _declared(request: Request) -> Parameters:
-    """Parameters as given; the uniform prior's γ is 1/K and need not be."""
+    """Return the parameters as given; γ of the uniform prior is 1/K and need not be given."""
     k = request.n_outcomes
     gamma = request.truncation_threshold
     if request.resampling_probability is None:
@@ -121,7 +125,7 @@ def _declared(request: Request) -> Parameters:
     )
 
 
-def _calibrated(request: Request, epsilon: float) -> Parameters:
+def _calibrate(request: Request, epsilon: float) -> Parameters:
     """Split ε: a tenth for the strata, the rest for the response, λ rounded toward privacy."""
     k = request.n_outcomes
     gamma = realised_threshold(1 / (2 * k) if _has_own_prior(request) else 1 / k, k)
@@ -142,9 +146,9 @@ def _calibrated(request: Request, epsilon: float) -> Parameters:
 
 
 def _squares(request: Request, epsilon: float) -> NoisySquares | None:
-    """The sums of squares that a part of ε pays for; None beside anything but means.
+    """Return the sums of squares that a part of ε pays for; None where means are not published.
 
-    And None where they tell nothing: two outcomes, or a grid whose mean is not its middle.
+    None too where they tell nothing: two outcomes, or a grid whose mean is not its middle.
     """
     lattice = _lattice(request)
     steps = None if lattice is None else square_steps(lattice)
@@ -154,7 +158,11 @@ def _squares(request: Request, epsilon: float) -> NoisySquares | None:
 
 
 def check(request: Request) -> None:
-    """Raise ConfigError for impossible values, naming the key, the value and the rule."""
+    """Refuse impossible values.
+
+    Raises:
+        ConfigError: A value is impossible; the error names the key, the value and the rule.
+    """
     k = request.n_outcomes
     if k < 2:
         raise ConfigError(
@@ -203,7 +211,11 @@ def check(request: Request) -> None:
 
 
 def check_range(name: str, value: float | None, low: float, high: float) -> None:
-    """Raise ConfigError where a value is given and not strictly between ``low`` and ``high``."""
+    """Refuse a value that is not strictly between ``low`` and ``high``; None is not given.
+
+    Raises:
+        ConfigError: The value is out of this range.
+    """
     if value is None or low < value < high:
         return
     rule = f"strictly between {low} and {high}" if math.isfinite(high) else f"greater than {low}"
@@ -211,6 +223,10 @@ def check_range(name: str, value: float | None, low: float, high: float) -> None
 
 
 def check_workable(name: str, value: float | None, least: float, most: float) -> None:
-    """Refuse what no use needs and arithmetic would not hold."""
+    """Refuse values so extreme that no use needs them and arithmetic would fail.
+
+    Raises:
+        ConfigError: The value is not from ``least`` to ``most``.
+    """
     if value is not None and not least <= value <= most:
         raise ConfigError(f"privacy.{name}", f"{value!r} is not from {least:g} to {most:g}")

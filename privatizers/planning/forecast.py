@@ -1,8 +1,8 @@
-"""What a given mechanism is predicted to tell, beside what the planner would choose.
+"""The standard errors that a given mechanism is predicted to have.
 
-For a mechanism whose prior is made of noisy counts the noise depends on how the counts come out: it
-is averaged over 512 ways for them to do so, spread evenly (Sobol's points), as a plan has to be the
-same whenever it is made. Nothing is drawn.
+For a mechanism whose prior is made of noisy counts the noise depends on the values of the counts.
+It is averaged over 512 of their possible values, spread evenly (Sobol's points), because a plan has
+to be the same whenever it is made. Nothing is drawn.
 """
 
 import numpy as np
@@ -15,20 +15,27 @@ from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
+from privatizers.planning.grids import project_guess
 from privatizers.planning.planner import (
     Prediction,
     Question,
     effects_of,
     predictions,
-    projected,
     sampling_variance,
 )
-from privatizers.planning.predicted_variance import Reach, SquareVariance, UnitVariance, reaches
+from privatizers.planning.predicted_variance import (
+    ContrastWeights,
+    SquareVariance,
+    UnitVariance,
+    contrast_weights,
+)
 from schemas.arrays import Floats, Ints
 
-_WAYS = 512
+_SCENARIOS = 512
+"""Possible values of counts and noise that are averaged over."""
+
 _MOST_SIZES = 40
-"""Sizes of pools that are drawn for; between them the noise is interpolated."""
+"""Sizes of pools that noise is computed for; between them it is interpolated."""
 
 
 def forecast(
@@ -36,63 +43,63 @@ def forecast(
 ) -> tuple[Prediction, ...]:
     """Predict the standard error of every effect that matters from a release on ``grid``.
 
-    And half of the interval, where units are published. The prediction is right to some 10 % for a
-    right guess at outcomes; with the uniform guess on skewed ones it is too great, up to 14 times.
-
-    Raises no error where an arm cannot be compared: it has no prediction then. Segments have none
-    where no units are published.
+    Where units are published, half of the interval is predicted too. With a right guess at outcomes
+    the prediction is right to about 10 %; with the uniform guess for skewed outcomes it is too
+    great, up to 14 times. An arm that cannot be compared has no prediction, and no error is raised;
+    segments have none where no units are published.
     """
     points = np.array(grid)
     if isinstance(mechanism, AggregateMechanism):
-        return _of_aggregates(question, points, mechanism)
-    among = question.reaches_in(mechanism.pool_of(question.sizes, question.min_stratum))
-    guess = projected(question.values, question.guess, points)
-    found = []
-    for arm, reach in enumerate(among, start=1):
-        if reach is not None:
-            unit = _unit_variance(question, points, guess, mechanism, reach)
-            alone: list[Reach | None] = [None] * (arm - 1)
-            found += effects_of(question, [*alone, reach], unit)
-    return predictions(found, 0)
+        return _forecast_aggregates(question, points, mechanism)
+    by_arm = question.contrast_weights_in(mechanism.pool_of(question.sizes, question.min_stratum))
+    guess = project_guess(question.values, question.guess, points)
+    effects = []
+    for arm, weights in enumerate(by_arm, start=1):
+        if weights is not None:
+            unit = _unit_variance(question, points, guess, mechanism, weights)
+            others: list[ContrastWeights | None] = [None] * (arm - 1)
+            effects += effects_of(question, [*others, weights], unit)
+    return predictions(effects, 0)
 
 
-def _of_aggregates(
+def _forecast_aggregates(
     question: Question, grid: Floats, mechanism: AggregateMechanism
 ) -> tuple[Prediction, ...]:
-    """Predict with no response and the statistic in full: V = V_s Σ b²/n + Σ T_p² V_stat/N_p².
+    """Predict without randomised response, from the statistic alone.
 
-    Strata are whole pools here. The standard error that a release of means or differences states
-    is greater: it knows nothing of V_s and takes the most that the grid allows.
+    V = V_s Σ b²/n + Σ T_p² V_stat/N_p². Strata are whole pools here. The standard error that a
+    release of means or differences states is greater: V_s is not known to it, so it takes the
+    greatest that the grid allows.
     """
     parameters = mechanism.parameters
     sizes, sampling = _whole_pools(question, mechanism), sampling_variance(question, grid)
     if len(sizes) == 0:
         return ()
     if parameters.differences:
-        found = [_difference_variance(sizes, sampling, grid, parameters)]
+        variances = [_difference_variance(sizes, sampling, grid, parameters)]
     else:
         clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
         strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
-        among = reaches(strata, same_shares=question.same_shares)
+        by_arm = contrast_weights(strata, same_shares=question.same_shares)
         statistic = _statistic_noise(grid, parameters).second
-        found = [
+        variances = [
             0.0
-            if reach is None
-            else reach.sampling * sampling
-            + statistic * float(reach.pool_shares @ reach.pool_units**-2.0)
-            for reach in among
+            if weights is None
+            else weights.sampling * sampling
+            + statistic * float(weights.pool_shares @ weights.pool_units**-2.0)
+            for weights in by_arm
         ]
     return tuple(
         Prediction(arm, None, float(np.sqrt(variance)))
-        for arm, variance in enumerate(found, start=1)
+        for arm, variance in enumerate(variances, start=1)
         if variance > 0.0
     )
 
 
 def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
-    """Units of the pools that estimates can use, shape [pools, arms].
+    """Return the units of the pools that estimates can use, shape [pools, arms].
 
-    Those of several clusters count only where all were randomised with the same arm shares.
+    Pools of several clusters count only where all were randomised with the same arm shares.
     """
     pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
     members = np.bincount(pool_of)
@@ -105,7 +112,7 @@ def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
 def _difference_variance(
     sizes: Ints, sampling: float, grid: Floats, parameters: AggregateParameters
 ) -> float:
-    """Σ_p b_p² (V_s/n_0 + V_s/n_1 + V_D), or 0 where no pool has two units of both arms."""
+    """Return Σ_p b_p² (V_s/n_0 + V_s/n_1 + V_D); 0 where no pool has two units of both arms."""
     used = sizes[(sizes >= MIN_UNITS).all(axis=1)]
     if len(used) == 0 or parameters.lattice is None:
         return 0.0
@@ -117,17 +124,17 @@ def _difference_variance(
 
 
 def _unit_variance(
-    question: Question, grid: Floats, guess: Floats, mechanism: Mechanism, reach: Reach
+    question: Question, grid: Floats, guess: Floats, mechanism: Mechanism, weights: ContrastWeights
 ) -> UnitVariance:
     parameters = mechanism.parameters
     rate, prior = parameters.resampling_probability, mechanism.expected_prior(guess)
     declared = unit_noise(grid, guess, prior, rate)
     response = np.array([[declared]])
     if mechanism.name != "uniform-prior-dp":
-        response = _own_prior_noise(grid, guess, parameters, reach.pool_units)[np.newaxis]
+        response = _own_prior_noise(grid, guess, parameters, weights.pool_units)[np.newaxis]
     statistic = _statistic_noise(grid, parameters)
     squares = (grid - grid.mean()) ** 2
-    of_square = np.array([unit_noise(squares, guess, prior, rate)])
+    square_response = np.array([unit_noise(squares, guess, prior, rate)])
     return UnitVariance(
         sampling=sampling_variance(question, grid),
         response=response,
@@ -135,8 +142,8 @@ def _unit_variance(
         statistic=np.array([statistic.second]),
         fourth=np.array([statistic.fourth]),
         square=SquareVariance(
-            response=of_square,
-            declared=of_square,
+            response=square_response,
+            declared=square_response,
             statistic=np.array([_square_variance(grid, parameters)]),
             by_arm=parameters.squares is not None,
             widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),
@@ -145,7 +152,7 @@ def _unit_variance(
 
 
 def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
-    """The noise of what a mechanism with these parameters publishes of a pool, as a sum."""
+    """Return the noise of a pool's sum by the statistic that these parameters publish."""
     if parameters.noise_scale is None:
         return Cumulants(float("inf"), 0.0)
     if parameters.lattice is not None:
@@ -155,7 +162,7 @@ def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
 
 
 def _square_variance(grid: Floats, parameters: StrataStatistic) -> float:
-    """The same of squares: of an arm by sums of squares, of a pool by counts; else infinite."""
+    """Return the noise variance of squares: an arm's sums, or a pool's by counts; else infinite."""
     if parameters.squares is not None:
         return parameters.squares.variance(grid.tolist())
     if parameters.noise_scale is None or parameters.lattice is not None:
@@ -167,37 +174,37 @@ def _square_variance(grid: Floats, parameters: StrataStatistic) -> float:
 def _own_prior_noise(
     grid: Floats, guess: Floats, parameters: Parameters, pool_units: Floats
 ) -> Floats:
-    """Noise v, averaged over the priors that noisy counts make; for every pool, shape [U]."""
+    """Return the noise v of every pool, [U], averaged over the priors that noisy counts give."""
     if parameters.noise_scale is None:
         raise ValueError("a prior of noisy counts needs a noise scale")
     at = np.unique(np.quantile(pool_units, np.linspace(0, 1, _MOST_SIZES), method="nearest"))
-    n = np.repeat(at, _WAYS)[:, np.newaxis]
-    counts, noise = _ways(guess, parameters.noise_scale)
+    n = np.repeat(at, _SCENARIOS)[:, np.newaxis]
+    counts, noise = _scenarios(guess, parameters.noise_scale)
     released = n * guess + np.sqrt(n) * np.tile(counts, (len(at), 1))
     released += np.tile(noise, (len(at), 1))
     prior = truncated_prior(released, n[:, 0], parameters.truncation_threshold)
     rate = parameters.resampling_probability
     odds = rate / (1.0 - rate)
     mean = prior @ grid
-    about = (mean - guess @ grid) ** 2 + guess @ (grid - guess @ grid) ** 2
+    about_mean = (mean - guess @ grid) ** 2 + guess @ (grid - guess @ grid) ** 2
     spread = prior @ grid**2 - mean**2
-    drawn = odds * about + odds * (1.0 + odds) * spread
-    average = drawn.reshape(len(at), _WAYS).mean(axis=1)
+    response = odds * about_mean + odds * (1.0 + odds) * spread
+    average = response.reshape(len(at), _SCENARIOS).mean(axis=1)
     noise_of_sizes: Floats = np.interp(pool_units, at, average)
     return noise_of_sizes
 
 
-def _ways(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
-    """Ways for counts and noise to come out, each about as likely as another; [ways, K] both.
+def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
+    """Return possible values of counts and noise, all about equally likely; [scenarios, K] each.
 
-    Counts as (N − n p)/√n, by the normal limit of their law; noise by the continuous Laplace law,
-    and of both signs where there is one noisy count and its complement (K = 2).
+    Counts are given as (N − n p)/√n, by the normal limit of their law; noise by the continuous
+    Laplace law, once with either sign where there is one noisy count and its complement (K = 2).
     """
     from scipy.special import ndtri  # noqa: PLC0415 - takes a second
     from scipy.stats import qmc  # noqa: PLC0415
 
     k = len(guess)
-    even = qmc.Sobol(2 * k, scramble=False).random(_WAYS) + 0.5 / _WAYS
+    even = qmc.Sobol(2 * k, scramble=False).random(_SCENARIOS) + 0.5 / _SCENARIOS
     normal, root = ndtri(even[:, :k]), np.sqrt(guess)
     counts = root * normal - guess * (normal @ root)[:, np.newaxis]
     side = even[:, k:] - 0.5

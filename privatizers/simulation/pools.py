@@ -20,7 +20,7 @@ from schemas.arrays import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Places:
+class UnitPositions:
     """Where units are; all arrays have the shape [n]."""
 
     group: Ints
@@ -29,20 +29,20 @@ class Places:
     pool: Ints
     """Position of the unit's (pool, arm)."""
 
-    def take(self, rows: Ints) -> "Places":
-        """The places of the chosen units."""
-        return Places(*(getattr(self, field.name)[rows] for field in fields(self)))
+    def take(self, rows: Ints) -> "UnitPositions":
+        """The positions of the chosen units."""
+        return UnitPositions(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-def slices_of(steps: Floats, places: Places) -> Slices:
+def slices_of(steps: Floats, positions: UnitPositions) -> Slices:
     """Return the slices of units whose outcomes, less the grid's mean, are ``steps``, shape [n]."""
-    n_clusters, n_arms = int(places.cluster.max()) + 1, int(places.arm.max()) + 1
-    key = (places.group * n_clusters + places.cluster) * n_arms + places.arm
+    n_clusters, n_arms = int(positions.cluster.max()) + 1, int(positions.arm.max()) + 1
+    key = (positions.group * n_clusters + positions.cluster) * n_arms + positions.arm
     size = int(key.max()) + 1
     n = np.bincount(key, minlength=size).astype(np.float64)
     at = np.flatnonzero(n)
     pool_of_key = np.zeros(size, dtype=np.int64)
-    pool_of_key[key] = places.pool
+    pool_of_key[key] = positions.pool
     mean = np.bincount(key, steps, size) / np.maximum(n, 1)
     square = np.bincount(key, (steps - mean[key]) ** 2, size) / np.maximum(n - 1, 1)
     fourth = np.bincount(key, steps**4, size) / np.maximum(n, 1)

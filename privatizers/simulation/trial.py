@@ -19,7 +19,7 @@ from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
 from privatizers.simulation.pools import (
     Cells,
-    Places,
+    UnitPositions,
     noise_of,
     pools_of,
     slices_of,
@@ -205,14 +205,14 @@ class Trial:
         weights = Weights(
             np.tile(self.weights.of_mean, n_releases), np.tile(self.weights.of_square, n_releases)
         )
-        places = Places(
+        positions = UnitPositions(
             np.broadcast_to(nth, arm.shape).ravel(),
             np.broadcast_to(self.cluster, arm.shape).ravel(),
             arm.ravel(),
             cells,
         )
         pools = pools_of(self.mechanism, drawn, self.grid, all_cells, weights, squares)
-        return Releases(self, places, outcomes, randomised, pools, drawn)
+        return Releases(self, positions, outcomes, randomised, pools, drawn)
 
     def _squares(self, counts: Ints, arm: Ints, n_arms: int) -> ReleasedSquares | None:
         """Release the arms' sums of squares, from the ``counts`` of their cells; shape [n_arms]."""
@@ -240,7 +240,7 @@ class Releases:
     """Many releases of a trial; arrays have the units of all of them, one release after another."""
 
     trial: Trial
-    places: Places
+    positions: UnitPositions
     levels: Ints
     """Positions on the trial's values before privacy (and rounding), shape [releases · n]."""
     randomised: Ints
@@ -266,13 +266,13 @@ class Releases:
     def _slices(self, values: Floats, levels: Ints, inside: Bools | None) -> Slices:
         steps = (values - self.trial.grid.mean())[levels]
         if inside is None:
-            return slices_of(steps, self.places)
+            return slices_of(steps, self.positions)
         if inside.shape != self.trial.cluster.shape:
             raise ValueError(
                 f"inside has the shape {inside.shape}, not [units] = {self.trial.cluster.shape}"
             )
         at = np.flatnonzero(np.tile(inside, self.n_releases))
-        return slices_of(steps[at], self.places.take(at))
+        return slices_of(steps[at], self.positions.take(at))
 
     def evidence(self, inside: Bools | None = None, rate: float | None = None) -> Evidence:
         """What an analyst has of the releases; a ``rate`` other than λ is an error on purpose."""
@@ -288,8 +288,8 @@ class Releases:
         every release: pools of several clusters are left out unless arm shares are the same in all.
         """
         pool_of = self.trial.strata.pool_of
-        by_pool = replace(self.places, cluster=pool_of[self.places.cluster])
-        slices = replace(self, places=by_pool).slices(self.randomised)
+        by_pool = replace(self.positions, cluster=pool_of[self.positions.cluster])
+        slices = replace(self, positions=by_pool).slices(self.randomised)
         pooled = Evidence.of(slices, evidence.slices, self.pools, evidence.rate, self.trial.grid)
         alone = self.pools.n_clusters[slices.pool] == 1
         kept = np.flatnonzero(alone | same_shares)

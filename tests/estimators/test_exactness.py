@@ -24,7 +24,7 @@ from estimators.evidence import (
     calibrate,
 )
 from estimators.means import EstimatorName
-from estimators.pool_statistics import CountsNoise, counts_noise, unit_noise
+from estimators.pool_statistics import PoolCountsNoise, counts_noise, unit_noise
 from privatizers.mechanisms.prior import truncated_prior
 
 Floats = NDArray[np.float64]
@@ -121,7 +121,9 @@ class Everything:
         return float(self.chance @ values)
 
 
-def _statistic(of: Floats, noisy: Ints, n: int, noise: CountsNoise, weight: Floats) -> Statistic:
+def _statistic(
+    of: Floats, noisy: Ints, n: int, noise: PoolCountsNoise, weight: Floats
+) -> Statistic:
     cumulants, middle = noise.of_sum(of), of.mean()
     ones = np.ones(len(noisy))
     return Statistic(

@@ -28,7 +28,7 @@ from tests.estimators.reference import (
     strata_of,
     weighted,
 )
-from tests.statistical.simulate import Places, Trial, slices_of, without_privacy
+from tests.statistical.simulate import Trial, UnitPositions, slices_of, without_privacy
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -51,7 +51,7 @@ class People:
     @property
     def evidence(self) -> Evidence:
         nothing = np.zeros_like(self.cluster)
-        places = Places(nothing, self.cluster, self.arm, self.cluster * 3 + self.arm)
+        places = UnitPositions(nothing, self.cluster, self.arm, self.cluster * 3 + self.arm)
         grid = np.array([-1.0, 1.0])  # of the mean 0, so that outcomes stay what they are
         return without_privacy(slices_of(self.outcome, places), grid)
 

@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from privatizers.simulation.pools import (
     Cells,
-    Places,
+    UnitPositions,
     noise_of,
     pools_of,
     slices_of,
@@ -21,9 +21,9 @@ from privatizers.simulation.trial import Releases, Trial
 __all__ = [  # whatever is from elsewhere is found here as well
     "LEAST_EXPECTED",
     "Cells",
-    "Places",
     "Releases",
     "Trial",
+    "UnitPositions",
     "noise_of",
     "pearson",
     "pools_of",

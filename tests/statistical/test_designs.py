@@ -120,8 +120,8 @@ def slices_of_interest(trial: Trial) -> dict[str, NDArray[np.bool_] | None]:
 def of_whole_pools(evidence: Evidence, releases: Releases) -> Evidence:
     """Slices that are pools, for a histogram where clusters share them; as ``by_pool`` does."""
     strata = releases.trial.strata
-    places = replace(releases.places, cluster=strata.pool_of[releases.places.cluster])
-    own = replace(releases, places=places)
+    places = replace(releases.positions, cluster=strata.pool_of[releases.positions.cluster])
+    own = replace(releases, positions=places)
     return Evidence.of(
         own.slices(releases.randomised),
         evidence.slices,

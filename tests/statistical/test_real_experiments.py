@@ -48,7 +48,7 @@ from schemas.raw import ARM, CLUSTER, OUTCOME
 from tests.conftest import plain_rows
 from tests.statistical.simulate import (
     Cells,
-    Places,
+    UnitPositions,
     pools_of,
     real_data,
     slices_of,
@@ -337,7 +337,7 @@ class Prepared:
     arms: list[str]
     strata: Strata
     levels: Ints
-    places: Places
+    places: UnitPositions
 
     def slices(self, levels: Ints) -> Slices:
         return slices_of((self.grid - self.grid.mean())[levels], self.places)
@@ -397,7 +397,7 @@ def prepare(config: Config) -> Prepared:
     sizes = np.bincount(stratum, minlength=len(clusters) * len(arms)).reshape(-1, len(arms))
     strata = lay_out(clusters, arms, sizes, mechanism.pool_of(sizes, config.privacy.min_stratum))
     levels = nearest_levels(frame[OUTCOME].to_numpy(), grid)
-    places = Places(np.zeros_like(cluster), cluster, arm, strata.cells(cluster, arm))
+    places = UnitPositions(np.zeros_like(cluster), cluster, arm, strata.cells(cluster, arm))
     return Prepared(config, mechanism, grid, arms, strata, levels, places)
 
 
@@ -493,7 +493,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     levels = nearest_levels(units["outcome"].to_numpy(), prepared.grid)
     cluster = codes(units["cluster"], strata.clusters)
     of_arm = codes(units["arm"], prepared.arms)
-    places = Places(np.zeros_like(cluster), cluster, of_arm, strata.cells(cluster, of_arm))
+    places = UnitPositions(np.zeros_like(cluster), cluster, of_arm, strata.cells(cluster, of_arm))
     again = replace(prepared, places=places)
     found, wanted = again.evidence(StrataRelease(noisy, response), levels), file.evidence()
     assert file.arms == tuple(prepared.arms)

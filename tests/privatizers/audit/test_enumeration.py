@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import CountsNoise, Response, Together
 from privatizers.audit.count_lattice import CountLattice, own_prior
-from privatizers.audit.enumeration import Enumeration, Model, enumerated, model_of
+from privatizers.audit.enumeration import Enumeration, Model, enumerate_outcomes, model_of
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
@@ -85,7 +85,7 @@ def test_outcomes_put_together_tell_what_they_tell_one_by_one(
     own, complement, counts, given, taken, rate, gamma, scale, reach = small
     model = Model(Parameters.of(len(counts), rate, gamma, scale), own, complement)
     instance = Instance(counts, given, taken)
-    found = enumerated(model, instance, reach)
+    found = enumerate_outcomes(model, instance, reach)
     p, q = brute_force(model, instance, reach)
     assert found.mass.sum() == pytest.approx(p.sum(), abs=1e-13)
     assert found.epsilon == pytest.approx(np.abs(np.log(p / q)).max(), abs=ROUNDING)
@@ -124,13 +124,13 @@ def test_a_prior_depends_on_its_own_count_and_the_total_alone(k: int, n: int, ga
 
 def worst(model: Model, n: int) -> float:
     k = model.parameters.n_outcomes
-    return max(enumerated(model, each).epsilon for each in worst_instances(n, k))
+    return max(enumerate_outcomes(model, each).epsilon for each in worst_instances(n, k))
 
 
 def test_two_noises_at_k_2_reach_4_398() -> None:
     two_noises = Model(Parameters.of(2, 0.5, 0.1, 1.0), own_prior=True, complement=False)
     assert worst(two_noises, 100) == pytest.approx(4.398, rel=0.01)
-    lone = enumerated(two_noises, Instance((1, 99), 0, 1))
+    lone = enumerate_outcomes(two_noises, Instance((1, 99), 0, 1))
     assert round(lone.epsilon, 3) == 4.398
 
 
@@ -176,7 +176,7 @@ def test_a_uniform_prior_with_counts_has_the_delta_of_the_dominating_pair(k: int
     parameters = mechanism.parameters
     response = Response(parameters.resampling_probability, parameters.truncation_threshold)
     event = Together((CountsNoise(2.0, 2), response))
-    found = enumerated(model_of(mechanism), Instance((1,) * k, 0, 1))
+    found = enumerate_outcomes(model_of(mechanism), Instance((1,) * k, 0, 1))
     for share in (0.0, 0.2, 0.5, 0.8, 0.99):
         epsilon = share * pure_epsilon(event)
         assert found.delta_at(epsilon) == pytest.approx(delta_at(event, epsilon), rel=1e-6)
@@ -186,7 +186,7 @@ def test_a_uniform_prior_with_counts_has_the_delta_of_the_dominating_pair(k: int
 
 def test_epsilon_at_delta_inverts_delta_at_epsilon() -> None:
     model = model_of(ClusterDP(Parameters.of(3, 0.5, 0.1, 1.0)))
-    found = enumerated(model, Instance((1, 5, 6), 0, 2))
+    found = enumerate_outcomes(model, Instance((1, 5, 6), 0, 2))
     assert found.epsilon_at(0.0) == found.epsilon
     for delta in (1e-9, 1e-4, 0.05, 0.3):
         assert found.listed_delta_at(found.epsilon_at(delta)) == pytest.approx(delta, rel=1e-6)
@@ -196,7 +196,9 @@ def test_epsilon_at_delta_inverts_delta_at_epsilon() -> None:
 @pytest.mark.parametrize("reach", [3, 6, 12, 40])
 def test_what_is_not_listed_is_bounded(reach: int) -> None:
     model = model_of(ClusterDP(Parameters.of(3, 0.5, 0.1, 2.0)))
-    short, whole = (enumerated(model, Instance((1, 5, 6), 0, 2), how) for how in (reach, None))
+    short, whole = (
+        enumerate_outcomes(model, Instance((1, 5, 6), 0, 2), how) for how in (reach, None)
+    )
     assert whole.tail_mass < 1e-16
     # No greater loss lies further out; what is missing of δ is less than the bound.
     assert short.epsilon == pytest.approx(whole.epsilon, abs=ROUNDING)
@@ -208,7 +210,7 @@ def test_what_is_not_listed_is_bounded(reach: int) -> None:
 
 def test_an_enumeration_is_a_distribution_whose_other_one_is_too() -> None:
     model = model_of(ClusterDP(Parameters.of(4, 0.7, 0.01, 3.0)))
-    found: Enumeration = enumerated(model, Instance((1, 5, 6, 20), 0, 3))
+    found: Enumeration = enumerate_outcomes(model, Instance((1, 5, 6, 20), 0, 3))
     assert found.mass.sum() == pytest.approx(1, abs=1e-13)
     assert (found.mass * np.exp(-found.loss)).sum() == pytest.approx(1, abs=1e-13)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
-from privatizers.audit.enumeration import enumerated, model_of
+from privatizers.audit.enumeration import enumerate_outcomes, model_of
 from privatizers.audit.neighbours import worst_instances
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
@@ -54,7 +54,7 @@ def test_the_exact_loss_is_at_most_the_claim_and_so_is_delta(batch: int) -> None
         claim, event = guarantee(case.mechanism), event_of(case.mechanism.parameters)
         model = model_of(case.mechanism)
         for instance in worst_instances(case.n_units, model.parameters.n_outcomes)[:2]:
-            found = enumerated(model, instance)
+            found = enumerate_outcomes(model, instance)
             assert found.epsilon <= claim + LOSS, case
             for share in (0.2, 0.95):
                 epsilon = share * pure_epsilon(event)
@@ -75,6 +75,6 @@ def test_the_claim_is_reached_to_one_percent_wherever_it_can_be() -> None:
         k = case.mechanism.parameters.n_outcomes
         model = model_of(case.mechanism)
         found = max(
-            enumerated(model, each).epsilon for each in worst_instances(case.n_units, k)[:2]
+            enumerate_outcomes(model, each).epsilon for each in worst_instances(case.n_units, k)[:2]
         )
         assert found >= 0.99 * guarantee(case.mechanism), case

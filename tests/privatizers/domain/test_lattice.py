@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privatizers.domain.lattice import Lattice, lattice_of
-from privatizers.planning.planner import even_grid
+from privatizers.planning.grids import even_grid
 
 
 @pytest.mark.parametrize(

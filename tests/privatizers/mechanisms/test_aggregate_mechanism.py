@@ -18,7 +18,7 @@ from scipy.stats import chi2
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.accounting.events import CountsNoise, SumNoise
-from privatizers.audit.aggregates import PairInstance, listed_aggregates
+from privatizers.audit.aggregates import PairInstance, enumerate_aggregates
 from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice, lattice_of
@@ -294,7 +294,7 @@ def test_no_exact_loss_is_above_the_claim_and_the_worst_attains_it(
 ) -> None:
     """Over 72 designs; instances have arms of one size and of others, and either one changes."""
     mechanism = designed(name, grid, n_treatments, epsilon).mechanism
-    listed = listed_aggregates(mechanism)
+    listed = enumerate_aggregates(mechanism)
     losses = np.array([each.epsilon for each in listed])
     assert losses.max() <= epsilon * (1 + 1e-12)
     assert losses.max() >= epsilon * (1 - 1e-9)
@@ -321,7 +321,7 @@ def test_at_a_delta_no_list_is_above_the_price_of_the_event(
     event = event_of(mechanism.parameters)
     for spent in (0.0, 0.4 * epsilon, 0.9 * epsilon):
         priced = delta_at(event, spent)
-        found = [each.listed_delta_at(spent) for each in listed_aggregates(mechanism)]
+        found = [each.listed_delta_at(spent) for each in enumerate_aggregates(mechanism)]
         assert max(found) <= priced + 1e-12
         assert max(found) >= 0.98 * priced
 
@@ -331,7 +331,7 @@ def test_a_list_is_what_the_sampler_does() -> None:
     mechanism = designed("noisy-horvitz-thompson", (0, 1, 2), epsilon=1.5).mechanism
     each = next(
         one
-        for one in listed_aggregates(mechanism)
+        for one in enumerate_aggregates(mechanism)
         if isinstance(one.instance, PairInstance)
         and (one.instance.n_units, one.instance.other_units) == (5, 3)
         and not one.instance.treated

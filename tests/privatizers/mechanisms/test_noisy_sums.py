@@ -18,7 +18,7 @@ from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at, p
 from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.audit.audit import audit
-from privatizers.audit.enumeration import Enumeration, enumerated, model_of
+from privatizers.audit.enumeration import Enumeration, enumerate_outcomes, model_of
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
@@ -129,7 +129,7 @@ def test_what_cannot_have_been_done_is_no_event(scale: float, most: int) -> None
 
 def listed(parameters: Parameters, instances: list[Instance]) -> list[Enumeration]:
     model = model_of(UniformPriorDP(parameters))
-    return [enumerated(model, each) for each in instances]
+    return [enumerate_outcomes(model, each) for each in instances]
 
 
 def neighbours(k: int, n: int) -> list[Instance]:

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.noise import alias_tables as module
-from privatizers.noise.alias_tables import AliasTables, alias_tables, chosen
+from privatizers.noise.alias_tables import AliasTables, alias_tables, choose
 from privatizers.noise.randomness import UNIT
 
 Ints = NDArray[np.int64]
@@ -159,6 +159,6 @@ def test_choosing_without_a_branch_is_choosing(kind: type[np.unsignedinteger]) -
     made = np.random.default_rng(1)
     one, other = made.integers(0, np.iinfo(kind).max, (2, 500), dtype=kind, endpoint=True)
     mask = made.integers(0, 2, 500) == 1
-    taken = chosen(mask, one, other)
+    taken = choose(mask, one, other)
     assert taken.dtype == kind
     assert (taken == np.where(mask, one, other)).all()

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from privatizers.noise.geometric_digits import (
     Digits,
     Probability,
-    Source,
+    WordSource,
     digits_of,
     geometric,
-    goes_on,
+    is_below,
     tail_value,
 )
 from tests.statistical.simulate import pearson
@@ -51,7 +51,7 @@ def exact(probability: Probability) -> Fraction:
     return power if probability.is_tail else power / (1 + power)
 
 
-def scripted(*requests: list[int]) -> Source:
+def scripted(*requests: list[int]) -> WordSource:
     """Words that were written down, and only as many at a time as were expected."""
     script: Iterator[list[int]] = iter(requests)
 
@@ -63,7 +63,7 @@ def scripted(*requests: list[int]) -> Source:
     return words
 
 
-def simulated(number: int) -> Source:
+def simulated(number: int) -> WordSource:
     made = np.random.default_rng(number)
     return lambda size: made.integers(0, TOP, size, dtype=np.uint64)
 
@@ -260,7 +260,7 @@ def test_the_slow_path_has_the_probability_that_is_left_to_it() -> None:
     error = math.sqrt(4_000 * 0.25)
     words = simulated(1)
     assert abs(sum(tail_value(tail, words) for _ in range(4_000)) - 4_000 * share) < 5 * error
-    assert abs(sum(goes_on(digit, words) for _ in range(4_000)) - 4_000 * rest) < 5 * error
+    assert abs(sum(is_below(digit, words) for _ in range(4_000)) - 4_000 * rest) < 5 * error
     assert 0.3 * 4_000 * share > 30 * error
 
 

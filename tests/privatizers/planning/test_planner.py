@@ -23,19 +23,21 @@ from privatizers.domain.outcome_grid import stochastic_levels
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.planning.forecast import forecast
-from privatizers.planning.planner import (
+from privatizers.planning.grids import (
     MORE_LEVELS,
+    even_grid,
+    grids_of,
+    pessimistic,
+    project_guess,
+    rounding_variance,
+)
+from privatizers.planning.planner import (
     Option,
     Plan,
     Prediction,
     Question,
-    considered,
-    even_grid,
-    grids_of,
-    pessimistic,
     plan,
-    projected,
-    rounding_variance,
+    rank_options,
     with_more,
 )
 from privatizers.simulation.simulate import simulate
@@ -173,7 +175,7 @@ class Simulation:
         arm = np.repeat(np.tile(np.arange(sizes.shape[1]), len(sizes)), sizes.ravel())
         values = self.generator.choice(asked.values, (RELEASES, len(arm)), p=asked.guess)
         levels = stochastic_levels(values.ravel(), self.grid).reshape(values.shape)
-        guess = projected(asked.values, asked.guess, self.grid)
+        guess = project_guess(asked.values, asked.guess, self.grid)
         nothing = np.zeros((sizes.shape[1], len(arm)), dtype=np.int64)
         trial = Trial(self.grid, sizes, nothing, self.mechanism, asked.min_stratum, guess)
         made = trial.release(np.tile(arm, (RELEASES, 1)), levels)
@@ -217,7 +219,7 @@ def test_a_plan_predicts_the_standard_error_of_a_release(
 def test_the_questions_are_of_all_kinds() -> None:
     """More than 30 of them, and plans with every statistic, coarse grids and fine ones."""
     assert len(QUESTIONS) >= 30
-    options = [considered(asked)[0] for asked in QUESTIONS]
+    options = [rank_options(asked)[0] for asked in QUESTIONS]
     assert {one.strata_statistic for one in options} == set(EVERY)
     assert {len(one.grid) for one in options} >= {2, 3, 4, 12}
 
@@ -429,7 +431,7 @@ def errors(option: Option) -> float:
 @pytest.mark.parametrize("asked", BY_HAND)
 def test_standard_errors_are_what_the_formula_says(asked: Question) -> None:
     asked = replace(asked, min_stratum=2)  # no pool is shared
-    for option in considered(asked):
+    for option in rank_options(asked):
         if option.strata_statistic != "means" or len(set(np.diff(option.grid).round(9))) == 1:
             share, squares = option.statistic_share, option.square_share
             expected = by_hand(asked, option.grid, option.strata_statistic, share, squares)
@@ -444,7 +446,7 @@ def test_no_standard_error_by_hand_is_much_better(asked: Question) -> None:
     5 % more.
     """
     asked = replace(asked, min_stratum=2)
-    best = considered(asked)[0]
+    best = rank_options(asked)[0]
     low, high = float(asked.values[0]), float(asked.values[-1])
     finest = 40 if len(asked.values) > 100 else len(asked.values)
     shares = {"counts": np.linspace(0.02, 0.98, 25), "none": np.zeros(1)}
@@ -461,7 +463,7 @@ def test_a_fixed_split_loses_to_the_plan() -> None:
     """A negative control: the rule that pays a tenth for counts on the full grid is far off."""
     asked = replace(BY_HAND[0], min_stratum=2)
     tenth = by_hand(asked, asked.values.tolist(), "counts", 0.1)
-    assert tenth > errors(considered(asked)[0]) + 2 * math.log(1.5)
+    assert tenth > errors(rank_options(asked)[0]) + 2 * math.log(1.5)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -516,18 +518,18 @@ def test_more_epsilon_never_predicts_worse(
     sizes: str, outcomes: str, statistics: tuple[StatisticName, ...]
 ) -> None:
     scores = [
-        considered(question(epsilon, sizes, outcomes, statistics, segments=(0.1,)))[0].score
+        rank_options(question(epsilon, sizes, outcomes, statistics, segments=(0.1,)))[0].score
         for epsilon in (0.1, 0.2, 0.35, 0.5, 1.0, 1.1, 2.0, 3.0, 5.0, 8.0, 12.0)
     ]
     assert (np.diff(scores) <= 1e-9).all()
     asked = question(1.0, sizes, outcomes, statistics)
-    assert with_more(asked, 1.0) == considered(replace(asked, epsilon=2.0))[0]
+    assert with_more(asked, 1.0) == rank_options(replace(asked, epsilon=2.0))[0]
 
 
 def test_a_delta_never_predicts_worse() -> None:
     for epsilon, outcomes in ((0.2, "twelve"), (1.0, "four"), (2.0, "binary")):
         scores = [
-            considered(question(epsilon, "two", outcomes, delta=delta))[0].score
+            rank_options(question(epsilon, "two", outcomes, delta=delta))[0].score
             for delta in (0.0, 1e-9, 1e-4, 1e-2)
         ]
         assert (np.diff(scores) <= 1e-9).all()
@@ -535,10 +537,12 @@ def test_a_delta_never_predicts_worse() -> None:
 
 def test_more_units_never_predict_worse_and_a_choice_is_never_worse_than_one() -> None:
     asked = question(1.0, "three arms", "twelve", segments=(0.5,))
-    assert considered(replace(asked, sizes=2 * asked.sizes))[0].score < considered(asked)[0].score
+    assert (
+        rank_options(replace(asked, sizes=2 * asked.sizes))[0].score < rank_options(asked)[0].score
+    )
     for statistic in EVERY:
-        one = considered(replace(asked, statistics=(statistic,)))[0]
-        assert considered(asked)[0].score <= one.score
+        one = rank_options(replace(asked, statistics=(statistic,)))[0]
+        assert rank_options(asked)[0].score <= one.score
 
 
 @pytest.mark.parametrize("asked", QUESTIONS[4::9])
@@ -559,7 +563,7 @@ def test_runners_up_are_in_order_and_every_pair_is_considered_once() -> None:
 def test_the_order_of_clusters_does_not_matter() -> None:
     asked = question(1.0, "small ones share a pool", "four")
     other = replace(asked, sizes=asked.sizes[::-1])
-    assert considered(other)[0].score == pytest.approx(considered(asked)[0].score, abs=1e-12)
+    assert rank_options(other)[0].score == pytest.approx(rank_options(asked)[0].score, abs=1e-12)
 
 
 def test_a_plan_is_a_design_at_the_price_asked_for() -> None:
@@ -578,7 +582,7 @@ def test_a_plan_is_a_design_at_the_price_asked_for() -> None:
 def test_means_are_not_planned_on_a_grid_without_steps() -> None:
     asked = replace(question(1.0), values=np.array([0, 1, math.pi]), guess=np.full(3, 1 / 3))
     asked = replace(asked, grids=((0.0, 1.0, math.pi),))
-    assert {one.strata_statistic for one in considered(asked)} == {"counts", "none"}
+    assert {one.strata_statistic for one in rank_options(asked)} == {"counts", "none"}
 
 
 def test_an_arm_that_cannot_be_compared_has_no_prediction() -> None:
@@ -610,7 +614,7 @@ def test_rounding_keeps_the_mean_and_adds_its_variance(values: Floats, grid: Flo
     generator = np.random.default_rng(5)
     for guess in (np.ones(len(values)), generator.random(len(values)) ** 4):
         p = guess / guess.sum()
-        found = projected(values, p, grid)
+        found = project_guess(values, p, grid)
         assert found.min() >= 0
         assert found.sum() == pytest.approx(1.0, abs=1e-12)
         assert found @ grid == pytest.approx(p @ values, abs=1e-12)
@@ -624,12 +628,12 @@ def test_rounding_is_what_a_release_does(generator: np.random.Generator) -> None
     grid = np.array(even_grid(0.0, 10.0, 3))
     levels = stochastic_levels(generator.choice(asked.values, 200_000, p=asked.guess), grid)
     shares = np.bincount(levels, minlength=3) / 200_000
-    assert shares == pytest.approx(projected(asked.values, asked.guess, grid), abs=0.005)
+    assert shares == pytest.approx(project_guess(asked.values, asked.guess, grid), abs=0.005)
 
 
 def test_a_grid_of_its_own_values_is_left_as_it_is() -> None:
     asked = question(1.0, "two", "uneven")
-    assert projected(asked.values, asked.guess, asked.values) == pytest.approx(asked.guess)
+    assert project_guess(asked.values, asked.guess, asked.values) == pytest.approx(asked.guess)
     assert rounding_variance(asked.values, asked.guess, asked.values) == 0.0
 
 

@@ -1,0 +1,65 @@
+"""Grids to choose from, and a guess at outcomes brought onto a grid, by its public range alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from schemas.arrays import Floats, Ints
+
+PESSIMISM = 10.0
+"""The variance of outcomes by the declared guess, over that by the pessimistic one."""
+
+MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
+"""Numbers of grid points that are tried where outcomes are continuous."""
+
+
+def grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float, ...], ...]:
+    """Return grids to choose from for outcomes on ``values``: evenly spaced, with the same ends.
+
+    Where outcomes are not continuous: coarser grids, and the values themselves.
+    """
+    low, high = values[0], values[-1]
+    levels = MORE_LEVELS if continuous else tuple(n for n in MORE_LEVELS if n < len(values))
+    even = tuple(even_grid(low, high, n) for n in levels)
+    return even if continuous else (*even, tuple(values))
+
+
+def even_grid(low: float, high: float, levels: int) -> tuple[float, ...]:
+    """Return ``levels`` points from ``low`` to ``high``, evenly spaced."""
+    inner = (low + (high - low) * (step / (levels - 1)) for step in range(1, levels - 1))
+    return (low, *inner, high)
+
+
+def project_guess(values: Floats, guess: Floats, grid: Floats) -> Floats:
+    """Bring a distribution over ``values`` onto ``grid`` by stochastic rounding; the mean stays.
+
+    p_g = Σ_y p_y P(y goes to g), P linear between the two points around y; shape [K].
+    """
+    lower, share = _between(values, grid)
+    rounded: Floats = np.bincount(lower, guess * (1.0 - share), len(grid)).astype(np.float64)
+    rounded += np.bincount(lower + 1, guess * share, len(grid))
+    return rounded
+
+
+def rounding_variance(values: Floats, guess: Floats, grid: Floats) -> float:
+    """Return V_round = E (g₊ − y)(y − g₋), which stochastic rounding adds to a unit's variance."""
+    lower, _ = _between(values, grid)
+    return float(guess @ ((grid[lower + 1] - values) * (values - grid[lower])))
+
+
+def pessimistic(values: Floats, guess: Floats) -> Floats:
+    """Return a guess with the mean of ``guess`` and a tenth of its variance, or near; shape [V].
+
+    Distances to the mean are divided by √10 and outcomes put on ``values`` by stochastic rounding,
+    which adds a little variance; with two values it restores the whole variance.
+    """
+    mean = float(guess @ values)
+    nearer = mean + (values - mean) / np.sqrt(PESSIMISM)
+    return project_guess(np.clip(nearer, values[0], values[-1]), guess, values)
+
+
+def _between(values: Floats, grid: Floats) -> tuple[Ints, Floats]:
+    """Return the position of the grid point below each value, and the value's way to the next."""
+    lower = np.clip(np.searchsorted(grid, values, side="right") - 1, 0, len(grid) - 2)
+    share = np.clip((values - grid[lower]) / (grid[lower + 1] - grid[lower]), 0.0, 1.0)
+    return lower.astype(np.int64), share
