@@ -1,11 +1,11 @@
-"""Names and texts as SQL spells them."""
+"""Writing names and texts in SQL."""
 
 
 def quoted(name: str) -> str:
-    """A name of a table or column."""
+    """The name of a table or column in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text."""
+    """A text in single quotes."""
     return "'" + value.replace("'", "''") + "'"
