@@ -240,7 +240,7 @@ class _Errors:
 
     @property
     def label(self) -> str:
-        return f"{self.estimator}, {self.made.name}"
+        return f"{self.estimator}, {self.kind.name}"
 
     def over(self, other: "_Errors") -> tuple[float, float]:
         """The mean squared error divided by that of ``other``, and its standard error.
