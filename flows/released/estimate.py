@@ -13,7 +13,7 @@ from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from flows.released.file.evidence import Released, read_released
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import opened, opened_draft, read_manifest
+from flows.released.file.read import open_draft, opened, read_manifest
 from flows.released.publish import add_estimates
 from schemas.released import no_rows
 
@@ -53,7 +53,7 @@ def estimate(
     ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
     predicted.
     """
-    with opened_draft(draft, memory) as connection:
+    with open_draft(draft, memory) as connection:
         released = read_released(connection, read_manifest(connection))
     estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
     frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}

@@ -82,7 +82,7 @@ def memory_limit(memory: int | None) -> Settings:
 
 
 @contextmanager
-def opened_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open the file at ``path`` for reading, with its ``main`` as the current schema.
 
     Raises InputError where it is not a regular file or not a DuckDB file, where it holds something

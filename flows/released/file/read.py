@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from flows.released.file.opening import memory_limit, opened_safely
+from flows.released.file.opening import memory_limit, open_safely
 from flows.released.file.rules import broken_rule
 from flows.released.file.sql import quoted
 from schemas.errors import InputError
@@ -31,7 +31,7 @@ def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     Raises InputError unless its tables are those of a release and their values fit together
     (:mod:`flows.released.file.rules`).
     """
-    with opened_safely(path) as connection:
+    with open_safely(path) as connection:
         broken = broken_rule(connection, path.stat().st_size)
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
@@ -39,7 +39,7 @@ def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def opened_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a draft of this run read-only.
 
     ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
