@@ -24,6 +24,8 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ("tests.support.surroundings",)
+
 PATIENCE = 900.0
 """Seconds after which a test counts as stuck; far more than any takes on the slowest machine."""
 

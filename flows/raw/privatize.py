@@ -10,20 +10,9 @@ from estimators.pool_statistics import Weights, declared_weights, square_weight,
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.drawing import tables
 from flows.raw.drawing.aggregate_tables import release_aggregates
-from flows.raw.drawing.strata_counts import counted
-from flows.raw.drawing.tables import (
-    by_metric,
-    cells_table,
-    check_squares_fit,
-    counts_table,
-    grid_step,
-    grid_table,
-    manifest_of,
-    named,
-    squares_table,
-    strata_table,
-)
+from flows.raw.drawing.strata_counts import count_strata
 from flows.raw.drawing.unit_stream import unit_table
 from flows.raw.spill.workspace import Room
 from flows.raw.units.private_clusters import with_randomised_clusters
@@ -63,29 +52,28 @@ def privatize(
     private_rows = with_randomised_clusters(config, raw, room)
     if isinstance(design, AggregateDesign):
         return release_aggregates(config, private_rows, design, name, room, roster)
-    manifest = manifest_of(
-        config, private_rows, design, name, roster
-    )  # reads a key: before any draw
+    # The manifest reads a key, so it comes before the draws that follow.
+    manifest = tables.manifest_of(config, private_rows, design, name, roster)
     grid = np.array(config.outcome.grid)
-    stratum_counts = counted(config, private_rows, design.mechanism, room, keep=True)
+    stratum_counts = count_strata(config, private_rows, design.mechanism, room, keep=True)
     strata = stratum_counts.strata
-    check_squares_fit(design, strata)
+    tables.check_squares_fit(design, strata)
     statistics = design.mechanism.strata(stratum_counts.counts)
     weights = debias_vector(
         grid, statistics.response.prior, statistics.response.resampling_probability
     )
     return ReleaseTables(
         manifest=manifest,
-        outcomes=grid_table(grid),
+        outcomes=tables.grid_table(grid),
         pools=_pools(
             strata,
             _noisy_means(config, design, statistics, strata),
             _weights(config, design, strata),
         ),
-        strata=strata_table(strata),
+        strata=tables.strata_table(strata),
         debias=_debias(strata, statistics, grid, weights),
-        counts=counts_table(strata, grid, statistics.noisy_counts),
-        squares=squares_table(config, design, stratum_counts.counts, strata),
+        counts=tables.counts_table(strata, grid, statistics.noisy_counts),
+        squares=tables.squares_table(config, design, stratum_counts.counts, strata),
         units=unit_table(config, private_rows, stratum_counts, statistics.response, weights, room),
     )
 
@@ -97,7 +85,7 @@ def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
     """
     parameters = design.mechanism.parameters
     noise = statistic_noise(
-        parameters.noise_scale, parameters.strata_statistic, grid_step(config, design)
+        parameters.noise_scale, parameters.strata_statistic, tables.grid_step(config, design)
     )
     if noise is None:
         return None
@@ -119,7 +107,7 @@ def _noisy_means(
     config: Config, design: Design, statistics: StrataRelease, strata: Strata
 ) -> pl.Series:
     """y_1 + h S̃/n of every cell; null where no means are published."""
-    step = grid_step(config, design)
+    step = tables.grid_step(config, design)
     if statistics.noisy_sums is None or step is None:
         return pl.Series([None] * len(strata.cell_sizes), dtype=pl.Float64)
     return pl.Series(config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes)
@@ -128,10 +116,10 @@ def _noisy_means(
 def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
-    return by_metric(
+    return tables.by_metric(
         {
-            "pool": named(strata.pools, pool),
-            "arm": named(strata.arms, arm),
+            "pool": tables.named(strata.pools, pool),
+            "arm": tables.named(strata.arms, arm),
             "n_units": pl.Series(strata.cell_sizes),
             "noisy_mean": noisy_means,
             "noisy_difference": nothing,
@@ -144,9 +132,9 @@ def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> p
 def _debias(
     strata: Strata, statistics: StrataRelease, grid: Floats, weights: Floats
 ) -> pl.DataFrame:
-    return by_metric(
+    return tables.by_metric(
         {
-            **cells_table(strata, grid),
+            **tables.cells_table(strata, grid),
             "probability": pl.Series(statistics.response.prior.ravel()),
             "weight": pl.Series(weights.ravel()),
         }

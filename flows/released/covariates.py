@@ -1,4 +1,4 @@
-"""Effects adjusted for covariates of the analyst's own: a table of units beside a release."""
+"""Effects adjusted for covariates of the analyst's own, from a table of units beside a release."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,10 +7,11 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.effects import Estimate, effects
+from estimators.effects import Estimate
 from estimators.evidence import Evidence
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
-from flows.released.estimate import stated_forecast, with_forecast
+from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.estimate import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_frame, read_released
 from flows.released.file.read import opened, read_manifest
 from flows.released.file.sql import quoted
@@ -18,47 +19,39 @@ from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
 
-UNIT_ID = "unit_id"
 MAX_LEVELS = 50
-"""Values of a column of text; one with more is no category, but an id or a number gone wrong."""
+"""The most values of a column of text; with more it holds ids or misread numbers, not categories.
+"""
 MAX_COLUMNS = 100
-"""Columns of a regression, whatever the sample: beyond, memory rather than units is short."""
+"""The most columns of a regression, whatever the sample, so that memory suffices."""
 GREATEST = 1e70
-"""Of a number, so that its fourth power stays within doubles."""
+"""The greatest number that is read: its fourth power stays within doubles."""
 MOST_BY_ONE = 0.4
-"""A warning is due where one unit alone holds more of a column's variation than this."""
+"""A warning is given where one unit has a greater share of a column's variation than this."""
 
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 
-@dataclass(frozen=True)
-class CovariateEstimates:
+@dataclass(frozen=True, kw_only=True)
+class CovariateEstimates(TableFit):
     """Effects without and with adjustment, and how the table fits the release."""
 
     estimates: list[Estimate]
     n_columns: int
     """Columns of the table besides the id."""
-    n_rows: int
-    n_matched: int
-    """Units of the table that are in the release."""
-    n_unmatched: int
     n_units_without: int
     """Units of the release that are not in the table."""
-    n_duplicates: int
-    """Rows that repeat another; they count once."""
-    n_missing: int
-    """Rows without an id; they are left out."""
     dropped_columns: tuple[str, ...]
-    """Columns that are constant within strata and arms, or made up by earlier ones."""
+    """Columns that are constant within each cluster and arm, or that follow from earlier ones."""
     gaps: dict[str, int]
     """Units of the table that lack a value, by column."""
     lone: dict[str, float]
-    """The share of a column's variation that one unit holds, where it is large."""
+    """The share of a column's variation that is due to one unit, where it is large."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What does not fit."""
-        told = {
+        """Sentences about what does not fit, and about columns that are left out or doubtful."""
+        misfits = {
             "units of the table are not in the release": self.n_unmatched,
             "units of the release are not in the table and count as lacking every value": (
                 self.n_units_without
@@ -67,11 +60,11 @@ class CovariateEstimates:
             "rows of the table lack an id and are left out": self.n_missing,
         }
         lacking = {
-            f"units lack a value in column {name!r}: those are told apart by a column of their own"
-            " and otherwise stand at its mean": count
+            f"units lack a value in column {name!r}: they get its mean, and an indicator of their "
+            "own": count
             for name, count in self.gaps.items()
         }
-        counted = [f"{count:,} {what}" for what, count in (told | lacking).items() if count]
+        counts = [f"{count:,} {what}" for what, count in (misfits | lacking).items() if count]
         dropped = [
             f"column {name!r} is not used: it is constant among the units of a cluster and arm, or "
             "follows from the columns before it"
@@ -82,7 +75,7 @@ class CovariateEstimates:
             "can put the adjusted effects off: cap the column, or take its logarithm"
             for name, share in self.lone.items()
         ]
-        return (*counted, *dropped, *large)
+        return (*counts, *dropped, *large)
 
     def as_json(self) -> dict[str, int | list[str]]:
         """How the table fits, as ``clusterdp estimate --covariates --json`` gives it."""
@@ -99,30 +92,17 @@ class CovariateEstimates:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """The analyst's rows, one a unit: ``unit_id``, then a Float64 or String column each."""
-
-    file: Path
-    rows: pl.DataFrame
-    n_rows: int
-    n_missing: int
-    n_duplicates: int
-
-    @property
-    def names(self) -> list[str]:
-        return self.rows.columns[1:]
-
-
-@dataclass(frozen=True)
 class _Design:
-    """Columns of numbers, and the column of the table that each was made of."""
+    """The columns of a regression, and the column of the table that each is made from."""
 
     columns: Floats
+    """Shape [n, p]."""
     origin: tuple[str, ...]
-    """Shape [p]; empty for a column that tells missing values."""
+    """Shape [p]; the empty text for an indicator of missing values."""
 
-    def made_of(self, used: Bools) -> set[str]:
-        return {name for name, one in zip(self.origin, used.tolist(), strict=True) if one}
+    def origins(self, used: Bools) -> set[str]:
+        """The columns of the table that the ``used`` columns, shape [p], are made from."""
+        return {name for name, is_used in zip(self.origin, used.tolist(), strict=True) if is_used}
 
 
 def estimate_covariates(
@@ -131,62 +111,45 @@ def estimate_covariates(
     """Estimate effects from the release at ``path``, adjusted for the covariates in ``file``.
 
     ``file`` is CSV or Parquet: ``unit_id``, matched as text, and columns of numbers, text or
-    booleans from before the experiment; text becomes an indicator a level, but for the first. A
-    missing number stands at the mean and has an indicator; a missing text is a level. Units that
-    are not in the table lack every value. The unadjusted estimates come first
+    booleans from before the experiment. Text becomes an indicator for each of its values but the
+    first. A missing value has an indicator of its own, and a missing number gets the mean. Units
+    that are not in the table lack every value. The unadjusted estimates come first
     (:func:`estimators.effects.effects`), then :func:`estimators.regression.regressions`. Raises
     InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
     is; ``file`` is its name then.
     """
-    table = _read(file, frame)
+    table = _read_covariates(file, frame)
     with opened(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
-        units = _joined(connection, table, released)
+        units = _join(connection, table, released)
     if units.is_empty():
         raise InputError(
             f"{path.absolute()}: publishes no units, so effects from it cannot be adjusted"
         )
-    n_known = int(units["known"].sum())
-    if n_known == 0:
-        raise InputError(
-            f"{file}: none of its {table.rows.height:,} ids is in {path.absolute()}. Is it the "
-            "table of another release? Where ids are released hashed, clusterdp hash-ids makes "
-            "them fit"
-        )
+    known = units.filter("known")
+    fit = table.fit(known.height, path)
     evidence = released.evidence()
     design = _design(table, units)
     _check_width(table, design, evidence, released)
-    found = _adjusted(released, evidence, units, design, level)
-    used = design.made_of(found.used)
+    adjusted = _adjust(released, evidence, units, design, level)
+    used = design.origins(adjusted.used)
     if not used.intersection(table.names):
         raise InputError(_nothing_varies(file))
-    plain = effects(
-        evidence,
-        released.arms,
-        released.manifest.control,
-        [None],
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
-    known = units.filter("known")
+    unadjusted = with_forecast(effects_of(released, evidence, level), forecast)
     return CovariateEstimates(
-        estimates=with_forecast(plain, forecast) + found.estimates,
+        estimates=unadjusted + adjusted.estimates,
         n_columns=len(table.names),
-        n_rows=table.n_rows,
-        n_matched=n_known,
-        n_unmatched=table.rows.height - n_known,
-        n_units_without=units.height - n_known,
-        n_duplicates=table.n_duplicates,
-        n_missing=table.n_missing,
+        n_units_without=units.height - known.height,
         dropped_columns=tuple(name for name in table.names if name not in used),
-        gaps={name: known[code].null_count() for name, code in _coded(table)},
+        gaps={name: known[code].null_count() for name, code in _codes(table)},
         lone=_lone(table, known),
+        **fit,
     )
 
 
-def _read(file: Path, frame: pl.DataFrame | None) -> _Table:
-    """Read the table, one row a unit."""
+def _read_covariates(file: Path, frame: pl.DataFrame | None) -> AnalystTable:
+    """Read the table: a row for each unit, and a Float64 or String column for each covariate."""
     table = read_table(file) if frame is None else frame
     ids = id_column(table, file, UNIT_ID).cast(pl.String)
     names = [name for name in table.columns if name != UNIT_ID]
@@ -194,24 +157,22 @@ def _read(file: Path, frame: pl.DataFrame | None) -> _Table:
         raise InputError(f"{file}: has no column besides {UNIT_ID!r}")
     is_text = file.suffix.lower() == ".csv"
     columns = [_values(table[name], file, is_text=is_text) for name in names]
-    every = pl.DataFrame([ids.alias(UNIT_ID), *columns])
-    rows = every.filter(pl.col(UNIT_ID).is_not_null())
-    whole = rows if rows[UNIT_ID].n_unique() == rows.height else rows.unique(maintain_order=True)
-    if whole.is_empty():
-        raise InputError(f"{file}: has no row with an id")
-    n_units = whole[UNIT_ID].n_unique()
-    if n_units < whole.height:
-        counts = whole.group_by(UNIT_ID).len().filter(pl.col("len") > 1)
+    covariates = AnalystTable.of(file, pl.DataFrame([ids.alias(UNIT_ID), *columns]), [UNIT_ID])
+    if covariates.n_units < covariates.rows.height:
+        repeated = covariates.rows.group_by(UNIT_ID).len().filter(pl.col("len") > 1)
         raise InputError(
-            f"{file}: {counts.height:,} ids stand in rows that contradict each other; a unit has "
+            f"{file}: {repeated.height:,} ids stand in rows that contradict each other; a unit has "
             "one row"
         )
-    n_rows = table.height
-    return _Table(file, whole, n_rows, n_rows - rows.height, rows.height - whole.height)
+    return covariates
 
 
 def _values(column: pl.Series, file: Path, *, is_text: bool) -> pl.Series:
-    """Float64 or String, null where missing; a CSV file's texts are numbers if all of them are."""
+    """The column as Float64 or String, null where missing.
+
+    Text of a CSV file (``is_text``) becomes numbers where all of it can. Raises InputError for
+    other types, infinite values and values beyond ±:data:`GREATEST`.
+    """
     kind = column.dtype
     if isinstance(kind, _TEXT) or kind == pl.Boolean:
         text = column.cast(pl.String).str.strip_chars()
@@ -236,20 +197,20 @@ def _values(column: pl.Series, file: Path, *, is_text: bool) -> pl.Series:
     return numbers
 
 
-def _coded(table: _Table) -> list[tuple[str, str]]:
-    """Every column with the name that it has in SQL."""
+def _codes(table: AnalystTable) -> list[tuple[str, str]]:
+    """Each column's name in the table, and its name in SQL."""
     return [(name, f"x{place}") for place, name in enumerate(table.names)]
 
 
-def _joined(
-    connection: duckdb.DuckDBPyConnection, table: _Table, released: Released
+def _join(
+    connection: duckdb.DuckDBPyConnection, table: AnalystTable, released: Released
 ) -> pl.DataFrame:
-    """Every unit of the release: ``cluster arm d known x0 x1 …``, null where the table is silent.
+    """The units of the release: ``cluster arm d known x0 x1 …``, null where the table has no value.
 
-    In the order of their ids, so that sums come out the same every time.
+    They are in the order of their ids, so that sums are the same every time.
     """
-    codes = ", ".join(f"t.{code}" for _, code in _coded(table))
-    renamed = table.rows.rename(dict(_coded(table)))
+    codes = ", ".join(f"t.{code}" for _, code in _codes(table))
+    renamed = table.rows.rename(dict(_codes(table)))
     connection.register("covariates", renamed.to_arrow())
     outcome = quoted(released.metric.metric)
     query = f"""
@@ -260,32 +221,35 @@ def _joined(
     return read_frame(connection, query, {"center": float(released.grid.mean())})
 
 
-def _design(table: _Table, units: pl.DataFrame) -> _Design:
-    """Numbers as they are, texts as indicators, missing values as indicators of their own."""
+def _design(table: AnalystTable, units: pl.DataFrame) -> _Design:
+    """The columns of the regression: numbers, indicators of texts, indicators of missing values.
+
+    Covariates that are missing in the same units share one indicator.
+    """
     columns: list[Floats] = []
     origin: list[str] = []
-    silent: dict[bytes, Floats] = {}
-    for name, code in _coded(table):
-        own = units[code]
-        if own.dtype == pl.String:
-            made = _indicators(own, name, table.file)
+    indicators: dict[bytes, Floats] = {}
+    for name, code in _codes(table):
+        values = units[code]
+        if values.dtype == pl.String:
+            of_values = _indicators(values, name, table.file)
         else:
-            mean = own.mean()
-            made = [own.fill_null(mean if isinstance(mean, float) else 0.0).to_numpy()]
-        columns += made
-        origin += [name] * len(made)
-        if own.null_count():
-            missing = own.is_null().to_numpy()
-            silent[np.packbits(missing).tobytes()] = missing.astype(np.float64)
-        if len(columns) + len(silent) > MAX_COLUMNS:
+            mean = values.mean()
+            of_values = [values.fill_null(mean if isinstance(mean, float) else 0.0).to_numpy()]
+        columns += of_values
+        origin += [name] * len(of_values)
+        if values.null_count():
+            missing = values.is_null().to_numpy()
+            indicators[np.packbits(missing).tobytes()] = missing.astype(np.float64)
+        if len(columns) + len(indicators) > MAX_COLUMNS:
             raise InputError(
                 f"{table.file}: the columns up to {name!r} make more than {MAX_COLUMNS} of a "
                 "regression (text makes one for each value but the first); leave some out"
             )
-    if not columns and not silent:
+    if not columns and not indicators:
         raise InputError(_nothing_varies(table.file))
-    every = np.stack([*columns, *silent.values()], axis=1)
-    return _Design(every, (*origin, *[""] * len(silent)))
+    every = np.stack([*columns, *indicators.values()], axis=1)
+    return _Design(every, (*origin, *[""] * len(indicators)))
 
 
 def _nothing_varies(file: Path) -> str:
@@ -303,8 +267,10 @@ def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:
     return [(codes == code).astype(np.float64) for code in range(1, len(levels))]
 
 
-def _check_width(table: _Table, design: _Design, evidence: Evidence, released: Released) -> None:
-    """Refuse more columns than the smallest arm can bear."""
+def _check_width(
+    table: AnalystTable, design: _Design, evidence: Evidence, released: Released
+) -> None:
+    """Raise InputError where there are more columns than the smallest arm can bear."""
     width, same_shares = design.columns.shape[1], released.manifest.same_shares
     most = bearable_columns(evidence, len(released.arms), 0, same_shares=same_shares)
     if width > most:
@@ -316,7 +282,7 @@ def _check_width(table: _Table, design: _Design, evidence: Evidence, released: R
         )
 
 
-def _adjusted(
+def _adjust(
     released: Released, evidence: Evidence, units: pl.DataFrame, design: _Design, level: float
 ) -> Adjusted:
     placed = units.select("cluster", "arm").join(
@@ -337,16 +303,16 @@ def _adjusted(
     )
 
 
-def _lone(table: _Table, known: pl.DataFrame) -> dict[str, float]:
-    """The largest share that one unit has in the squares of a column of numbers."""
-    found: dict[str, float] = {}
-    for name, code in _coded(table):
-        own = known[code]
-        if own.dtype != pl.Float64 or own.null_count() == own.len():
+def _lone(table: AnalystTable, known: pl.DataFrame) -> dict[str, float]:
+    """The largest share of one unit in the squared deviations of a column, where it is large."""
+    shares: dict[str, float] = {}
+    for name, code in _codes(table):
+        column = known[code]
+        if column.dtype != pl.Float64 or column.null_count() == column.len():
             continue
-        apart = own.drop_nulls().to_numpy()
-        squares = (apart - apart.mean()) ** 2
+        values = column.drop_nulls().to_numpy()
+        squares = (values - values.mean()) ** 2
         share = float(squares.max() / squares.sum()) if squares.max() > 0 else 0.0
         if share > MOST_BY_ONE:
-            found[name] = share
-    return found
+            shares[name] = share
+    return shares

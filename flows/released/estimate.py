@@ -1,6 +1,6 @@
-"""Step 5: effects from a released file, and from nothing else."""
+"""Step 5: estimate effects from a released file, and from nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,16 +8,17 @@ import duckdb
 import polars as pl
 
 from estimators.effects import Estimate, effects
+from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from flows.released.file.evidence import Released, read_released
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import opened, opened_draft, read_manifest
+from flows.released.file.read import open_draft, opened, read_manifest
 from flows.released.publish import add_estimates
 from schemas.released import no_rows
 
 Forecast = Mapping[tuple[str, str], float | None]
-"""Standard errors predicted beforehand, by arm and estimator."""
+"""Standard errors that the plan predicted, by arm and estimator."""
 
 _PLANNED = """
 SELECT arm, estimator, planned_std_error FROM main.estimates
@@ -28,17 +29,18 @@ WHERE metric = $metric AND segment IS NULL
 def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
-    By every estimator that the release has the statistics for (:func:`estimators.effects.effects`).
-    ``level`` is the confidence level. The forecast standard errors are those that the file states.
+    Every estimator is used for which the release has the statistics
+    (:func:`estimators.effects.effects`). ``level`` is the confidence level. The predicted standard
+    errors are those that the file states.
     """
     with opened(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
-    return with_forecast(_estimated(released, level), forecast)
+    return with_forecast(_estimate_all(released, level), forecast)
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -> Forecast:
-    """Read the standard errors that a file says were predicted."""
+    """Read the predicted standard errors that a file states."""
     rows = connection.execute(_PLANNED, {"metric": released.metric.metric}).fetchall()
     return {(arm, estimator): std_error for arm, estimator, std_error in rows}
 
@@ -46,25 +48,28 @@ def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -
 def estimate(
     draft: Path, memory: int | None = None, forecast: Forecast | None = None
 ) -> list[Estimate]:
-    """Estimate from a draft of a release, and put the estimates, and arms' means, into it.
+    """Estimate effects from a draft of a release; add the estimates and the arms' means to it.
 
-    ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that were
-    predicted beforehand, by arm and estimator.
+    ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
+    predicted.
     """
-    with opened_draft(draft, memory) as connection:
+    with open_draft(draft, memory) as connection:
         released = read_released(connection, read_manifest(connection))
-    found = with_forecast(_estimated(released, LEVEL), forecast or {})
-    frames = {"estimates": estimates_frame(found), "means": _means_frame(released)}
+    estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
+    frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
     add_estimates(draft, frames, released, memory)
-    return found
+    return estimates
 
 
-def with_forecast(found: list[Estimate], forecast: Forecast) -> list[Estimate]:
-    """Put beside each estimate what was predicted of it."""
-    return [replace(one, planned_std_error=forecast.get((one.arm, one.estimator))) for one in found]
+def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:
+    """Add the predicted standard error to each estimate, where there is one."""
+    return [
+        replace(estimate, planned_std_error=forecast.get((estimate.arm, estimate.estimator)))
+        for estimate in estimates
+    ]
 
 
-def _estimated(released: Released, level: float) -> list[Estimate]:
+def _estimate_all(released: Released, level: float) -> list[Estimate]:
     evidence, manifest = released.evidence(), released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
@@ -74,25 +79,32 @@ def _estimated(released: Released, level: float) -> list[Estimate]:
             same_shares=manifest.same_shares,
             level=level,
         )
+    return effects_of(released, evidence, level)
+
+
+def effects_of(
+    released: Released, evidence: Evidence, level: float, segments: Sequence[str | None] = (None,)
+) -> list[Estimate]:
+    """Estimate every arm's effect in each of the ``segments``; None is everybody."""
     return effects(
         evidence,
         released.arms,
-        manifest.control,
-        [None],
-        same_shares=manifest.same_shares,
+        released.manifest.control,
+        segments,
+        same_shares=released.manifest.same_shares,
         level=level,
     )
 
 
 def _means_frame(released: Released) -> pl.DataFrame:
-    """The rows of ``means``; none where differences alone are published."""
+    """The rows of the table ``means``; none where only differences are published."""
     if released.pools.of_difference is not None:
         return no_rows("means")
-    found = means(released.evidence(), released.arms, same_shares=released.manifest.same_shares)
-    return pl.DataFrame([asdict(one) for one in found], schema=no_rows("means").schema)
+    of_arms = means(released.evidence(), released.arms, same_shares=released.manifest.same_shares)
+    return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
 
 
-def estimates_frame(found: list[Estimate]) -> pl.DataFrame:
-    """The rows of ``estimates``; those without a number are left out."""
-    rows = [asdict(one) for one in found if one.estimate is not None]
+def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:
+    """The rows of the table ``estimates``; estimates without a number are left out."""
+    rows = [asdict(estimate) for estimate in estimates if estimate.estimate is not None]
     return pl.DataFrame(rows, schema=no_rows("estimates").schema)

@@ -1,7 +1,7 @@
-"""Step 4: write the tables of a release into a DuckDB file of their own.
+"""Step 4: write the tables of a release into a new DuckDB file.
 
-Only what may be published arrives here, so the file has never held anything else, in no page and
-no log. It is closed before anybody sees it.
+Only what may be published reaches this step, so no page of the file and no log has ever held
+anything else. The file is closed before it gets its public name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,13 +28,14 @@ from schemas.released import (
 )
 from schemas.tables import SCHEMA, TEXT, Table, unit_table
 
-_FULL = "No space left on device"  # also within errors of other kinds, of a transaction's say
+_FULL = "No space left on device"  # also in errors of other types, such as that of a transaction
 
 
 def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> None:
     """Write ``tables`` to a new DuckDB file at ``path``, without estimates and means; close it.
 
-    ``memory`` is what DuckDB may take, in bytes. Raises what went wrong while units were made.
+    ``memory`` is what DuckDB may take, in bytes. An error in the making of the units is raised as
+    it was.
     """
     manifest = tables.manifest
     stated = {
@@ -42,7 +43,7 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         "metrics": pl.DataFrame([asdict(metric) for metric in manifest.metrics]),
     }
     with (
-        _told_plainly(path, getattr(tables.units, "failures", [])),
+        _plain_errors(path, getattr(tables.units, "failures", [])),
         _new_file(path, memory) as connection,
     ):
         units = _units_of(tables)
@@ -51,29 +52,29 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
         _write_units(connection, tables.units, units)
-        connection.execute("CHECKPOINT draft")  # on closing, DuckDB would not say that it failed
+        connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
 
 def add_estimates(
     path: Path, frames: dict[str, pl.DataFrame], released: Released, memory: int | None = None
 ) -> None:
-    """Put the rows of ``estimates`` and ``means``, and the macros, into the draft of ``released``.
-
-    The draft is closed then.
-    """
+    """Add the rows of ``estimates`` and ``means``, and the macros, to a draft, and close it."""
     with (
-        _told_plainly(path, ()),
+        _plain_errors(path, ()),
         duckdb.connect(str(path), config=memory_limit(memory)) as connection,
     ):
         for name, frame in frames.items():
             _insert(connection, name, frame)
         add_macros(connection, released)
-        connection.execute("CHECKPOINT")  # on closing, DuckDB would not say that it failed
+        connection.execute("CHECKPOINT")  # closing alone would hide a failure
 
 
 @contextmanager
-def _told_plainly(path: Path, failures: Sequence[BaseException]) -> Iterator[None]:
-    """Say in one line why a file could not be written (a full disk, say)."""
+def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[None]:
+    """Raise ClusterdpError with the reason in one line where a file cannot be written.
+
+    That is a full disk, for example. Errors in the making of the units, ``failures``, come first.
+    """
     try:
         yield
     except (duckdb.Error, OSError) as error:
@@ -89,7 +90,7 @@ def _told_plainly(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
 
 
 def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
-    """An attached new file in the declared storage version; spills go beside it."""
+    """Attach a new file, of the declared storage version; DuckDB spills into a folder beside it."""
     spill = {"temp_directory": str(path.parent / "spill")}
     connection = duckdb.connect(config=memory_limit(memory) | spill)
     file = text(str(path))
@@ -99,17 +100,20 @@ def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
 
 
 def _units_of(tables: ReleaseTables) -> Table:
-    """The table of the units: with the type of their ids, and the columns of each outcome."""
+    """The definition of the table ``units``: the type of the ids, and the columns of outcomes."""
     integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
     kind = integers.get(tables.units.unit_type, TEXT)
-    outcomes = (one.metric for one in tables.manifest.metrics if one.kind == OUTCOME)
+    outcomes = (metric.metric for metric in tables.manifest.metrics if metric.kind == OUTCOME)
     return unit_table(tuple(outcomes), kind)
 
 
 def _write_units(
     connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitFiles, table: Table
 ) -> None:
-    """Insert the units, in the order of their ids: as they are made, or from files of parts."""
+    """Insert the units in the order of their ids, while they are made or from the files of parts.
+
+    Raises ClusterdpError where not all were written.
+    """
     names = ", ".join(map(quoted, table.columns))
     insert = f"INSERT INTO units ({names}) SELECT {names} FROM "  # noqa: S608 - our own names
     if isinstance(units, UnitTable):
@@ -117,7 +121,7 @@ def _write_units(
         connection.execute(insert + "units_to_insert")
         connection.unregister("units_to_insert")
     else:
-        # In order, however files were cut: the file's layout must tell nothing of that.
+        # Sorted again, so that the layout of the file does not depend on how parts were cut.
         paths = [str(path) for path in units.paths]
         connection.execute(f"{insert} read_parquet($paths) ORDER BY unit_id", {"paths": paths})
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
@@ -126,7 +130,7 @@ def _write_units(
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    """Make a table, and say in it what it and its columns are."""
+    """Make a table, with comments on it and on its columns."""
     kinds = ", ".join(f"{quoted(column)} {fact.kind}" for column, fact in table.columns.items())
     connection.execute(f"CREATE TABLE {name} ({kinds})")
     connection.execute(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
@@ -135,7 +139,7 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> N
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
-    """Insert the rows of a frame, in their order, into the table's columns by name."""
+    """Insert the rows of a frame into a table, in their order, columns matched by name."""
     names = ", ".join(map(quoted, TABLES[table]))
     connection.register("frame_to_insert", frame.select(list(TABLES[table])).to_arrow())
     query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names

@@ -3,16 +3,18 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import duckdb
 import polars as pl
 
-from estimators.effects import Estimate, effects
-from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
+from estimators.effects import Estimate
+from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.estimate import effects_of
+from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
 from flows.released.file.read import opened, read_manifest
 from flows.released.file.sql import quoted
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 
-UNIT_ID = "unit_id"
 SEGMENT = "segment"
 
 _SLICES = """
@@ -28,30 +30,22 @@ WHERE m.unit_id IN (SELECT unit_id::VARCHAR FROM main.units)
 """
 
 
-@dataclass(frozen=True)
-class SegmentEstimates:
+@dataclass(frozen=True, kw_only=True)
+class SegmentEstimates(TableFit):
     """Effects by segment, and how the table fits the release."""
 
     estimates: list[Estimate]
     n_segments: int
-    n_rows: int
-    n_matched: int
-    """Units of the table that are in the release."""
-    n_unmatched: int
-    n_duplicates: int
-    """Rows that repeat another; they count once."""
-    n_missing: int
-    """Rows without an id or a segment; they are left out."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What does not fit."""
-        told = {
+        """Sentences about rows of the table that do not fit the release."""
+        counts = {
             "units of the table are not in the release": self.n_unmatched,
             "rows of the table repeat another and count once": self.n_duplicates,
             "rows of the table lack an id or a segment and are left out": self.n_missing,
         }
-        return tuple(f"{count:,} {what}" for what, count in told.items() if count)
+        return tuple(f"{count:,} {what}" for what, count in counts.items() if count)
 
     def as_json(self) -> dict[str, int]:
         """How the table fits, as ``clusterdp estimate --segments --json`` gives it."""
@@ -71,25 +65,13 @@ def estimate_segments(
     """Estimate every arm's effect in every segment of ``file`` from the release at ``path``.
 
     ``file`` is CSV or Parquet with the columns ``unit_id`` and ``segment``; ids are matched as
-    text, and a unit may be in several segments. By τ̂_Q of the segment's units, and, where counts
-    are published, calibrated by what their pools' counts say (``combined``). Raises InputError
-    where the table cannot be used. A ``frame`` is used as it is; ``file`` is its name then.
+    text, and a unit may be in several segments. The estimates are τ̂_Q of the units of a segment
+    and, where counts are published, the same calibrated by the counts of their pools
+    (``combined``). Raises InputError where the table cannot be used. A ``frame`` is used as it is;
+    ``file`` is its name then.
     """
-    table = read_table(file) if frame is None else frame
-    rows = pl.DataFrame(
-        {
-            UNIT_ID: id_column(table, file, UNIT_ID).cast(pl.String),
-            SEGMENT: text_or_integer(table, file, SEGMENT).cast(pl.String),
-        }
-    )
-    whole = rows.drop_nulls()
-    members = whole.unique()
-    if members.is_empty():
-        raise InputError(f"{file}: has no row with an id and a segment")
+    table = _read_segments(file, frame)
     with opened(path) as connection:
-        connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
-        connection.register("members_to_insert", members.to_arrow())
-        connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
         manifest = read_manifest(connection)
         if not manifest.has_units:
             raise InputError(
@@ -97,33 +79,35 @@ def estimate_segments(
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
         released = read_released(connection, manifest)
-        matched = int(read_frame(connection, _MATCHED).item())
-        n_units = members[UNIT_ID].n_unique()
-        if matched == 0:
-            raise InputError(
-                f"{file}: none of its {n_units:,} ids is in {path.absolute()}. Is it the table of "
-                "another release? Where ids are released hashed, clusterdp hash-ids makes them fit"
-            )
-        query = _SLICES.format(moments=MOMENTS, outcome=quoted(released.metric.metric))
-        found = read_frame(connection, query, {"center": float(released.grid.mean())})
-    segments = members[SEGMENT].unique().sort()
-    coded = found.with_columns(
-        pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    )
-    estimates = effects(
-        released.evidence(slices_of(coded, released.places)),
-        released.arms,
-        released.manifest.control,
-        segments.to_list(),
-        same_shares=released.manifest.same_shares,
-        level=level,
-    )
+        _add_members(connection, table)
+        fit = table.fit(int(read_frame(connection, _MATCHED).item()), path)
+        rows = _read_slices(connection, released)
+    segments = table.rows[SEGMENT].unique().sort()
+    group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
+    evidence = released.evidence(slices_of(rows.with_columns(group), released.places))
     return SegmentEstimates(
-        estimates=estimates,
+        estimates=effects_of(released, evidence, level, segments.to_list()),
         n_segments=len(segments),
-        n_rows=rows.height,
-        n_matched=matched,
-        n_unmatched=n_units - matched,
-        n_duplicates=whole.height - members.height,
-        n_missing=rows.height - whole.height,
+        **fit,
     )
+
+
+def _read_segments(file: Path, frame: pl.DataFrame | None) -> AnalystTable:
+    table = read_table(file) if frame is None else frame
+    ids = id_column(table, file, UNIT_ID).cast(pl.String)
+    segments = text_or_integer(table, file, SEGMENT).cast(pl.String)
+    rows = pl.DataFrame({UNIT_ID: ids, SEGMENT: segments})
+    return AnalystTable.of(file, rows, [UNIT_ID, SEGMENT])
+
+
+def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> None:
+    """Put the rows of the table into the temporary table ``members``."""
+    connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
+    connection.register("members_to_insert", table.rows.to_arrow())
+    connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
+
+
+def _read_slices(connection: duckdb.DuckDBPyConnection, released: Released) -> pl.DataFrame:
+    """The moments of the outcomes in each (segment, cluster, arm)."""
+    query = _SLICES.format(moments=MOMENTS, outcome=quoted(released.metric.metric))
+    return read_frame(connection, query, {"center": float(released.grid.mean())})

@@ -1,23 +1,24 @@
-"""How much sharper estimates get at the same sound epsilon: Experiment 1, run again.
+"""How much sharper estimates become at the same sound epsilon: Experiment 1, run again.
 
 Set-up of Javanmard, Mirrokni and Pouget-Abadie (2025), §4, Experiment 1: three clusters of 500,
 1,000 and 2,000 units, half of each treated; y′ = √β μ_c + √(v − β) w_i with standard normal μ_c and
 w_i, β = 4.5, v = 5, rounded to −5 … 5 in steps of 2√v/5 and cut off at 2√v; treatment adds 1. So
-K = 12 outcomes, −5 … 6, and the true effect is 1.
+there are K = 12 outcomes, −5 … 6, and the true effect is 1.
 
 Every release is made by the product's functions at the same price: ε as the accountant computes it
 for everything published together, δ = 1e-4. (The paper's own ε does not hold; see the README.) The
-mean squared error is about the *true effect* of the population, so it has the error that the
-assignment makes in it too. Where we differ from the paper: it draws sub-populations from one
-super-population, we draw the whole model anew, μ_c too, as results depend on it.
+mean squared error is about the *true effect* of the population, so the error due to the assignment
+is part of it. One thing differs from the paper: it draws sub-populations from one super-population,
+whereas we draw the whole model anew each time, μ_c too, because results depend on it.
 
-**What Cluster-DP is tuned over.** γ from 0.01/K to 0.6/K, and from 0.9 to 0.1 of ε for its counts;
-chosen is what has the least noise in τ̂_Q when the true outcomes are known, which nobody has. Both
-bounds bind at every ε: τ̂_Q is sharpest where Cluster-DP is least like itself, and without bounds it
-turns into Uniform-Prior-DP without counts, which is shown as well.
+**How Cluster-DP is tuned.** γ runs from 0.01/K to 0.6/K, and the part of ε for its counts from 0.1
+to 0.9. We take the release with the least noise in τ̂_Q when the true outcomes are known, which they
+never are in practice. Both bounds bind at every ε: τ̂_Q is sharpest where Cluster-DP is least like
+itself. Without bounds it becomes Uniform-Prior-DP without counts, which is shown as well.
 
-Planned releases see public sizes and a uniform guess, and no outcome. For a segment there are two:
-as the planner has it, which weighs the effect on everybody alike, and for the segment alone.
+Planned releases use public sizes and a uniform guess, and no outcome. For a segment there are two
+of them: the planner's usual one, which gives the effect on everybody the same importance, and one
+for the segment alone.
 """
 
 import logging
@@ -57,9 +58,9 @@ K = len(GRID)
 BETA, VARIANCE, EXTREME = 4.5, 5.0, 5
 DELTA = 1e-4
 THRESHOLDS = (0.01, 0.1, 0.24, 0.3, 0.6)
-"""Tried for γ K."""
+"""The values of γ K that are tried."""
 SHARES: Floats = np.array([0.1, 0.25, 0.5, 2 / 3, 0.9])
-"""Parts of ε tried for the counts."""
+"""The parts of ε for the counts that are tried."""
 HALF = 0.5
 
 log = logging.getLogger("clusterdp")
@@ -67,12 +68,12 @@ log = logging.getLogger("clusterdp")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is run."""
+    """The size of a run of the experiment."""
 
     epsilons: tuple[float, ...]
     n_populations: int
     n_releases: int
-    """Of each population."""
+    """Releases of each population."""
 
 
 FULL = Scale((0.2, 1.0, 2.0, 4.0), 40, 100)
@@ -80,19 +81,19 @@ QUICK = Scale((0.2, 1.0), 40, 20)
 
 
 @dataclass(frozen=True)
-class Made:
-    """How a release is made."""
+class ReleaseKind:
+    """A kind of release: its mechanism, its grid and how it splits ε."""
 
     name: str
     mechanism: Mechanism
     grid: Floats
     statistic_share: float
-    """Part of ε that pays for the statistic of the strata."""
+    """The part of ε that pays for the statistic of the strata."""
 
 
 @dataclass(frozen=True)
 class Replication:
-    """All that was found, and the figures of it."""
+    """The results of the experiment, and the files of its figures."""
 
     scale: Scale
     rows: tuple[Row, ...]
@@ -103,22 +104,22 @@ class Replication:
         return {
             "name": NAME,
             "quick": self.scale != FULL,
-            "rows": [asdict(one) for one in self.rows],
+            "rows": [asdict(row) for row in self.rows],
             "figures": [str(path) for path in self.figures],
         }
 
     def text(self) -> str:
-        """One screen for people."""
+        """The results as text for a terminal."""
         return "\n".join(_text(self))
 
 
 def replicate(folder: Path, *, quick: bool = False) -> Replication:
-    """Run the experiment and draw its figure into ``folder``, which is made if need be.
+    """Run the experiment and draw its figure into ``folder``, which is made if it is missing.
 
-    Raises InputError where the folder cannot be written to, before anything is run.
+    Raises InputError where the folder cannot be written to, before the experiment runs.
     """
     from flows.replication.efficiency_figure import draw  # noqa: PLC0415 - matplotlib
-    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     target = folder_for_figures(folder)
     scale = QUICK if quick else FULL
@@ -127,9 +128,10 @@ def replicate(folder: Path, *, quick: bool = False) -> Replication:
 
 
 def run(scale: Scale) -> tuple[Row, ...]:
-    """Return every row, by ε. Populations and assignments are the same in every run of a scale.
+    """Return the rows of the experiment, by ε.
 
-    The noise of privacy is not: it comes from the operating system, and may not be fixed.
+    Populations and assignments are the same in every run of a scale. The noise of the mechanisms is
+    not: it comes from the operating system and cannot be fixed.
     """
     random = default_rng(2025)
     people = [population(random) for _ in range(scale.n_populations)]
@@ -152,29 +154,30 @@ def population(random: Generator) -> Ints:
 # releases
 
 
-def tuned(epsilon: float, people: Sequence[Ints], random: Generator) -> Made:
-    """Return the Cluster-DP release with the least noise in τ̂_Q, for outcomes that are known."""
-    tried = [
+def tuned(epsilon: float, people: Sequence[Ints], random: Generator) -> ReleaseKind:
+    """Return the Cluster-DP release with the least noise in τ̂_Q, given the true outcomes."""
+    candidates = [
         (noise, threshold, share)
         for threshold in THRESHOLDS
         for noise, share in zip(
             _tau_q_noise(epsilon, threshold / K, people, random), SHARES.tolist(), strict=True
         )
     ]
-    _, threshold, share = min(tried)
+    _, threshold, share = min(candidates)
     gamma, moved = realised_threshold(threshold / K, K), moved_cells(K)
     noise_scale = moved / (epsilon * share)
     rate = calibrate(epsilon, DELTA, gamma, CountsNoise(noise_scale, moved))
     mechanism = ClusterDP(Parameters(K, rate, gamma, noise_scale))
-    return Made("cluster-dp, tuned for tau_q", mechanism, GRID, share)
+    return ReleaseKind("cluster-dp, tuned for tau_q", mechanism, GRID, share)
 
 
 def _tau_q_noise(
     epsilon: float, gamma: float, people: Sequence[Ints], random: Generator
 ) -> list[float]:
-    """What resampling adds to the variance of τ̂_Q for every share in ``SHARES``, on average.
+    """The variance that resampling adds to τ̂_Q, for each share in ``SHARES``.
 
-    Over populations and over noise on their counts: Σ b_c² [r E(y − m)² + r(1 + r) Var_q̃]/n_ca.
+    It is Σ b_c² [r E(y − m)² + r(1 + r) Var_q̃]/n_ca, averaged over populations and over the noise
+    on their counts.
     """
     moved = moved_cells(K)
     odds = odds_at(epsilon, DELTA, SHARES, gamma, Moves.of(K, None))
@@ -182,18 +185,18 @@ def _tau_q_noise(
     n = np.tile(SIZES.ravel(), len(people)).astype(np.float64)
     weight = np.repeat((SIZES.sum(axis=1) / SIZES.sum()) ** 2, 2)
     weight = np.tile(weight, len(people)) / n / len(people)
-    found = []
+    variances = []
     for r, share in zip(odds, SHARES, strict=True):
         noise = random.laplace(scale=moved / (epsilon * share), size=shares.shape)
         prior = truncated_prior(n[:, np.newaxis] * shares + noise, n, gamma)
         mean, spread = prior_moments(GRID, prior)
         about = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1)
-        found.append(float(weight @ (r * about + r * (1.0 + r) * spread)))
-    return found
+        variances.append(float(weight @ (r * about + r * (1.0 + r) * spread)))
+    return variances
 
 
 def _shares(levels: Ints) -> Floats:
-    """How outcomes of every (cluster, arm) are spread over the grid, shape [6, K]."""
+    """The distribution of the outcomes of each (cluster, arm) over the grid, shape [6, K]."""
     n = SIZES.sum(axis=1)
     key = (np.repeat(np.arange(len(n)), n) * 2 + np.arange(2)[:, np.newaxis]) * K + levels
     counts = np.bincount(key.ravel(), minlength=2 * len(n) * K).reshape(-1, K)
@@ -201,14 +204,14 @@ def _shares(levels: Ints) -> Floats:
     return shares
 
 
-def uniform(epsilon: float) -> Made:
-    """Return the release of outcomes alone that has the least noise for its price."""
-    asked = Request("uniform-prior-dp", K, "none", epsilon=epsilon, delta=DELTA)
-    return Made("uniform-prior-dp, nothing else", design(asked).mechanism, GRID, 0.0)
+def uniform(epsilon: float) -> ReleaseKind:
+    """Return the release that publishes only outcomes, with the least noise for its price."""
+    request = Request("uniform-prior-dp", K, "none", epsilon=epsilon, delta=DELTA)
+    return ReleaseKind("uniform-prior-dp, nothing else", design(request).mechanism, GRID, 0.0)
 
 
-def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -> Made:
-    """Return the release that the planner chooses: from sizes and the uniform guess alone."""
+def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -> ReleaseKind:
+    """Return the release that the planner chooses from the sizes and a uniform guess."""
     question = Question(
         epsilon=epsilon,
         delta=DELTA,
@@ -220,9 +223,9 @@ def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -
         segment_shares=segments,
         overall=overall,
     )
-    found = plan(question)
-    grid = np.array(found.option.grid)
-    return Made(name, found.design.mechanism, grid, found.option.statistic_share)
+    chosen = plan(question)
+    grid = np.array(chosen.option.grid)
+    return ReleaseKind(name, chosen.design.mechanism, grid, chosen.option.statistic_share)
 
 
 # errors
@@ -230,47 +233,51 @@ def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -
 
 @dataclass(frozen=True)
 class _Errors:
-    """Squared errors of one estimator in every repetition."""
+    """The squared errors of one estimator in every repetition, shape [repetitions] each."""
 
-    made: Made
+    kind: ReleaseKind
     estimator: str
     about_truth: Floats
     about_plain: Floats
 
     @property
     def label(self) -> str:
-        return f"{self.estimator}, {self.made.name}"
+        return f"{self.estimator}, {self.kind.name}"
 
     def over(self, other: "_Errors") -> tuple[float, float]:
-        """The ratio of mean squared errors, and its standard error."""
-        own, base = self.about_truth, other.about_truth
-        ratio = own.mean() / base.mean()
-        apart = own - ratio * base
-        spread = apart.var() if self.made is other.made else own.var() + ratio**2 * base.var()
-        return float(ratio), float(np.sqrt(spread / len(own)) / base.mean())
+        """The mean squared error divided by that of ``other``, and its standard error.
+
+        The errors of estimators on the same releases are paired.
+        """
+        errors, base = self.about_truth, other.about_truth
+        ratio = errors.mean() / base.mean()
+        residual = errors - ratio * base
+        is_paired = self.kind is other.kind
+        spread = residual.var() if is_paired else errors.var() + ratio**2 * base.var()
+        return float(ratio), float(np.sqrt(spread / len(errors)) / base.mean())
 
 
 def _errors(
-    made: Made,
+    kind: ReleaseKind,
     scale: Scale,
     people: Sequence[Ints],
     random: Generator,
     inside: Bools | None = None,
 ) -> dict[EstimatorName, _Errors]:
-    support = None if made.grid is GRID else GRID
-    every: dict[EstimatorName, list[Answers]] = {}
+    support = None if kind.grid is GRID else GRID
+    by_estimator: dict[EstimatorName, list[Answers]] = {}
     for levels in people:
-        trial = Trial(made.grid, SIZES, levels, made.mechanism, support=support)
-        for one in simulate(trial, scale.n_releases, random, inside=inside).answers:
-            every.setdefault(one.estimator, []).append(one)
+        trial = Trial(kind.grid, SIZES, levels, kind.mechanism, support=support)
+        for sample in simulate(trial, scale.n_releases, random, inside=inside).answers:
+            by_estimator.setdefault(sample.estimator, []).append(sample)
     return {
         name: _Errors(
-            made,
+            kind,
             name,
-            np.concatenate([(one.estimate - one.truth) ** 2 for one in ones]),
-            np.concatenate([(one.estimate - one.unprotected) ** 2 for one in ones]),
+            np.concatenate([(sample.estimate - sample.truth) ** 2 for sample in samples]),
+            np.concatenate([(sample.estimate - sample.unprotected) ** 2 for sample in samples]),
         )
-        for name, ones in every.items()
+        for name, samples in by_estimator.items()
     }
 
 
@@ -296,38 +303,39 @@ def _rows(
         ("planned for everybody and a half", True),
         ("planned for a half alone", False),
     ):
-        made = planned(epsilon, name, HALF, overall=overall)
-        found = _errors(made, scale, people, random, inside)
-        yield _row(epsilon, "half", found["combined" if "combined" in found else "tau_q"], of_half)
+        kind = planned(epsilon, name, HALF, overall=overall)
+        errors = _errors(kind, scale, people, random, inside)
+        best = errors["combined" if "combined" in errors else "tau_q"]
+        yield _row(epsilon, "half", best, of_half)
 
 
-def _row(epsilon: float, effect_on: str, own: _Errors, base: _Errors | None = None) -> Row:
-    ratio, error = (None, None) if base is None else own.over(base)
-    parameters, n = own.made.mechanism.parameters, len(own.about_truth)
+def _row(epsilon: float, effect_on: str, errors: _Errors, base: _Errors | None = None) -> Row:
+    ratio, error = (None, None) if base is None else errors.over(base)
+    parameters, n = errors.kind.mechanism.parameters, len(errors.about_truth)
     return Row(
         epsilon=epsilon,
         delta=DELTA,
         effect_on=effect_on,
-        release=own.made.name,
-        estimator=own.estimator,
-        mse=float(own.about_truth.mean()),
-        mse_std_error=float(own.about_truth.std() / np.sqrt(n)),
-        privacy_mse=float(own.about_plain.mean()),
+        release=errors.kind.name,
+        estimator=errors.estimator,
+        mse=float(errors.about_truth.mean()),
+        mse_std_error=float(errors.about_truth.std() / np.sqrt(n)),
+        privacy_mse=float(errors.about_plain.mean()),
         ratio=ratio,
         ratio_std_error=error,
         ratio_to=None if base is None else base.label,
         repetitions=n,
-        mechanism=own.made.mechanism.name,
+        mechanism=errors.kind.mechanism.name,
         levels=parameters.n_outcomes,
         strata_statistic=parameters.strata_statistic,
-        statistic_share=own.made.statistic_share,
+        statistic_share=errors.kind.statistic_share,
         truncation_threshold=parameters.truncation_threshold,
         resampling_probability=parameters.resampling_probability,
         noise_scale=parameters.noise_scale,
     )
 
 
-# telling
+# as text
 
 
 _HEADS = {
@@ -345,43 +353,43 @@ _NOTES = (
 )
 
 
-def _text(found: Replication) -> list[str]:
-    n = found.rows[0].repetitions
+def _text(result: Replication) -> list[str]:
+    n = result.rows[0].repetitions
     lines = [
         "Experiment 1 of Javanmard, Mirrokni and Pouget-Abadie (2025), at equal sound epsilon",
         f"(delta {DELTA:g}): 3,500 units in 3 clusters, 12 outcomes, a true effect of 1.",
         "Mean squared errors are about the true effect; ± is the standard error of the simulation.",
         f"{n:,} repetitions a row"
-        + ("" if found.scale == FULL else ": a quick run, fewer epsilons and repetitions"),
+        + ("" if result.scale == FULL else ": a quick run, fewer epsilons and repetitions"),
     ]
     for effect_on, head in _HEADS.items():
-        rows = [one for one in found.rows if one.effect_on == effect_on]
+        rows = [row for row in result.rows if row.effect_on == effect_on]
         columns = ["epsilon", "release", "estimator", "mean squared error", "ratio"]
-        lines += ["", head, *table(columns, [_columns(one) for one in rows])]
+        lines += ["", head, *table(columns, [_error_cells(row) for row in rows])]
     lines += ["", "how each release is made"]
     columns = ["epsilon", "release", "mechanism", "levels", "of strata", "its part", "γ K", "λ"]
-    designs = {(one.epsilon, one.release): one for one in found.rows}.values()
-    lines += table(columns, [_made(one) for one in designs])
+    designs = {(row.epsilon, row.release): row for row in result.rows}.values()
+    lines += table(columns, [_design_cells(row) for row in designs])
     notes = [line for note in _NOTES for line in ("", *textwrap.wrap(note, 96))]
-    return [*lines, *notes, "", *(f"figure: {path}" for path in found.figures)]
+    return [*lines, *notes, "", *(f"figure: {path}" for path in result.figures)]
 
 
-def _columns(one: Row) -> list[str]:
+def _error_cells(row: Row) -> list[str]:
     error = ""
-    if one.ratio is not None and one.ratio_std_error is not None:
-        error = f"{100 * one.ratio:.3g} % ± {100 * one.ratio_std_error:.1g}"
-    mse = f"{one.mse:.4g} ± {one.mse_std_error:.2g}"
-    return [f"{one.epsilon:g}", one.release, one.estimator, mse, error]
+    if row.ratio is not None and row.ratio_std_error is not None:
+        error = f"{100 * row.ratio:.3g} % ± {100 * row.ratio_std_error:.1g}"
+    mse = f"{row.mse:.4g} ± {row.mse_std_error:.2g}"
+    return [f"{row.epsilon:g}", row.release, row.estimator, mse, error]
 
 
-def _made(one: Row) -> list[str]:
+def _design_cells(row: Row) -> list[str]:
     return [
-        f"{one.epsilon:g}",
-        one.release,
-        one.mechanism,
-        str(one.levels),
-        one.strata_statistic,
-        f"{one.statistic_share:.1%}",
-        f"{one.truncation_threshold * one.levels:.2g}",
-        f"{one.resampling_probability:.5f}",
+        f"{row.epsilon:g}",
+        row.release,
+        row.mechanism,
+        str(row.levels),
+        row.strata_statistic,
+        f"{row.statistic_share:.1%}",
+        f"{row.truncation_threshold * row.levels:.2g}",
+        f"{row.resampling_probability:.5f}",
     ]

@@ -1,11 +1,11 @@
-"""The rows of the experiment `efficiency`, which its table and its figure are made of."""
+"""The rows of the experiment `efficiency`, from which its table and its figure are made."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Row:
-    """The mean squared error of one estimator from one kind of release."""
+    """The mean squared error of one estimator on one kind of release, from simulation."""
 
     epsilon: float
     delta: float
@@ -15,11 +15,11 @@ class Row:
     estimator: str
     mse: float
     mse_std_error: float
-    """Of ``mse``, from the number of repetitions."""
+    """The standard error of ``mse`` that is due to the number of repetitions."""
     privacy_mse: float
-    """About the estimate without privacy from the same assignment."""
+    """The mean squared error about the estimate without privacy from the same assignment."""
     ratio: float | None
-    """``mse`` over that of ``ratio_to``."""
+    """``mse`` divided by that of ``ratio_to``."""
     ratio_std_error: float | None
     ratio_to: str | None
     repetitions: int

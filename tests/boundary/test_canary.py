@@ -41,21 +41,9 @@ from tests.boundary.canary import (
     plant,
     spelt,
     wait_for_prefect,
-    watching,
 )
 from tests.conftest import Builder, released, told
-
-
-@pytest.fixture
-def watch(
-    prefect_harness: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> Iterator[Watch]:
-    yield from watching(prefect_harness, tmp_path / "temporary", monkeypatch, capfd, caplog)
-
+from tests.support.modes import mode
 
 # the search itself, without which nothing below could fail
 
@@ -224,10 +212,6 @@ def test_no_design_lets_anything_out(
     assert page.stat().st_size > 10_000
     page.chmod(0o600)  # it may be read by anybody, which is looked for below
     assert watch.leaks(planted, result) == []
-
-
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
 
 
 Failure = Callable[[str], NoReturn]

@@ -4,14 +4,12 @@ As in :mod:`tests.boundary.test_canary`, whose search and surroundings these are
 """
 
 import gzip
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.cli.main import run
-from flows.raw.spill import workspace as room
 from flows.runtime import progress
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
@@ -25,26 +23,20 @@ from tests.boundary.canary import (
     leaks_into,
     plant_events,
     spelt,
-    watching,
 )
 from tests.boundary.test_canary import Failure, as_a_panic, in_a_chain
 from tests.conftest import Builder, released, told
+from tests.support.spilling import Spilled
 
 SPILLING = {"memory_limit": "4MB"}
 
 
 @pytest.fixture
-def watch(
-    prefect_harness: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> Iterator[Watch]:
+def watch(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> Watch:
     # Prefect is told how far a run has come from the first row on.
     monkeypatch.setattr(progress, "_ARTIFACT_QUIET", -1.0)
     monkeypatch.setattr(progress, "_ARTIFACT_EVERY", -1.0)
-    yield from watching(prefect_harness, tmp_path / "temporary", monkeypatch, capfd, caplog)
+    return watch
 
 
 OF_EVENTS = {"value", "event id", "event time", "unexposed id"}
@@ -82,18 +74,10 @@ def test_the_search_finds_a_number_of_events(tmp_path: Path, text: str) -> None:
 def test_a_release_holds_nothing_of_an_event(
     experiment: Builder,
     watch: Watch,
-    monkeypatch: pytest.MonkeyPatch,
+    spilled: list[Spilled],
     ending: str,
     sections: dict[str, Any],
 ) -> None:
-    spilled: list[Path] = []
-    put = room.write_frame
-
-    def noted(*given: Any) -> Path:
-        spilled.append(put(*given))
-        return spilled[-1]
-
-    monkeypatch.setattr(room, "write_frame", noted)
     planted = plant_events(experiment, ending, **sections)
     result = planted.built.run()
     again = planted.built.run()
@@ -101,7 +85,7 @@ def test_a_release_holds_nothing_of_an_event(
     assert result.roster.quarantined_by_rule == {"unit_in_two_arms": 2}
     assert len(released(result.path, "units")) == result.roster.n_units == 23
     assert bool(spilled) == ("run" in sections)
-    assert not any(path.exists() for path in spilled)
+    assert not any(file.path.exists() for file in spilled)
     assert watch.leaks(planted, result, again) == []
 
 

@@ -18,7 +18,6 @@ import polars as pl
 import pytest
 
 from flows.cli.main import run
-from flows.raw.spill import workspace as room
 from schemas.errors import InputError
 from tests.conftest import (
     SENTINEL,
@@ -29,6 +28,7 @@ from tests.conftest import (
     told,
     write_content,
 )
+from tests.support.spilling import Spilled
 
 PRIVATE = "PRIVATEWORD"
 GOOD, BAD = "2026-11-19", "2026-11-20"
@@ -186,23 +186,9 @@ def assert_plain(text: str, says: str, file: Path) -> None:
         assert secret not in text
 
 
-@pytest.fixture
-def spilled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The folders into which rows were put aside."""
-    folders: list[Path] = []
-    put = room.write_frame
-
-    def noted(frame: pl.DataFrame, folder: Path, name: str) -> Path:
-        folders.append(folder)
-        return put(frame, folder, name)
-
-    monkeypatch.setattr(room, "write_frame", noted)
-    return folders
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_bad_file_among_many_is_refused(
-    experiment: Builder, capsys: pytest.CaptureFixture[str], spilled: list[Path], case: Case
+    experiment: Builder, capsys: pytest.CaptureFixture[str], spilled: list[Spilled], case: Case
 ) -> None:
     built = build(experiment, case)
     if isinstance(case.content, bytes):
@@ -224,7 +210,7 @@ def test_a_bad_file_among_many_is_refused(
     assert printed.err == f"clusterdp: {caught.value}\n"
     assert state(built) == before
     assert spilled
-    assert not any(folder.exists() for folder in spilled)
+    assert not any(file.path.parent.exists() for file in spilled)
 
 
 def test_what_is_refused_above_is_released_once_it_is_sound(experiment: Builder) -> None:

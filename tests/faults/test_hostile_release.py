@@ -12,7 +12,7 @@ import pytest
 
 from flows.cli.main import run
 from flows.released.file import opening, rules
-from flows.released.file.opening import opened_safely, patience
+from flows.released.file.opening import open_safely, patience
 from flows.released.file.read import read_release
 from schemas.errors import InputError
 from tests.conftest import a_log, build_experiment
@@ -220,7 +220,7 @@ def test_what_is_opened_reaches_nothing_else(sound: Path, tmp_path: Path) -> Non
     other = tmp_path / "other.csv"
     other.write_text("a\n1\n")
     frame = 1  # noqa: F841 - DuckDB would find a variable of this name
-    with opened_safely(sound) as connection:
+    with open_safely(sound) as connection:
         for query in (
             f"FROM read_csv('{other}')",
             f"FROM '{other}'",
@@ -245,7 +245,7 @@ def test_what_never_ends_is_interrupted(sound: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(opening, "_SECONDS", 0.0)
     monkeypatch.setattr(opening, "_BYTES_A_SECOND", 1e12)
     with pytest.raises(InputError, match="takes far longer to read") as caught:  # noqa: SIM117 - raised on leaving
-        with opened_safely(sound) as connection:
+        with open_safely(sound) as connection:
             connection.execute("SELECT count(*) FROM range(10000000000000)").fetchall()
     assert str(sound) in str(caught.value)
     assert not [one for one in threading.enumerate() if one.name.startswith("Thread-watch")]

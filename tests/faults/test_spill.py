@@ -22,7 +22,7 @@ from flows.ledger.account import Account
 from flows.raw.quarantine import set_aside
 from flows.raw.reading import sources
 from flows.raw.spill import sorted_runs as runs
-from flows.raw.spill import workspace as room
+from flows.raw.spill import workspace
 from flows.release import ReleaseResult
 from schemas.errors import ClusterdpError
 from tests.conftest import (
@@ -36,6 +36,7 @@ from tests.conftest import (
     rows,
     told,
 )
+from tests.support.spilling import read_small_pieces
 
 LITTLE = "80KB"
 N = 1200
@@ -50,8 +51,7 @@ def small_pieces() -> None:
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "BATCH", 150)
-    monkeypatch.setattr(runs, "_SAMPLED", 16)
+    read_small_pieces(monkeypatch)
 
 
 def a_long_log() -> pl.DataFrame:
@@ -70,7 +70,7 @@ def state(built: Experiment) -> list[str]:
 
 def rooms(folder: Path) -> list[Path]:
     """Folders of runs that hold rows."""
-    return sorted(folder.rglob(f"{room.PREFIX}*"))
+    return sorted(folder.rglob(f"{workspace.PREFIX}*"))
 
 
 # killed
@@ -78,7 +78,7 @@ def rooms(folder: Path) -> list[Path]:
 CHILD = """
 import json, os, signal, sys
 from pathlib import Path
-from flows.raw.spill import workspace as room
+from flows.raw.spill import workspace
 from flows.raw.spill import sorted_runs as runs
 from flows.raw.reading import sources
 from flows.release import release_period
@@ -90,7 +90,7 @@ for place in json.loads(sys.argv[2]):
     child = os.fork()
     if child == 0:
         left = [place["after"]]
-        write = room.write_frame
+        write = workspace.write_frame
 
         def write_and_die(frame, folder, name):
             path = write(frame, folder, name)
@@ -99,7 +99,7 @@ for place in json.loads(sys.argv[2]):
                 os.kill(os.getpid(), signal.SIGKILL)
             return path
 
-        room.write_frame = write_and_die
+        workspace.write_frame = write_and_die
         release_period(f"{sys.argv[1]}/{place['folder']}/trial.toml")
         os._exit(0)
     ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

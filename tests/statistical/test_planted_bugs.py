@@ -21,7 +21,7 @@ from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit import private_step as audited
 from flows.raw.audit.private_step import StepEffort, audit_step
 from flows.raw.drawing import unit_stream
-from flows.raw.drawing.strata_counts import LEVEL, Counted, counted
+from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, count_strata
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.audit import mechanism_laws as audit_mechanism
@@ -120,7 +120,7 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
     honest = unit_stream._with_levels
 
-    def broken(rows: Rows, found: Counted) -> Any:
+    def broken(rows: Rows, found: StrataCounts) -> Any:
         yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
 
     patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)
@@ -142,15 +142,15 @@ def raw_weights(patch: pytest.MonkeyPatch) -> None:
     """What a mean weighs in a combination is worked out from the outcomes, not from the guess."""
     seen: list[Ints] = []
 
-    def looking(*given: Any, **named: Any) -> Counted:
-        found = counted(*given, **named)
+    def looking(*given: Any, **named: Any) -> StrataCounts:
+        found = count_strata(*given, **named)
         seen.append(found.counts.sum(axis=0))
         return found
 
     def broken(grid: Floats, _: Floats, *public: Any) -> Weights:
         return declared_weights(grid, seen[-1] / seen[-1].sum(), *public)
 
-    patch.setattr("flows.raw.privatize.counted", looking)
+    patch.setattr("flows.raw.privatize.count_strata", looking)
     patch.setattr("flows.raw.privatize.declared_weights", broken)
 
 

@@ -123,7 +123,7 @@ def off_grid(config: Config, n_units: int) -> Floats:
     return values
 
 
-def unlike(config: Config, n_units: int) -> dict[str, Floats]:
+def contrasting_outcomes(config: Config, n_units: int) -> dict[str, Floats]:
     """Outcomes of the same units that differ as much as possible, by their names in messages."""
     low, high = config.outcome.ends
     return {

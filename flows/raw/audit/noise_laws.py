@@ -105,7 +105,7 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
 # what follows from noised numbers
 
 
-def of_noised_problems(config: Config, design: AnyDesign, release: Published) -> list[str]:
+def dependence_problems(config: Config, design: AnyDesign, release: Published) -> list[str]:
     """Problems with priors, weights and unit values, which must follow from the noisy counts."""
     if isinstance(design, AggregateDesign):
         return []

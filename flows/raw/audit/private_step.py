@@ -17,16 +17,16 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import AnyDesign, Config
-from flows.raw.audit.made_up_rows import Layout, layout, off_grid, on_grid, unlike
+from flows.raw.audit.made_up_rows import Layout, contrasting_outcomes, layout, off_grid, on_grid
 from flows.raw.audit.noise_laws import (
     Noise,
     Published,
+    dependence_problems,
     fixed_columns,
     noise_in,
-    of_noised_problems,
     publish_made_up,
 )
-from flows.raw.drawing.strata_counts import LEVEL, Counted, cell_table, cells_of, counted
+from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
 from flows.raw.units.rows import Rows
 from flows.raw.units.unit_ids import released_ids
 from privatizers.accounting.accountant import pure_epsilon
@@ -138,7 +138,7 @@ def _differences(run: _Run) -> Iterator[str]:
     units = layout(run.config, 3_000, 24)
     first: dict[str, pl.Series] | None = None
     labels: Ints | None = None
-    for outcomes, values in unlike(run.config, units.n_units).items():
+    for outcomes, values in contrasting_outcomes(run.config, units.n_units).items():
         try:
             release = run.published(units.rows(values))
         except ClusterdpError as error:
@@ -204,7 +204,7 @@ def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
         for noises in zip(first.noise, second.noise, strict=True)
         for event in noise_laws([noise.values for noise in noises], noises[0].scale)
     ]
-    problems = of_noised_problems(run.config, run.design, first.release)
+    problems = dependence_problems(run.config, run.design, first.release)
     checks = [
         exactly(FOLLOWS, problems, "every stratum"),
         judged(LARGE_NOISE, noise, error),
@@ -361,7 +361,7 @@ def _rounded(run: _Run, effort: StepEffort, error: float) -> Check:
     units = layout(run.config, effort.units, effort.clusters)
     values = off_grid(run.config, units.n_units)
     rows = units.rows(values)
-    stated = counted(run.config, rows, run.design.mechanism, None, keep=True)
+    stated = count_strata(run.config, rows, run.design.mechanism, None, keep=True)
     levels = np.concatenate([part.load()[LEVEL].to_numpy() for part in stated.levels])
     levels, cells = levels.astype(np.int64), _cells(rows, stated)
     k = len(run.grid)
@@ -383,7 +383,7 @@ def _rounded(run: _Run, effort: StepEffort, error: float) -> Check:
     return judged(ROUNDED, events, error)
 
 
-def _cells(rows: Rows, counts: Counted) -> Ints:
+def _cells(rows: Rows, counts: StrataCounts) -> Ints:
     """The (pool, arm) of each row, as its position, shape [n]."""
     table = cell_table(counts.strata)
     return np.concatenate([cells_of(frame, table) for frame in rows.frames()]).astype(np.int64)

@@ -4,19 +4,9 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
-from flows.raw.drawing.strata_counts import counted
-from flows.raw.drawing.tables import (
-    by_metric,
-    check_squares_fit,
-    counts_table,
-    grid_step,
-    grid_table,
-    manifest_of,
-    named,
-    squares_table,
-    strata_table,
-)
-from flows.raw.drawing.unit_stream import no_units
+from flows.raw.drawing import tables
+from flows.raw.drawing.strata_counts import count_strata
+from flows.raw.drawing.unit_stream import empty_units
 from flows.raw.spill.workspace import Room
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
@@ -40,21 +30,22 @@ def release_aggregates(
     Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw every
     published statistic of the counts. Nothing depends on the order of the rows.
     """
-    manifest = manifest_of(config, rows, design, name, roster)  # reads a key: before any draw
+    # The manifest reads a key, so it comes before any draw.
+    manifest = tables.manifest_of(config, rows, design, name, roster)
     grid = np.array(config.outcome.grid)
-    stratum_counts = counted(config, rows, design.mechanism, room, keep=False)
+    stratum_counts = count_strata(config, rows, design.mechanism, room, keep=False)
     strata = stratum_counts.strata
-    check_squares_fit(design, strata)
+    tables.check_squares_fit(design, strata)
     statistics = design.mechanism.statistics(stratum_counts.counts, strata.cell_of)
     return ReleaseTables(
         manifest=manifest,
-        outcomes=grid_table(grid),
+        outcomes=tables.grid_table(grid),
         pools=_pools(config, design, statistics, strata),
-        strata=strata_table(strata),
+        strata=tables.strata_table(strata),
         debias=no_rows("debias"),  # nothing is resampled
-        counts=counts_table(strata, grid, statistics.noisy_counts),
-        squares=squares_table(config, design, stratum_counts.counts, strata),
-        units=no_units(),
+        counts=tables.counts_table(strata, grid, statistics.noisy_counts),
+        squares=tables.squares_table(config, design, stratum_counts.counts, strata),
+        units=empty_units(),
     )
 
 
@@ -63,7 +54,7 @@ def _pools(
 ) -> pl.DataFrame:
     """A row for each (pool, arm); its statistics of means and of squares have weight 1."""
     pool, arm = np.nonzero(strata.cell_of >= 0)
-    step = grid_step(config, design)
+    step = tables.grid_step(config, design)
     mean, difference = np.full(len(pool), np.nan), np.full(len(pool), np.nan)
     if statistics.noisy_sums is not None and step is not None:
         mean = config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes
@@ -73,10 +64,10 @@ def _pools(
     has_counts = statistics.noisy_counts is not None
     has_squares = has_counts or design.mechanism.parameters.squares is not None
     has_mean = has_counts or statistics.noisy_sums is not None
-    return by_metric(
+    return tables.by_metric(
         {
-            "pool": named(strata.pools, pool),
-            "arm": named(strata.arms, arm),
+            "pool": tables.named(strata.pools, pool),
+            "arm": tables.named(strata.arms, arm),
             "n_units": pl.Series(strata.cell_sizes),
             "noisy_mean": pl.Series(mean).fill_nan(None),
             "noisy_difference": pl.Series(difference).fill_nan(None),

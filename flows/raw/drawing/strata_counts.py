@@ -11,7 +11,7 @@ from flows.config.experiment import Config
 from flows.orchestration.workers import shared_out
 from flows.raw.boundary.guard import values_free
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import Room, check_seen, write_frame
+from flows.raw.spill.workspace import Room, check_folder_usable, write_frame
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
@@ -32,7 +32,7 @@ _PIECE = 1 << 17  # rows that are worked on at once stay in the processor's cach
 
 
 @dataclass(frozen=True)
-class Counted:
+class StrataCounts:
     """The levels of all outcomes, and the units of each stratum at each; raw, except ``strata``."""
 
     levels: tuple[Stored, ...]
@@ -43,7 +43,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Counting:
+class StrataCounter:
     """Counts the rows of a frame by cell and level, in this process or in a worker."""
 
     grid: tuple[float, ...]
@@ -67,21 +67,21 @@ class Counting:
         return levels, stratum_counts(levels, cells, self.n_cells, len(grid))
 
 
-def counted(
+def count_strata(
     config: Config,
     rows: Rows,
     mechanism: Mechanism | AggregateMechanism,
     room: Room | None,
     *,
     keep: bool,
-) -> Counted:
+) -> StrataCounts:
     """Round outcomes onto the grid, once, and count them by (pool, arm).
 
     With ``keep`` the levels are kept, to be randomised later.
     """
     pool_of = mechanism.pool_of(rows.sizes, config.privacy.min_stratum)
     strata = lay_out(list(rows.clusters), list(rows.arms), rows.sizes, pool_of)
-    counting = Counting(
+    counter = StrataCounter(
         grid=config.outcome.grid,
         is_stochastic=config.outcome.rounding == "stochastic",
         clusters=rows.clusters,
@@ -89,43 +89,45 @@ def counted(
         n_cells=len(strata.cell_sizes),
     )
     if room is not None and room.workers is not None:
-        return _count_by_workers(counting, rows, strata, room)
-    counts = np.zeros((counting.n_cells, len(counting.grid)), dtype=np.int64)
+        return _count_by_workers(counter, rows, strata, room)
+    counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []
     with Progress("counting", rows.n_units) as progress:
         for part, frame in zip(rows.parts, rows.frames(), strict=True):
-            part_levels, part_counts = counting.of(frame)
+            part_levels, part_counts = counter.of(frame)
             counts += part_counts
             progress.advance(frame.height)
             if keep:
                 levels.append(part.with_rows(pl.DataFrame({LEVEL: part_levels}), room, "levels"))
-    return Counted(tuple(levels), counts, strata)
+    return StrataCounts(tuple(levels), counts, strata)
 
 
-def _count_by_workers(counting: Counting, rows: Rows, strata: Strata, room: Room) -> Counted:
-    """Count as :func:`counted` does, by workers, which leave levels and counts in the workspace."""
-    calls = [(counting, part, str(room.folder)) for part in rows.parts]
+def _count_by_workers(
+    counter: StrataCounter, rows: Rows, strata: Strata, room: Room
+) -> StrataCounts:
+    """Count by workers, which leave levels and counts in the workspace."""
+    calls = [(counter, part, str(room.folder)) for part in rows.parts]
     stored = shared_out(
         room.runner,
-        count_apart,
+        count_part,
         calls,
         what="counting by workers",
         rows=[part.n_rows for part in rows.parts],
     )
-    counts = np.zeros((counting.n_cells, len(counting.grid)), dtype=np.int64)
+    counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     for _, part_counts in stored:
         counts += part_counts.column(COUNT).to_numpy().reshape(counts.shape)
-    return Counted(tuple(levels for levels, _ in stored), counts, strata)
+    return StrataCounts(tuple(levels for levels, _ in stored), counts, strata)
 
 
 @values_free
-def count_apart(counting: Counting, part: Stored, folder: str) -> tuple[Stored, Stored]:
+def count_part(counter: StrataCounter, part: Stored, folder: str) -> tuple[Stored, Stored]:
     """Count one part, in a worker; returns the files of its levels and of its counts.
 
     Every call writes files of new names, so a file that a lost worker has left is never read.
     """
-    check_seen(folder)
-    levels, counts = counting.of(labelled(part, counting.clusters))
+    check_folder_usable(folder)
+    levels, counts = counter.of(labelled(part, counter.clusters))
     of_levels, of_counts = pl.DataFrame({LEVEL: levels}), pl.DataFrame({COUNT: counts.ravel()})
     return (
         Stored(len(levels), write_frame(of_levels, Path(folder), "levels")),

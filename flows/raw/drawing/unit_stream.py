@@ -15,11 +15,11 @@ from flows.config.experiment import Config
 from flows.config.sections import Ledger
 from flows.orchestration.workers import shared_out
 from flows.raw.boundary.guard import values_free, values_free_batches
-from flows.raw.drawing.strata_counts import LEVEL, Cells, Counted, cell_table, cells_of
+from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel
 from flows.raw.spill.sorted_runs import Runs, Stored, parts
 from flows.raw.spill.unit_order import in_order
-from flows.raw.spill.workspace import Room, check_seen
+from flows.raw.spill.workspace import Room, check_folder_usable
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
@@ -65,7 +65,7 @@ _COLUMNS = tuple(TABLES["units"])
 def unit_table(
     config: Config,
     rows: Rows,
-    counts: Counted,
+    counts: StrataCounts,
     response: RandomisedResponse,
     weights: Floats,
     room: Room | None,
@@ -89,7 +89,7 @@ def unit_table(
     return UnitTable(rows.n_units, pa.RecordBatchReader.from_batches(schema, batches), failures)
 
 
-def no_units() -> UnitTable:
+def empty_units() -> UnitTable:
     """The table of a release that has no units."""
     kinds = [pa.string(), pa.string(), pa.string(), pa.float64(), pa.float64()]
     schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
@@ -107,14 +107,14 @@ def _draw(
             progress.advance(batch.num_rows)
 
 
-def _with_levels(rows: Rows, counts: Counted) -> Iterator[pl.DataFrame]:
+def _with_levels(rows: Rows, counts: StrataCounts) -> Iterator[pl.DataFrame]:
     """The rows with their levels, in the order of the parts."""
     for frame, levels in zip(rows.frames(), counts.levels, strict=True):
         yield frame.select(UNIT, ARM, CLUSTER).hstack(levels.load())
 
 
 def _with_hashed_ids(
-    config: Config, rows: Rows, counts: Counted, room: Room | None
+    config: Config, rows: Rows, counts: StrataCounts, room: Room | None
 ) -> Iterator[pl.DataFrame]:
     """The rows with their levels under hashed ids and in the order of these.
 
@@ -141,7 +141,7 @@ def _empty(config: Config, rows: Rows) -> pl.DataFrame:
 def _drawing(
     config: Config,
     rows: Rows,
-    counts: Counted,
+    counts: StrataCounts,
     response: RandomisedResponse,
     weights: Floats,
 ) -> _Drawing:
@@ -158,7 +158,7 @@ def _drawing(
 def _draw_by_workers(
     config: Config,
     rows: Rows,
-    counts: Counted,
+    counts: StrataCounts,
     response: RandomisedResponse,
     weights: Floats,
     room: Room,
@@ -172,7 +172,7 @@ def _draw_by_workers(
     ]
     paths = shared_out(
         room.runner,
-        draw_apart,
+        draw_part,
         calls,
         what="randomising by workers",
         rows=[part.n_rows for part in rows.parts],
@@ -191,13 +191,13 @@ class _Share:
 
 
 @values_free
-def draw_apart(work: _Share, part: Stored, levels: Stored, folder: str) -> str:
+def draw_part(work: _Share, part: Stored, levels: Stored, folder: str) -> str:
     """Draw one part, in a worker; returns the file that it is in.
 
     A part may be drawn twice, if its worker was taken for lost. Both draws are sound, each is in a
     file of its own, and only the file that is returned here is published.
     """
-    check_seen(folder)
+    check_folder_usable(folder)
     frame = labelled(part, work.clusters).select(UNIT, ARM, CLUSTER).hstack(levels.load())
     frame = frame.with_columns(released_ids(work.config, frame[UNIT]).alias(UNIT))
     handle, path = tempfile.mkstemp(prefix="units-", suffix=".parquet", dir=folder)

@@ -59,7 +59,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _SortedRun:
     """A sorted run of rows, and the unit of every 1,024th of them."""
 
     rows: Stored
@@ -82,7 +82,7 @@ class Runs:
         self._by = by
         self._waiting: list[pl.DataFrame] = []
         self._waiting_bytes = 0
-        self._written: list[_Run] = []
+        self._written: list[_SortedRun] = []
         self.n_rows = 0
         self.n_bytes = 0
 
@@ -108,7 +108,7 @@ class Runs:
         frames, self._waiting = self._waiting, []
         return pl.concat(frames) if frames else None
 
-    def runs(self, room: Room) -> list[_Run]:
+    def runs(self, room: Room) -> list[_SortedRun]:
         """All rows as sorted runs, after writing those still in memory."""
         if self._waiting:
             self._write(room)
@@ -120,7 +120,7 @@ class Runs:
         del frames
         place = room.write(rows, f"{self._name}-run-{len(self._written)}")
         samples = rows[self._by].gather_every(_SAMPLED)
-        self._written.append(_Run(Stored(rows.height, place), samples))
+        self._written.append(_SortedRun(Stored(rows.height, place), samples))
 
 
 def parts(
@@ -147,7 +147,7 @@ def parts(
         ]
 
 
-def _gather(runs: list[_Run], bounds: list[list[int]]) -> pl.DataFrame | None:
+def _gather(runs: list[_SortedRun], bounds: list[list[int]]) -> pl.DataFrame | None:
     pieces = [
         run.rows.load(start, stop - start)
         for run, (start, stop) in zip(runs, bounds, strict=True)
@@ -156,7 +156,7 @@ def _gather(runs: list[_Run], bounds: list[list[int]]) -> pl.DataFrame | None:
     return pl.concat(pieces) if pieces else None
 
 
-def _cuts(runs: list[_Run], n_parts: int) -> list[Unit]:
+def _cuts(runs: list[_SortedRun], n_parts: int) -> list[Unit]:
     """The units at which to cut all rows into about ``n_parts`` ranges of about the same size."""
     if not runs:
         return []
@@ -165,7 +165,7 @@ def _cuts(runs: list[_Run], n_parts: int) -> list[Unit]:
     return list(samples[places].unique(maintain_order=True))
 
 
-def _bounds(run: _Run, cuts: list[Unit]) -> list[int]:
+def _bounds(run: _SortedRun, cuts: list[Unit]) -> list[int]:
     """The positions in a sorted run where the rows of each range begin and end."""
     return [0, *(run.cut(unit) for unit in cuts), run.rows.n_rows]
 

@@ -135,7 +135,7 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
     )
 
 
-def check_seen(folder: str) -> None:
+def check_folder_usable(folder: str) -> None:
     """Raise ConfigError where this process, a worker, cannot use the folder of a workspace."""
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise ConfigError(

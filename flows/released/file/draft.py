@@ -1,9 +1,9 @@
-"""A release in the making: nothing stands under a public name until it is complete.
+"""Drafts of releases: no file has a public name before it is complete.
 
-A draft is written in a private working folder beside the releases, and given its name by one
-atomic act that fails where the name is taken. A run that was killed leaves a working folder that
-no living process holds a lock on; the next run finishes what the ledger says was about to become
-public, and removes the rest.
+A draft is written in a private working folder beside the releases. One atomic operation gives it
+its public name, and fails where the name is taken. A killed run leaves a working folder whose lock
+no living process holds. The next run gives a draft its name if the ledger says that it was about to
+become public, and removes all other folders of dead runs.
 """
 
 import os
@@ -23,26 +23,26 @@ _WORKING = ".draft-"
 
 @contextmanager
 def workplace(directory: Path) -> Iterator[Path]:
-    """Open a working folder of one's own (0700) in the folder of an experiment's releases.
+    """Make a private working folder (0700) in the folder of an experiment's releases.
 
-    It is locked while this process lives, and gone on leaving the block; so is the folder of the
-    releases if it was made for nothing.
+    It is locked while this process lives, and removed when the block ends. So is the folder of the
+    releases, if it was made here and is still empty.
     """
-    made = public_directory(directory)
+    new_folders = public_directory(directory)
     try:
         with working.working_folder(directory, _WORKING) as folder:
             yield folder
     finally:
-        remove_if_empty(made)
+        remove_if_empty(new_folders)
 
 
 def draft_in(folder: Path) -> Path:
-    """Return the file in a working folder that is to become the release."""
+    """Return the path of the draft in a working folder."""
     return folder / "release.duckdb"
 
 
 def complete(draft: Path) -> None:
-    """Make a closed draft unchangeable, and durable: from here on a power cut does it no harm."""
+    """Make a closed draft read-only and durable, so that it survives a power cut."""
     draft.chmod(0o444)
     with draft.open("rb") as file:
         os.fsync(file.fileno())
@@ -50,15 +50,15 @@ def complete(draft: Path) -> None:
 
 
 def make_public(draft: Path, path: Path) -> None:
-    """Give a complete draft its public name, by one act.
+    """Give a complete draft its public name, by one atomic operation.
 
-    Raises ConflictError where the name is taken and ClusterdpError where the act fails; nothing
-    is published then.
+    Raises ConflictError where the name is taken, and ClusterdpError where the operation fails;
+    nothing is published then.
     """
     try:
         try:
             os.link(draft, path)
-        except OSError:  # a network file system may lose the answer to a request that it granted
+        except OSError:  # a network file system may have made the link and lost its answer
             if not has_name(draft, path):
                 raise
     except FileExistsError:
@@ -75,7 +75,7 @@ def make_public(draft: Path, path: Path) -> None:
 
 
 def has_name(draft: Path, path: Path) -> bool:
-    """Whether a draft has got its public name."""
+    """Whether a draft has its public name."""
     try:
         return draft.samefile(path)
     except FileNotFoundError:
@@ -91,8 +91,8 @@ def published(directory: Path, experiment: str, suffix: str = ".duckdb") -> list
 def point_latest(directory: Path, experiment: str) -> None:
     """Make ``latest.duckdb`` the release of the greatest period, then revision.
 
-    Whoever comes last looks at all that is published, under a lock, so a backfill, or two runs at
-    once, never move it back.
+    Each run looks at all releases under a lock. So neither a release of an earlier period nor two
+    runs at once can move it back.
     """
     with folder_lock(directory):
         newest = directory / f"{published(directory, experiment)[-1].release_id}.duckdb"
@@ -107,13 +107,13 @@ def point_latest(directory: Path, experiment: str) -> None:
 
 
 def sweep(directory: Path, keep: Collection[Path]) -> None:
-    """Remove working folders that no living run holds, but for those to ``keep``."""
+    """Remove the working folders of dead runs, except those to ``keep``."""
     working.sweep(directory, _WORKING, keep)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # a file system without hard links, or one that lost its answer
+    except OSError:  # a file system without hard links, or one that has lost its answer
         if not has_name(source, target):
             shutil.copy(source, target)

@@ -1,6 +1,6 @@
-"""From a released file to what the estimators are given: sums over slices, and facts of pools.
+"""Reading what the estimators need from a released file: moments of slices, and facts of pools.
 
-One pass over the units; everything else is of the size of the strata, or of the segments in them.
+The units are read in one pass. Everything else has the size of the strata, or of their segments.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from schemas.released import Manifest, Metric
 
 Parameters = dict[str, str | float]
 
-# Outcomes are measured from the grid's mean, so that powers of them do not cancel.
+# d is the outcome minus the mean of the grid, so that sums of its powers lose no digits.
 MOMENTS = """
     count(*)::DOUBLE AS n,
     avg(d) AS mean,
@@ -31,7 +31,7 @@ SELECT cluster, arm, {moments}
 FROM (SELECT cluster, arm, {outcome} - $center AS d FROM main.units)
 GROUP BY cluster, arm ORDER BY cluster, arm
 """
-# Of a release without units: how many there are, and nothing of their outcomes.
+# For a release without units: the sizes of the strata; moments of outcomes are unknown.
 _SIZES = """
 SELECT cluster, arm, n_units::DOUBLE AS n, 0.0::DOUBLE AS mean, 0.0::DOUBLE AS variance,
        0.0::DOUBLE AS fourth
@@ -65,7 +65,7 @@ _GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 
 @dataclass(frozen=True)
 class Released:
-    """What the estimators need of a release: its whole strata, its pools, and its arms."""
+    """The facts of a release that estimators need: its strata, its pools and its arms."""
 
     manifest: Manifest
     grid: Floats
@@ -74,15 +74,15 @@ class Released:
     everyone: Slices
     pools: Pools
     places: pl.DataFrame
-    """Every (cluster, arm) with its codes: ``cluster arm cluster_code arm_code pool_code``."""
+    """A row for each (cluster, arm): ``cluster arm cluster_code arm_code pool_code``."""
 
     @property
     def metric(self) -> Metric:
-        """What is estimated."""
+        """The outcome whose effects are estimated."""
         return self.manifest.metric
 
     def evidence(self, slices: Slices | None = None) -> Evidence:
-        """The evidence on ``slices``, or on whole strata."""
+        """The evidence on ``slices``, by default on whole strata."""
         rate = self.metric.resampling_probability
         return Evidence.of(
             slices or self.everyone,
@@ -96,7 +96,7 @@ class Released:
 
 
 def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Released:
-    """Read a release once for all estimates."""
+    """Read the facts of a release that all estimators need."""
     metric = manifest.metric
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
@@ -127,14 +127,14 @@ def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
 
 
 def slices_of(rows: pl.DataFrame, places: pl.DataFrame) -> Slices:
-    """Bring rows of ``group cluster arm n mean variance fourth`` into arrays."""
-    found = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
+    """Turn rows of ``group cluster arm n mean variance fourth`` into arrays, with codes."""
+    coded = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
     group, cluster, arm, pool = (
-        found[name].to_numpy().astype(np.int64)
+        coded[name].to_numpy().astype(np.int64)
         for name in ("group", "cluster_code", "arm_code", "pool_code")
     )
     n, mean, variance, fourth = (
-        found[name].to_numpy().astype(np.float64) for name in ("n", "mean", "variance", "fourth")
+        coded[name].to_numpy().astype(np.float64) for name in ("n", "mean", "variance", "fourth")
     )
     return Slices(group, cluster, arm, pool, n, mean, variance, fourth)
 
@@ -163,7 +163,7 @@ def _pools(pools: pl.DataFrame, grid: Floats, metric: Metric) -> Pools:
 
 
 def _of_mean(pools: pl.DataFrame, grid: Floats, metric: Metric) -> Statistic:
-    """What is published of each pool's d = y − ȳ."""
+    """The published statistic of the mean of d = y − ȳ in each (pool, arm)."""
     noise = _noise(metric)
     if noise is None:
         return _nothing(len(pools))
@@ -175,10 +175,11 @@ def _of_mean(pools: pl.DataFrame, grid: Floats, metric: Metric) -> Statistic:
 
 
 def _of_square(pools: pl.DataFrame, grid: Floats, metric: Metric) -> tuple[Statistic, Ints | None]:
-    """What is published of squares, and the row of each pool's arm in it, if it is not its own.
+    """The published statistic of squares, and which row of it each (pool, arm) has.
 
-    Of d² of every pool by counts; of (y − centre)² of every arm where sums of squares are; else
-    nothing.
+    From counts it is the mean of d² in each (pool, arm), and the second value is None: each has its
+    own row. From sums of squares it is the mean of (y − centre)² in each arm. Otherwise all its
+    values are NaN.
     """
     if pools["noisy_square"].null_count() < len(pools):
         return _of_arms(pools)
@@ -191,7 +192,7 @@ def _of_square(pools: pl.DataFrame, grid: Floats, metric: Metric) -> tuple[Stati
 
 
 def _of_arms(pools: pl.DataFrame) -> tuple[Statistic, Ints]:
-    """The mean square of every arm, and which arm each row of ``pools`` is of."""
+    """The mean square of every arm, and the position of the arm of each row of ``pools``."""
     arms, cell = np.unique(pools["arm"].cast(pl.String).to_numpy(), return_inverse=True)
     n = np.bincount(cell, pools["n"].to_numpy())
     of_arm = {}
@@ -199,24 +200,24 @@ def _of_arms(pools: pl.DataFrame) -> tuple[Statistic, Ints]:
         of_arm[name] = np.zeros(len(arms))
         of_arm[name][cell] = pools[name].to_numpy()
     value, variance = of_arm["noisy_square"] / n, 2.0 * of_arm["square_scale"] ** 2 / n**2
-    found = Statistic(value, variance, np.zeros(len(arms)), of_arm["square_weight"])
-    return found, cell.astype(np.int64)
+    statistic = Statistic(value, variance, np.zeros(len(arms)), of_arm["square_weight"])
+    return statistic, cell.astype(np.int64)
 
 
 def _of_difference(pools: pl.DataFrame, metric: Metric) -> Statistic | None:
-    """What is published of each pool's difference between two arms; None where it is not."""
+    """The published difference between the two arms of each pool; None where there is none."""
     scale, step = metric.noise_scale, metric.grid_step
     if metric.strata_statistic != "differences" or scale is None or step is None:
         return None
-    own, control = (
+    n, n_control = (
         pools[name].fill_null(1).to_numpy().astype(np.int64) for name in ("n", "n_control")
     )
     value = pools["noisy_difference"].to_numpy().astype(np.float64)
-    return difference_statistic(value, own, control, scale, step)
+    return difference_statistic(value, n, n_control, scale, step)
 
 
 def _noise(metric: Metric) -> StatisticNoise | None:
-    """The noise on counts or means, if that is what is published."""
+    """The noise in the published counts or means; None where neither is published."""
     if metric.strata_statistic == "differences":
         return None
     return statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
@@ -228,11 +229,11 @@ def _nothing(size: int) -> Statistic:
 
 
 def _by_counts(values: Floats, pools: pl.DataFrame) -> Floats:
-    """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, f being ``values``."""
+    """The mean of f by noisy counts, f̄ + Σ_y (f(y) − f̄) Ñ_y / n, for f = ``values``, shape [K]."""
     noisy = pools["noisy"].explode().cast(pl.Float64).to_numpy().reshape(-1, len(values))
     middle = float(values.mean())
-    found: Floats = middle + noisy @ (values - middle) / pools["n"].to_numpy()
-    return found
+    means: Floats = middle + noisy @ (values - middle) / pools["n"].to_numpy()
+    return means
 
 
 def _statistic(value: Floats, of_sum: Cumulants, pools: pl.DataFrame, weight: str) -> Statistic:
@@ -257,6 +258,6 @@ def _codes_of(labels: pl.Series) -> Ints:
 def read_frame(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters | None = None
 ) -> pl.DataFrame:
-    """What a query finds."""
-    found = pl.from_arrow(connection.sql(query, params=parameters or {}).to_arrow_table())
-    return found if isinstance(found, pl.DataFrame) else found.to_frame()
+    """The result of a query."""
+    result = pl.from_arrow(connection.sql(query, params=parameters or {}).to_arrow_table())
+    return result if isinstance(result, pl.DataFrame) else result.to_frame()

@@ -1,11 +1,11 @@
-"""The one door to released files: whoever made a file may have put anything into it.
+"""The one way to open released files, safe whoever has made them.
 
-A DuckDB file can hold more than tables. A view named like a table runs a query of its maker's,
-which may read any file of the reader's or never end; a macro named ``sum`` takes the place of
-DuckDB's own. So a file is attached, read-only, to an empty database that can reach no other file
-and load nothing, and its catalog is looked at from there before anything in it is asked for. Only
-tables may be in it, of the columns and types that a release has and with nothing attached to them,
-and the macros of a release, which nothing here calls.
+A DuckDB file can hold more than tables. A view with the name of a table runs a query that the maker
+of the file has written; it may read any file of the reader, or never end. A macro named ``sum``
+replaces DuckDB's own. So the file is attached, read-only, to an empty database that can reach no
+other file and load no extension, and its catalog is checked from there before any of its tables is
+read. It may hold only the tables of a release, with their columns and types and without
+constraints, and the macros of a release, which are never called here.
 """
 
 import threading
@@ -25,11 +25,11 @@ from schemas.tables import MACROS, PREFIX, UNNAMED
 
 Settings = dict[str, str | bool | int | float | list[str]]
 
-_NAME = "opened"  # what the file is attached as
+_NAME = "opened"  # the file is attached under this name
 _CLOSED: Settings = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",  # no variable of ours is taken for a table
+    "python_enable_replacements": "false",  # no variable of this program is taken for a table
     "temp_directory": "",
 }
 _SECONDS = 600.0
@@ -37,7 +37,7 @@ _BYTES_A_SECOND = 100_000.0
 
 _MACROS = ", ".join(text(name) for name in MACROS)
 _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
-"""Where a column may have several types; elsewhere it has the declared one."""
+"""The columns that may have one of several types; any other has the declared type."""
 
 _IN_FILE = f"database_name = '{_NAME}'"
 _OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"  # of what macros read
@@ -59,7 +59,7 @@ _FOREIGN = {
             schema_name = 'main' AND table_name IN ({_TABLE_NAMES}) OR {_OWN_SCHEMA}
         )""",  # noqa: S608 - constants of ours
 }
-"""What no release holds, by its name in words: each query finds the name of one."""
+"""Kinds of objects that no release holds, with the queries that find the name of one."""
 _TABLES = f"""
     SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND schema_name = 'main'
 """  # noqa: S608 - constants of ours
@@ -69,23 +69,23 @@ _COLUMNS = f"""
 """  # noqa: S608 - constants of ours
 _VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
 _METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608 - constants of ours
-_SPELT = """
+_DEFINITION = """
     SELECT sql FROM duckdb_tables()
     WHERE database_name = ? AND schema_name = 'main' AND table_name = ?
 """
 
 
 def memory_limit(memory: int | None) -> Settings:
-    """DuckDB's setting for so many bytes; its own default where that is None."""
+    """DuckDB's setting for a limit of ``memory`` bytes; None stands for DuckDB's default."""
     return {} if memory is None else {"memory_limit": f"{max(memory // 1_000_000, 1)}MB"}
 
 
 @contextmanager
-def opened_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open the file at ``path`` for reading, its ``main`` being the current schema.
+def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open the file at ``path`` for reading, with its ``main`` as the current schema.
 
-    Raises InputError where it is no plain file, no DuckDB file, holds what no release holds, or
-    is not read within :func:`patience`.
+    Raises InputError where it is not a regular file or not a DuckDB file, where it holds something
+    that no release holds, and where reading it takes longer than :func:`patience`.
     """
     check_regular(path.absolute())
     connection = _attached(path.resolve())
@@ -97,35 +97,35 @@ def opened_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
             connection.execute(f"USE {_NAME}")
             yield connection
     except duckdb.InterruptException:
-        told = "takes far longer to read than a release of its size does"
+        reason = "takes far longer to read than a release of its size does"
     except duckdb.OutOfMemoryException:
-        told = "takes more memory to read than there is"
+        reason = "takes more memory to read than there is"
     except duckdb.Error:
-        told = "not a clusterdp release that can be read whole"
+        reason = "not a clusterdp release that can be read whole"
     else:
         return
-    raise InputError(f"{path.absolute()}: {told}")
+    raise InputError(f"{path.absolute()}: {reason}")
 
 
 def patience(size: int) -> float:
-    """How many seconds reading a file of ``size`` bytes may take: far more than it ever should.
+    """The seconds that reading a file of ``size`` bytes may take: far more than it needs.
 
-    A second line of defence: what is let in are tables alone, and reading those ends.
+    It is a second line of defence: only tables are let in, and reading these ends.
     """
     return _SECONDS + size / _BYTES_A_SECOND
 
 
 def _attached(path: Path) -> duckdb.DuckDBPyConnection:
-    """An empty database that the file is attached to, and that reaches no other file."""
+    """Attach the file to a new, empty database that can reach no other file."""
     log = path.with_name(f"{path.name}.wal")
-    if log.exists() or log.is_symlink():  # DuckDB would add what it says to the tables
+    if log.exists() or log.is_symlink():  # DuckDB would apply its changes to the tables
         raise InputError(
             f"{path}: beside it lies {log.name}, with changes that are not in the file, and a "
-            "release has none. Move that file away, or ask for the release anew"
+            "release has none. Move that file away, or get the release once more"
         )
     connection = duckdb.connect(config=_CLOSED)
     try:
-        allowed = ", ".join(text(str(each)) for each in (path, log))  # DuckDB looks for the log
+        allowed = ", ".join(text(str(file)) for file in (path, log))  # DuckDB looks for the log
         connection.execute(f"SET allowed_paths = [{allowed}]")
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -142,12 +142,12 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Interrupt whatever the connection does once so many seconds have passed."""
-    over = threading.Event()
+    """Interrupt the connection's queries once ``seconds`` have passed."""
+    is_over = threading.Event()
 
     def watch() -> None:
         wait = seconds
-        while not over.wait(wait):  # again and again: between two queries nothing is interrupted
+        while not is_over.wait(wait):  # repeated, as between two queries nothing is interrupted
             connection.interrupt()
             wait = 0.1
 
@@ -156,34 +156,37 @@ def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) ->
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         watcher.join()
 
 
 def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """What the attached file holds that a release does not, or lacks; None for a release.
+    """Say how the attached file differs from a release; None where it does not.
 
-    Asked from the empty database, where names of functions mean DuckDB's own.
+    The queries run in the empty database, where function names mean DuckDB's own functions.
     """
     return (
         _foreign(connection, "view", _VIEW)
         or _version_problem(connection)
-        or next((told for kind in _FOREIGN if (told := _foreign(connection, kind))), None)
+        or next((problem for kind in _FOREIGN if (problem := _foreign(connection, kind))), None)
         or _table_problem(connection, "metrics")
         or _metrics_problem(connection)
-        or next((told for name in TABLES if (told := _table_problem(connection, name))), None)
+        or next((problem for name in TABLES if (problem := _table_problem(connection, name))), None)
     )
 
 
 def _foreign(connection: duckdb.DuckDBPyConnection, kind: str, query: str = "") -> str | None:
-    found = connection.execute(query or f"{_FOREIGN[kind]} LIMIT 1").fetchone()
-    if found is None:
+    row = connection.execute(query or f"{_FOREIGN[kind]} LIMIT 1").fetchone()
+    if row is None:
         return None
-    return f"not a clusterdp release: it holds the {kind} '{shown(str(found[0]))}'"
+    return f"not a clusterdp release: it holds the {kind} '{shown(str(row[0]))}'"
 
 
 def _version_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Why the version that the file says it has is not read; a file of another has other tables."""
+    """Say why the file's schema version cannot be read, or which table is missing.
+
+    The version comes first, as files of other versions have other tables.
+    """
     tables = {row[0] for row in connection.execute(_TABLES).fetchall()}
     missing = [table for table in TABLES if table not in tables]
     if "release" in missing:
@@ -204,7 +207,7 @@ def _version_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def _metrics_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Units have columns by metric, and this program reads one."""
+    """Say that the release is about other outcomes than the one that this program reads."""
     if connection.execute(_METRICS).fetchall() == [(UNNAMED, OUTCOME)]:
         return None
     return (
@@ -214,21 +217,24 @@ def _metrics_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
 
 
 def _table_problem(connection: duckdb.DuckDBPyConnection, name: str) -> str | None:
-    """How a table differs from a release's, its definition compared word by word with our own.
+    """Say that a table differs from a release's: its definition is compared word by word.
 
-    So there are no checks, keys, collations, defaults or columns that are worked out.
+    So it has no checks, keys, collations, defaults or generated columns.
     """
-    found: list[tuple[Any, ...]] = connection.execute(_COLUMNS, [name]).fetchall()
-    if len(found) != len(TABLES[name]):
+    present: list[tuple[Any, ...]] = connection.execute(_COLUMNS, [name]).fetchall()
+    if len(present) != len(TABLES[name]):
         return _other_columns(name)
-    for (column, kind), (declared, usual) in zip(found, TABLES[name].items(), strict=True):
+    for (column, kind), (declared, usual) in zip(present, TABLES[name].items(), strict=True):
         if column != declared or kind not in _TYPES.get((name, column), (usual,)):
             return _other_columns(name)
-    columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in found)
+    columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in present)
     connection.execute(f"CREATE TABLE memory.main.{name} ({columns})")
-    spelt = [connection.execute(_SPELT, [where, name]).fetchall() for where in ("memory", _NAME)]
+    ours, theirs = (
+        connection.execute(_DEFINITION, [database, name]).fetchall()
+        for database in ("memory", _NAME)
+    )
     connection.execute(f"DROP TABLE memory.main.{name}")
-    return None if spelt[0] == spelt[1] else _other_columns(name)
+    return None if ours == theirs else _other_columns(name)
 
 
 def _other_columns(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reading a released file: what it says of itself."""
+"""Opening a released file, and reading its manifest."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from flows.released.file.opening import memory_limit, opened_safely
+from flows.released.file.opening import memory_limit, open_safely
 from flows.released.file.rules import broken_rule
 from flows.released.file.sql import quoted
 from schemas.errors import InputError
@@ -17,7 +17,7 @@ from schemas.released import TABLES, Manifest, Metric
 
 @dataclass(frozen=True)
 class ReleaseFile:
-    """What a released file says of itself."""
+    """The manifest of a released file, and the number of rows of each table."""
 
     path: Path
     manifest: Manifest
@@ -26,11 +26,12 @@ class ReleaseFile:
 
 @contextmanager
 def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a released file read-only, whoever made it; InputError where it is none.
+    """Open a released file read-only, whoever has made it.
 
-    Its tables are a release's, and their values go together (:mod:`flows.released.file.rules`).
+    Raises InputError unless its tables are those of a release and their values fit together
+    (:mod:`flows.released.file.rules`).
     """
-    with opened_safely(path) as connection:
+    with open_safely(path) as connection:
         broken = broken_rule(connection, path.stat().st_size)
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
@@ -38,10 +39,10 @@ def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def opened_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a draft that this run has written itself, read-only.
+def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a draft of this run read-only.
 
-    ``memory`` is what DuckDB may take, in bytes; None for its own default.
+    ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
     """
     with duckdb.connect(str(path), read_only=True, config=memory_limit(memory)) as connection:
         yield connection
@@ -58,7 +59,7 @@ def read_release(path: Path) -> ReleaseFile:
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the row of ``release`` and those of ``metrics``."""
+    """Read the row of ``release`` and the rows of ``metrics``."""
     (release,), (metric,) = (_rows(connection, table) for table in ("release", "metrics"))
     return Manifest(**release, metrics=(Metric(**metric),))
 
@@ -72,6 +73,5 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, A
 def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     row = connection.execute(query).fetchone()
     if row is None:
-        msg = f"no row from: {query}"
-        raise AssertionError(msg)
+        raise AssertionError(f"no row from: {query}")
     return row

@@ -1,8 +1,9 @@
-"""What holds of the values in every sound release: a table of rules, whose names are the messages.
+"""Rules that the values of every sound release keep; the names of the rules are the messages.
 
-Estimates are arithmetic on what a file says of itself. Where it contradicts itself (no pools,
-λ = 1, noise without end, units that its strata do not count) they would be nonsense, or an error
-far away. So all rules are checked once, when a file is opened, by DuckDB: one pass a table.
+Estimates are computed from what a file states. Where its statements contradict each other (no
+pools, λ = 1, infinite noise, units that its strata do not count) the estimates would be nonsense,
+or fail with an error elsewhere. So DuckDB checks all rules once, when a file is opened, in one pass
+over each table.
 """
 
 from typing import Final
@@ -13,8 +14,8 @@ from schemas.names import NAME, PERIOD
 from schemas.released import NEIGHBOURS, NEIGHBOURS_WITH_CLUSTERS, TABLES
 from schemas.tables import TEXT, UNNAMED
 
-_ROOM = 1 << 30
-_ROOM_A_BYTE = 64
+_FREE_BYTES = 1 << 30  # in memory, whatever the size of the file
+_BYTES_FOR_A_BYTE = 64  # bytes in memory that one byte of the file may stand for
 _ONE_METRIC = {f"every row is about {UNNAMED}": f"t.metric = '{UNNAMED}'"}
 
 _ROWS: Final[dict[str, dict[str, str]]] = {
@@ -148,7 +149,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Conditions on each row ``t``, by table; ``r`` is the row of ``release``, ``m`` that of
-``metrics``. What is unknown (null) does not hold."""
+``metrics``. A condition that is null counts as false."""
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -252,20 +253,20 @@ _WHOLE: Final[dict[str, str]] = {
             OR bool_and(fit AND coalesce(agree, false))
         FROM counted""",
 }
-"""Queries that find whether a rule holds of whole tables, once all rows are sound."""
+"""Queries that give true where a rule on whole tables holds; they come after those on rows."""
 
 
 def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
-    """Name the first rule that the release does not keep; None where it keeps all.
+    """Name the first rule that a release breaks; None where it keeps all.
 
-    ``connection`` has the tables of a release in its current ``main``, one row in ``release`` and
-    in ``metrics``; ``size`` is the number of bytes of the file.
+    The current schema of ``connection`` has the tables of a release, with one row in ``release``
+    and one in ``metrics``; ``size`` is the size of the file in bytes.
     """
     for table, rules in _ROWS.items():
         name = _broken_row(connection, table, rules)
         if name is not None:
             return f"{table}: {name}"
-    if _bytes(connection) > _ROOM + _ROOM_A_BYTE * size:
+    if _bytes(connection) > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
         return "tables are of a size that fits the file's"
     for name, query in _WHOLE.items():
         if connection.execute(query).fetchall() != [(True,)]:
@@ -276,17 +277,17 @@ def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
 def _broken_row(
     connection: duckdb.DuckDBPyConnection, table: str, rules: dict[str, str]
 ) -> str | None:
-    """The first rule that some row of a table does not keep; one pass for all of them."""
+    """The first rule that some row of a table breaks, by one pass for all rules."""
     tests = ", ".join(f"bool_and(coalesce({rule}, false))" for rule in rules.values())
     query = f"SELECT {tests} FROM main.{table} AS t, main.release AS r, main.metrics AS m"  # noqa: S608 - constants of ours
-    found = connection.execute(query).fetchall()[0]
-    return next((name for name, holds in zip(rules, found, strict=True) if holds is False), None)
+    results = connection.execute(query).fetchall()[0]
+    return next((name for name, holds in zip(rules, results, strict=True) if holds is False), None)
 
 
 def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
-    """What the tables that are read whole would take in memory: all but the units.
+    """The memory that the tables take which are read whole, in bytes: all but the units.
 
-    Tables of equal values, or of one long text many times, are small in a file.
+    A small file can hold large tables, as repeated values and texts are compressed.
     """
     total = 0
     for table in TABLES.keys() - {"units"}:

@@ -1,4 +1,4 @@
-"""The file of a site's report, read and written."""
+"""Reading and writing the file of a site's report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,22 +11,23 @@ _LARGEST = 1_000_000  # bytes of a report: they have about 1,000
 
 
 def read_reports(paths: Sequence[Path]) -> tuple[SiteReport, ...]:
-    """Read reports that can be aggregated together, in the order given; raises InputError if not.
+    """Read reports to be aggregated, in the order given.
 
-    That is one of each site, all of one schema version, experiment and range of outcomes.
+    Raises InputError unless there is one report of each site, and all have one schema version, one
+    experiment, the same arms and one range of outcomes.
     """
     if not paths:
         raise ConfigError("REPORT", "none is given; name one file of each site")
     reports = tuple(read_report(path) for path in paths)
-    seen: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path, report in zip(paths, reports, strict=True):
         _check_beside(reports[0], report, path)
-        if report.site in seen:
+        if report.site in files:
             raise InputError(
-                f"site {report.site!r} stands in two reports, {seen[report.site]} and {path}; its "
+                f"site {report.site!r} stands in two reports, {files[report.site]} and {path}; its "
                 "units would count twice, so give one report of each site"
             )
-        seen[report.site] = path
+        files[report.site] = path
     return reports
 
 
@@ -40,13 +41,13 @@ def read_report(path: Path) -> SiteReport:
 
 
 def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
-    """Refuse a report on something else than the first."""
+    """Raise InputError where a report is not about the same as the first."""
     if report.experiment != first.experiment:
         raise InputError(
             f"{path}: on experiment {report.experiment!r}, and {first.report_id} on "
             f"{first.experiment!r}; aggregate one experiment at a time"
         )
-    ranges = [(one.outcome_low, one.outcome_high) for one in (first, report)]
+    ranges = [(each.outcome_low, each.outcome_high) for each in (first, report)]
     if ranges[0] != ranges[1]:
         raise InputError(
             f"{path}: its outcomes are clipped to [{ranges[1][0]:g}, {ranges[1][1]:g}], those of "
@@ -61,7 +62,10 @@ def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
 
 
 def write_report(report: SiteReport, path: Path) -> None:
-    """Write a report to a new file at ``path``, a draft; InputError if it is unsound."""
+    """Write a report to a new file at ``path``, a draft.
+
+    Raises InputError where the report is unsound, and ClusterdpError where writing fails.
+    """
     text = to_text(report)
     try:
         path.write_text(text, encoding="utf-8")
@@ -73,10 +77,10 @@ def write_report(report: SiteReport, path: Path) -> None:
 
 
 def try_report(stand_in: SiteReport, path: Path) -> None:
-    """Write a report without any draw in it to ``path``, and remove it again.
+    """Write a report that holds no draw to ``path``, and remove it again.
 
-    Whether a report is sound and can be written there shows before anything is drawn for it.
-    Raises what :func:`write_report` does.
+    So it is known before any draw that a report is sound and can be written there. Raises the
+    errors of :func:`write_report`.
     """
     try:
         write_report(stand_in, path)

@@ -1,16 +1,16 @@
-"""Names and texts as SQL spells them, and our own SQL, which lies in files beside the code."""
+"""Writing names and texts in SQL, and our own SQL, which is in files beside the code."""
 
 from functools import cache
 from importlib.resources import files
 
 
 def quoted(name: str) -> str:
-    """A name of a table or column."""
+    """The name of a table or column in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text."""
+    """A text in single quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +18,7 @@ from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.names import ReleaseName
 from tests.conftest import told
+from tests.support.modes import mode
 
 if TYPE_CHECKING:  # not imported twice, as it is a plug-in
     from tests.postgresql import PostgreSQL
@@ -523,10 +523,6 @@ def test_reading_changes_no_file(tmp_path: Path) -> None:
 
 
 # the file
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_the_file_is_its_owner_s_alone(tmp_path: Path) -> None:

@@ -33,16 +33,16 @@ from scipy.stats import chi2
 from flows.cli.main import run
 from flows.ledger.account import Account
 from flows.orchestration import workers as sharing
-from flows.raw.drawing import strata_counts as counted
-from flows.raw.drawing import unit_stream
-from flows.raw.drawing.strata_counts import Counting, count_apart
+from flows.raw.drawing import strata_counts, unit_stream
+from flows.raw.drawing.strata_counts import StrataCounter, count_part
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import check_seen, room_of
+from flows.raw.spill.workspace import check_folder_usable, room_of
 from flows.release import release
 from flows.runtime.progress import Progress
 from schemas.errors import ClusterdpError, ConfigError, StepError
-from tests.boundary.canary import Watch, leaks_into, plant, watching
+from tests.boundary.canary import Watch, leaks_into, plant
 from tests.conftest import EXACT, Builder, Experiment, a_log, released, told
+from tests.support.modes import mode
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ class Seen:
         self.scratch: list[Path] = []
         self.progress: list[tuple[str, int]] = []
         self.before: Callable[[Any, Path, str], None] = lambda *_: None
-        for module in (counted, unit_stream):
+        for module in (strata_counts, unit_stream):
             monkeypatch.setattr(module, "shared_out", self._listening)
         progress = self.progress
 
@@ -95,10 +95,6 @@ class Seen:
         self.modes.add(("folder", mode(folder)))
         self.scratch += folder.rglob("worker-*")
         return found
-
-
-def mode(path: Path) -> int:
-    return path.stat().st_mode & 0o777
 
 
 @pytest.fixture
@@ -163,7 +159,7 @@ def test_lost_workers_change_nothing_of_a_release(
     killers: list[Killer] = []
 
     def arm(runner: Any, folder: Path, name: str) -> None:
-        names = {"count_apart": "levels-*.arrow", "draw_apart": "units-*.parquet"}
+        names = {"count_part": "levels-*.arrow", "draw_part": "units-*.parquet"}
         pids = runner.client.run(os.getpid)
         killers.append(Killer(folder, names[name], sorted(pids.values())[0]))
         killers[-1].start()
@@ -252,17 +248,6 @@ def table(rows: pl.DataFrame, grid: list[float]) -> NDArray[np.float64]:
 # nothing of anybody's outcome elsewhere
 
 
-@pytest.fixture
-def watch(
-    prefect_harness: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> Iterator[Watch]:
-    yield from watching(prefect_harness, tmp_path / "temporary", monkeypatch, capfd, caplog)
-
-
 def test_no_outcome_leaves_the_private_folder(
     experiment: Builder, watch: Watch, seen: Seen
 ) -> None:
@@ -323,17 +308,17 @@ def test_what_fails_on_a_worker_tells_no_row(experiment: Builder, watch: Watch) 
             )
             part = Stored(1, room.write(rows, "kept-0"))
             cells = np.zeros((1, 2), np.uint32)
-            counting = Counting((0.0, 1.0), True, ("east",), cells, 1)
+            counting = StrataCounter((0.0, 1.0), True, ("east",), cells, 1)
             for folder in (str(room.folder), "/nowhere"):
                 with pytest.raises(ClusterdpError) as caught:
                     sharing.shared_out(
-                        room.runner, count_apart, [(counting, part, folder)], what="x", rows=[1]
+                        room.runner, count_part, [(counting, part, folder)], what="x", rows=[1]
                     )
                 errors.append(caught.value)
 
     failing()
     assert isinstance(errors[0], StepError)
-    assert str(errors[0]).startswith("count_apart failed with ")
+    assert str(errors[0]).startswith("count_part failed with ")
     assert isinstance(errors[1], ConfigError)
     assert str(errors[1]).startswith("run.spill_directory: a worker cannot use /nowhere; name")
     assert watch.leaks(planted, *map(told, errors)) == []
@@ -414,8 +399,8 @@ def test_a_scheduler_at_an_address(
         )
 
         def kill_one(runner: Any, folder: Path, name: str) -> None:
-            runner.client.wait_for_workers(2 if name == "count_apart" else 1, PATIENCE)
-            if name == "count_apart":
+            runner.client.wait_for_workers(2 if name == "count_part" else 1, PATIENCE)
+            if name == "count_part":
                 Killer(folder, "levels-*.arrow", workers[0].pid).start()
 
         seen.before = kill_one
@@ -489,9 +474,9 @@ def test_without_the_extra(
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    check_seen(str(tmp_path))
+    check_folder_usable(str(tmp_path))
     with pytest.raises(ConfigError, match=r"run\.spill_directory: a worker cannot use"):
-        check_seen(str(tmp_path / "elsewhere"))
+        check_folder_usable(str(tmp_path / "elsewhere"))
 
 
 def test_no_process_is_left() -> None:

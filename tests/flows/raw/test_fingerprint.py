@@ -3,7 +3,6 @@
 import hmac
 import itertools
 import json
-import os
 import re
 import stat
 import struct
@@ -41,6 +40,7 @@ from tests.conftest import (
     sealed_rows,
     told,
 )
+from tests.support.odd_files import NO_FILES
 
 Row = tuple[str | int, str, str, float]
 
@@ -598,15 +598,7 @@ def test_a_damaged_key_is_named_and_left_alone(experiment: Builder, content: byt
     assert key_of(built).read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda path: path.mkdir(), "is a folder, not a file"),
-        (os.mkfifo, "is a pipe, not a file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
-        (lambda path: path.symlink_to(path), "cannot be looked at (Too many levels"),
-    ],
-)
+@pytest.mark.parametrize(("make", "says"), NO_FILES)
 def test_a_key_that_is_no_file_is_named_and_not_waited_for(
     experiment: Builder, make: Callable[[Path], object], says: str
 ) -> None:

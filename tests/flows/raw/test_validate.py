@@ -1,7 +1,6 @@
 """Rows are set aside by public faults alone, counted by rule, kept private; nothing else stops."""
 
 import math
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from tests.conftest import (
     sealed_rows,
     told,
 )
+from tests.support.modes import mode
 
 NAME = "trial.once.r1"
 
@@ -249,10 +249,6 @@ def test_the_quarantine_is_for_its_owner_alone(experiment: Builder) -> None:
     assert mode(built.quarantine / f"{NAME}.parquet") == 0o600
     assert mode(built.quarantine) == 0o700
     assert built.files == ["log.parquet", f"quarantine/trial/{NAME}.parquet", "trial.toml"]
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def test_without_faults_there_is_no_quarantine_file(experiment: Builder) -> None:

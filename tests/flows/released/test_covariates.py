@@ -22,6 +22,7 @@ from flows.released.covariates import (
 from flows.released.estimate import estimate_file
 from schemas.errors import InputError
 from tests.conftest import EXACT, SENTINEL, Builder, a_log, build_experiment
+from tests.support.tables import written
 
 Floats = NDArray[np.float64]
 
@@ -47,14 +48,6 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release with noise and counts."""
     folder = tmp_path_factory.mktemp("noisy") / "experiment"
     return build_experiment(folder, LOG, privacy={"epsilon": 1.0}).run().path
-
-
-def written(rows: pl.DataFrame, path: Path) -> Path:
-    if path.suffix == ".csv":
-        rows.write_csv(path)
-    else:
-        rows.write_parquet(path)
-    return path
 
 
 def in_full(*columns: Floats) -> tuple[float, float]:

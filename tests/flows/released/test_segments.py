@@ -12,6 +12,7 @@ from flows.released.estimate import estimate_file
 from flows.released.segments import SegmentEstimates, estimate_segments
 from schemas.errors import InputError
 from tests.conftest import EXACT, Builder, a_log
+from tests.support.tables import written
 
 LOG = a_log(400)
 
@@ -26,14 +27,6 @@ def table(folder: Path, segment: pl.Expr, name: str = "segments.csv") -> Path:
     """Everybody's segment, as an analyst would write it down."""
     rows = LOG.select(pl.col("customer").alias("unit_id"), segment.cast(pl.String).alias("segment"))
     return written(rows, folder / name)
-
-
-def written(rows: pl.DataFrame, path: Path) -> Path:
-    if path.suffix == ".csv":
-        rows.write_csv(path)
-    else:
-        rows.write_parquet(path)
-    return path
 
 
 def by_hand(log: pl.DataFrame) -> float:

@@ -20,9 +20,8 @@ from flows.check import check
 from flows.ledger.rules import Fingerprint
 from flows.plan import plan
 from flows.raw.fingerprint import fingerprint
-from flows.raw.reading import sources
 from flows.raw.spill import sorted_runs as runs
-from flows.raw.spill import workspace as room
+from flows.raw.spill import workspace
 from flows.raw.spill.unit_order import in_order
 from flows.raw.validate import _Judge
 from schemas import raw
@@ -39,9 +38,9 @@ from tests.conftest import (
     rows,
     told,
 )
+from tests.support.spilling import Spilled, note_spilled, read_small_pieces
 
 LITTLE = "80KB"  # of memory: runs of 10 KB, parts of 3.3 KB
-BATCH = 150
 N = 900
 
 Log = dict[str, pl.DataFrame]
@@ -54,8 +53,8 @@ class Made(NamedTuple):
     quarantine: bytes | None
     fingerprint: Fingerprint
     tables: dict[str, pl.DataFrame]
-    written: list[str]
-    """Names of the files that were put aside, in their order, without what chance adds."""
+    written: list[Spilled]
+    """The files of rows that were written, in their order."""
 
     @property
     def public(self) -> tuple[Any, ...]:
@@ -64,20 +63,11 @@ class Made(NamedTuple):
 
 
 @contextmanager
-def in_small_pieces() -> Iterator[list[str]]:
-    """Read small batches, sampled as often as long ones; gives the names of what is put aside."""
-    written = []
-    write_frame = room.write_frame
-
-    def noted(frame: pl.DataFrame, folder: Path, name: str) -> Path:
-        written.append(name)
-        return write_frame(frame, folder, name)
-
+def in_small_pieces() -> Iterator[list[Spilled]]:
+    """Read small batches, sampled as often as long ones; gives the files written."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sources, "BATCH", BATCH)
-        patched.setattr(runs, "_SAMPLED", 16)
-        patched.setattr(room, "write_frame", noted)
-        yield written
+        read_small_pieces(patched)
+        yield note_spilled(patched)
 
 
 def made(built: Experiment, *, revise: bool = False) -> Made:
@@ -93,7 +83,7 @@ def made(built: Experiment, *, revise: bool = False) -> Made:
         result = built.run(revise=revise)
     aside = built.quarantine / f"{result.release_id}.parquet"
     tables = ("units", "strata", "pools", "debias", "counts", "means", "estimates")
-    assert not [entry for entry in built.entries if room.PREFIX in entry]
+    assert not [entry for entry in built.entries if workspace.PREFIX in entry]
     return Made(
         roster=result.roster,
         quarantine=aside.read_bytes() if aside.exists() else None,
@@ -183,9 +173,9 @@ def test_a_log_that_does_not_fit_is_released_as_if_it_did(
     }
 
 
-def assert_in_parts(written: list[str], *names: str) -> None:
-    """Several files of each kind were put aside."""
-    kinds = [re.sub(r"-\d+$", "", name) for name in written]
+def assert_in_parts(written: list[Spilled], *names: str) -> None:
+    """several files of each kind were written."""
+    kinds = [re.sub(r"-\d+$", "", name) for _, name in written]
     for name in names:
         assert kinds.count(name) > 1, name
 
@@ -310,9 +300,9 @@ class Looked(NamedTuple):
 def looked_at(act: Callable[[], Any]) -> list[Looked]:
     """What lay in the room whenever a file had been put there."""
     found = []
-    write = room.Room.write
+    write = workspace.Room.write
 
-    def noted(self: room.Room, frame: pl.DataFrame, name: str) -> Path:
+    def noted(self: workspace.Room, frame: pl.DataFrame, name: str) -> Path:
         path = write(self, frame, name)
         every = [path.parent, *path.parent.iterdir()]
         modes = {(one.is_dir(), stat.S_IMODE(one.stat().st_mode)) for one in every}
@@ -320,7 +310,7 @@ def looked_at(act: Callable[[], Any]) -> list[Looked]:
         return path
 
     with pytest.MonkeyPatch.context() as patched, in_small_pieces():
-        patched.setattr(room.Room, "write", noted)
+        patched.setattr(workspace.Room, "write", noted)
         act()
     return found
 

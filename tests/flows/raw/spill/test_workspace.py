@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,12 +12,9 @@ import pytest
 from flows.raw.spill.workspace import PREFIX, Room, bytes_of, room_of
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
+from tests.support.modes import mode
 
 FRAME = pl.DataFrame({"unit": ["a", "b"]})
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Released ids: as in the log, or HMAC-SHA-256 under a key that only some hold."""
 
 import hmac
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from flows.config.unit_id_key import UnitIdKey, read_key
 from flows.raw.units.unit_ids import released_ids
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, released
+from tests.support.odd_files import NO_FILES
 
 Keyed = Any
 """A configuration whose unit ids are hashed under the given content of a key file."""
@@ -153,10 +153,7 @@ def test_a_missing_key_is_named(experiment: Builder) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: path.mkdir(), "is a folder, not a file"),
-        (os.mkfifo, "is a pipe, not a file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
-        (lambda path: path.symlink_to(path), "cannot be looked at"),
+        *NO_FILES,
         (lambda path: path.write_bytes(b"k" * 2_000_000), "is far too large"),
     ],
 )
@@ -164,7 +161,7 @@ def test_a_key_that_is_no_file_is_named_and_not_waited_for(
     experiment: Builder, tmp_path: Path, make: Callable[[Path], object], says: str
 ) -> None:
     make(tmp_path / "key")
-    with pytest.raises(ConfigError, match=rf"publish\.key_file: .*key: {says}"):
+    with pytest.raises(ConfigError, match=r"publish\.key_file: .*key: " + re.escape(says)):
         read_key(with_key_file(experiment).load())
 
 

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import stat
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from flows.runtime.working_folders import lock_of_the_dead
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 from tests.conftest import PATIENCE
+from tests.support.modes import mode
 
 
 @pytest.fixture
@@ -54,10 +54,6 @@ def names(folder: Path) -> set[str]:
 
 def latest(folder: Path) -> str:
     return (folder / LATEST).read_text()
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 @pytest.fixture

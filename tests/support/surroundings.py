@@ -1,0 +1,32 @@
+"""Fixtures for the surroundings of a run, loaded by ``tests/conftest.py``."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.spilling import Spilled, note_spilled
+
+if TYPE_CHECKING:
+    from tests.boundary.canary import Watch
+
+
+@pytest.fixture
+def watch(
+    prefect_harness: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> Iterator["Watch"]:
+    """Watch all that a run leaves and says."""
+    from tests.boundary.canary import watching  # noqa: PLC0415 - costs a unit test too much
+
+    yield from watching(prefect_harness, tmp_path / "temporary", monkeypatch, capfd, caplog)
+
+
+@pytest.fixture
+def spilled(monkeypatch: pytest.MonkeyPatch) -> list[Spilled]:
+    """Note the files of rows that runs write into their workspaces."""
+    return note_spilled(monkeypatch)
