@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from estimators.site_aggregates import Aggregate, normal_interval
-from flows.released.page.figures import short
+from flows.released.page.words import short
 from flows.released.site_aggregates import LEVEL, Combined
 from flows.runtime.files import replace_file
 from flows.runtime.plots import plain_matplotlib
@@ -50,10 +50,10 @@ _SETTINGS: dict["RcKeyType", Any] = {
 }
 _ROW = 0.3  # inches
 _MARGINS = 1.35  # inches, of title, axis and caption together
-_WIDTH = 9.0
-_PANEL = (0.27, 0.36)  # left edge and width of the axes, in parts of the figure
-_LEFT, _RIGHT = -0.7, 1.96
-"""Where texts begin and end, in widths of the axes."""
+_WIDTH = 11.2
+_PANEL = (0.21, 0.295)  # left edge and width of the axes, in parts of the figure
+_LEFT, _RIGHT = -0.65, 2.62
+"""Where texts begin and end, in widths of the axes: the longest have room beside each other."""
 _NAMES = {
     "mvagg": "best set (mvagg)",
     "ivw": "by inverse variance (ivw)",
@@ -99,26 +99,30 @@ def write_forest(combined: Combined, path: Path) -> Path:
 
 def forest_plot(combined: Combined, image_format: str) -> bytes:
     """Draw every site with its interval and its weight, then the aggregates; ``svg`` or ``png``."""
-    rows, left_out = _rows(combined)
     with plain_matplotlib(_SETTINGS):
-        height = _ROW * (len(rows) + 1.6) + _MARGINS
-        figure = Figure(figsize=(_WIDTH, height))
-        bottom = 0.95 / height
-        axes = figure.add_axes((_PANEL[0], bottom, _PANEL[1], 1 - bottom - 0.45 / height))
-        _draw(axes, rows)
-        first = combined.reports[0]
-        figure.suptitle(
-            f"{first.experiment}: effect of {short(first.treatment)} against "
-            f"{short(first.control)}",
-            x=0.02, y=1 - 0.12 / height, ha="left", va="top", fontsize=12.5, weight="bold",
-        )  # fmt: skip
-        figure.text(0.02, 0.12 / height, _caption(combined, left_out), color=MUTED, fontsize=9.5)
         stream = io.BytesIO()
         metadata: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(
+        _figure(combined).savefig(
             stream, format=image_format, metadata=metadata if image_format == "svg" else None
         )
     return stream.getvalue()
+
+
+def _figure(combined: Combined) -> Figure:
+    rows, left_out = _rows(combined)
+    height = _ROW * (len(rows) + 1.6) + _MARGINS
+    figure = Figure(figsize=(_WIDTH, height))
+    bottom = 0.95 / height
+    axes = figure.add_axes((_PANEL[0], bottom, _PANEL[1], 1 - bottom - 0.45 / height))
+    _draw(axes, rows)
+    first = combined.reports[0]
+    figure.suptitle(
+        f"{short(first.experiment, 40)}: effect of {short(first.treatment)} against "
+        f"{short(first.control)}",
+        x=0.02, y=1 - 0.12 / height, ha="left", va="top", fontsize=12.5, weight="bold",
+    )  # fmt: skip
+    figure.text(0.02, 0.12 / height, _caption(combined, left_out), color=MUTED, fontsize=9.5)
+    return figure
 
 
 def _rows(combined: Combined) -> tuple[list[_Row], int]:
@@ -131,7 +135,7 @@ def _rows(combined: Combined) -> tuple[list[_Row], int]:
     sites = [
         _Row(
             short(combined.reports[place].site),
-            f"{combined.reports[place].n_units:,} units, ε {combined.reports[place].epsilon:g}",
+            f"{combined.reports[place].n_units:,} units, ε {combined.reports[place].epsilon:.4g}",
             combined.reports[place].estimate,
             float(combined.variance[place]),
             float(weights[place]),

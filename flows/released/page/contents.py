@@ -15,53 +15,11 @@ from estimators.debias import response_noise_variance
 from estimators.pool_statistics import Cumulants
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import opened, read_manifest
+from flows.released.file.sql import statement
 from flows.released.page import figures
-from flows.released.page.html import clean
 from schemas.released import Manifest
 
 Floats = NDArray[np.float64]
-
-_ESTIMATES = """
-SELECT arm, control, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper,
-    p_value, p_value_holm, confidence_level, n_units, coverage
-FROM main.estimates WHERE segment IS NULL
-ORDER BY arm, CASE estimator WHEN 'combined' THEN 0 WHEN 'tau_q' THEN 1 ELSE 2 END, estimator
-"""
-_COUNTS = """
-SELECT arm, outcome, sum(noisy_count)::BIGINT AS total, count(*) AS n_pools
-FROM main.counts GROUP BY arm, outcome ORDER BY arm, outcome
-"""
-_FOUND = """
-WITH found AS (
-    SELECT s.pool, u.arm, u.outcome, count(*) AS found
-    FROM main.units AS u JOIN main.strata AS s ON s.cluster = u.cluster AND s.arm = u.arm
-    GROUP BY s.pool, u.arm, u.outcome
-)
-SELECT d.arm, d.outcome, d.probability, p.n_units::DOUBLE AS n,
-    coalesce(f.found, 0)::DOUBLE AS found
-FROM main.debias AS d
-JOIN main.pools AS p ON p.pool = d.pool AND p.arm = d.arm
-LEFT JOIN found AS f ON f.pool = d.pool AND f.arm = d.arm AND f.outcome = d.outcome
-WHERE p.n_units > 0
-ORDER BY d.arm, d.outcome, d.pool
-"""
-_MEANS = """
-SELECT arm, estimator, mean, std_error FROM main.means
-ORDER BY CASE estimator WHEN 'combined' THEN 0 WHEN 'tau_q' THEN 1 ELSE 2 END, estimator, arm
-"""
-_STRATA = "SELECT cluster, arm, pool, n_units FROM main.strata ORDER BY cluster, arm"
-_DEBIAS = """
-SELECT d.pool, d.arm, d.outcome, d.probability, d.weight, c.noisy_count
-FROM main.debias AS d
-LEFT JOIN main.counts AS c
-ON c.metric = d.metric AND c.pool = d.pool AND c.arm = d.arm AND c.outcome = d.outcome
-JOIN (SELECT pool, sum(n_units) AS size FROM main.pools GROUP BY pool) AS p ON p.pool = d.pool
-ORDER BY p.size DESC, d.pool, d.arm, d.outcome
-"""
-_MACROS = """
-SELECT DISTINCT function_name FROM duckdb_functions()
-WHERE database_name = current_database() AND function_name IN ('ate', 'ate_by_segment')
-"""
 
 
 @dataclass(frozen=True)
@@ -108,24 +66,28 @@ def read_contents(path: Path) -> Contents:
     with opened(path) as connection:
         manifest = read_manifest(connection)
         outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
-        strata = read_frame(connection, _STRATA)
+        strata = read_frame(connection, _query("strata"))
         others = sorted(set(strata["arm"].to_list()) - {manifest.control})
         arms = (manifest.control, *others)
-        debias = read_frame(connection, _DEBIAS)
+        debias = read_frame(connection, _query("debias"))
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
         return Contents(
             manifest=manifest,
             arms=arms,
             outcomes=np.array([row[0] for row in outcomes], dtype=np.float64),
-            estimates=read_frame(connection, _ESTIMATES).to_dicts(),
+            estimates=read_frame(connection, _query("estimates")).to_dicts(),
             distribution=_distribution(connection, manifest, arms, strata, has_units=has_units),
-            means=read_frame(connection, _MEANS).to_dicts(),
+            means=read_frame(connection, _query("means")).to_dicts(),
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             debias=debias,
             has_units=has_units,
-            macros=frozenset(row[0] for row in connection.execute(_MACROS).fetchall()),
+            macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
         )
+
+
+def _query(name: str) -> str:
+    return statement("flows.released.page", f"queries/{name}")
 
 
 def _distribution(
@@ -137,13 +99,13 @@ def _distribution(
     has_units: bool,
 ) -> Distribution | None:
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
-    counts = read_frame(connection, _COUNTS)
+    counts = read_frame(connection, _query("counts"))
     if counts.height:
         return counted_shares(counts, manifest.metric.noise_scale, arms, strata)
     rate = manifest.metric.resampling_probability
     if not has_units or rate is None:
         return None
-    found = read_frame(connection, _FOUND)
+    found = read_frame(connection, _query("found"))
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
 
@@ -163,7 +125,7 @@ def counted_shares(
         n = max(int(strata.filter(pl.col("arm") == arm)["n_units"].sum()), 1)
         total = rows["total"].to_numpy().astype(np.float64)
         error = np.sqrt(variance * rows["n_pools"].to_numpy()) / n
-        shares.append(figures.Shares(clean(arm), total / n, error))
+        shares.append(figures.Shares(arm, total / n, error))
         totals.append(rows["total"].to_list())
     return Distribution(shares, totals)
 
@@ -189,5 +151,5 @@ def debiased_shares(arm: str, rows: pl.DataFrame, rate: float) -> figures.Shares
     summed = weighted.group_by("outcome", maintain_order=True).sum()
     total = summed["n"].to_numpy()
     return figures.Shares(
-        clean(arm), summed["total"].to_numpy() / total, np.sqrt(summed["noise"].to_numpy()) / total
+        arm, summed["total"].to_numpy() / total, np.sqrt(summed["noise"].to_numpy()) / total
     )

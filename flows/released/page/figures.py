@@ -6,17 +6,20 @@ the reader's matplotlib settings, and marks are named by a hash with a fixed sal
 """
 
 import io
-import re
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
+from flows.released.page.svg import embedded
+from flows.released.page.words import clean, short
 from flows.runtime.plots import plain_matplotlib
 
 if TYPE_CHECKING:
@@ -67,8 +70,8 @@ _SETTINGS: dict["RcKeyType", Any] = {
 }
 _BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 """What keeps lines from crossing a text."""
-_LABEL = 26
-"""Longest name shown in a figure; the tables have the names in full."""
+_DOT: dict[str, Any] = {"markersize": 8.0, "markeredgewidth": 1.8, "markeredgecolor": PAPER}
+"""A dot with a rim, so that it stands out from the bar below it."""
 
 
 @dataclass(frozen=True)
@@ -84,51 +87,13 @@ class Drawing:
         with plain_matplotlib(_SETTINGS | {"svg.hashsalt": self.anchor}):
             figure = Figure(figsize=(WIDTH / 72, height / 72))
             draw(figure)
-            stream = io.StringIO()
-            nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-            figure.savefig(stream, format="svg", metadata=nothing)
-        return self._embedded(stream.getvalue(), height)
-
-    def _embedded(self, svg: str, height: float) -> str:
-        """Without what a page cannot have twice, or need not have: headers, styles, sizes, ids."""
-        inside = svg[svg.index("</defs>") + len("</defs>") : svg.rindex("</svg>")]
-        inside = re.sub(r"<[^>]*>", lambda tag: _tag(tag[0], self.anchor), inside)
-        inside = re.sub(r"\s*\n\s*", " ", inside)
-        head = (
-            f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" '
-            f'aria-labelledby="{self.anchor}-title {self.anchor}-description">'
+            for text in figure.findobj(Text):
+                text.set_text(clean(text.get_text()))  # no character that SVG may not hold
+            stream = io.BytesIO()
+            figure.savefig(stream, format="svg")
+        return embedded(
+            stream.getvalue(), self.anchor, clean(self.title), clean(self.description), VARIABLES
         )
-        told = (
-            f'<title id="{self.anchor}-title">{escape(self.title)}</title>'
-            f'<desc id="{self.anchor}-description">{escape(self.description)}</desc>'
-        )
-        return f"{head}{told}{inside.strip()}</svg>"
-
-
-def _tag(tag: str, anchor: str) -> str:
-    """One tag of a figure, as the page is to have it. What people named is never within a tag."""
-    tag = re.sub(r'^<g id="[^"]*"', "<g", tag)
-    tag = re.sub(r' id="([^"]*)"', rf' id="{anchor}-\1"', tag)
-    tag = re.sub(r'xlink:href="#([^"]*)"', rf'href="#{anchor}-\1"', tag)
-    tag = re.sub(r"url\(#([^)]*)\)", rf"url(#{anchor}-\1)", tag)
-    tag = re.sub(r" font-family: [^;\"]*;?", "", tag)
-    tag = re.sub(r"font: ((?:\d+ )?)([\d.]+px) [^;\"]*", _font, tag)
-    tag = re.sub(r' transform="rotate\(-0 [^)]*\)"', "", tag)
-    return re.sub(r"(fill|stroke): (#\w{6})", _colour, tag)
-
-
-def _font(found: re.Match[str]) -> str:
-    weight = f"font-weight: {found[1].strip()}; " if found[1] else ""
-    return f"{weight}font-size: {found[2]}"
-
-
-def _colour(found: re.Match[str]) -> str:
-    return f"{found[1]}: var({VARIABLES[found[2]]})" if found[2] in VARIABLES else found[0]
-
-
-def short(label: str, most: int = _LABEL) -> str:
-    """A name that fits into a figure."""
-    return label if len(label) <= most else label[: most - 1] + "…"
 
 
 # effects
@@ -184,7 +149,7 @@ def _forest_row(axes: Axes, place: float, one: Effect) -> None:
             [one.lower - one.estimate, one.upper - one.estimate]
         )
         axes.plot(inner, [line, line], color=ACCENT, linewidth=7)
-    axes.plot([one.estimate], [line], "o", color=INK, markersize=5.5)
+    axes.plot([one.estimate], [line], "o", color=INK, **_DOT)
 
 
 def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
@@ -230,7 +195,7 @@ def suspicion(drawing: Drawing, prior: Floats, least: Floats, most: Floats) -> s
             reach = [100 * least[place], 100 * most[place]]
             axes.plot(reach, [line, line], color=SOFT, linewidth=7)
             axes.plot(reach, [line, line], "|", color=ACCENT, markersize=13, markeredgewidth=2.5)
-            axes.plot([100 * prior[place]], [line], "o", color=INK, markersize=5.5)
+            axes.plot([100 * prior[place]], [line], "o", color=INK, **_DOT)
 
     return drawing.svg(38.0 * rows + 52, draw)
 
@@ -309,24 +274,36 @@ def debias(
     drawing: Drawing, outcomes: Floats, arms: Sequence[str], found: Sequence[Weights]
 ) -> str:
     """Draw what each released outcome counts for; dashed, what it would without randomisation."""
+    drawn = {one.arm for one in found}
+    named = [arm for arm in arms if arm in drawn]
+    columns = 2 if max((len(short(arm)) for arm in named), default=0) <= 16 else 1
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         axes.plot(outcomes, outcomes, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        styles = {arm: ("o", "s", "^", "D")[n % 4] for n, arm in enumerate(arms)}
-        shades = {arm: ARMS[n % len(ARMS)] for n, arm in enumerate(arms)}
-        for arm in dict.fromkeys(one for one in arms if one in {each.arm for each in found}):
-            axes.plot([], [], color=shades[arm], marker=styles[arm], markersize=5, label=short(arm))
+        styles = {arm: _style(place) for place, arm in enumerate(named)}
         for one in found:
-            axes.plot(
-                outcomes, one.weight, color=shades[one.arm], linewidth=1.1,
-                marker=styles[one.arm], markersize=5,
-            )  # fmt: skip
+            axes.plot(outcomes, one.weight, **styles[one.arm])
         axes.set_xlabel("released outcome")
         axes.set_ylabel("counts as")
         axes.grid(linewidth=0.6)
         axes.tick_params(axis="both", length=0)
         axes.locator_params(nbins=6)
-        axes.legend(loc="upper left", frameon=False, handlelength=1.6, labelcolor=INK)
+        lines = [Line2D([], [], label=short(arm), **styles[arm]) for arm in named]
+        figure.legend(
+            handles=lines, loc="outside upper left", ncols=columns, frameon=False,
+            handlelength=1.6, labelcolor=INK,
+        )  # fmt: skip
 
-    return drawing.svg(230.0, draw)
+    return drawing.svg(212.0 + 20.0 * math.ceil(len(named) / columns), draw)
+
+
+def _style(place: int) -> dict[str, Any]:
+    """How the lines of an arm look: sixteen ways, the first to be seen below others."""
+    return {
+        "color": ARMS[place % 4],
+        "marker": ("o", "s", "^", "D")[(place + place // 4) % 4],
+        "linewidth": 3.2 if place == 0 else 1.2,
+        "markersize": 8.0 if place == 0 else 5.0,
+        "zorder": 2 + place / 100,
+    }

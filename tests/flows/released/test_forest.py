@@ -1,23 +1,29 @@
 """The forest plot: what it shows, that it can be read, and that it stands alone."""
 
 import re
+from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib.colors as colours
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from flows.released.forest import (
+    _SETTINGS,
     INK,
     MOST_SITES,
     MUTED,
     SITE,
     TOTAL,
+    _figure,
     check_format,
     forest_plot,
     write_forest,
 )
 from flows.released.site_aggregates import combine
+from flows.runtime.plots import plain_matplotlib
 from schemas.errors import ConfigError, InputError
 from tests.site_reports import a_report
 
@@ -64,6 +70,37 @@ def test_of_many_sites_the_largest_are_drawn() -> None:
     drawn = [line for line in found if re.fullmatch(r"s\d{3}", line)]
     assert drawn == [f"s{n:03}" for n in range(5, MOST_SITES + 5)]
     assert any("5 smaller sites are not drawn" in line for line in found)
+
+
+@pytest.mark.parametrize("n_sites", [1, 3, MOST_SITES + 5])
+def test_no_text_is_cut_or_covers_another(n_sites: int) -> None:
+    reports = tuple(
+        a_report(
+            f"{place:03}-a-hospital-of-a-long-name",
+            treatment="WMWM " * 9,
+            control="MWMW " * 9,
+            estimate=-0.000123456,
+            variance=1.234e-8,
+            n_units=10_000_000 + place,
+            epsilon=0.12345,
+        )
+        for place in range(n_sites)
+    )
+    with plain_matplotlib(_SETTINGS):
+        figure = _figure(combine(reports))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        boxes = {
+            text.get_text(): text.get_window_extent(canvas.get_renderer())
+            for text in figure.findobj(Text)
+            if isinstance(text, Text) and text.get_visible() and text.get_text()
+        }
+    assert len(boxes) > 10
+    for name, box in boxes.items():
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, name
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1, name
+    for (one, first), (other, second) in combinations(boxes.items(), 2):
+        assert not first.overlaps(second), (one, other)
 
 
 @pytest.mark.parametrize(("spread", "middle"), [(1e-9, 1e6), (1e140, 0.0), (0.0, 0.0)])
