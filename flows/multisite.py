@@ -18,9 +18,10 @@ from flows.raw.quarantine import set_aside
 from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.raw.site_rows import ingest_site
 from flows.raw.validate import validate
+from flows.released.aggregate import aggregate_reports
 from flows.released.file.draft import workplace
-from flows.released.file.site_report import read_report, read_reports, try_report, write_report
-from flows.released.site_aggregates import Combined, combine
+from flows.released.file.site_report import read_report, try_report, write_report
+from flows.released.site_aggregates import Combined
 from schemas.roster import Roster
 from schemas.site import SiteReport
 
@@ -101,28 +102,21 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
     )
 
 
-def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
+def _aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
     """Aggregate the reports of several sites; reads nothing else.
 
     Args:
         report_paths: The sites' reports, one of each site.
         plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
     """
-    from flows.released.forest import write_forest  # noqa: PLC0415 - matplotlib takes a second
-
-    reports = step(read_reports)([Path(path) for path in report_paths])
-    combined = step(combine)(reports)
-    if plot is not None:
-        step(write_forest)(combined, Path(plot))
-    return combined
+    return step(aggregate_reports)(report_paths, plot)
 
 
 if TYPE_CHECKING:
     site = as_flow(report_period, "site")
-    aggregate = as_flow(aggregate_reports, "aggregate")
+    aggregate = as_flow(_aggregate, "aggregate")
 else:
 
     def __getattr__(name: str) -> object:
         """The Prefect flows ``site`` and ``aggregate``, made when somebody asks for them."""
-        made_of = {"site": report_period, "aggregate": aggregate_reports}
-        return flow_of_module(__name__, name, made_of)
+        return flow_of_module(__name__, name, {"site": report_period, "aggregate": _aggregate})

@@ -81,7 +81,7 @@ def _interval(estimate: float, variance: float) -> str:
     return f"{lower:.4g} … {upper:.4g}"
 
 
-def aggregate_text(combined: Combined, plot: str | None) -> str:
+def aggregate_text(combined: Combined) -> str:
     """The sites, the aggregates, and whether the sites look like having one effect."""
     first = combined.reports[0]
     n_sites = len(combined.reports)
@@ -111,7 +111,7 @@ def aggregate_text(combined: Combined, plot: str | None) -> str:
         *table(head, aggregates),
         "",
         _homogeneity(combined),
-        *(["", f"plot: {visible(plot)}"] if plot else []),
+        *([] if combined.plot is None else ["", f"plot: {visible(str(combined.plot))}"]),
     ]
     return "\n".join(lines)
 

@@ -64,18 +64,8 @@ def aggregate(
 ) -> Answer:
     """Aggregate the effects that several sites report, from their reports alone."""
     from flows.cli.show_sites import aggregate_text  # noqa: PLC0415
-    from flows.released.file.site_report import read_reports  # noqa: PLC0415
-    from flows.released.site_aggregates import combine  # noqa: PLC0415
+    from flows.released.aggregate import aggregate_reports  # noqa: PLC0415
 
-    if plot is not None:
-        from flows.released.forest import check_format  # noqa: PLC0415 - matplotlib takes a second
-
-        check_format(plot)
-    combined = combine(read_reports(reports))
-    document = combined.as_json()
-    if plot is not None:
-        from flows.released.forest import write_forest  # noqa: PLC0415
-
-        document["plot"] = str(write_forest(combined, plot))
-    text = "" if as_json else aggregate_text(combined, document.get("plot"))
-    return Answer(text, document, combined.warnings)
+    combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
+    text = "" if as_json else aggregate_text(combined)
+    return Answer(text, combined.as_json(), combined.warnings)

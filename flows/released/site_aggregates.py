@@ -5,6 +5,7 @@ Everything here works on reports that sites have published, so it costs nobody a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class Combined:
     aggregates: tuple[Aggregate, ...]
     homogeneity: Homogeneity | None
     warnings: tuple[str, ...]
+    plot: Path | None = None
+    """Where they were drawn."""
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp aggregate --json``."""
@@ -75,6 +78,7 @@ class Combined:
             },
             "confidence_level": LEVEL,
             "warnings": list(self.warnings),
+            **({} if self.plot is None else {"plot": str(self.plot)}),
         }
 
 

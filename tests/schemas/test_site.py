@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +299,7 @@ def test_a_negative_variance_is_raised_to_the_noise_and_told() -> None:
     assert "site 'north' reports a variance of -0.5" in warning
     site = combined.as_json()["sites"][0]
     assert (site["variance"], site["variance_reported"]) == (0.004, -0.5)
-    assert "north" in aggregate_text(combined, None)
+    assert "north" in aggregate_text(combined)
 
 
 def test_sites_that_differ_are_warned_of() -> None:
@@ -309,12 +310,12 @@ def test_sites_that_differ_are_warned_of() -> None:
 
 
 def test_people_see_sites_aggregates_and_the_test() -> None:
-    text = aggregate_text(combine((a_report(), a_report("south"))), "/p.svg")
+    text = aggregate_text(replace(combine((a_report(), a_report("south"))), plot=Path("/p.svg")))
     for word in ("north", "south", "mvagg", "ivw", "all", "largest", "Cochran", "plot: /p.svg"):
         assert word in text
-    assert "is not tested" in aggregate_text(combine((a_report(),)), None)
+    assert "is not tested" in aggregate_text(combine((a_report(),)))
 
 
 def test_of_very_many_sites_people_see_the_first() -> None:
-    text = aggregate_text(combine(tuple(a_report(f"s{n}") for n in range(70))), None)
+    text = aggregate_text(combine(tuple(a_report(f"s{n}") for n in range(70))))
     assert "… and 20 more" in text

@@ -1,0 +1,23 @@
+"""What a server makes of the reports of several sites: read → combine → plot."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from flows.released.file.site_report import read_reports
+from flows.released.site_aggregates import Combined, combine
+
+
+def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
+    """Aggregate the reports of several sites; reads nothing else.
+
+    Args:
+        report_paths: The sites' reports, one of each site.
+        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+    """
+    if plot is None:
+        return combine(read_reports([Path(path) for path in report_paths]))
+    from flows.released import forest  # noqa: PLC0415 - matplotlib takes a second
+
+    forest.check_format(Path(plot))
+    combined = aggregate_reports(report_paths)
+    return replace(combined, plot=forest.write_forest(combined, Path(plot)))
