@@ -23,9 +23,10 @@ from flows.config.site import Covariate
 from flows.ledger.account import Account
 from flows.ledger.database import Ledger, ledger_url
 from flows.ledger.rules import Fingerprint
-from flows.multisite import SiteResult, aggregate_reports, report_period
+from flows.multisite import SiteResult, report_period
 from flows.raw.site_rows import cell_of, ingest_site
 from flows.raw.validate import validate
+from flows.released.aggregate import aggregate_reports
 from flows.released.file.site_report import read_report
 from schemas.errors import (
     BudgetError,
