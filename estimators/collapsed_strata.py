@@ -72,8 +72,7 @@ def pair_variance(
     used = (scale >= LEAST_SEEN * expected) & (scatter > 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         return PairVariance(
-            np.where(used, squares * expected / scale, 0.0),
-            np.where(used, scale**2 / scatter, 0.0),
+            np.where(used, squares * expected / scale, 0.0), np.where(used, scale**2 / scatter, 0.0)
         )
 
 

@@ -9,11 +9,7 @@ import numpy as np
 from schemas.arrays import Floats
 
 
-def debias_vector(
-    outcomes: Floats,
-    prior: Floats,
-    resampling_probability: float,
-) -> Floats:
+def debias_vector(outcomes: Floats, prior: Floats, resampling_probability: float) -> Floats:
     """Return yᵀQ⁻¹, the weight that makes each randomised outcome unbiased.
 
     v_j = (y_j − λ m) / (1 − λ), m = Σ_y y q̃_y,

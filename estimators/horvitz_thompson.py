@@ -19,12 +19,7 @@ from schemas.arrays import Floats, Ints
 
 
 def difference_effects(
-    evidence: Evidence,
-    arms: Sequence[str],
-    control: str,
-    *,
-    same_shares: bool,
-    level: float = 0.95,
+    evidence: Evidence, arms: Sequence[str], control: str, *, same_shares: bool, level: float = 0.95
 ) -> list[Estimate]:
     """Estimate the effect of the one treatment arm of ``arms`` on everybody; one estimate.
 
@@ -52,10 +47,7 @@ def difference_contrasts(
     mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0; then
     it counts as 0. Pools of several clusters count only with ``same_shares``. Degrees of freedom
     are as in :func:`estimators.effects.contrasts`. The means of the arms are not known (NaN), so no
-    relative effect is given.
-
-    Raises:
-        ValueError: No differences are published.
+    relative effect is given. Raises ValueError where no differences are published.
     """
     statistic = evidence.pools.of_difference
     if statistic is None:

@@ -219,10 +219,7 @@ def _split_pairs(
     variances = [_sample_variance(side) / side.n_units for side in sides]
     both = variances[0] + variances[1]
     share = np.divide(variances[0], both, out=np.full_like(both, 0.5), where=both > 0)
-    return (
-        _pairs_part(pairs, share, used, noise),
-        _pairs_part(pairs, 1.0 - share, used, noise),
-    )
+    return _pairs_part(pairs, share, used, noise), _pairs_part(pairs, 1.0 - share, used, noise)
 
 
 def _pairs_part(pairs: PairVariance, share: Floats, used: Floats, noise: Floats) -> _PairsPart:

@@ -159,10 +159,7 @@ def no_privacy_variance(population: Population, sizes: Numbers) -> float:
     Σ_c b_c² [ S²(y_c(1))/n_1c + S²(y_c(0))/n_0c − S²(τ_c)/n_c ],
 
     exact, their Appendix A.2; ``sizes`` are n_0c and n_1c, shape [C, 2]. It also holds where other
-    arms take some of the n_c units.
-
-    Raises:
-        ValueError: Sizes do not fit.
+    arms take some of the n_c units. Raises ValueError for sizes that do not fit.
     """
     _check_sizes(sizes, population.n_units)
     arms = homogeneity(population.variances, sizes, population.n_units).sum()
@@ -192,10 +189,7 @@ def uniform_prior_variance(
 
     The noise is that of the paper's Equation (7), its terms put together as in
     :func:`~estimators.pool_statistics.unit_noise`, which shows that shifting all outcomes changes
-    nothing.
-
-    Raises:
-        ValueError: Sizes do not fit, or λ lies outside (0, 1).
+    nothing. Raises ValueError for sizes that do not fit and for λ outside (0, 1).
     """
     assignment = no_privacy_variance(population, sizes)
     _check_rate(resampling_probability)
@@ -256,10 +250,7 @@ def prior_penalty(
     B ≤ ‖y‖₂, 1 + λ ≤ λ√K + 1 and 1 − λ ≤ 1 − λ(K − 1)γ.
 
     τ̂_Q does not change when all outcomes are shifted, but the bounds do: they are least on a grid
-    whose middle is 0.
-
-    Raises:
-        ValueError: A parameter is out of range.
+    whose middle is 0. Raises ValueError for parameters out of range.
     """
     _check_rate(resampling_probability)
     n_outcomes, kept = len(grid), 1.0 - resampling_probability
@@ -298,10 +289,7 @@ def cluster_prior_gap_bound(
     pool; for Cluster-Free-DP take everybody as one cluster, which is the unstratified estimator.
     The first part is attained, except for a factor (n_ac − 1)/n_ac, as γ and σ go to 0; it is no
     lower bound, though their Figure 5 draws it as one. The second part is often ten times too wide
-    or more: this is a bound, not a forecast.
-
-    Raises:
-        ValueError: As those functions do.
+    or more: this is a bound, not a forecast. Raises ValueError as those functions do.
     """
     _check_sizes(sizes, population.n_units)
     penalty = prior_penalty(
@@ -328,10 +316,8 @@ def noisy_horvitz_thompson_gap(
 
     The paper has max |y| for R, which is not the most that one unit can change: it is too little
     where the grid has both signs, and needlessly much where the grid is far from 0. For one
-    treatment arm only: where arms share a control, their differences cost more together.
-
-    Raises:
-        ValueError: Sizes do not fit, or ε is not greater than 0.
+    treatment arm only: where arms share a control, their differences cost more together. Raises
+    ValueError for sizes that do not fit, and unless ε is above 0.
     """
     _check_sizes(sizes, n_units)
     _check_epsilon(epsilon)
@@ -351,10 +337,7 @@ def noisy_histogram_gap(grid: Floats, sizes: Numbers, n_units: Numbers, epsilon:
     It differs from the paper in three ways: the scale, which is 1/ε there although one unit moves
     two counts; the noise, whose whole numbers have less variance than 2σ²; and the origin of
     outcomes, which is the grid's mean ȳ here, since noisy counts do not add up to n (they have
-    Σ y²).
-
-    Raises:
-        ValueError: Sizes do not fit, or ε is not greater than 0.
+    Σ y²). Raises ValueError as :func:`noisy_horvitz_thompson_gap` does.
     """
     _check_sizes(sizes, n_units)
     _check_epsilon(epsilon)

@@ -24,9 +24,7 @@ class CountsNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class SumNoise:
-    """The sum of a stratum's outcomes was published in whole steps with discrete Laplace noise."""
-
+class _StepNoise:
     noise_scale: float
     """σ, in steps."""
     most_steps: int
@@ -39,18 +37,13 @@ class SumNoise:
 
 
 @dataclass(frozen=True, slots=True)
-class SquareNoise:
+class SumNoise(_StepNoise):
+    """The sum of a stratum's outcomes was published in whole steps with discrete Laplace noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class SquareNoise(_StepNoise):
     """An arm's sum of squares was published in whole steps with discrete Laplace noise."""
-
-    noise_scale: float
-    """σ, in steps."""
-    most_steps: int
-    """The most that one substitution changes the sum by, in steps."""
-
-    def __post_init__(self) -> None:
-        """Refuse parameters that no sampler could have used."""
-        _require(0 < self.noise_scale < math.inf, f"noise_scale {self.noise_scale!r}: above 0")
-        _require(self.most_steps >= 1, f"most_steps {self.most_steps!r}: at least 1")
 
 
 StratumNoise = CountsNoise | SumNoise

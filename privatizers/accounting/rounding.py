@@ -46,11 +46,7 @@ def counts_loss(noise_scale: float, moved_cells: int) -> Decimal:
 
 
 def realised_rate(resampling_probability: float) -> float:
-    """Round λ up to a multiple of 2⁻⁵³, toward privacy.
-
-    Raises:
-        ConfigError: λ is not strictly between 0 and 1.
-    """
+    """Round λ up to a multiple of 2⁻⁵³, toward privacy; ConfigError unless 0 < λ < 1."""
     steps = math.ceil(Fraction(resampling_probability) * UNIT)
     if not 0 < steps < UNIT:
         raise ConfigError(
@@ -64,10 +60,7 @@ def realised_threshold(truncation_threshold: float, n_outcomes: int) -> float:
     """Round γ up to a multiple of 2⁻⁵³, or down where K cells of it would exceed one.
 
     Rounding down can only happen for γ = 1/K (to the last bits). The guarantee is stated for the
-    value returned here, which every prior respects.
-
-    Raises:
-        ConfigError: γ is not greater than 0.
+    value returned here, which every prior respects. ConfigError for a γ that is not above 0.
     """
     steps = min(math.ceil(Fraction(truncation_threshold) * UNIT), UNIT // n_outcomes)
     if steps < 1:

@@ -82,33 +82,24 @@ def sample_stacked_aggregates(
     mechanism: AggregateMechanism, instance: Instance, size: int
 ) -> Neighbours:
     """Draw ``size`` replicates of the pool under D, and as many under D′, a call each."""
-    here, there = (
-        _stacked(mechanism, instance, counts, size)
-        for counts in (instance.counts, instance.neighbour)
-    )
-    return here, there
+    here = _stacked(mechanism, instance, instance.counts, size)
+    return here, _stacked(mechanism, instance, instance.neighbour, size)
 
 
 def sample_joint_aggregates(
     mechanism: AggregateMechanism, instance: Instance, size: int
 ) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of a pool between two others."""
-    here, there = (
-        _joint(mechanism, instance, counts, size)
-        for counts in (instance.counts, instance.neighbour)
-    )
-    return here, there
+    here = _joint(mechanism, instance, instance.counts, size)
+    return here, _joint(mechanism, instance, instance.neighbour, size)
 
 
 def sample_called_aggregates(
     mechanism: AggregateMechanism, instance: Instance, size: int
 ) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of the statistics of other pools."""
-    here, there = (
-        _called(mechanism, instance, counts, size)
-        for counts in (instance.counts, instance.neighbour)
-    )
-    return here, there
+    here = _called(mechanism, instance, instance.counts, size)
+    return here, _called(mechanism, instance, instance.neighbour, size)
 
 
 def _pool_counts(instance: Instance, counts: list[tuple[int, ...]]) -> tuple[Ints, Ints]:

@@ -69,8 +69,7 @@ def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> in
 def sample_stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates of the stratum under D, and as many under D′, a call each."""
     here = _stacked(mechanism, instance, instance.counts, instance.from_cell, size)
-    there = _stacked(mechanism, instance, instance.neighbour, instance.to_cell, size)
-    return here, there
+    return here, _stacked(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
 def joint_size(mechanism: Mechanism, effort: Effort) -> int:
@@ -81,15 +80,13 @@ def joint_size(mechanism: Mechanism, effort: Effort) -> int:
 def sample_joint(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of a stratum between two others."""
     here = _joint(mechanism, instance, instance.counts, instance.from_cell, size)
-    there = _joint(mechanism, instance, instance.neighbour, instance.to_cell, size)
-    return here, there
+    return here, _joint(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
 def sample_called(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of the statistics of other strata."""
     here = _called(mechanism, instance, instance.counts, instance.from_cell, size)
-    there = _called(mechanism, instance, instance.neighbour, instance.to_cell, size)
-    return here, there
+    return here, _called(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
 def _stacked(

@@ -49,14 +49,10 @@ class AggregateMechanism(ABC):
         return small_clusters_share(sizes, min_stratum)
 
     def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:  # noqa: B027 - most hold any sizes
-        """Refuse public sizes of arms that are too large for the arithmetic; before the first draw.
+        """Raise ConfigError for public sizes too large for the arithmetic; before the first draw.
 
         ``sizes`` has the shape [clusters, arms]. Without ``exact``, the units of an arm may be
-        spread over clusters in any other way (as private clusters are). Most mechanisms accept
-        every size.
-
-        Raises:
-            ConfigError: An arm is too large.
+        spread over clusters in any other way (as private clusters are). Most accept every size.
         """
 
     @abstractmethod

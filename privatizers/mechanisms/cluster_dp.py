@@ -47,11 +47,7 @@ def guessed_prior(guess: Floats, parameters: Parameters) -> Floats:
 
 
 def noisy_prior(counts: Ints, parameters: Parameters) -> StrataRelease:
-    """Draw Ñ = N + Z and q̃ = renormalised clip(Ñ/n, γ, 1), for ``counts`` of shape [S, K].
-
-    Raises:
-        ValueError: The parameters have no noise scale of counts.
-    """
+    """Draw Ñ = N + Z and q̃ = renormalised clip(Ñ/n, γ, 1), for ``counts`` of shape [S, K]."""
     if parameters.counts is None:
         raise ValueError("this mechanism's prior is made of noisy counts: it needs a noise scale")
     noisy = parameters.counts.noised(counts)

@@ -20,11 +20,7 @@ class NoisyHistogram(AggregateMechanism):
     name: ClassVar[str] = "noisy-histogram"
 
     def statistics(self, counts: Ints, cell_of: Ints) -> AggregateRelease:  # noqa: ARG002 - no arms are compared here
-        """Add noise to every count; for K = 2 the lower count is n less the upper one.
-
-        Raises:
-            ValueError: The parameters are of sums on a lattice.
-        """
+        """Add noise to every count; for K = 2 the lower count is n less the upper one."""
         noise = self.parameters.counts
         if noise is None:
             raise ValueError("a histogram is made of counts, not of sums on a lattice")

@@ -36,11 +36,7 @@ class NoisyHorvitzThompson(AggregateMechanism):
     name: ClassVar[str] = "noisy-horvitz-thompson"
 
     def check_sizes(self, sizes: Ints, min_stratum: int, *, exact: bool = True) -> None:
-        """Refuse sizes where 64 bits may not hold the difference of a pool.
-
-        Raises:
-            ConfigError: An arm is too large for the grid.
-        """
+        """Raise ConfigError where 64 bits may not hold the difference of a pool."""
         lattice, scale = self.parameters.lattice, self.parameters.noise_scale
         if lattice is None or not self.parameters.differences:
             return

@@ -89,12 +89,22 @@ class NoisySquares:
     noise_scale: float
     """σ, in steps."""
 
-    def check_room(self, n_units: int) -> None:
-        """Refuse ``n_units`` whose sum 64 bits cannot hold; before any draw.
+    @classmethod
+    def of_price(
+        cls, lattice: Lattice | None, epsilon: float, *, of_means: bool
+    ) -> "NoisySquares | None":
+        """Return the sums of squares that ``epsilon`` pays for; None where they tell nothing.
 
-        Raises:
-            ConfigError: There are too many units for the grid.
+        That is without a lattice, at ε = 0, for two outcomes, and beside means (``of_means``) of a
+        grid whose mean is not its middle.
         """
+        steps = None if lattice is None else square_steps(lattice)
+        if lattice is None or steps is None or epsilon == 0 or (of_means and not is_even(lattice)):
+            return None
+        return cls(steps, steps.most / epsilon)
+
+    def check_room(self, n_units: int) -> None:
+        """Raise ConfigError where 64 bits cannot hold a sum of ``n_units``; before any draw."""
         if max(float(self.steps.most) * n_units, 64.0 * self.noise_scale) > _MOST_MAGNITUDE:
             raise ConfigError(
                 "outcome",

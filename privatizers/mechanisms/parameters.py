@@ -52,14 +52,20 @@ class StrataStatistic:
         return "means" if self.counts is None else self.counts.statistic
 
 
-def check_squares(parameters: StrataStatistic, *, with_means: bool) -> None:
-    """Refuse sums of squares that no estimate can use.
+def _check_statistic(parameters: StrataStatistic, *, with_means: bool) -> None:
+    """Refuse a lattice of another grid, an impossible scale, and squares that no estimate can use.
 
     Raises:
-        ValueError: They are beside counts or of another grid, or, ``with_means``, of a grid whose
-            mean is not its middle.
+        ValueError: There is one of these. Squares cannot be used beside counts, of another grid,
+            or, ``with_means``, of a grid whose mean is not its middle.
     """
     squares, lattice = parameters.squares, parameters.lattice
+    if lattice is not None and len(lattice.steps) != parameters.n_outcomes:
+        raise ValueError(
+            f"a lattice of {len(lattice.steps)} points for {parameters.n_outcomes} outcomes"
+        )
+    if parameters.noise_scale is not None:
+        digits_of(parameters.noise_scale)  # refuses a scale that no noise can be drawn of
     if squares is None:
         return
     if lattice is None or square_steps(lattice) != squares.steps:
@@ -94,13 +100,7 @@ class Parameters(StrataStatistic):
                 )
         if round(self.truncation_threshold * UNIT) * self.n_outcomes > UNIT:
             raise ValueError(f"γ = {self.truncation_threshold!r} is more than 1/{self.n_outcomes}")
-        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
-            raise ValueError(
-                f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
-            )
-        if self.noise_scale is not None:
-            digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
-        check_squares(self, with_means=True)
+        _check_statistic(self, with_means=True)
 
     @classmethod
     def of(
@@ -141,12 +141,7 @@ class AggregateParameters(StrataStatistic):
         """Refuse parameters that no mechanism can have."""
         if self.differences and self.lattice is None:
             raise ValueError("differences are published in whole steps of a lattice")
-        if self.lattice is not None and len(self.lattice.steps) != self.n_outcomes:
-            raise ValueError(
-                f"a lattice of {len(self.lattice.steps)} points for {self.n_outcomes} outcomes"
-            )
-        digits_of(self.noise_scale)  # refuses a scale that no noise can be drawn of
-        check_squares(self, with_means=not self.differences)
+        _check_statistic(self, with_means=not self.differences)
 
     @property
     def sums(self) -> NoisySums | None:

@@ -16,7 +16,7 @@ from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_histogram import NoisyHistogram
 from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
-from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_steps
+from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import AggregateParameters, event_of
 from privatizers.planning.design import check_range, check_workable
 from schemas.errors import ConfigError
@@ -67,7 +67,8 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     lattice = None if request.mechanism == "noisy-histogram" else request.lattice
     scale, squares = request.noise_scale, None
     if request.epsilon is not None:
-        squares = _squares(request, request.epsilon, lattice)
+        price, of_means = request.epsilon * request.square_share, request.n_treatments > 1
+        squares = NoisySquares.of_price(lattice, price, of_means=of_means)
         left = request.epsilon * (1.0 - request.square_share * (squares is not None))
         scale = _least_scale(request.epsilon, left, request.n_outcomes, lattice, squares)
     if scale is None:
@@ -80,21 +81,6 @@ def aggregate_design(request: AggregateRequest) -> AggregateDesign:
     if price > epsilon:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
     return AggregateDesign(kind(parameters), epsilon, request.delta)
-
-
-def _squares(
-    request: AggregateRequest, epsilon: float, lattice: Lattice | None
-) -> NoisySquares | None:
-    """Return the sums of squares that a part of ε pays for; None where counts are published.
-
-    None too where they tell nothing: two outcomes, or means of a grid whose mean is not its middle.
-    """
-    if lattice is None or request.square_share == 0:
-        return None
-    steps = square_steps(lattice)
-    if steps is None or (request.n_treatments > 1 and not is_even(lattice)):
-        return None
-    return NoisySquares(steps, steps.most / (epsilon * request.square_share))
 
 
 def _least_scale(
@@ -124,11 +110,7 @@ def _least_scale(
 
 
 def check_aggregate(request: AggregateRequest) -> None:
-    """Refuse impossible values.
-
-    Raises:
-        ConfigError: A value is impossible; the error names the key, the value and the rule.
-    """
+    """Raise ConfigError for impossible values; it names the key, the value and the rule."""
     name = request.mechanism
     if request.n_outcomes < 2:
         raise ConfigError(

@@ -18,7 +18,7 @@ from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
-from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_steps
+from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
@@ -132,7 +132,7 @@ def _calibrate(request: Request, epsilon: float) -> Parameters:
     share, lattice = epsilon * request.statistic_share, _lattice(request)
     noise: Event | None = None
     scale: float | None = None
-    squares = _squares(request, epsilon)
+    squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
     if lattice is not None:
         scale = lattice.most / share
         noise = SumNoise(scale, lattice.most)
@@ -145,24 +145,8 @@ def _calibrate(request: Request, epsilon: float) -> Parameters:
     return Parameters(k, rate, gamma, scale, lattice, squares)
 
 
-def _squares(request: Request, epsilon: float) -> NoisySquares | None:
-    """Return the sums of squares that a part of ε pays for; None where means are not published.
-
-    None too where they tell nothing: two outcomes, or a grid whose mean is not its middle.
-    """
-    lattice = _lattice(request)
-    steps = None if lattice is None else square_steps(lattice)
-    if steps is None or lattice is None or not is_even(lattice) or request.square_share == 0:
-        return None
-    return NoisySquares(steps, steps.most / (epsilon * request.square_share))
-
-
 def check(request: Request) -> None:
-    """Refuse impossible values.
-
-    Raises:
-        ConfigError: A value is impossible; the error names the key, the value and the rule.
-    """
+    """Raise ConfigError for impossible values; it names the key, the value and the rule."""
     k = request.n_outcomes
     if k < 2:
         raise ConfigError(
@@ -211,11 +195,7 @@ def check(request: Request) -> None:
 
 
 def check_range(name: str, value: float | None, low: float, high: float) -> None:
-    """Refuse a value that is not strictly between ``low`` and ``high``; None is not given.
-
-    Raises:
-        ConfigError: The value is out of this range.
-    """
+    """Raise ConfigError for a value, if given, that is not strictly from ``low`` to ``high``."""
     if value is None or low < value < high:
         return
     rule = f"strictly between {low} and {high}" if math.isfinite(high) else f"greater than {low}"
@@ -223,10 +203,6 @@ def check_range(name: str, value: float | None, low: float, high: float) -> None
 
 
 def check_workable(name: str, value: float | None, least: float, most: float) -> None:
-    """Refuse values so extreme that no use needs them and arithmetic would fail.
-
-    Raises:
-        ConfigError: The value is not from ``least`` to ``most``.
-    """
+    """Raise ConfigError for values so extreme that no use needs them and arithmetic would fail."""
     if value is not None and not least <= value <= most:
         raise ConfigError(f"privacy.{name}", f"{value!r} is not from {least:g} to {most:g}")

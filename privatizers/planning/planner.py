@@ -153,11 +153,7 @@ def with_more(question: Question, epsilon: float) -> Option:
 
 
 def rank_options(question: Question) -> list[Option]:
-    """Return the best option of every grid and statistic, best first.
-
-    Raises:
-        ConfigError: No arm can be compared with control.
-    """
+    """Return the best option of every grid and statistic, best first; errors as in :func:`plan`."""
     if all(weights is None for weights in question.contrast_weights):
         raise ConfigError(
             "privacy.mechanism",

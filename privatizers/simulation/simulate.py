@@ -61,21 +61,6 @@ class Answers:
         return self.std_dev / float(np.sqrt(len(self.estimate)))
 
     @property
-    def mean_squared_error(self) -> float:
-        """Mean squared error about the truth."""
-        return float(np.mean((self.estimate - self.truth) ** 2))
-
-    @property
-    def privacy_variance(self) -> float:
-        """Mean squared difference that privacy makes to the estimate."""
-        return float(np.mean((self.estimate - self.unprotected) ** 2))
-
-    @property
-    def stated_variance(self) -> float:
-        """Mean of the variances that releases state; should be ``std_dev`` squared."""
-        return float(self.variance.mean())
-
-    @property
     def interval(self) -> Interval:
         """Interval and p-value of every release."""
         return t_interval(self.estimate, self.variance, self.degrees_of_freedom, self.level)

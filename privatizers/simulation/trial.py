@@ -99,10 +99,7 @@ class Trial:
         Outcomes in control are drawn from ``shares`` over ``grid``, shape [K], or [C, K] where
         clusters differ; in treatment arm a they are ``effects[a]`` more (shape [A − 1], in the unit
         of outcomes), clipped to the grid as a release would. :meth:`truth` has the effect that
-        clipping leaves. Weights are made of the uniform guess.
-
-        Raises:
-            ValueError: As the class does.
+        clipping leaves. Weights are made of the uniform guess. Raises ValueError as the class does.
         """
         n_clusters, n_arms = sizes.shape
         if effects.shape != (n_arms - 1,):
