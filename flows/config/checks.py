@@ -27,6 +27,7 @@ def check_config(config: Config) -> None:
     _check_outcome(config.outcome)
     _check_publish(config.publish)
     _check_budget(config.privacy)
+    _check_without_units(config.privacy)
     _check_grain(config)
     if config.private_clusters is not None:
         check_private_clusters(config, config.private_clusters)
@@ -193,6 +194,26 @@ def _check_budget(privacy: Privacy) -> None:
         amount = getattr(privacy, key)
         if amount is not None and amount < 0:
             raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
+
+
+def _check_without_units(privacy: Privacy) -> None:
+    """What a mechanism that publishes no units has no use for."""
+    name = privacy.mechanism
+    if name not in ("noisy-histogram", "noisy-horvitz-thompson"):
+        return
+    for key in ("resampling_probability", "truncation_threshold"):
+        if getattr(privacy, key) is not None:
+            raise ConfigError(
+                f"privacy.{key}",
+                f"does not go with {name}: it publishes no units, so no outcome is resampled; "
+                "leave the key out",
+            )
+    if privacy.strata_statistic != "auto":
+        raise ConfigError(
+            "privacy.strata_statistic",
+            f'"{privacy.strata_statistic}" does not go with {name}, which says itself what it '
+            "publishes of the strata; leave the key out",
+        )
 
 
 def _check_planned(config: Config) -> None:

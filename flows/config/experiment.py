@@ -141,9 +141,6 @@ class Config(Section):
                 noise_scale=privacy.noise_scale,
                 lattice=lattice_of(support),
                 square_share=SQUARE_SHARE,
-                resampling_probability=privacy.resampling_probability,
-                truncation_threshold=privacy.truncation_threshold,
-                strata_statistic=privacy.strata_statistic,
             )
         return Request(
             mechanism=name,

@@ -24,7 +24,7 @@ from flows.runtime.paths import absolute
 from privatizers.accounting.budget import Budget
 from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
 from privatizers.sites.randomised_trial import RandomisedTrial
-from schemas.errors import shown
+from schemas.errors import ConfigError, shown
 from schemas.names import NAME
 from schemas.site import Design
 
@@ -40,6 +40,12 @@ SPLITS: dict[Estimator, dict[str, float]] = {
 """What epsilon is split between, in the order of ``privacy.split``, and the weights without it.
 
 In a trial the variance costs nothing up to a quarter of what the effect gets."""
+
+
+_KEYS = {"epsilon": "privacy.epsilon", "delta": "privacy.delta", "high": "outcome"} | dict.fromkeys(
+    ("shares", "effect_share", "variance_ratio"), "privacy.split"
+)
+"""The key behind each parameter of a mechanism."""
 
 
 def _as_tuple(value: object) -> object:
@@ -211,6 +217,13 @@ class SiteConfig(Section):
     @property
     def mechanism(self) -> SiteMechanism:
         """What draws the report; ConfigError where privacy or range are nothing it can be."""
+        try:
+            return self._mechanism()
+        except ConfigError as error:
+            refused = ConfigError(_KEYS[error.key], error.problem)
+        raise refused
+
+    def _mechanism(self) -> SiteMechanism:
         epsilon, high, split = self.privacy.epsilon, self.outcome.bound, self.split
         if self.design == "trial":
             return RandomisedTrial(epsilon, high, split["variance"] / split["effect"])

@@ -42,10 +42,6 @@ class AggregateRequest:
     """The lattice of the grid, if it has one."""
     square_share: float = 0.0
     """The part of ``epsilon`` that pays for arms' sums of squares, where they tell anything."""
-    resampling_probability: float | None = None
-    """Given by mistake, as are the next two: they are refused by name."""
-    truncation_threshold: float | None = None
-    strata_statistic: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -116,19 +112,6 @@ def check_aggregate(request: AggregateRequest) -> None:
         raise ConfigError(
             "outcome",
             f"the grid has {request.n_outcomes} point: at least 2 distinct values are needed",
-        )
-    for key in ("resampling_probability", "truncation_threshold"):
-        if getattr(request, key) is not None:
-            raise ConfigError(
-                f"privacy.{key}",
-                f"does not go with {name}: it publishes no units, so no outcome is resampled; "
-                "leave the key out",
-            )
-    if request.strata_statistic != "auto":
-        raise ConfigError(
-            "privacy.strata_statistic",
-            f'"{request.strata_statistic}" does not go with {name}, which says itself what it '
-            "publishes of the strata; leave the key out",
         )
     if name == "noisy-horvitz-thompson" and request.lattice is None:
         raise ConfigError(

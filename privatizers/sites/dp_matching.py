@@ -55,8 +55,7 @@ class Shares:
         """Refuse what is no share."""
         for name, value in vars(self).items():
             if not (0.0 < value < math.inf):
-                problem = f"{name} must be a number above 0, not {value!r}"
-                raise ConfigError("privacy.split", problem)
+                raise ConfigError("shares", f"{name} must be a number above 0, not {value!r}")
 
     def epsilons(self, epsilon: float) -> tuple[float, float, float]:
         """Return ε₁, ε₂ and ε₃, together not above ``epsilon``."""
@@ -101,7 +100,7 @@ class SmoothMatching:
         check_site(self.epsilon, self.high)
         if not (0.0 < self.delta <= _MOST_DELTA):
             raise ConfigError(
-                "privacy.delta",
+                "delta",
                 f"must be above 0 and at most {_MOST_DELTA} for {self.name}, not {self.delta!r}; "
                 f"{GlobalMatching.name} needs none",
             )
@@ -164,8 +163,8 @@ class GlobalMatching:
         """Refuse settings that promise nothing."""
         check_site(self.epsilon, self.high)
         if not (0.0 < self.effect_share < 1.0):
-            problem = f"effect must be between 0 and 1, not {self.effect_share!r}"
-            raise ConfigError("privacy.split", problem)
+            problem = f"the effect's share must be between 0 and 1, not {self.effect_share!r}"
+            raise ConfigError("effect_share", problem)
         of_effect, of_variance = self.epsilons
         check_shares(effect=of_effect, variance=of_variance)
 

@@ -70,13 +70,13 @@ def trial_epsilon(effect_epsilon: float, variance_epsilon: float) -> float:
 
 
 def check_site(epsilon: float, high: float) -> None:
-    """Raise ConfigError for an ε or a B that no site's noise can be made for."""
+    """Raise ConfigError, naming the parameter, for an ε or a B that no site can make noise for."""
     if not (_LEAST_EPSILON <= epsilon <= _MOST_EPSILON):
         problem = f"must be from {_LEAST_EPSILON} to {_MOST_EPSILON}, not {epsilon!r}"
-        raise ConfigError("privacy.epsilon", problem)
+        raise ConfigError("epsilon", problem)
     if not (_NARROWEST <= high <= 1.0 / _NARROWEST):
         problem = f"low to high must be from {_NARROWEST} to {1.0 / _NARROWEST} wide, not {high!r}"
-        raise ConfigError("outcome", problem)
+        raise ConfigError("high", problem)
 
 
 def check_shares(**epsilons: float) -> None:
@@ -90,7 +90,7 @@ def check_shares(**epsilons: float) -> None:
                 f"gives {name} {epsilon:.3g} of epsilon, and noise needs at least "
                 f"{LEAST_EPSILON:.3g}; take weights that are less far apart"
             )
-            raise ConfigError("privacy.split", problem)
+            raise ConfigError("shares", problem)
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class RandomisedTrial:
         """Refuse settings that promise nothing."""
         check_site(self.epsilon, self.high)
         if not (0.0 < self.variance_ratio < math.inf):
-            msg = f"must be a number above 0, not {self.variance_ratio!r}"
-            raise ConfigError("privacy.variance_ratio", msg)
+            problem = f"variance over effect must be finite, above 0, not {self.variance_ratio!r}"
+            raise ConfigError("variance_ratio", problem)
         of_effect, of_variance = self.epsilons
         check_shares(effect=of_effect, variance=of_variance)
 

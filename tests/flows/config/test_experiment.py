@@ -245,6 +245,16 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
         },
     ),
     ("privacy.truncation_threshold", {"privacy": AUTO | {"truncation_threshold": 0.25}}),
+    *(
+        (f"privacy.{key}", {"privacy": {"mechanism": name, key: value}})
+        for name in ("noisy-histogram", "noisy-horvitz-thompson")
+        for key, value in (
+            ("resampling_probability", 0.5),
+            ("truncation_threshold", 0.1),
+            ("strata_statistic", "counts"),
+            ("strata_statistic", "none"),
+        )
+    ),
 ]
 
 

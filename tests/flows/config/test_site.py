@@ -106,6 +106,17 @@ def test_matching_by_its_defaults(tmp_path: Path) -> None:
         (TRIAL, "epsilon = 1.5", "epsilon = 1\ndelta = 1e-5", "privacy.delta", "needs none"),
         (TRIAL, "epsilon = 1.5", "epsilon = 1\nsplit = [1]", "privacy.split", "2 weights"),
         (TRIAL, "epsilon = 1.5", "epsilon = 1\nsplit = [1, 0]", "privacy.split", "above 0"),
+        (TRIAL, "epsilon = 1.5", "epsilon = 1e9", "privacy.epsilon", "must be from"),
+        (
+            TRIAL,
+            "epsilon = 1.5",
+            "epsilon = 1\nsplit = [1e-300, 1e300]",
+            "privacy.split",
+            "not inf",
+        ),
+        (TRIAL, "epsilon = 1.5", "epsilon = 1\nsplit = [1, 1e30]", "privacy.split", "gives effect"),
+        (MATCHING, "delta = 1e-5", "delta = 0.4", "privacy.delta", "at most 0.01"),
+        (MATCHING, "delta = 1e-5", "split = [1e300, 1e-300]", "privacy.split", "between 0 and 1"),
         (TRIAL, "epsilon = 1.5", "epsilon = 1\nbudget_epsilon = -1", "budget_epsilon", "greater"),
         (TRIAL, "epsilon = 1.5", 'epsilon = 1\npopulation = " "', "privacy.population", "pattern"),
         (

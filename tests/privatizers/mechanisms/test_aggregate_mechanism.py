@@ -368,10 +368,6 @@ def test_a_delta_is_stated_and_buys_nothing(delta: float) -> None:
 # refusals
 
 WRONG: list[tuple[str, dict[str, Any]]] = [
-    ("privacy.resampling_probability", {"resampling_probability": 0.5}),
-    ("privacy.truncation_threshold", {"truncation_threshold": 0.1}),
-    ("privacy.strata_statistic", {"strata_statistic": "counts"}),
-    ("privacy.strata_statistic", {"strata_statistic": "none"}),
     ("privacy.noise_scale", {"noise_scale": 2.0}),
     ("privacy.noise_scale", {"noise_scale": 1e-9, "epsilon": None}),
     ("privacy.epsilon", {"epsilon": None}),

@@ -270,12 +270,12 @@ def test_without_a_match_the_noise_is_around_0() -> None:
 @pytest.mark.parametrize(
     ("key", "given"),
     [
-        ("privacy.epsilon", {"epsilon": 0.0}),
-        ("privacy.epsilon", {"epsilon": 1e5}),
-        ("privacy.delta", {"delta": 0.0}),
-        ("privacy.delta", {"delta": 0.5}),
-        ("privacy.delta", {"delta": math.nan}),
-        ("outcome", {"high": -1.0}),
+        ("epsilon", {"epsilon": 0.0}),
+        ("epsilon", {"epsilon": 1e5}),
+        ("delta", {"delta": 0.0}),
+        ("delta", {"delta": 0.5}),
+        ("delta", {"delta": math.nan}),
+        ("high", {"high": -1.0}),
     ],
 )
 def test_settings_that_promise_nothing_are_refused(key: str, given: dict[str, Any]) -> None:
@@ -286,9 +286,9 @@ def test_settings_that_promise_nothing_are_refused(key: str, given: dict[str, An
 
 @pytest.mark.parametrize("share", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_share_is_refused(share: float) -> None:
-    with pytest.raises(ConfigError, match="split: bound"):
+    with pytest.raises(ConfigError, match="shares: bound"):
         Shares(bound=share)
-    with pytest.raises(ConfigError, match="split: effect"):
+    with pytest.raises(ConfigError, match="effect_share: the effect's share"):
         GlobalMatching(1.0, 1.0, share)
 
 

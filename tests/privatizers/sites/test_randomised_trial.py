@@ -249,12 +249,12 @@ def test_an_arm_without_two_units_is_refused(n_treated: int) -> None:
 @pytest.mark.parametrize(
     ("key", "given"),
     [
-        ("privacy.epsilon", {"epsilon": 0.0}),
-        ("privacy.epsilon", {"epsilon": math.inf}),
-        ("privacy.epsilon", {"epsilon": math.nan}),
-        ("outcome", {"high": 0.0}),
-        ("outcome", {"high": math.inf}),
-        ("privacy.variance_ratio", {"variance_ratio": 0.0}),
+        ("epsilon", {"epsilon": 0.0}),
+        ("epsilon", {"epsilon": math.inf}),
+        ("epsilon", {"epsilon": math.nan}),
+        ("high", {"high": 0.0}),
+        ("high", {"high": math.inf}),
+        ("variance_ratio", {"variance_ratio": 0.0}),
     ],
 )
 def test_settings_that_promise_nothing_are_refused(key: str, given: dict[str, float]) -> None:
