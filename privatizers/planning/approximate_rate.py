@@ -5,6 +5,7 @@ For planning alone. A release never uses these numbers: its parameters are calib
 """
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -25,7 +26,7 @@ class Moves:
     one_sum: bool
 
     @classmethod
-    def of(cls, n_outcomes: int, lattice: Lattice | None) -> "Moves":
+    def of(cls, n_outcomes: int, lattice: Lattice | None) -> Self:
         """Return the shift of sums on a lattice; without a lattice, of counts."""
         if lattice is not None:
             return cls(lattice.most, one_sum=True)
