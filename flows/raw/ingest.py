@@ -2,7 +2,7 @@
 
 The next step reads the rows batch by batch. Each batch's outcomes are mapped into the range of the
 grid: a missing or unreadable one counts as ``outcome.missing``, any other is clipped. Nothing is
-drawn here: the first draws, for rounding onto the grid, are made by :func:`privatize`. So a dry run
+drawn here: every draw, also for rounding onto the grid, is made by :func:`privatize`. So a dry run
 draws nothing, and the ledger is charged before the first draw.
 """
 

@@ -348,14 +348,19 @@ def order_of(tables: Tables) -> dict[str, list[tuple[Any, ...]]]:
     }
 
 
+def in_three_clusters(ids: str) -> pl.DataFrame:
+    """A log whose ids are texts, or integers that do not rise with the rows."""
+    log = a_log(300, clusters=("west", "east", "north"))
+    mixed = (pl.int_range(300) * 7919) % 1009
+    return log.with_columns(customer=mixed) if ids == "integer" else log
+
+
 @pytest.mark.parametrize("mechanism", ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"])
 @pytest.mark.parametrize("ids", ["text", "integer"])
 def test_a_log_sorted_by_outcome_leaves_no_trace_in_any_order(
     experiment: Builder, mechanism: str, ids: str
 ) -> None:
-    log = a_log(300, clusters=("west", "east", "north"))
-    if ids == "integer":
-        log = log.with_columns(customer=(pl.int_range(300) * 7919) % 1009)
+    log = in_three_clusters(ids)
     orders = [
         order_of(tables_of(experiment(shuffled, privacy={"mechanism": mechanism})))
         for shuffled in (
@@ -406,9 +411,7 @@ def hashed(key: bytes, unit: object) -> str:
 def test_hashed_ids_stand_with_their_own_rows_and_in_their_own_order(
     experiment: Builder, key: bytes, ids: str
 ) -> None:
-    log = a_log(300, clusters=("west", "east", "north"))
-    if ids == "integer":
-        log = log.with_columns(customer=(pl.int_range(300) * 7919) % 1009)
+    log = in_three_clusters(ids)
     tables = tables_of(experiment(log, publish=HASHED, privacy=EXACT))
     expected = sorted(
         (hashed(key, unit), *facts) for unit, *facts in zip(*by_column(log), strict=True)
