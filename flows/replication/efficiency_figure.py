@@ -18,25 +18,33 @@ _MARKS = ("o", "s", "^", "D")
 def draw(rows: Sequence[Row], folder: Path) -> Path:
     """Draw the figure into ``folder`` and return its path; raises InputError where that fails."""
     path = folder / FILE
+    labels = list(dict.fromkeys(map(_label, rows)))
     with plain_matplotlib({"svg.hashsalt": "efficiency"}):
         figure = Figure(figsize=(10.5, 4.8), layout="constrained")
         panels = figure.subplots(1, 2)
         for axes, effect_on in zip(panels, _TITLES, strict=True):
-            _panel(axes, [one for one in rows if one.effect_on == effect_on], _TITLES[effect_on])
+            _panel(axes, [one for one in rows if one.effect_on == effect_on], labels)
+            axes.set_title(_TITLES[effect_on])
         save_figure(figure, path)
     return path
 
 
-def _panel(axes: Axes, rows: Sequence[Row], title: str) -> None:
-    lines: dict[str, list[Row]] = {}
-    for one in rows:
-        best = one.release.startswith("planned")  # by the calibrated estimate wherever there is one
-        lines.setdefault(one.release if best else f"{one.release}: {one.estimator}", []).append(one)
-    for nth, (label, points) in enumerate(lines.items()):
+def _label(row: Row) -> str:
+    best = row.release.startswith("planned")  # by the calibrated estimate wherever there is one
+    return row.release if best else f"{row.release}: {row.estimator}"
+
+
+def _panel(axes: Axes, rows: Sequence[Row], labels: Sequence[str]) -> None:
+    """A line for each of the ``labels`` that has rows, in a colour that it has in every panel."""
+    for nth, label in enumerate(labels):
+        points = [one for one in rows if _label(one) == label]
+        if not points:
+            continue
         axes.errorbar(
             [one.epsilon for one in points],
             [one.mse for one in points],
             yerr=[2 * one.mse_std_error for one in points],
+            color=f"C{nth}",
             marker=_MARKS[nth % len(_MARKS)],
             label=label,
         )
@@ -45,7 +53,6 @@ def _panel(axes: Axes, rows: Sequence[Row], title: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(ScalarFormatter())
     axes.set_xticks(sorted({one.epsilon for one in rows}))
-    axes.set_title(title)
     axes.set_xlabel("epsilon (sound, delta 1e-4)")
     axes.set_ylabel("mean squared error")
     axes.grid(linewidth=0.4)

@@ -117,10 +117,10 @@ def _matchings(rows: Sequence["Row"], titles: Mapping[str, str], path: Path) -> 
                 _dress(at, f"{titles[name]}\nsites {sites}" if not place else f"\nsites {sites}",
                        place == 0)  # fmt: skip
         figure.suptitle(
-            "Smooth against global matching, aggregated by mvagg. Bars are two standard errors."
+            "Smooth against global matching, aggregated by mvagg.\nBars are two standard errors."
         )
         handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
         save_figure(figure, path)
 
 
