@@ -52,6 +52,7 @@ PLANTED = [
     ),
     (BOUNDARY, "flows/released/estimate.py", "import privatizers.mechanisms.mechanism"),
     (BOUNDARY, "flows/released/publish.py", "from schemas.raw import OUTCOME"),
+    (BOUNDARY, "flows/released/publish.py", "from schemas.raw_frame import fits"),
     # through a third module:
     (BOUNDARY, "flows/runtime/files.py", "import flows.raw.boundary.guard"),
     (BOUNDARY, "estimators/effects.py", "import schemas.raw"),

@@ -146,6 +146,12 @@ def makes_tasks(tree: ast.Module) -> Iterator[ast.AST]:
             yield node
 
 
+def imports_prefect(tree: ast.Module) -> Iterator[ast.AST]:
+    for node in ast.walk(tree):
+        if any(is_of(name, ("prefect", "prefect_dask")) for name in imported(node)):
+            yield node
+
+
 def takes_a_seed(tree: ast.Module) -> Iterator[ast.AST]:
     seeds = {"seed", "random_seed", "random_state", "rng", "generator", "bit_generator"}
     for node in ast.walk(tree):
@@ -177,6 +183,11 @@ RULES = [
         "nothing but the command line and its progress prints",
         prints,
         ("flows/cli/main.py", "flows/runtime/progress.py"),
+    ),
+    Rule(
+        "plain runs do without Prefect",
+        imports_prefect,
+        ("flows/orchestration/", "flows/serve.py", "flows/runtime/progress.py"),
     ),
     Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, (SIMULATION,), ("privatizers", "flows")),
@@ -279,6 +290,10 @@ def test_the_excepted_place_does_what_the_rule_forbids_elsewhere(rule: Rule) -> 
         (makes_tasks, "from prefect import flow, task"),
         (makes_tasks, "import prefect\n@prefect.task\ndef f(): ..."),
         (makes_tasks, "import prefect.tasks"),
+        (imports_prefect, "from prefect import flow"),
+        (imports_prefect, "import prefect.runtime"),
+        (imports_prefect, "def later():\n    from prefect.context import FlowRunContext"),
+        (imports_prefect, "from prefect_dask.task_runners import DaskTaskRunner"),
         (takes_a_seed, "def noise(scale, seed=None): ..."),
         (takes_a_seed, "def noise(scale, *, rng): ..."),
         (takes_a_seed, "lambda seed: seed"),
@@ -307,6 +322,8 @@ def test_a_planted_violation_is_caught(finder: Finder, source: str) -> None:
         (prints, "log.info('x')"),
         (makes_tasks, "from prefect import flow"),
         (makes_tasks, "task = 1"),
+        (imports_prefect, "import sys\nsys.modules.get('prefect.context')"),
+        (imports_prefect, "from flows.orchestration.prefect_server import prefect_server"),
         (takes_a_seed, "def noise(scale, size): ..."),
     ],
 )
@@ -332,6 +349,9 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (takes_a_seed, "flows/replication/efficiency.py", True),
         (reads_files, "flows/released/file/read.py", False),
         (reads_files, "schemas/raw.py", True),
+        (imports_prefect, "flows/release.py", True),
+        (imports_prefect, "flows/multisite.py", True),
+        (imports_prefect, "flows/orchestration/flow.py", False),
         (takes_a_seed, "flows/config/experiment.py", True),
         (takes_a_seed, "estimators/effects.py", False),
     ],

@@ -265,7 +265,7 @@ def test_a_damaged_database_is_named(
     home = built.folder / ".clusterdp"
     home.mkdir(0o700)
     make(home / "prefect.db")
-    more = ["--cron", "15 3 * * *"] if command == "serve" else []
+    more = ["--cron", "15 3 * * *"] if command == "serve" else ["--prefect"]
     ended = clusterdp(command, built.config, *more)
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"clusterdp: {home / 'prefect.db'}: Prefect's database cannot")
@@ -343,15 +343,16 @@ WAITING = """if True:
         Path(sys.argv[2]).touch()
         time.sleep(3600)
     flows.raw.ingest.ingest = ingest
-    sys.argv[:] = ["clusterdp", "release", sys.argv[1]]
+    sys.argv[:] = ["clusterdp", "release", *sys.argv[1:]]
     flows.cli.main.main()
 """
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("more", [[], ["--prefect"]], ids=["plain", "prefect"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_while_the_log_is_read_ends_the_run_plainly(
-    experiment: Builder, tmp_path: Path, number: signal.Signals
+    experiment: Builder, tmp_path: Path, number: signal.Signals, more: list[str]
 ) -> None:
     built = experiment()
     before = built.entries
@@ -359,7 +360,7 @@ def test_a_signal_while_the_log_is_read_ends_the_run_plainly(
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
     program = WAITING.replace("sys.argv[2]).touch", f"{str(mark)!r}).touch")
     with subprocess.Popen(
-        [sys.executable, "-c", program, str(built.config)],
+        [sys.executable, "-c", program, str(built.config), *more],
         env=ours,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

@@ -1,0 +1,94 @@
+"""The shipped deployment for real: `prefect deploy` of deploy/prefect.yaml, and a worker's run."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.flows import load_flow_from_entrypoint
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Scheduled
+
+from flows.multisite import aggregate, site
+from flows.release import release
+from tests.conftest import PATIENCE, Builder, a_log, released
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    ["flows.release:release", "flows.release.release", f"{ROOT}/flows/release.py:release"],
+)
+def test_the_flow_is_found_by_its_entry_point(entrypoint: str) -> None:
+    found = load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False)
+    assert found.name == "clusterdp-release"
+    assert list(found.parameters.properties) == [
+        "config_path", "period", "revise", "schedule_timezone",
+    ]  # fmt: skip
+    assert (found.persist_result, found.retries, found.log_prints) == (False, 0, False)
+
+
+def test_a_flow_is_always_the_same_and_knows_where_it_stands() -> None:
+    from flows.release import release as again  # noqa: PLC0415 - made at each of these imports
+
+    assert release is again
+    assert release._entrypoint == "flows.release:release"
+    assert (site._entrypoint, site.name) == ("flows.multisite:site", "clusterdp-site")
+    assert aggregate.name == "clusterdp-aggregate"
+
+
+def test_what_is_no_flow_is_no_attribute() -> None:
+    import flows.multisite  # noqa: PLC0415
+    import flows.release  # noqa: PLC0415
+
+    for module in (flows.release, flows.multisite):
+        assert not hasattr(module, "nothing")
+
+
+def prefect(url: str, folder: Path, *arguments: str) -> str:
+    """Run Prefect's own program; what it said."""
+    ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
+    ours |= {"PREFECT_API_URL": url, "PREFECT_HOME": str(folder / "home"), "COLUMNS": "200"}
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", *arguments],
+        cwd=ROOT if arguments[0] == "deploy" else folder,  # as deploy/prefect.yaml says
+        env=ours | {"PREFECT_SERVER_ANALYTICS_ENABLED": "false", "DO_NOT_TRACK": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_a_deployment_runs_on_a_worker(
+    prefect_harness: Path, experiment: Builder, tmp_path: Path
+) -> None:
+    """Half an hour past midnight in its time zone it releases the day that has ended there."""
+    url = str(PREFECT_API_URL.value())
+    built = experiment({"2025-11-20.csv": a_log(40)}, source={"path": "{period}.csv"})
+    due = datetime(2025, 11, 20, 23, 30, tzinfo=UTC)
+    prefect(url, tmp_path, "work-pool", "create", "clusterdp", "--type", "process")
+    prefect(url, tmp_path, "deploy", "--all", "--prefect-file", "deploy/prefect.yaml")
+    with get_client(sync_client=True) as client:
+        deployment = client.read_deployment_by_name("clusterdp-release/nightly")
+        assert deployment.entrypoint == "flows.release:release"
+        asked = client.create_flow_run_from_deployment(
+            deployment.id,
+            parameters={"config_path": str(built.config)},
+            state=Scheduled(scheduled_time=due),
+        )
+        said = prefect(url, tmp_path, "worker", "start", "--pool", "clusterdp", "--run-once")
+        ended = client.read_flow_run(asked.id).state
+        client.delete_deployment(deployment.id)
+    assert ended is not None
+    assert ended.name == "Completed", said
+    path = built.releases / "trial.2025-11-20.r1.duckdb"
+    assert released(path, "release")["n_units"].to_list() == [40]

@@ -1,0 +1,85 @@
+"""What each command imports of what takes long: which libraries, not how many seconds.
+
+Every command is run in a fork of its own of a process that has imported the program alone.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Builder
+from tests.flows.test_multisite import Hospital, hospital
+
+__all__ = ["hospital"]  # a fixture
+
+HEAVY = [
+    "cryptography", "dp_accounting", "duckdb", "matplotlib", "numpy", "opendp", "pandas", "pandera",
+    "polars", "prefect", "pyarrow", "pydantic", "scipy", "scipy.stats", "sqlalchemy", "statsmodels",
+]  # fmt: skip
+
+FORKS = """
+import json, os, sys
+import flows.cli.main
+
+for arguments in json.loads(sys.argv[1]):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        told = os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        code = flows.cli.main.run(arguments)
+        found = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
+        os.write(told, json.dumps([arguments[0], code, found]).encode() + b"\\n")
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+RUN = {"cryptography", "duckdb", "numpy", "pandas", "pandera", "polars", "pyarrow", "pydantic"}
+RUN |= {"scipy", "sqlalchemy"}
+
+ALLOWED = {
+    "--help": set(),
+    "inspect": {"duckdb", "pydantic"},  # the latter by typer, which every command pays
+    "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
+    "estimate": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
+    "check": RUN,
+    "release": RUN | {"scipy.stats"},  # of the forecast
+    "site": RUN,
+    "demo": RUN | {"scipy.stats", "statsmodels"},  # the latter with its data
+    "plan": RUN - {"sqlalchemy"} | {"scipy.stats"},
+}
+
+
+@pytest.mark.slow
+def test_each_command_imports_what_it_needs_and_nothing_of_prefect(
+    experiment: Builder, hospital: Hospital, tmp_path: Path
+) -> None:
+    built, site = experiment(), hospital()
+    path = built.run("earlier").path
+    commands = [
+        ["--help"],
+        ["inspect", str(path)],
+        ["ledger", str(built.config)],
+        ["estimate", str(path)],
+        ["check", str(built.config)],
+        ["release", str(built.config)],
+        ["plan", str(built.config)],
+        ["site", str(site.config)],
+        ["demo", "--directory", str(tmp_path / "demo")],
+    ]
+    ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, json.dumps(commands), json.dumps(HEAVY)],
+        env=ours,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(name, code) for name, code, _ in found] == [(one[0], 0) for one in commands]
+    too_much = {name: sorted(set(modules) - ALLOWED[name]) for name, _, modules in found}
+    assert not any(too_much.values()), too_much
