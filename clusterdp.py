@@ -118,7 +118,7 @@ class Release:
 
     @property
     def manifest(self) -> Manifest:
-        """What was done and what is promised of it: the rows of ``release`` and ``metrics``.
+        """What was done and what is promised of it, from the tables ``release`` and ``metrics``.
 
         First of all ``release_id``, ``mechanism``, ``epsilon``, ``delta``, ``n_units``,
         ``n_clusters``, ``n_set_aside`` (rows that were left out), ``sample_ratio_p`` and
