@@ -79,6 +79,7 @@ def closed_form(rate: float = RATE) -> float:
 # agreement with theory
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("statistic", "name"),
     [
@@ -127,6 +128,7 @@ def test_what_privacy_adds_is_what_is_left() -> None:
     assert found.privacy_variance == pytest.approx(float(np.mean(apart**2)), rel=1e-12)
 
 
+@pytest.mark.statistical
 def test_the_combined_estimate_is_the_sharper_one() -> None:
     assert answers("counts", "combined").std_dev < 0.97 * answers("counts").std_dev
     assert answers("means", "combined").std_dev < 0.97 * answers("means").std_dev
@@ -150,6 +152,7 @@ def constant(effect: int = 1) -> Answers:
     )
 
 
+@pytest.mark.statistical
 def test_intervals_cover_as_often_as_they_say() -> None:
     found = constant()
     error = np.sqrt(0.95 * 0.05 / N_RELEASES)
