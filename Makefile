@@ -6,7 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick soak bench docs check fix lock clean
+.PHONY: help demo test quick soak bench docs check lint types contracts tests fix lock clean
+
+# Checks run beside tests: each of them keeps one core busy, some of the time.
+TOGETHER := $(MAKE) --no-print-directory --jobs 3
+# Without bytecode every program and worker that tests start compiles 3,000 modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this help
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -14,11 +19,11 @@ help: ## show this help
 demo: $(VENV)/demo ## release a real experiment and show what was found
 	@$(BIN)/clusterdp demo
 
-test: $(VENV)/test check ## lint, types, import contracts and all tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+test: lint ## lint, types, import contracts and all tests
+	@$(TOGETHER) types contracts tests
 
-quick: check ## what a change needs first: check, and unit tests; IN=privatizers/noise for one room
-	@$(BIN)/python -m pytest -m "unit and not soak" -n auto --maxprocesses 4 --dist worksteal $(if $(IN),tests/$(IN))
+quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for one room
+	@$(TOGETHER) types contracts tests TIER="unit and not soak"
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \
@@ -32,11 +37,22 @@ docs: $(VENV)/test ## the documentation as a site: site/index.html
 	@$(BIN)/sphinx-build -E -a -q -W --keep-going -c docs . site
 	@echo "$(CURDIR)/site/index.html"
 
-check: $(VENV)/test ## lint, types and import contracts alone
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
+check: lint ## lint, types and import contracts alone
+	@$(TOGETHER) types contracts
+
+lint: $(VENV)/test
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+
+types: $(VENV)/test
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+
+contracts: $(VENV)/test # a page where one is broken, else a line
+	@told=$$($(BIN)/lint-imports) && echo "$$told" | grep "^Contracts:" || (echo "$$told"; false)
+
+tests: $(VENV)/test
+	@$(BIN)/python -m pytest $(if $(TIER),-m "$(TIER)") \
+		-n auto --maxprocesses 4 --dist worksteal $(if $(IN),tests/$(IN))
 
 fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .

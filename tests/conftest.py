@@ -24,6 +24,10 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.tiers import into_tiers, pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]  # a hook
+
 pytest_plugins = ("tests.support.surroundings",)
 
 PATIENCE = 900.0
@@ -38,28 +42,9 @@ settings.load_profile("any machine")
 _exit_status: list[int] = []
 
 
-_PROCESSES = ("faults", "benchmarks", "fuzz", "boundary")
-"""Folders of tests that run programs, kill them, or try thousands of cases."""
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put every test into a tier: what it uses says which, so nobody has to remember."""
-    for item in items:
-        item.add_marker(_tier(item))
-
-
-def _tier(item: pytest.Item) -> str:
-    room = item.path.relative_to(Path(__file__).parent).parts[0]
-    fixtures = set(getattr(item, "fixturenames", ()))
-    if room == "statistical":
-        return "statistical"
-    if "prefect_harness" in fixtures or item.get_closest_marker("prefect"):
-        return "prefect"
-    programs = {"subprocess", "multiprocessing", "browser", "dask"}
-    names = set(vars(getattr(item, "module", object)))
-    if room in _PROCESSES or fixtures & {"clusterdp", "postgresql"} or names & programs:
-        return "process"
-    return "process" if item.get_closest_marker("slow") else "unit"
+    """Put every test into its tier, and tiers into their order."""
+    into_tiers(items)
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:

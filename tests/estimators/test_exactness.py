@@ -241,6 +241,7 @@ def treated_means(
     return means
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ["tau_q", "histogram", "combined"])
 def test_every_estimator_of_an_arm_is_right_on_average(
     every: Everything, name: EstimatorName

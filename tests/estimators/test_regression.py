@@ -513,6 +513,7 @@ RATIO = {True: (0.79, 1.35), False: (0.9, 1.35)}
 """Of V̂ to the variance, known to 4 %: 0.98, the least seen, falls short once in 1e6."""
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("title", [*PLAIN, *PRIVATE])
 def test_intervals_cover_and_are_not_much_too_wide(title: str) -> None:
     """8 estimators with privacy: 8 · 2.6e-6 false alarms, of coverage, mean and variance."""

@@ -86,6 +86,7 @@ def best_prefix(sites: Sites, key: Callable[[Sites], Floats]) -> float:
     return min(variance_of_set(sites, order[:n]) for n in range(1, len(order) + 1))
 
 
+@pytest.mark.statistical
 def test_mvagg_is_brute_force_on_many_instances_ties_and_zeros_included() -> None:
     made = default_rng(1)
     ties = zeros = 0

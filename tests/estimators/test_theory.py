@@ -264,6 +264,7 @@ def small_strata() -> Iterator[tuple[Ints, float, float]]:
             yield np.array(counts), scale, share / 3
 
 
+@pytest.mark.statistical
 def test_a_noisy_prior_is_no_farther_from_the_truth_than_the_lemma_says() -> None:
     """Also with whole numbers for noise: in the mean over every draw."""
     ratios = []
@@ -311,6 +312,7 @@ def test_the_bounds_hold_for_every_noise(
     assert 0 < gap <= found.tight <= found.printed
 
 
+@pytest.mark.statistical
 def test_they_hold_for_three_outcomes() -> None:
     population = Population.of_units(GRID, LEVELS, np.zeros(6, dtype=np.int64))
     given = np.array([0.6, 0.05, 0.8])

@@ -526,6 +526,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.statistical
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("statistic", ["means", "none", "counts"])
 def test_an_audit_checks_what_is_planned_for_a_period(
@@ -544,6 +545,7 @@ def test_an_audit_checks_what_is_planned_for_a_period(
     assert found["exact_epsilon"] == pytest.approx(2.0, abs=1e-9)
 
 
+@pytest.mark.statistical
 @pytest.mark.usefixtures("quick")
 def test_an_audit_finds_a_plan_that_claims_too_little(
     command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch

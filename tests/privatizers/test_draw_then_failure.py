@@ -28,6 +28,8 @@ from privatizers.toolbox.propose_test_release import ProposeTestRelease
 from privatizers.toolbox.smooth_sensitivity import BoundThenNoise
 from schemas.errors import ConfigError, InputError
 
+pytestmark = pytest.mark.statistical
+
 DRAWS = 300
 EXTREMES = [  # ε, and the smallest of its parts; about 1e-9 of ε = 1 is where noise stops to fit
     (1.0, 1e-3),

@@ -572,6 +572,7 @@ LOCAL = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon":
 """Without counts an audit draws no exact noise, which is what takes the time."""
 
 
+@pytest.mark.statistical
 def test_an_audit_checks_the_claim_and_reads_no_log(experiment: Builder, command: Command) -> None:
     built = experiment(privacy=LOCAL, source={"path": "there-is-no-log.csv"})
     found = document(command("audit", built.config, "--json"))
@@ -581,6 +582,7 @@ def test_an_audit_checks_the_claim_and_reads_no_log(experiment: Builder, command
     assert found["exact_epsilon"] == pytest.approx(1.0, abs=1e-9)  # attained, but for rounding λ
 
 
+@pytest.mark.statistical
 def test_an_audit_that_fails_ends_with_exit_code_1(
     experiment: Builder, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

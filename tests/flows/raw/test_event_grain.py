@@ -619,6 +619,7 @@ def roster_of(experiment: Builder) -> RosterOf:
     return RosterOf(built)
 
 
+@pytest.mark.process
 @QUIET
 @given(st.lists(st.tuples(units_or_not, times_or_not, numbers_or_not, st.text(max_size=4))))
 def test_events_of_a_csv_leave_the_roster(
@@ -628,6 +629,7 @@ def test_events_of_a_csv_leave_the_roster(
     assert roster_of("log.csv", frame) == roster_of.without
 
 
+@pytest.mark.process
 @QUIET
 @given(
     st.lists(
@@ -664,6 +666,7 @@ def of_kind(name: str, kind: Any, values: list[Any]) -> pl.Series:
     return pl.Series(name, values, dtype=whole).cast(kind, strict=False)
 
 
+@pytest.mark.process
 @QUIET
 @given(
     st.tuples(*(st.sampled_from(kinds) for kinds in (WHO, WHEN, WORTH, WHICH))),

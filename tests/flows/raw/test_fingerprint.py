@@ -166,6 +166,7 @@ def test_digests_are_hmacs_of_all_that_the_rows_hold(
     assert found.units == expected_units(key, sorted(units), tag)
 
 
+@pytest.mark.process
 def test_any_rows_in_any_order_have_the_digest_of_the_same_rows(experiment: Builder) -> None:
     """Whatever the texts are, and however the frame came by its memory."""
     built = experiment()

@@ -373,6 +373,7 @@ FAULTS: list[Row] = [
 ]
 
 
+@pytest.mark.process
 def test_whatever_the_outcomes_are_the_public_side_is_the_same(experiment: Builder) -> None:
     zeros = public_side(experiment, [0.0] * len(FAULTS))
     any_outcome = st.none() | st.floats() | st.sampled_from([math.nan, math.inf])

@@ -57,6 +57,8 @@ from privatizers.sites.matching import People
 from schemas.errors import InputError
 from tests.statistical.simulate import real_data
 
+pytestmark = pytest.mark.statistical
+
 SPARE = 5.0
 """Standard errors."""
 

@@ -35,6 +35,8 @@ from privatizers.toolbox.lattice_gaussian import continuous_sigma
 from schemas.errors import InputError
 from tests.statistical.simulate import real_data
 
+pytestmark = pytest.mark.statistical
+
 N = 30_000
 REPETITIONS = 600
 SPARE = 0.27

@@ -35,6 +35,7 @@ def test_any_text_becomes_visible(text: str) -> None:
     visible(text).encode("utf-8")  # no surrogate is left
 
 
+@pytest.mark.process
 def test_every_character_that_cannot_be_seen_is_spelt() -> None:
     for code in range(sys.maxunicode + 1):
         character = chr(code)

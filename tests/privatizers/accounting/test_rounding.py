@@ -118,6 +118,7 @@ def test_without_counts_only_the_response_costs() -> None:
     )  # rounded up, by one digit
 
 
+@pytest.mark.statistical
 @settings(max_examples=200, deadline=None)
 @given(grid_sizes.flatmap(thresholds), st.floats(1e-3, 60))
 def test_a_calibrated_rate_is_the_least_that_stays_within_epsilon(
@@ -182,6 +183,7 @@ def test_a_threshold_of_zero_is_refused(gamma: float) -> None:
     assert caught.value.key == "privacy.truncation_threshold"
 
 
+@pytest.mark.statistical
 @settings(max_examples=200, deadline=None)
 @given(st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**9))
 def test_rounding_up_gives_the_least_double_that_is_not_below(value: Fraction) -> None:

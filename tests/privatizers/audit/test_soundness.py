@@ -18,6 +18,8 @@ from privatizers.mechanisms.mechanism import Mechanism, guarantee
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 
+pytestmark = pytest.mark.statistical
+
 KINDS: tuple[type[ClusterDP | ClusterFreeDP | UniformPriorDP], ...] = (
     ClusterDP,
     ClusterFreeDP,

@@ -187,6 +187,7 @@ def test_an_instance_that_moves_the_sum_by_less_costs_less(pair: tuple[int, int]
         assert found.delta_at(epsilon) == pytest.approx(delta_at(expected, epsilon), rel=1e-9)
 
 
+@pytest.mark.statistical
 def test_delta_is_never_below_enumeration_and_equal_for_the_worst() -> None:
     """The dominating pair is attained: a unit that goes from one end of the grid to the other."""
     for parameters, n in SETS:
@@ -200,6 +201,7 @@ def test_delta_is_never_below_enumeration_and_equal_for_the_worst() -> None:
             assert claim <= found + 1e-6 * claim + max(each.tail_mass for each in every) + 1e-13
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("delta", [1e-6, 0.03])
 def test_a_calibrated_release_stays_within_its_delta(delta: float) -> None:
     for (k, lattices), epsilon in itertools.product(LATTICES.items(), (0.3, 1.5)):

@@ -246,6 +246,7 @@ def test_what_is_beyond_64_bits_is_kept_modulo_them() -> None:
     assert number_of(*low, *[[0], [0]] * 4, [1], digits=great) == [1]
 
 
+@pytest.mark.statistical
 def test_the_slow_path_has_the_probability_that_is_left_to_it() -> None:
     """Given that U and p agree in a word, U < p with the fraction of p that follows that word.
 

@@ -152,6 +152,7 @@ def exact_loss(parameters: Parameters) -> Decimal:
         return (1 + odds).ln() + counts
 
 
+@pytest.mark.statistical
 @settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(NAMES),
@@ -174,6 +175,7 @@ def test_the_epsilon_asked_for_is_stated_and_never_exceeded(
         assert exact_loss(parameters) >= Decimal(epsilon) - Decimal(slack)
 
 
+@pytest.mark.statistical
 @settings(max_examples=100, deadline=None)
 @given(st.integers(2, 30), st.floats(1e-3, 25), st.floats(1.01, 2))
 def test_more_epsilon_buys_less_noise(n_outcomes: int, epsilon: float, factor: float) -> None:

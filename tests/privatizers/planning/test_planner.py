@@ -200,6 +200,7 @@ def assert_comes_true(
         assert one.std_error == pytest.approx(found, rel=tolerance), one
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("nth", range(len(QUESTIONS)))
 def test_a_plan_predicts_the_standard_error_of_a_release(
     nth: int, generator: np.random.Generator
@@ -216,6 +217,7 @@ def test_a_plan_predicts_the_standard_error_of_a_release(
     assert_comes_true(found.option.predicted, simulation)
 
 
+@pytest.mark.statistical
 def test_the_questions_are_of_all_kinds() -> None:
     """More than 30 of them, and plans with every statistic, coarse grids and fine ones."""
     assert len(QUESTIONS) >= 30
@@ -224,6 +226,7 @@ def test_the_questions_are_of_all_kinds() -> None:
     assert {len(one.grid) for one in options} >= {2, 3, 4, 12}
 
 
+@pytest.mark.statistical
 def test_a_prediction_30_per_cent_off_is_found_out(generator: np.random.Generator) -> None:
     """A negative control of the simulation."""
     asked = question(1.0, "two", "twelve")
@@ -237,6 +240,7 @@ def test_a_prediction_30_per_cent_off_is_found_out(generator: np.random.Generato
             assert_comes_true(wrong, simulation)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     "asked",
     [
@@ -260,6 +264,7 @@ def test_a_release_of_means_states_its_own_standard_error(
     assert within.mean() > 0.92
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("asked", QUESTIONS[::3])
 def test_a_forecast_of_the_planned_design_is_the_plan(asked: Question) -> None:
     """Calibrated exactly for the one, in doubles for the other."""
@@ -276,6 +281,7 @@ def test_a_forecast_of_the_planned_design_is_the_plan(asked: Question) -> None:
 LARGE = np.array([[120, 120], [200, 100]])
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("name", "outcomes", "epsilon"),
     [
@@ -301,6 +307,7 @@ def test_a_forecast_for_priors_of_their_own_comes_true(
     assert_comes_true(predicted, Simulation(asked, np.array(grid), mechanism, generator))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("outcomes", "scale"), [("rare", 30.0), ("four", 60.0), ("four", 10.0), ("uneven", 60.0)]
 )
@@ -323,6 +330,7 @@ def test_noise_that_makes_most_of_a_prior_is_in_its_forecast(
     assert_comes_true(predicted, Simulation(asked, np.array(grid), mechanism, generator))
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("sizes", "segments"),
     [
@@ -438,6 +446,7 @@ def test_standard_errors_are_what_the_formula_says(asked: Question) -> None:
             assert errors(option) == pytest.approx(expected, abs=1e-8), option
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("asked", BY_HAND)
 def test_no_standard_error_by_hand_is_much_better(asked: Question) -> None:
     """Every number of levels up to 40 × statistics × splits: half as much again at most.
@@ -466,6 +475,7 @@ def test_a_fixed_split_loses_to_the_plan() -> None:
     assert tenth > errors(rank_options(asked)[0]) + 2 * math.log(1.5)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("statistic", EVERY)
 def test_the_width_of_intervals_comes_true(
@@ -512,6 +522,7 @@ def test_a_pessimistic_guess_has_a_tenth_of_the_variance_and_the_same_mean() -> 
 # Laws
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("sizes", "outcomes"), [("two", "four"), ("three arms", "continuous")])
 @pytest.mark.parametrize("statistics", [EVERY, ("counts",), ("means",), ("none",)])
 def test_more_epsilon_never_predicts_worse(
@@ -526,6 +537,7 @@ def test_more_epsilon_never_predicts_worse(
     assert with_more(asked, 1.0) == rank_options(replace(asked, epsilon=2.0))[0]
 
 
+@pytest.mark.statistical
 def test_a_delta_never_predicts_worse() -> None:
     for epsilon, outcomes in ((0.2, "twelve"), (1.0, "four"), (2.0, "binary")):
         scores = [
@@ -535,6 +547,7 @@ def test_a_delta_never_predicts_worse() -> None:
         assert (np.diff(scores) <= 1e-9).all()
 
 
+@pytest.mark.statistical
 def test_more_units_never_predict_worse_and_a_choice_is_never_worse_than_one() -> None:
     asked = question(1.0, "three arms", "twelve", segments=(0.5,))
     assert (
@@ -623,6 +636,7 @@ def test_rounding_keeps_the_mean_and_adds_its_variance(values: Floats, grid: Flo
         assert added == pytest.approx(variances[0] - variances[1], abs=1e-10)
 
 
+@pytest.mark.statistical
 def test_rounding_is_what_a_release_does(generator: np.random.Generator) -> None:
     asked = question(1.0, "two", "uneven")
     grid = np.array(even_grid(0.0, 10.0, 3))
@@ -648,6 +662,7 @@ def test_grids_have_the_ends_of_the_values() -> None:
     assert all(lattice_of(grid) is not None for grid in fine)
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", [1.0, 2.0])
 @pytest.mark.parametrize("sizes", [[[30, 30]] * 3, [[250, 250], [500, 500], [1000, 1000]]])
 def test_intervals_of_means_planned_for_everybody_are_of_use(

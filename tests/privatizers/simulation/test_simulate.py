@@ -80,6 +80,7 @@ def closed_form(rate: float = RATE) -> float:
 # agreement with theory
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(
     ("statistic", "name"),
     [
@@ -123,6 +124,7 @@ def test_what_privacy_adds_is_what_is_left() -> None:
     assert is_off(noise, found.estimate - found.unprotected) < ERRORS
 
 
+@pytest.mark.statistical
 def test_the_combined_estimate_is_the_sharper_one() -> None:
     assert answers("counts", "combined").std_dev < 0.97 * answers("counts").std_dev
     assert answers("means", "combined").std_dev < 0.97 * answers("means").std_dev
@@ -146,6 +148,7 @@ def constant(effect: int = 1) -> Answers:
     )
 
 
+@pytest.mark.statistical
 def test_intervals_cover_as_often_as_they_say() -> None:
     found = constant()
     error = np.sqrt(0.95 * 0.05 / N_RELEASES)

@@ -159,16 +159,19 @@ class QuietSmooth(SmoothMatching):
         return super().bound(people) / 20.0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("mechanism", [GlobalMatching(1.2, 1.0), SmoothMatching(1.2, 1e-5, 1.0)])
 def test_samples_do_not_contradict_the_claim(mechanism: SmoothMatching | GlobalMatching) -> None:
     """One false alarm in 10⁷ runs."""
     assert sampled_bound(mechanism, 250) <= 1.2
 
 
+@pytest.mark.statistical
 def test_samples_contradict_too_small_a_bound() -> None:
     assert sampled_bound(QuietSmooth(1.2, 1e-5, 1.0), 250) > 1.2
 
 
+@pytest.mark.statistical
 def test_the_noise_is_unbiased_and_as_wide_as_stated() -> None:
     """260 draws, each over its own stated deviation, which depends on its bound.
 

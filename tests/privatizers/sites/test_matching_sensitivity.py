@@ -218,6 +218,7 @@ def not_smooth(bound: Bound, beta: float) -> int:
 # ours
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("beta", [0.041, 0.7])
 @pytest.mark.parametrize(
     ("bound", "statistic"),
@@ -239,6 +240,7 @@ def one_term(
     return float(terms(WorstPairs.of(treated, control), at, 1.0)[0])
 
 
+@pytest.mark.statistical
 def test_what_is_known_at_each_distance_dominates_without_smoothing() -> None:
     """The terms A^(k) themselves, uncapped, and their squares for the variance."""
     for n_units, n_strata in [(4, 1), (6, 1), (4, 2), (5, 2)]:

@@ -113,11 +113,13 @@ def sampled_bound(trial: RandomisedTrial) -> float:
     return math.log(ends[0] / ends[1])
 
 
+@pytest.mark.statistical
 def test_samples_do_not_contradict_the_claim() -> None:
     """One false alarm in 10⁷ runs."""
     assert sampled_bound(RandomisedTrial(0.6, 1.0)) <= 0.6
 
 
+@pytest.mark.statistical
 def test_samples_contradict_a_mechanism_with_too_little_noise() -> None:
     assert sampled_bound(TooQuiet(0.6, 1.0)) > 0.6
 
@@ -144,6 +146,7 @@ def reports(trial: RandomisedTrial, draws: int) -> tuple[Floats, Floats, float]:
     )
 
 
+@pytest.mark.statistical
 def test_the_noise_has_the_variance_that_is_stated() -> None:
     """280 draws at ε = 3; fails once in 10⁶ (kurtosis allowed for), and at a scale 30 % off."""
     trial, draws = RandomisedTrial(3.0, 1.0), 280
@@ -159,6 +162,7 @@ def test_the_noise_has_the_variance_that_is_stated() -> None:
     assert noise == pytest.approx(2 * (1 / 60**2 + 1 / 90**2) / 9, rel=1e-3)
 
 
+@pytest.mark.statistical
 def test_the_variance_is_unbiased_where_nothing_is_clipped() -> None:
     """Mean of 200 sampling variances at ε = 60 against the exact; 5.3 standard errors, 10⁻⁷."""
     _, sampling, _ = reports(RandomisedTrial(60.0, 1.0), 200)
@@ -169,6 +173,7 @@ def test_the_variance_is_unbiased_where_nothing_is_clipped() -> None:
     assert sampling.std() / math.sqrt(len(sampling)) < 0.02 * exact
 
 
+@pytest.mark.statistical
 def test_what_the_noise_on_a_mean_adds_to_its_square_is_taken_off() -> None:
     """Variances of 0.1 in arms of 40, noise of variance 0.005 on their means and little on squares.
 
@@ -185,6 +190,7 @@ def test_what_the_noise_on_a_mean_adds_to_its_square_is_taken_off() -> None:
     assert added > 2 * 5.3 * error
 
 
+@pytest.mark.statistical
 def test_intervals_of_it_cover() -> None:
     """300 trials of 400 people: 1.96 standard errors cover 95 %, and 83 % were they 30 % too small.
 
@@ -200,6 +206,7 @@ def test_intervals_of_it_cover() -> None:
     assert hits / 300 >= 0.87
 
 
+@pytest.mark.statistical
 def test_the_noise_on_an_estimate_is_that_of_two_laplace_variables() -> None:
     """χ² of 400 draws in 4 cells of a quarter each; fails once in 10⁶, and at a scale 60 % off."""
     draws, trial = 400, RandomisedTrial(2.0, 1.0)

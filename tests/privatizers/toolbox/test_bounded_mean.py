@@ -78,6 +78,7 @@ def laplace_size(errors: np.ndarray, scale: float) -> float:
     return float(np.mean(np.abs(errors)) / scale)
 
 
+@pytest.mark.statistical
 def test_the_noise_has_the_size_that_is_claimed() -> None:
     """6 standard errors of 2,500 draws are 12 %: fails with 1e-8; 30 % off is noticed."""
     x = np.full(1000, 40.0)
@@ -86,6 +87,7 @@ def test_the_noise_has_the_size_that_is_claimed() -> None:
     assert abs(laplace_size(errors, 0.7 * 125 / (1000 * 0.5)) - 1) > 0.12
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize(("about", "moved"), [(None, 62.5), (0.0, 125.0)])
 def test_the_noise_of_a_sum_over_a_count_has_its_size(about: float | None, moved: float) -> None:
     """About (m² + (mean − about)²) 2 (2/(n ε))²; ± 25 % is 7 standard errors and more."""

@@ -98,6 +98,7 @@ def test_empty_chunks_count() -> None:
     assert found == pytest.approx((1.0 + 0.5 + 0.5) / 3, abs=1e-5)
 
 
+@pytest.mark.statistical
 def test_the_noise_is_of_the_chunks_there_are() -> None:
     """Mean |Z| = (u − l)/(k ε); 6 standard errors of 2,500 draws are 12 %, fails with 1e-8."""
     made = SampleAggregate(UNIT, 10, 0.5)

@@ -40,6 +40,7 @@ def test_impossible_numbers_are_refused(epsilon: float, delta: float) -> None:
             make()
 
 
+@pytest.mark.statistical
 def test_the_upper_bound_fails_as_often_as_is_allowed() -> None:
     """Binomial: fails with 1e-6 on either side; a δ a third greater or less is noticed."""
     delta, size = 0.2, 4_000

@@ -286,6 +286,7 @@ def test_different_pairs_stay_different(
     assert joined[0] != joined[1]
 
 
+@pytest.mark.process
 @settings(
     max_examples=40,
     deadline=None,  # a file is written and read
@@ -626,6 +627,7 @@ def assert_same_roster(built: Experiment, file: str, content: Content) -> None:
     assert roster.rows() == a_log(6).drop("clicks").rows()
 
 
+@pytest.mark.process
 @quiet
 @given(st.lists(st.text(), min_size=6, max_size=6))
 def test_outcomes_leave_the_roster_of_a_csv(experiment: Builder, values: list[str]) -> None:
@@ -635,6 +637,7 @@ def test_outcomes_leave_the_roster_of_a_csv(experiment: Builder, values: list[st
     assert_same_roster(experiment("", "log.csv"), "log.csv", as_csv(lines))
 
 
+@pytest.mark.process
 @quiet
 @given(st.lists(st.recursive(anything, st.lists, max_leaves=5), min_size=6, max_size=6))
 def test_outcomes_leave_the_roster_of_json_lines(experiment: Builder, values: list[Any]) -> None:

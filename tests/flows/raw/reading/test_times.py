@@ -159,6 +159,7 @@ def test_the_expression_keeps_its_columns_name_and_runs_lazily() -> None:
     assert found["ts"].null_count() == 1
 
 
+@pytest.mark.process
 def test_what_python_writes_is_read_back() -> None:
     zones = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
     ends = datetime(2, 1, 1), datetime(9998, 12, 31)
@@ -173,6 +174,7 @@ def test_what_python_writes_is_read_back() -> None:
     holds()
 
 
+@pytest.mark.process
 def test_no_text_fails() -> None:
     @settings(max_examples=200, deadline=None)  # the first example compiles expressions
     @given(st.lists(st.none() | st.text() | st.text("0123456789-T:Z+. ", max_size=30)))

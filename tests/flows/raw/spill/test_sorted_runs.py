@@ -204,6 +204,7 @@ def test_nothing_at_all_is_one_part_of_nothing(room: Room) -> None:
     assert list(parts([empty, Runs(room, "events")], room)) == [[None, None]]
 
 
+@pytest.mark.process
 @settings(
     deadline=None,
     max_examples=60,

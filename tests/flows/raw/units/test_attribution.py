@@ -301,6 +301,7 @@ def test_without_events_or_exposures_there_is_nothing_or_nothing_known(
         assert fast(none, exposures.clear(), aggregate, ids=ids).shape == (0,)
 
 
+@pytest.mark.process
 def test_whatever_the_events_are_the_exposures_stay_as_they_are() -> None:
     """Nothing fails, one outcome a unit, and a unit's events change no other unit's outcome."""
     exposures = pl.DataFrame({"unit": ["b", "a", "c"], "time": [5, 0, -(2**61)]})

@@ -86,6 +86,7 @@ def test_keys_of_any_length_are_taken_as_rfc_2104_takes_them(keyed: Keyed, size:
     assert released_ids(keyed(secret), pl.Series(ODD)).to_list() == expected(secret, ODD)
 
 
+@pytest.mark.process
 def test_any_id_under_any_key(keyed: Keyed) -> None:
     readable = st.text(st.characters(exclude_categories=["Cs"]))
 

@@ -1,0 +1,113 @@
+"""Which tier a test is in, in which order tests run, and how long a unit test may take.
+
+A test's tier follows from what it uses, so nobody has to remember; where that says too little, a
+mark on the test does (``@pytest.mark.statistical``). The tiers are described in pyproject.toml.
+"""
+
+import dis
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+TIERS = ("prefect", "process", "statistical", "release", "unit")
+"""In the order they run: what takes long comes first, so that no worker ends long after another."""
+
+MOST = 1.0
+"""Seconds of processor time that a unit test may take.
+
+Those of this process, all its threads together: a busy machine makes a test wait, not work more.
+"""
+
+_TESTS = Path(__file__).parents[1]
+_PROCESSES = ("faults", "benchmarks", "fuzz", "boundary")
+"""Folders of tests that run programs, kill them, or try thousands of cases."""
+
+
+def into_tiers(items: list[pytest.Item]) -> None:
+    """Mark every test with its tier, and sort them by it; what is marked slow comes first."""
+    for item in items:
+        if _marked(item) is None:
+            item.add_marker(_tier(item))
+    items.sort(key=lambda item: (TIERS.index(_marked(item) or "unit"), not _is_slow(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Fail a unit test that takes longer than :data:`MOST`.
+
+    A test that is the first to import something pays for all that come later: it is let off.
+    """
+    modules, start = len(sys.modules), time.process_time()
+    result = yield
+    spent = time.process_time() - start
+    if spent > MOST and len(sys.modules) == modules and _marked(pyfuncitem) == "unit":
+        pytest.fail(
+            f"took {spent:.1f} s of processor time, and a unit test has {MOST:.0f} s: make it"
+            " faster, or mark it as what it is (statistical, release, process)",
+            pytrace=False,
+        )
+    return result
+
+
+def _marked(item: pytest.Item) -> str | None:
+    """The tier that a test is marked with, the nearest mark first."""
+    return next((mark.name for mark in item.iter_markers() if mark.name in TIERS), None)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None
+
+
+def _tier(item: pytest.Item) -> str:
+    room = item.path.relative_to(_TESTS).parts[0]
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if room == "statistical":
+        return "statistical"
+    if "prefect_harness" in fixtures:
+        return "prefect"
+    programs = {"subprocess", "multiprocessing", "browser", "dask"}
+    names = set(vars(getattr(item, "module", object)))
+    if room in _PROCESSES or fixtures & {"clusterdp", "postgresql"} or names & programs:
+        return "process"
+    if _is_slow(item):
+        return "process"
+    return "release" if any(map(_runs, _functions(item))) else "unit"
+
+
+def _functions(item: pytest.Item) -> Iterator[Callable[..., Any]]:
+    """The test's function, and those of the fixtures that it asks for."""
+    if isinstance(item, pytest.Function):
+        drawn = getattr(item.function, "hypothesis", None)  # it draws examples for another one
+        yield getattr(drawn, "inner_test", item.function)
+        for found in item._fixtureinfo.name2fixturedefs.values():
+            yield found[-1].func
+
+
+@cache
+def _runs(function: object) -> bool:
+    """Whether it, or a function of its module that it names, calls a method ``run``.
+
+    That is `Experiment.run`: a release from its log to its file.
+    """
+    if not isinstance(function, FunctionType):
+        return False
+    seen: set[str] = set()
+    left = [function.__code__]
+    while left:
+        code = left.pop()
+        left += [part for part in code.co_consts if isinstance(part, CodeType)]
+        for step in dis.get_instructions(code):
+            name = str(step.argval)
+            if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and name == "run":
+                return True
+            known = function.__globals__.get(name) if step.opname == "LOAD_GLOBAL" else None
+            if isinstance(known, FunctionType) and known.__module__ == function.__module__:
+                left += [] if name in seen else [known.__code__]
+                seen.add(name)
+    return False
