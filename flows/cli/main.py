@@ -6,6 +6,7 @@ answers at once and Prefect's surroundings are settled before it is imported.
 
 import atexit
 import functools
+import inspect
 import json
 import logging
 import os
@@ -13,8 +14,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import asdict
+from contextlib import nullcontext, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -22,31 +23,38 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
+from flows.cli.completion import files
+from flows.cli.options import ConfigFile, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.sites import aggregate, site
+from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, code_of, open_closed_streams
-from flows.runtime.terminal import SafeFormatter, safe_text, shown
+from flows.runtime.terminal import SafeFormatter, safe_text, to_print
 from schemas.errors import BudgetError, ClusterdpError, ConflictError
 from schemas.visible import visible
 
+_EPILOG = """\
+Every command takes --debug: a failure then shows its traceback.
+
+Exit codes: 0 done; 2 wrong input or configuration; 3 refused, the privacy budget is spent; 4 in
+conflict with an existing release; 1 anything else.
+
+Begin with `clusterdp demo`. `clusterdp COMMAND --help` shows what a command reads and writes, with
+an example."""
+
 app = typer.Typer(
     name="clusterdp",
-    help="Differentially private releases of randomised experiments, and effects from them.",
+    help="Publish randomised experiments with differential privacy, and estimate effects from "
+    "what was published.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Every command takes --debug: a failure then shows its traceback.",
+    context_settings={"help_option_names": ["-h", "--help"], "color": False},
+    epilog=_EPILOG,
 )
 
-ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help="The experiment's TOML file.")]
-ReleaseFile = Annotated[Path, typer.Argument(metavar="RELEASE", help="A released DuckDB file.")]
-Period = Annotated[
-    str | None,
-    typer.Option(help="Period to release, usually a date; fills {period} in the logs' paths."),
-]
 Prefect = Annotated[
     bool,
     typer.Option(
@@ -54,8 +62,6 @@ Prefect = Annotated[
         help="Run as a Prefect flow: on the server that is configured, else on a temporary one.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-
 
 _MANY = 10_000  # estimates; nobody reads them, and indenting takes ten times as long
 _INTERRUPTED = 130  # what typer makes of Ctrl-C, without a word
@@ -70,9 +76,9 @@ def main() -> None:
     atexit.register(lambda: _end(code[0]))
     debug = "--debug" in sys.argv[1:]
     arguments = [word for word in sys.argv[1:] if word != "--debug"]
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(SafeFormatter("%(message)s"))
+    handler = LineHandler()
+    handler.setFormatter(SafeFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     if sys.stderr.isatty():
         logging.getLogger("clusterdp").setLevel(logging.INFO)
     _interrupt_alike()
@@ -109,7 +115,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     try:
         check_current_folder()
         try:
-            app(arguments)
+            app(arguments, prog_name="clusterdp")
         finally:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:
@@ -152,33 +158,46 @@ def _unforeseen(error: Exception) -> str:
 def _failed(message: str, code: int, *, debug: bool) -> int:
     if debug:
         print(safe_text(traceback.format_exc()), file=sys.stderr, end="")
-    print(safe_text(f"clusterdp: {message}"), file=sys.stderr)
+    _tell(message)
     return code
 
 
-def _print(text: str, document: dict[str, Any], *, as_json: bool) -> None:
-    if not as_json:
-        print(safe_text(text))
-        return
+def _tell(message: str) -> None:
+    print(to_print(f"clusterdp: {message}", sys.stderr), file=sys.stderr)
+
+
+def _command(function: Callable[..., Answer], *, shows_time: bool = True) -> Callable[..., None]:
+    """Make a command print what it answers, as text or with ``--json`` as a document.
+
+    With ``shows_time`` a terminal shows for how long it has worked.
+    """
+
+    @functools.wraps(function)
+    def command(*given: Any, as_json: bool, **named: Any) -> None:
+        with waiting(f"clusterdp {function.__name__}") if shows_time else nullcontext():
+            answer = function(*given, **named)
+            text = _document_text(answer.document) if as_json else to_print(answer.text())
+        for warning in answer.warnings:
+            _tell(f"warning: {visible(warning)}")
+        for note in answer.notes:
+            _tell(note)
+        print(text)
+        if answer.exit_code:
+            raise typer.Exit(answer.exit_code)
+
+    signature = inspect.signature(function)
+    option = inspect.Parameter(
+        "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
+    )
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), option], return_annotation=None
+    )
+    return command
+
+
+def _document_text(document: dict[str, Any]) -> str:
     large = len(document.get("estimates", ())) > _MANY
-    print(json.dumps(document, allow_nan=False, indent=None if large else 2))
-
-
-def _warn(warnings: tuple[str, ...]) -> None:
-    for warning in warnings:
-        print(f"clusterdp: warning: {visible(warning)}", file=sys.stderr)
-
-
-def _shown(command: Callable[..., Answer]) -> Callable[..., None]:
-    """Make a command print what it answers."""
-
-    @functools.wraps(command)
-    def shown(*given: Any, as_json: bool, **named: Any) -> None:
-        answer = command(*given, as_json=as_json, **named)
-        _warn(answer.warnings)
-        _print(answer.text, answer.document, as_json=as_json)
-
-    return shown
+    return json.dumps(document, allow_nan=False, indent=None if large else 2)
 
 
 def _show_version(asked: bool) -> None:
@@ -197,15 +216,21 @@ def options(
     """Take the options that go before a command."""
 
 
-@app.command()
 def demo(
     directory: Annotated[
-        Path, typer.Option(help="Where to put the demo's log, configuration and releases.")
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Where to put the demo's log, configuration and releases."
+        ),
     ] = Path("clusterdp-demo"),
     prefect: Prefect = False,
-    as_json: Json = False,
-) -> None:
-    """Release a real experiment and estimate its effect from the release."""
+) -> Answer:
+    """Try everything on a real experiment.
+
+    Makes a release and estimates the effect from it. The data are those of a trial in Malawi
+    (2004). Reads nothing of yours. Writes a folder with a log, a configuration, a ledger and a
+    release, to look at and to change.
+    """
     from flows.demo import NOTES, PERIOD, prepare
     from flows.orchestration.prefect_server import server_for_one_run
 
@@ -222,21 +247,9 @@ def demo(
                 result = page.release(str(config), PERIOD)
     except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
         raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
-    _print(demo_text(result, config, NOTES), result.as_json(), as_json=as_json)
+    return Answer(partial(demo_text, result, config, NOTES), result.as_json())
 
 
-@app.command()
-def check(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
-    """Read and validate configuration and log; nothing is drawn, charged or written."""
-    from flows.check import check as dry_run
-    from flows.cli.show import check_text
-
-    result = dry_run(config, period)
-    _warn(result.warnings)
-    _print(check_text(result), result.as_json(), as_json=as_json)
-
-
-@app.command()
 def release(
     config: ConfigFile,
     period: Period = None,
@@ -248,9 +261,14 @@ def release(
         ),
     ] = False,
     prefect: Prefect = False,
-    as_json: Json = False,
-) -> None:
-    """Run the nightly release once; as a Prefect flow where a server is configured for Prefect."""
+) -> Answer:
+    """Make a release: draw it, charge for it, publish it.
+
+    Reads CONFIG, its log and its ledger. Writes a DuckDB file into the folder of releases, a charge
+    into the ledger, and rows that it leaves out into the folder of the quarantine. The same rows
+    and settings again change and cost nothing. Runs as a Prefect flow where a server is configured
+    for Prefect.
+    """
     from flows.config.load import check_period, load
     from flows.orchestration.prefect_server import server_for_one_run
 
@@ -266,217 +284,38 @@ def release(
         else:
             server.wait()
             result = page.release(str(config.absolute()), period, revise)
-    _warn(result.warnings)
-    _print(release_text(result), result.as_json(), as_json=as_json)
+    return Answer(partial(release_text, result), result.as_json(), result.warnings)
 
 
-@app.command()
-def estimate(
-    release: ReleaseFile,
-    segments: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A CSV or Parquet file of yours with the columns unit_id and segment.",
-        ),
-    ] = None,
-    covariates: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A CSV or Parquet file of yours with unit_id and columns to adjust the effects "
-            "for: numbers, text or booleans from before the experiment.",
-        ),
-    ] = None,
-    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    as_json: Json = False,
-) -> None:
-    """Estimate effects from a released file alone: all of it, by segment, or adjusted."""
-    from flows.cli.show import estimates_lines
-    from flows.released.estimate import estimate_file
-    from flows.released.segments import estimate_segments
-    from schemas.errors import ConfigError
-
-    if not 0 < level < 1:
-        raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    if segments is not None and covariates is not None:
-        raise ConfigError("--covariates", "cannot go with --segments; ask for one of them")
-    document: dict[str, Any] = {}
-    if covariates is not None:
-        from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
-
-        adjusted = estimate_covariates(release, covariates, level)
-        _warn(adjusted.warnings)
-        found, document = adjusted.estimates, {"covariates": adjusted.as_json()}
-    elif segments is None:
-        found = estimate_file(release, level)
-    else:
-        by_segment = estimate_segments(release, segments, level)
-        _warn(by_segment.warnings)
-        found, document = by_segment.estimates, {"segments": by_segment.as_json()}
-    document["estimates"] = [vars(one) for one in found]  # asdict would copy, for minutes
-    text = "" if as_json else "\n".join(estimates_lines(found))
-    _print(text, document, as_json=as_json)
-
-
-@app.command()
-def inspect(release: ReleaseFile, as_json: Json = False) -> None:
-    """Show what is in a release and what it promises."""
-    from flows.cli.show import inspect_text
-    from flows.released.file.read import read_release
-
-    found = read_release(release)
-    manifest = found.manifest
-    document = manifest.row | {"created_at": manifest.created_at.isoformat() + "Z"}
-    document |= {"metrics": [asdict(metric) for metric in manifest.metrics]}
-    document |= {"path": str(found.path), "row_counts": found.row_counts}
-    _print(inspect_text(found), document, as_json=as_json)
-
-
-@app.command()
-def report(
-    release: ReleaseFile,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.html", help="The page to write.")
-    ],
-    as_json: Json = False,
-) -> None:
-    """Write one web page about a release, with plots, from the released file alone."""
-    from flows.released.report import write_report
-
-    path = write_report(release, output)
-    _print(str(path), {"path": str(path)}, as_json=as_json)
-
-
-@app.command()
-def ledger(
-    config: ConfigFile,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show charges that were given back, too.")
-    ] = False,
-    abandon: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RELEASE_ID",
-            help="Settle a charge whose run you know to be dead, on a machine that cannot be seen "
-            "from here. What may have become public stays charged.",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Show what the experiment's population has paid and may still pay, entry by entry."""
-    from flows.cli.show_ledger import ledger_text
-    from flows.ledger.account import account_of
-
-    name, account = account_of(config)
-    if abandon is not None:
-        told = f"clusterdp: {shown(abandon)} is {account.abandon(abandon)} now"
-        print(safe_text(told), file=sys.stderr)
-    statement = account.statement()
-    document = {"experiment": name, **statement.as_json(), **statement.composed_json()}
-    document["entries"] = [
-        {
-            "release_id": entry.name.release_id,
-            "experiment": entry.name.experiment,
-            "period": entry.name.period,
-            "epsilon": entry.cost.epsilon,
-            "delta": entry.cost.delta,
-            "state": str(entry.state),
-            "created_at": entry.created_at.isoformat() + "Z",
-        }
-        for entry in statement.entries
-        if entry.counts or everything
-    ]
-    _print(ledger_text(statement, everything=everything), document, as_json=as_json)
-
-
-@app.command()
-def plan(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
-    """Show the design a release would have and how sharp it would be. Reads no outcome.
-
-    Only unit, arm and cluster columns are read, and times of exposures where outcomes are events,
-    so that a log without outcomes will do.
-    """
-    from flows.cli.show_plan import plan_text
-    from flows.plan import plan as plan_release
-
-    found = plan_release(config, period)
-    _warn(found.roster.warnings)
-    _print(plan_text(found), found.as_json(), as_json=as_json)
-
-
-@app.command()
-def audit(config: ConfigFile, period: Period = None, as_json: Json = False) -> None:
-    """Check the claimed guarantee, and the private step of a release, on made-up data.
-
-    Exactly on small data sets, and by sampling, within two minutes or so. Reads no outcome. A
-    design that is planned (mechanism = "auto") follows from who is in the log of the period; any
-    other needs no log.
-    """
-    from flows.cli.show import audit_text
-    from flows.plan import settled_of
-    from flows.raw.audit.private_step import audit_step
-    from privatizers.audit.audit import audit as audit_claim
-
-    chosen = settled_of(config, period)
-    design = chosen.design
-    found = audit_claim(design.mechanism, design.epsilon, design.delta)
-    checks = (*found.checks, *audit_step(chosen.config, design))
-    holds = all(one.holds for one in checks)
-    document = {
-        "claimed_epsilon": found.claimed_epsilon,
-        "delta": found.delta,
-        "exact_epsilon": found.exact_epsilon,
-        "sampled_lower_bound": found.sampled_lower_bound,
-        "holds": holds,
-        "confidence": found.confidence,
-        "n_samples": found.n_samples,
-        "mechanism": design.mechanism.name,
-        "checks": [asdict(one) for one in checks],
-    }
-    _print(audit_text(found, design.mechanism.name, checks), document, as_json=as_json)
-    if not holds:
-        raise typer.Exit(1)
-
-
-@app.command("hash-ids")
-def hash_ids(
-    config: ConfigFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file with ids.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
-    column: Annotated[str, typer.Option(help="The column of the ids.")] = "unit_id",
-    as_json: Json = False,
-) -> None:
-    """Replace a file's ids by those of a release with keyed-hash ids, so that it can be joined.
-
-    Needs the key of the configuration, so whoever has the key runs it.
-    """
-    from flows.hash_ids import hash_ids as replace_ids
-
-    found = replace_ids(config, file, output, column)
-    _warn(found.warnings)
-    missing = f"; {found.n_missing:,} had no id" if found.n_missing else ""
-    text = f"{found.path}: {found.n_rows:,} rows, ids hashed{missing}"
-    _print(text, found.as_json(), as_json=as_json)
-
-
-for _command in (site, aggregate, replicate):
-    app.command()(_shown(_command))
-
-
-@app.command()
 def serve(
     configs: Annotated[
-        list[Path], typer.Argument(metavar="CONFIG…", help="One or more experiments' TOML files.")
+        list[Path],
+        typer.Argument(
+            metavar="CONFIG…",
+            help="One or more experiments' TOML files.",
+            autocompletion=files(".toml"),
+        ),
     ],
-    cron: Annotated[str, typer.Option(help="When to run, such as '15 3 * * *'.")],
+    cron: Annotated[
+        str,
+        typer.Option(
+            metavar="SCHEDULE",
+            help="When to run, as a cron expression: '15 3 * * *' is every day at 3:15.",
+        ),
+    ],
     timezone: Annotated[
-        str, typer.Option(help="Time zone of the schedule, and of what counts as yesterday.")
+        str,
+        typer.Option(
+            metavar="ZONE",
+            help="Time zone of the schedule, and of what counts as yesterday, such as "
+            "Europe/Zurich.",
+        ),
     ] = "UTC",
 ) -> None:
-    """Run releases on schedule in one process, each of the day before; stop it with Ctrl-C.
+    """Make releases on schedule, until you stop it with Ctrl-C.
 
-    Uses the Prefect server that PREFECT_API_URL names, or starts one of its own on this machine.
+    Each release is of the day before. Reads and writes what `clusterdp release` does. Uses the
+    Prefect server that PREFECT_API_URL names, or starts one of its own on this machine.
     """
     from flows.orchestration.prefect_settings import settle
 
@@ -484,3 +323,34 @@ def serve(
     from flows.serve import serve_releases
 
     serve_releases(configs, cron, timezone)
+
+
+_EXAMPLES: dict[Callable[..., Answer], str] = {
+    demo: "clusterdp demo",
+    experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
+    experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
+    release: "clusterdp release autumn.toml --period 2026-11-20",
+    analysis.estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments segments.csv",
+    analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
+    analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
+    experiment.ledger: "clusterdp ledger autumn.toml",
+    experiment.audit: "clusterdp audit autumn.toml",
+    experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
+    site: "clusterdp site north.toml",
+    aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",
+    replicate: "clusterdp replicate efficiency --quick",
+}
+
+
+def _example_text(command: str) -> str:
+    return f"\b\nExample:\n  {command}"  # a paragraph that begins with \b stays as it is
+
+
+_FLOWS = (demo, release, site)  # they tell of their steps themselves
+
+for _function, _example in _EXAMPLES.items():
+    _name = _function.__name__.replace("_", "-")
+    app.command(_name, epilog=_example_text(_example))(
+        _command(_function, shows_time=_function not in _FLOWS)
+    )
+app.command(epilog=_example_text("clusterdp serve autumn.toml --cron '15 3 * * *'"))(serve)

@@ -15,7 +15,14 @@ NAMES = ("efficiency", "multisite", "toolbox-means")
 
 
 def replicate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"Which one: {', '.join(NAMES)}.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help=f"Which one: {', '.join(NAMES)}.",
+            autocompletion=lambda: list(NAMES),
+        ),
+    ],
     quick: Annotated[
         bool, typer.Option("--quick", help="Run less of it: fewer settings and repetitions.")
     ] = False,
@@ -31,15 +38,13 @@ def replicate(
             "the four data sets.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
-    ] = False,
 ) -> Answer:
-    """Run an experiment of the literature again: a table and figures.
+    """Run an experiment of the literature again.
 
-    "efficiency" compares estimators on made-up people, "multisite" aggregates over sites,
-    "toolbox-means" mechanisms for one mean, both on real data. A few minutes each, and well under
-    one with --quick.
+    "efficiency" compares estimators on made-up people. "multisite" combines the effects of several
+    sites, and "toolbox-means" compares mechanisms for one mean, both on real data: see --data. Each
+    takes a few minutes, and less than one with --quick. Prints a table, and writes figures into a
+    folder.
     """
     if name not in NAMES:
         raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(NAMES)}")
@@ -49,13 +54,13 @@ def replicate(
         from flows.replication.efficiency import replicate as efficiency  # noqa: PLC0415 - slow
 
         found = efficiency(output, quick=quick)
-        return Answer("" if as_json else found.text(), found.as_json())
+        return Answer(found.text, found.as_json())
     if name == "toolbox-means":
         from flows.replication.toolbox_means import replicate as toolbox_means  # noqa: PLC0415
 
         means = toolbox_means(output, quick=quick, data=data)
-        return Answer("" if as_json else means.text(), means.as_json())
+        return Answer(means.text, means.as_json())
     from flows.replication.multisite import replicate as multisite  # noqa: PLC0415
 
     sites = multisite(output, quick=quick, data=data)
-    return Answer("" if as_json else sites.text(), sites.as_json())
+    return Answer(sites.text, sites.as_json())

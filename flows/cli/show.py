@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.cli.show_estimates import estimates_lines
 from flows.cli.show_ledger import paid_text
-from flows.runtime.terminal import pairs, table
+from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
 from schemas.visible import visible
 
 if TYPE_CHECKING:
-    from estimators.effects import Estimate
+    from flows.audit import Audit
     from flows.check import CheckResult
     from flows.release import ReleaseResult
     from flows.released.file.read import ReleaseFile
-    from privatizers.audit.audit import AuditResult
     from privatizers.audit.checks import Check
 
 
@@ -77,9 +76,12 @@ def demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
             "",
             release_text(result),
             "",
-            *textwrap.wrap(notes, 96),
+            *paragraph(notes),
             "",
-            "Look inside, and at what these people have paid. Run the demo again: it is unchanged.",
+            *paragraph(
+                "Look inside, and at what these people have paid. Run the demo again: it is "
+                "unchanged."
+            ),
             visible(f"  clusterdp inspect {result.path}"),
             visible(f"  clusterdp estimate {result.path}"),
             visible(f"  clusterdp ledger {config}"),
@@ -113,33 +115,34 @@ def check_text(result: CheckResult) -> str:
     )
 
 
-def audit_text(found: AuditResult, mechanism: str, checks: Sequence[Check]) -> str:
+def audit_text(found: Audit) -> str:
     """What an audit found, and what that does and does not show."""
-    holds = all(check.holds for check in checks)
-    verdict = "holds" if holds else "DOES NOT HOLD: release nothing with it"
-    instance = found.instance
+    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
+    claim, instance = found.claim, found.claim.instance
     counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
     moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
     return "\n".join(
         [
-            f"The claim of {mechanism} {verdict}.",
+            f"The claim of {found.mechanism} {verdict}.",
             "",
             *pairs(
                 {
-                    "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}",
-                    "exact loss": f"{found.exact_epsilon:.6g} (counts {moved_counts}, one unit "
+                    "claimed": f"epsilon {claim.claimed_epsilon!r} at delta {claim.delta:g}",
+                    "exact loss": f"{claim.exact_epsilon:.6g} (counts {moved_counts}, one unit "
                     f"moved to outcome {instance.to_cell})",
-                    "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
-                    f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up releases",
+                    "sampled": f"at least {claim.sampled_lower_bound:.4g} with confidence "
+                    f"{100 * claim.confidence:g} %, from {claim.n_samples:,} made-up releases",
                 }
             ),
             "",
-            *_check_lines(checks),
+            *_check_lines(found.checks),
             "",
-            "The exact loss follows from the parameters; the sampled bound, and what is checked of",
-            "draws, run the code of a release on made-up rows. They show faults, some of them with",
-            "certainty and some as far as samples can. None is a proof: the proof lies beside the",
-            "mechanism's code.",
+            *paragraph(
+                "The exact loss follows from the parameters; the sampled bound, and what is "
+                "checked of draws, run the code of a release on made-up rows. They show faults, "
+                "some of them with certainty and some as far as samples can. None is a proof: the "
+                "proof lies beside the mechanism's code."
+            ),
         ]
     )
 
@@ -149,12 +152,12 @@ _MOST_COUNTS = 12
 
 def _check_lines(checks: Sequence[Check]) -> list[str]:
     """A line a check; of one that fails, what was seen under it."""
-    lines = []
+    lines: list[tuple[str, str]] = []
     for check in checks:
-        lines.append(f"  {'ok   ' if check.holds else 'FAILS'}  {check.name}")
+        lines.append(("ok" if check.holds else "FAILS", check.name))
         if not check.holds:
-            lines.append(f"         {check.evidence}")
-    return lines
+            lines.append(("", check.evidence))
+    return pairs(lines)
 
 
 def inspect_text(file: ReleaseFile) -> str:
@@ -194,17 +197,22 @@ def promise_lines(manifest: Manifest) -> list[str]:
     if manifest.cluster_epsilon is not None:
         public = "Unit ids, arms" if manifest.has_units else "Arms"
         return [
-            f"Everything in this file together is {own} outcome and cluster:",
-            f"{said}{extra}.",
-            "Clusters, and all that is made of them, are randomised ones (epsilon "
-            f"{manifest.cluster_epsilon:g} of the whole).",
-            f"{public} and numbers of units in each arm are not protected and stand as they are.",
+            *paragraph(
+                f"Everything in this file together is {own} outcome and cluster: {said}{extra}."
+            ),
+            *paragraph(
+                "Clusters, and all that is made of them, are randomised ones (epsilon "
+                f"{manifest.cluster_epsilon:g} of the whole)."
+            ),
+            *paragraph(
+                f"{public} and numbers of units in each arm are not protected and stand as they "
+                "are."
+            ),
         ]
     public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
     return [
-        f"Everything in this file together is {own} outcome:",
-        f"{said}{extra}.",
-        f"{public} and numbers of units are not protected and stand as they are.",
+        *paragraph(f"Everything in this file together is {own} outcome: {said}{extra}."),
+        *paragraph(f"{public} and numbers of units are not protected and stand as they are."),
     ]
 
 
@@ -235,77 +243,6 @@ def roster_pairs(roster: Roster) -> dict[str, str]:
         "units": f"{roster.n_units:,} in {roster.n_clusters:,} clusters",
         "rows set aside": aside,
     }
-
-
-_ESTIMATORS = {
-    "tau_q": "from the randomised outcomes alone (tau_q)",
-    "histogram": "from the noisy counts or means alone (histogram)",
-    "combined": "from both, which is the sharpest (combined)",
-    "regression_combined": "from both, adjusted for the covariates (regression_combined)",
-    "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
-    "cuped": "likewise, with one slope for both arms (cuped)",
-    "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
-}
-
-
-_ADJUSTED = ("regression_combined", "regression", "cuped")
-
-
-def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
-    """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
-    if not estimates:
-        return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
-    lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name in (*_ADJUSTED, "combined", "tau_q", "histogram", "horvitz_thompson"):
-        rows = [one for one in estimates if one.estimator == name]
-        if rows:
-            lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]
-    return lines
-
-
-def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
-    level = f"{100 * rows[0].confidence_level:g} % interval"
-    several = len({one.arm for one in rows}) > 1
-    segments = any(one.segment is not None for one in rows)
-    partial = any(one.n_units < one.n_segment for one in rows)
-    head = ["arm", "effect", level, "std. error", "from privacy", "relative", "p"]
-    head = [*(["segment"] if segments else []), *head, *(["p (Holm)"] if several else []), "units"]
-    cells = [_estimate_cells(one, segments, several) for one in rows]
-    if partial:  # else everybody is compared, which goes without saying
-        head.append("compared")
-        for line, one in zip(cells, rows, strict=True):
-            line.append("–" if one.coverage is None else f"{100 * one.coverage:.3g} %")
-    return table(head, cells)
-
-
-def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
-    first = [*([one.segment or ""] if segments else []), one.arm]
-    if one.estimate is None:
-        return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
-    relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
-    return [
-        *first,
-        _number(one.estimate),
-        _range(one.ci_lower, one.ci_upper),
-        _number(one.std_error),
-        _number(one.privacy_std_error),
-        relative,
-        _p_value(one.p_value),
-        *([_p_value(one.p_value_holm)] if several else []),
-        f"{one.n_units:,}",
-    ]
-
-
-def _p_value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2g}"
-
-
-def _range(lower: float | None, upper: float | None) -> str:
-    return "–" if lower is None else f"{_number(lower)} … {_number(upper)}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
 
 
 def _p_text(p_value: float | None) -> str:

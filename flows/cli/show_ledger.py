@@ -2,7 +2,7 @@
 
 import math
 from decimal import ROUND_CEILING, Context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, table
@@ -10,6 +10,14 @@ from privatizers.accounting.budget import NO_LIMIT, Budget
 
 if TYPE_CHECKING:
     from flows.ledger.database import Statement
+
+
+def ledger_document(name: str, statement: "Statement", *, everything: bool) -> dict[str, Any]:
+    """The document of ``clusterdp ledger --json`` for the experiment, or site, of this name."""
+    listed = [entry for entry in statement.entries if entry.counts or everything]
+    entries = [entry.as_json() for entry in listed]
+    totals = {**statement.as_json(), **statement.composed_json()}
+    return {"experiment": name, **totals, "entries": entries}
 
 
 def ledger_text(statement: "Statement", *, everything: bool) -> str:

@@ -4,14 +4,13 @@ They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.
 Prefect and the data libraries are imported within them.
 """
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows.cli.answer import Answer
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def site(
@@ -31,9 +30,12 @@ def site(
         bool,
         typer.Option("--prefect", help="Run as a Prefect flow, on a temporary server if need be."),
     ] = False,
-    as_json: Json = False,
 ) -> Answer:
-    """Make this site's report: a noised effect and its variance, and no row of data."""
+    """Make a site's report: a noised effect, and no row of data.
+
+    Reads CONFIG, its log and its ledger. Writes a report (an effect, its variance and what they
+    cost, as JSON) into the folder of reports, and a charge into the ledger.
+    """
     from flows.config.load import check_period, load_site  # noqa: PLC0415 - see the top of this file
 
     check_period(period, load_site(config).source.path)  # before a server takes its seconds
@@ -48,8 +50,8 @@ def site(
         else:
             server.wait()
             result = multisite.site(str(config.absolute()), period, revise)
-    text = "" if as_json else site_text(result)
-    return Answer(text, result.as_json(), (*result.warnings, *result.for_the_operator))
+    warnings = (*result.warnings, *result.for_the_operator)
+    return Answer(partial(site_text, result), result.as_json(), warnings)
 
 
 def aggregate(
@@ -60,12 +62,13 @@ def aggregate(
         Path | None,
         typer.Option(metavar="FILE", help="Draw sites and aggregates, as .svg or .png."),
     ] = None,
-    as_json: Json = False,
 ) -> Answer:
-    """Aggregate the effects that several sites report, from their reports alone."""
+    """Combine the effects of several sites, from their reports alone.
+
+    Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
+    """
     from flows.cli.show_sites import aggregate_text  # noqa: PLC0415
     from flows.released.aggregate import aggregate_reports  # noqa: PLC0415
 
     combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
-    text = "" if as_json else aggregate_text(combined)
-    return Answer(text, combined.as_json(), combined.warnings)
+    return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)

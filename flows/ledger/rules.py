@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, total
@@ -86,6 +87,18 @@ class Entry:
     def counts(self) -> bool:
         """Whether it is part of what was spent."""
         return self.state != State.VOID
+
+    def as_json(self) -> dict[str, Any]:
+        """An entry of ``clusterdp ledger --json``."""
+        return {
+            "release_id": self.name.release_id,
+            "experiment": self.name.experiment,
+            "period": self.name.period,
+            "epsilon": self.cost.epsilon,
+            "delta": self.cost.delta,
+            "state": str(self.state),
+            "created_at": self.created_at.isoformat() + "Z",
+        }
 
     def same_as(self, asked: "Application") -> bool:
         """Whether it was made from the same rows with the same settings."""

@@ -5,16 +5,98 @@ standard error is no terminal. Prefect, whose database others may read, is told 
 many events there are can be an outcome.
 """
 
+import logging
+import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from types import TracebackType
 from typing import Self
+
+from flows.runtime.terminal import line_width
 
 _QUIET = 1.0  # seconds that work may take before it is told of
 _EVERY = 0.2  # seconds between two lines
 _ARTIFACT_QUIET = 5.0
 _ARTIFACT_EVERY = 5.0
+_TICK = 1.0  # seconds between two looks whether to tell of the time
+_PATIENCE = 2.0  # seconds without other progress, before it is told how long a command has worked
+
+
+class _Line:
+    """The last line of the terminal that standard error is, for as long as something is shown."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._is_there = False
+        self.progress_at = 0.0
+        """When progress of a known kind was shown last."""
+
+    def show(self, text: str) -> None:
+        """Put ``text``, as much of it as fits, in place of what is shown."""
+        with self._lock:
+            fitting = text[: (line_width(sys.stderr) or 0) - 1]
+            self._write(f"\r\x1b[K{fitting}")
+            self._is_there = True
+
+    def clear(self) -> None:
+        """Take away what is shown, if anything is."""
+        with self._lock:
+            if self._is_there:
+                self._write("\r\x1b[K")
+            self._is_there = False
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+_line = _Line()
+
+
+def _can_show() -> bool:
+    """Whether standard error is a terminal that can take a line away again."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class LineHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes a log to standard error, above the line that is shown there."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take the line away, then write; what shows it brings it back."""
+        _line.clear()
+        super().emit(record)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show for how long work has gone on, on a terminal where no other progress is shown.
+
+    It says nothing but the time, so work of any kind may be told of.
+    """
+    if not _can_show():
+        yield
+        return
+    ended = threading.Event()
+    clock = threading.Thread(target=_tell_time, args=(what, ended), daemon=True)
+    clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        clock.join()
+        _line.clear()
+
+
+def _tell_time(what: str, ended: threading.Event) -> None:
+    begun = time.monotonic()
+    while not ended.wait(_TICK):
+        now = time.monotonic()
+        if now - max(begun, _line.progress_at) > _PATIENCE:
+            _line.show(f"{what}: {_duration(now - begun)}")
 
 
 class Progress:
@@ -26,7 +108,6 @@ class Progress:
         self._total = total
         self._done = 0
         self._begun = self._told = self._sent = time.monotonic()
-        self._shown = False
         self._artifact: object | None = None
         # Work may go on in a library's thread, which knows nothing of the flow this is made in.
         self._context = copy_context()
@@ -43,9 +124,7 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         """Take the line away: what comes after it says how long it took."""
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        _line.clear()
         if self._artifact is not None and kind is None:
             self._send(100.0)
 
@@ -53,10 +132,9 @@ class Progress:
         """Count ``rows`` more as done."""
         self._done += rows
         now = time.monotonic()
-        if now - self._begun > _QUIET and now - self._told > _EVERY and sys.stderr.isatty():
-            self._told, self._shown = now, True
-            sys.stderr.write(f"\r\x1b[K{self.line(now - self._begun)}")
-            sys.stderr.flush()
+        if now - self._begun > _QUIET and now - self._told > _EVERY and _can_show():
+            self._told = _line.progress_at = now
+            _line.show(self.line(now - self._begun))
         late = now - self._begun > _ARTIFACT_QUIET and now - self._sent > _ARTIFACT_EVERY
         if self._total and late:
             self._sent = now

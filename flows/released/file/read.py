@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,17 @@ class ReleaseFile:
     path: Path
     manifest: Manifest
     row_counts: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp inspect --json``."""
+        manifest = self.manifest
+        return {
+            **manifest.row,
+            "created_at": manifest.created_at.isoformat() + "Z",
+            "metrics": [asdict(metric) for metric in manifest.metrics],
+            "path": str(self.path),
+            "row_counts": self.row_counts,
+        }
 
 
 @contextmanager

@@ -541,6 +541,7 @@ def test_a_terminal_alone_sees_the_events_go_by(
     monkeypatch.setattr(progress, "_QUIET", -1.0)
     monkeypatch.setattr(progress, "_EVERY", -1.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     counted_trial(experiment).check()
     told = capsys.readouterr().err
     assert "reading outcome events" in told
@@ -787,7 +788,7 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
         audited.append(mechanism.name)
         raise InputError("far enough: the rest takes long, and no log")
 
-    monkeypatch.setattr("privatizers.audit.audit.audit", begun)
+    monkeypatch.setattr("flows.audit.audit_claim", begun)
     built, *_ = a_trial(
         experiment,
         source={"outcomes_path": "events-{period}/*"},

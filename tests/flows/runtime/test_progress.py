@@ -1,6 +1,7 @@
 """How far long work has come: a line on a terminal alone, per cent alone for Prefect."""
 
 import json
+import logging
 import os
 import pty
 import re
@@ -8,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -35,6 +37,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """All work is long."""
     monkeypatch.setattr(progress, "_QUIET", -1.0)
     monkeypatch.setattr(progress, "_EVERY", -1.0)
+    monkeypatch.setenv("TERM", "xterm")
 
 
 class Terminal:
@@ -132,6 +135,7 @@ def test_lines_come_a_few_times_a_second(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr("flows.runtime.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setenv("TERM", "xterm")
     with terminal.instead(), Progress("counting", 1000) as done:
         for _ in range(1000):  # of 10 ms each
             clock[0] += 0.01
@@ -181,6 +185,93 @@ def test_without_a_terminal_nothing_is_written(capfd: pytest.CaptureFixture[str]
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_terminal_that_cannot_take_a_line_away_is_left_alone(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    with terminal.instead():
+        work(10, 5, 5)
+        with progress.waiting("clusterdp audit"):
+            time.sleep(0.05)
+    assert terminal.seen() == ""
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_line_is_cut_where_the_terminal_ends(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would go on below, where it is never taken away."""
+    monkeypatch.setenv("COLUMNS", "25")
+    with terminal.instead():
+        work(2000, 500)
+    assert [len(line) for line in lines(terminal.seen())] == [24]
+
+
+# how long a command has worked
+
+
+@pytest.fixture
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands are long."""
+    monkeypatch.setattr(progress, "_PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "_TICK", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def until(there: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("restless")
+def test_the_time_is_shown_while_nothing_else_is(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with terminal.instead():
+        told: list[str] = []
+        monkeypatch.setattr(terminal.file, "write", told.append, raising=False)
+        with progress.waiting("clusterdp audit"):
+            until(lambda: len(told) > 2)
+    assert set(told[:-1]) == {f"{AWAY}clusterdp audit: 0 s"}
+    assert told[-1] == AWAY  # nothing stays
+    terminal.seen()
+
+
+@pytest.mark.usefixtures("restless", "impatient")
+def test_other_progress_goes_before_the_time(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_TICK", 0.01)
+    monkeypatch.setattr(progress, "_PATIENCE", PATIENCE)
+    with terminal.instead(), progress.waiting("clusterdp plan"), Progress("counting") as done:
+        time.sleep(0.05)
+        done.advance(3)
+        time.sleep(0.05)
+    seen = terminal.seen()
+    assert "counting: 3 rows" in seen
+    assert "clusterdp plan" not in seen
+
+
+@pytest.mark.usefixtures("restless")
+def test_a_log_is_written_above_the_line(terminal: Terminal) -> None:
+    with terminal.instead():
+        progress._line.show("working")
+        handler = progress.LineHandler()
+        handler.emit(logging.LogRecord("x", logging.INFO, "x", 1, "validated", (), None))
+        handler.emit(logging.LogRecord("x", logging.INFO, "x", 1, "drawn", (), None))
+    assert terminal.seen().replace("\r\n", "\n") == f"{AWAY}working{AWAY}validated\ndrawn\n"
+
+
+@pytest.mark.usefixtures("restless")
+def test_without_a_terminal_no_time_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    with progress.waiting("clusterdp audit"):
+        time.sleep(0.05)
+    assert capfd.readouterr() == ("", "")
+
+
 # whole commands
 
 RUN = """
@@ -196,6 +287,7 @@ main()
 def command(folder: Path, error: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", RUN, *arguments],
+        env=os.environ | {"TERM": "xterm"},
         stdout=subprocess.PIPE,
         stderr=error,
         text=True,

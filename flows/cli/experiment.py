@@ -1,0 +1,120 @@
+"""Commands on a configuration that release nothing: ``check``, ``plan``, ``audit`` and others.
+
+They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.Answer`. As there,
+the data libraries are imported within them.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.answer import Answer
+from flows.cli.options import TABLES, ConfigFile, Period
+from flows.runtime.terminal import shown
+
+
+def check(config: ConfigFile, period: Period = None) -> Answer:
+    """Try a release: read and validate, but draw and write nothing.
+
+    Reads CONFIG, its log and its ledger. Draws no noise, charges nothing and writes nothing. Shows
+    how many units a release would have, which rows it would leave out, and what was paid so far.
+    """
+    from flows.check import check as dry_run
+    from flows.cli.show import check_text
+
+    result = dry_run(config, period)
+    return Answer(partial(check_text, result), result.as_json(), result.warnings)
+
+
+def plan(config: ConfigFile, period: Period = None) -> Answer:
+    """Show how a release would be made, and how exact it would be.
+
+    Reads CONFIG and, of its log, only who is in which arm and cluster (and the times of exposures,
+    where outcomes are events). It reads no outcome: a log without outcomes will do. Writes nothing.
+    """
+    from flows.cli.show_plan import plan_text
+    from flows.plan import plan as plan_release
+
+    result = plan_release(config, period)
+    return Answer(partial(plan_text, result), result.as_json(), result.roster.warnings)
+
+
+def audit(config: ConfigFile, period: Period = None) -> Answer:
+    """Test the guarantee that CONFIG claims, on made-up data.
+
+    Computes the privacy loss of small data sets exactly, and runs the code of a release on made-up
+    rows to see whether it does what it states. This takes about two minutes. It reads no outcome;
+    with mechanism = "auto" it reads who is in the log of the period. Writes nothing. The exit code
+    is 1 if a test fails.
+    """
+    from flows.audit import audit as run_audit
+    from flows.cli.show import audit_text
+
+    result = run_audit(config, period)
+    code = 0 if result.holds else 1
+    return Answer(partial(audit_text, result), result.as_json(), exit_code=code)
+
+
+def ledger(
+    config: ConfigFile,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also charges that were given back.")
+    ] = False,
+    abandon: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RELEASE_ID",
+            help="First close the charge of a run that you know to be dead, on a machine that "
+            "cannot be seen from here. It is given back only if nothing can have become public.",
+        ),
+    ] = None,
+) -> Answer:
+    """Show what was paid of the privacy budget, and what is left.
+
+    The budget is of the people in the experiment, over all its releases.
+
+    Reads CONFIG (of an experiment or of a site) and its ledger. Changes nothing, unless --abandon
+    is given.
+    """
+    from flows.cli.show_ledger import ledger_document, ledger_text
+    from flows.ledger.site_account import account_of
+
+    name, account = account_of(config)
+    notes: tuple[str, ...] = ()
+    if abandon is not None:
+        notes = (f"{shown(abandon)} is {account.abandon(abandon)} now",)
+    statement = account.statement()
+    text = partial(ledger_text, statement, everything=everything)
+    return Answer(text, ledger_document(name, statement, everything=everything), notes=notes)
+
+
+def hash_ids(
+    config: ConfigFile,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A CSV or Parquet file with ids.", autocompletion=TABLES
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write, CSV or Parquet by its name."
+        ),
+    ],
+    column: Annotated[str, typer.Option(metavar="NAME", help="The column of the ids.")] = "unit_id",
+) -> Answer:
+    """Replace ids in a file by the hashed ids of a release.
+
+    So the file can be joined with a release whose ids are hashed (publish.unit_id = "keyed-hash" in
+    CONFIG). Reads CONFIG, its key and FILE: run it where the key may be read. Writes a new file:
+    the same rows and columns, with the ids hashed.
+    """
+    from flows.hash_ids import hash_ids as replace_ids
+
+    result = replace_ids(config, file, output, column)
+    missing = f"; {result.n_missing:,} had no id" if result.n_missing else ""
+    text = f"{result.path}: {result.n_rows:,} rows, ids hashed{missing}"
+    return Answer(lambda: text, result.as_json(), result.warnings)

@@ -1,0 +1,33 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.completion import files
+
+ConfigFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG", help="The experiment's TOML file.", autocompletion=files(".toml")
+    ),
+]
+ReleaseFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
+    ),
+]
+Period = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERIOD",
+        help="Which period of the log, usually a date such as 2026-11-20. It replaces {period} in "
+        "the paths of CONFIG, and is needed only where a path has {period}.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+TABLES = files(".csv", ".parquet")
+"""Completes the name of a table of the analyst's."""
