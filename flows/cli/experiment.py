@@ -79,7 +79,7 @@ def ledger(
     is given.
     """
     from flows.cli.show_ledger import ledger_document, ledger_text
-    from flows.ledger.site_account import account_of
+    from flows.ledger.account import account_of
 
     name, account = account_of(config)
     notes: tuple[str, ...] = ()
