@@ -1,6 +1,8 @@
 """A site's run and a server's: reports, charges, bad input, deaths, and the two kept apart."""
 
+import errno
 import json
+import os
 import shutil
 import stat
 import subprocess
@@ -183,7 +185,9 @@ def test_a_site_says_what_it_made(hospital: Hospital) -> None:
     assert report.variance >= report.noise_variance > 0
     assert "stroke@north.2026-11-20.r1 is written." in site_text(result)
     aside = built.folder / "quarantine" / "stroke@north" / "stroke@north.2026-11-20.r1.parquet"
-    assert pl.read_parquet(aside)["unit"].to_list() == ["x"]
+    kept = pl.read_parquet(aside)  # neither outcome nor covariates
+    assert kept.columns == ["rule", "unit", "arm", "source_file", "source_row"]
+    assert kept.rows() == [("arm_not_declared", "x", "fax", str(built.folder / "log.parquet"), 101)]
     assert stat.S_IMODE(aside.stat().st_mode) == 0o600
 
 
@@ -412,6 +416,31 @@ def test_a_report_that_cannot_be_written_is_told_before_any_draw(
     assert written == ["stroke@north.first.r1"]
     assert built.paid == 0.0
     assert not built.reports.exists() or list(built.reports.iterdir()) == []
+
+
+def test_rows_set_aside_that_cannot_be_kept_are_told_before_any_draw(
+    hospital: Hospital, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a release: the file, and why."""
+    built = hospital(patients().with_columns(id=pl.col("id").replace("p0007", "p0005")))
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("flows.raw.quarantine._write", full)
+    monkeypatch.setattr("privatizers.noise.lattice_laplace.discrete_laplace", full)
+    says = r"once\.r1\.parquet: cannot keep the rows that were set aside here \(No space left"
+    with pytest.raises(ClusterdpError, match=says):
+        built.run()
+    assert built.paid == 0.0
+
+
+@pytest.mark.parametrize("design", ["trial", "matching"])
+def test_a_column_without_a_readable_value_is_named(hospital: Hospital, design: str) -> None:
+    """Which rows have no arm is public in either design."""
+    built = hospital(patients().with_columns(arm=pl.lit("")), design=design)
+    with pytest.raises(InputError, match=r"^columns\.arm: no row of .* has a readable value"):
+        built.run()
 
 
 def test_a_report_that_is_gone_is_not_drawn_again(hospital: Hospital) -> None:
