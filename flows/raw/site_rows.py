@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pandera.errors
+import pandera.polars as pa
 import polars as pl
 
 from flows.config.site import Covariate, SiteConfig
@@ -156,9 +158,6 @@ def _roster(config: SiteConfig, kept: pl.DataFrame, aside: pl.DataFrame) -> Rost
 
 def _check_schema(config: SiteConfig, kept: pl.DataFrame) -> None:
     """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
-    import pandera.errors  # noqa: PLC0415 - pandas takes a second
-    import pandera.polars as pa  # noqa: PLC0415
-
     outcomes = pa.Check.in_range(config.outcome.low, config.outcome.high)
     schema = pa.DataFrameSchema(
         {
