@@ -1,7 +1,7 @@
 """The schema of the rows that a release keeps. Inside the boundary.
 
 Apart from their names and rules (:mod:`schemas.raw`), since pandera imports pandas, which takes a
-second: whoever judges a frame imports it there and then.
+second: only what judges frames imports it.
 """
 
 import pandera.polars as pa

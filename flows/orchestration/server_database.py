@@ -10,7 +10,7 @@ import hashlib
 import os
 import sqlite3
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,24 +41,26 @@ def check_database() -> None:
 
 
 def begin_database() -> None:
-    """Begin with the kept database where there is none yet, or make one and keep it.
+    """Begin with the kept database where the home has none yet, or make one and keep it.
 
-    Nobody else may start a server with the same home meanwhile.
+    Nobody else may start a server with the same home meanwhile. Where it fails, Prefect makes its
+    tables itself, or says why it cannot.
     """
-    path, kept = _database(), _kept_path()
-    if path is None or path.exists():
+    path = _home() / "prefect.db"
+    if _database() != path or path.exists():
         return
+    kept = _kept_path()
     content = read_kept(kept)
-    if content is None:
-        asyncio.run(_migrate())
-        connection = sqlite3.connect(path)
-        content = connection.serialize()
-        connection.close()
-        with suppress(OSError, InputError):  # no home, no space: the next server does it again
-            keep(kept, content)
-    else:
-        with replace_file(path, 0o600) as file:
-            file.write(content)
+    try:
+        if content is None:
+            asyncio.run(_migrate())
+            with closing(sqlite3.connect(path)) as connection:
+                keep(kept, connection.serialize())
+        else:
+            with replace_file(path, 0o600) as file:
+                file.write(content)
+    except Exception:  # noqa: S110 - see above
+        pass
 
 
 def read_kept(path: Path) -> bytes | None:
@@ -123,14 +125,19 @@ def _database() -> Path | None:
     from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
     from sqlalchemy.engine import make_url  # noqa: PLC0415
 
-    settings = get_current_settings()
-    url = settings.server.database.connection_url
+    url = get_current_settings().server.database.connection_url
     if url is None:
-        return settings.home / "prefect.db"
+        return _home() / "prefect.db"
     parsed = make_url(url.get_secret_value())
     if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
         return None
     return Path(str(parsed.database))
+
+
+def _home() -> Path:
+    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+
+    return get_current_settings().home
 
 
 def _damage(path: Path) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandera.errors
 import polars as pl
 
 from flows.config.experiment import Config
@@ -45,6 +46,7 @@ from schemas.raw import (
     event_rules,
     rules,
 )
+from schemas.raw_frame import fits
 from schemas.roster import Roster
 
 _MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
@@ -220,13 +222,9 @@ class _Judge:
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
-        from pandera.errors import SchemaErrors  # noqa: PLC0415 - pandas takes a second
-
-        from schemas.raw_frame import fits  # noqa: PLC0415
-
         try:
             fits(self.config.arms.names).validate(kept, lazy=True)
-        except SchemaErrors as error:
+        except pandera.errors.SchemaErrors as error:
             broken = sorted({one.reason_code.name for one in error.schema_errors})
         else:
             seam = kept[UNIT][:1] if last is None else pl.concat([last, kept[UNIT][:1]])

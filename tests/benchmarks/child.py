@@ -82,6 +82,8 @@ def release(
     path = Path(work) / "bench.toml"
     path.write_text(config, encoding="utf-8")
     _settle(prefect_home or work)
+    import scipy.stats  # noqa: F401, PLC0415 - else it is imported on the way, and timed
+
     from flows import release as page  # noqa: PLC0415 - after Prefect's surroundings
 
     run: Any = page.release if prefect_home else page.release_period

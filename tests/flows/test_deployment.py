@@ -5,8 +5,10 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.flows import load_flow_from_entrypoint
 from prefect.settings import PREFECT_API_URL
@@ -24,7 +26,7 @@ ROOT = Path(__file__).parents[2]
     ["flows.release:release", "flows.release.release", f"{ROOT}/flows/release.py:release"],
 )
 def test_the_flow_is_found_by_its_entry_point(entrypoint: str) -> None:
-    found = load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False)
+    found: Flow[..., Any] = load_flow_from_entrypoint(entrypoint, use_placeholder_flow=False)
     assert found.name == "clusterdp-release"
     assert list(found.parameters.properties) == [
         "config_path", "period", "revise", "schedule_timezone",
