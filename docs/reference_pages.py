@@ -4,7 +4,7 @@ import ast
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer.main
@@ -12,8 +12,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from flows.cli.main import app
+from flows.config.checks import check_config
 from flows.config.experiment import Config
+from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
+from schemas.errors import ConfigError
 
 _KINDS: dict[object, str] = {
     str: "text",
@@ -21,6 +24,19 @@ _KINDS: dict[object, str] = {
     int: "whole number",
     bool: "true or false",
     type(None): "",
+}
+_STATISTICS = ("counts", "means", "none")
+_PARAMETERS = (
+    ("noise_scale",),
+    ("resampling_probability", "noise_scale"),
+    ("resampling_probability", "truncation_threshold", "noise_scale"),
+)
+_EXPERIMENT: dict[str, object] = {
+    "experiment": "any",
+    "source": {"path": "log.parquet"},
+    "columns": {"unit": "unit", "arm": "arm", "outcome": "outcome"},
+    "arms": {"control": "none", "treatments": ["some"]},
+    "outcome": {"values": [0.0, 1.0, 2.0]},
 }
 _NOT_KEYS = ("directory",)  # of the whole file: where it lies
 
@@ -30,6 +46,8 @@ def configuration() -> str:
     parts = [
         "## An experiment\n",
         *_tables(Config),
+        "### Which mechanism takes what\n",
+        _mechanisms(),
         "## A site\n",
         "For `clusterdp site`: see [sites](../sites.md).\n",
         *_tables(SiteConfig),
@@ -65,6 +83,43 @@ def _tables(model: type[BaseModel]) -> Iterator[str]:
         needed = "" if model.model_fields[name].is_required() else " May be left out."
         yield f"### `{heading}`\n\n{_sentence(inspect.getdoc(section) or '')}{needed}\n"
         yield _table(section, section.model_fields)
+
+
+def _mechanisms() -> str:
+    """What goes with each mechanism, found by asking the program's own checks."""
+    lines = [
+        "| mechanism | `strata_statistic`, with `epsilon` | in place of `epsilon` |",
+        "|---|---|---|",
+    ]
+    for name in get_args(Privacy.model_fields["mechanism"].annotation):
+        statistics = [f"`{one}`" for one in _STATISTICS if _goes(name, strata_statistic=one)]
+        parameters = [names for names in _PARAMETERS if _goes(name, **dict.fromkeys(names, 0.1))]
+        cells = (
+            f"`{name}`",
+            _any_of(statistics) or "leave it out",
+            _any_of(map(_code, parameters)),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _goes(mechanism: str, **keys: object) -> bool:
+    """Whether a configuration with these keys of ``[privacy]`` is one."""
+    given = {} if keys.keys() & {"noise_scale"} else {"epsilon": 1.0}
+    content = _EXPERIMENT | {"privacy": {"mechanism": mechanism, **given, **keys}}
+    try:
+        check_config(Config.model_validate(content))
+    except ConfigError:
+        return False
+    return True
+
+
+def _code(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return " or ".join(words)
 
 
 def _section(annotation: object) -> type[BaseModel] | None:

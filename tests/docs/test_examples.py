@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.config.load import load
+from flows.config.load import load, load_site
 from flows.hash_ids import hash_ids
 from privatizers.noise import lattice_laplace
 from privatizers.toolbox import (
@@ -41,6 +41,7 @@ from tests.docs.blocks import (
 OPERATOR, ANALYST, METHOD, README = (
     ROOT / name for name in ("docs/operator.md", "docs/analyst.md", "docs/method.md", "README.md")
 )
+SITES = ROOT / "docs" / "sites.md"
 TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
 N_UNITS = 1_200
 
@@ -73,6 +74,7 @@ RUN: dict[str, list[str]] = {
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
     "docs/operator.md": ["toml", "toml", "sh", "python"],
+    "docs/sites.md": ["toml"],
     "docs/method.md": ["toml", "toml", "python", "python"],
     "privatizers/toolbox/toolbox.md": ["python"] * 5,
 }
@@ -220,6 +222,16 @@ def test_hashed_ids_are_those_that_the_page_works_out(tmp_path: Path) -> None:
     mine.write_text("unit_id\nc00007\n", encoding="utf-8")
     hash_ids(tmp_path / "hashed.toml", mine, out, "unit_id")
     assert out.read_text(encoding="utf-8").split() == ["unit_id", names["released_id"]]
+
+
+def test_a_site_is_configured_as_shown(tmp_path: Path) -> None:
+    (block,) = blocks(SITES, "toml")
+    (tmp_path / "site.toml").write_text(block.text, encoding="utf-8")
+    assert load_site(tmp_path / "site.toml").estimator == "smooth-dp-matching"
+    trial = re.sub(r"\n\[\[.*", "", block.text.replace('"matching"', '"trial"'), flags=re.DOTALL)
+    without_delta = trial.replace(", delta = 1e-6", "")
+    (tmp_path / "trial.toml").write_text(without_delta, encoding="utf-8")
+    assert load_site(tmp_path / "trial.toml").estimator == "difference-in-means"
 
 
 # statisticians

@@ -103,6 +103,12 @@ def test_every_key_is_in_the_reference(site: Path) -> None:
     for key in ("outcomes_path", "budget_delta", "centres_epsilon", "spill_directory", "edges"):
         assert f">{key}<" in page, key
     assert "stochastic" in page  # a default
+    rows = dict(
+        re.findall(r"<tr.*?><code.*?>([a-z-]+)</span></code></p></td>(.*?)</tr>", page, re.S)
+    )
+    assert "means" in rows["uniform-prior-dp"]
+    assert "means" not in rows["cluster-dp"]
+    assert "truncation_threshold" in rows["cluster-dp"]
 
 
 def test_every_command_is_in_the_reference(site: Path) -> None:
