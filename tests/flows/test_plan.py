@@ -342,6 +342,7 @@ def test_private_clusters_have_no_forecast(experiment: Builder) -> None:
     assert result.manifest.metric.epsilon == 1.5
 
 
+@pytest.mark.release
 def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -> None:
     built = experiment(privacy=AUTO, outcome=FINE | {"missing": 3})
     frame = built.read().with_columns(outcome=pl.lit(math.nan))

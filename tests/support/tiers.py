@@ -21,7 +21,8 @@ TIERS = ("prefect", "process", "statistical", "release", "unit")
 MOST = 1.0
 """Seconds of processor time that a unit test may take.
 
-Those of this process, all its threads together: a busy machine makes a test wait, not work more.
+Those of this process, all its threads together: on a busy machine a test waits, which costs none.
+Where caches are shared and the processor is slow it does cost more: see `_slowness`.
 """
 
 _TESTS = Path(__file__).parents[1]
@@ -46,13 +47,21 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     modules, start = len(sys.modules), time.process_time()
     result = yield
     spent = time.process_time() - start
-    if spent > MOST and len(sys.modules) == modules and _marked(pyfuncitem) == "unit":
+    is_judged = _marked(pyfuncitem) == "unit" and len(sys.modules) == modules
+    if is_judged and spent > MOST and spent > MOST * _slowness():
         pytest.fail(
-            f"took {spent:.1f} s of processor time, and a unit test has {MOST:.0f} s: make it"
+            f"took {spent:.1f} s of processor time, and a unit test has {MOST:g} s: make it"
             " faster, or mark it as what it is (statistical, release, process)",
             pytrace=False,
         )
     return result
+
+
+def _slowness() -> float:
+    """How many times as long as usual this machine takes, now, for 5 million additions."""
+    start = time.process_time()
+    sum(range(5_000_000))
+    return (time.process_time() - start) / 0.07
 
 
 def _marked(item: pytest.Item) -> str | None:
