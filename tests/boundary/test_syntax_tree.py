@@ -18,7 +18,7 @@ Finder = Callable[[ast.Module], Iterator[ast.AST]]
 
 GENERATOR = "numpy.random.Generator"
 """Of a simulation's made-up people and assignments; it is imported by this name."""
-SIMULATION = "privatizers/simulation/simulate.py"
+SIMULATIONS = ("privatizers/simulation/simulate.py", "privatizers/simulation/trial.py")
 REPLICATION = "flows/replication/"
 """Runs simulations from fixed numbers, on made-up people."""
 
@@ -177,7 +177,7 @@ RULES = [
     Rule(
         "generators are handed to simulations alone",
         is_handed_a_generator,
-        (SIMULATION, REPLICATION),
+        (*SIMULATIONS, REPLICATION),
     ),
     Rule(
         "nothing but the command line and its progress prints",
@@ -190,7 +190,7 @@ RULES = [
         ("flows/orchestration/", "flows/serve.py", "flows/runtime/progress.py"),
     ),
     Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
-    Rule("privacy noise takes no seed", takes_a_seed, (SIMULATION,), ("privatizers", "flows")),
+    Rule("privacy noise takes no seed", takes_a_seed, SIMULATIONS, ("privatizers", "flows")),
 ]
 
 BY_FINDER = {rule.finds: rule for rule in RULES}
@@ -344,8 +344,11 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (draws, "flows/replication/efficiency.py", False),
         (draws, "flows/release.py", True),
         (is_handed_a_generator, "privatizers/simulation/simulate.py", False),
+        (is_handed_a_generator, "privatizers/simulation/trial.py", False),
+        (is_handed_a_generator, "privatizers/simulation/pools.py", True),
         (is_handed_a_generator, "privatizers/mechanisms/mechanism.py", True),
         (takes_a_seed, "privatizers/simulation/simulate.py", False),
+        (takes_a_seed, "privatizers/simulation/pools.py", True),
         (takes_a_seed, "flows/replication/efficiency.py", True),
         (reads_files, "flows/released/file/read.py", False),
         (reads_files, "schemas/raw.py", True),
