@@ -36,8 +36,8 @@ import polars as pl
 from estimators.effects import Estimate
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_frame
-from flows.released.file.read import ReleaseFile, opened, read_release
-from flows.released.file.sql import quoted
+from flows.released.file.read import ReleaseFile, open_release, read_release
+from flows.released.file.sql import quote_name
 from flows.released.segments import estimate_segments
 from schemas.errors import (
     BudgetError,
@@ -202,8 +202,8 @@ class Release:
         """
         if name not in TABLES:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
-        with opened(self.path) as connection:
-            return read_frame(connection, f"SELECT * FROM main.{quoted(name)}")  # noqa: S608 - ours
+        with open_release(self.path) as connection:
+            return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
 
 
 def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred

@@ -92,7 +92,7 @@ def counts_noise(noise_scale: float, strata_statistic: str) -> PoolCountsNoise:
 
 
 @dataclass(frozen=True)
-class MeansNoise:
+class MeansStatisticNoise:
     """Noise on a pool's sum of outcomes, in steps of the grid; other sums are not published."""
 
     noise: Cumulants
@@ -131,7 +131,7 @@ def square_noise(noise_scale: Rate) -> Rate:
     return 2.0 * noise_scale**2
 
 
-StatisticNoise = PoolCountsNoise | MeansNoise
+StatisticNoise = PoolCountsNoise | MeansStatisticNoise
 
 
 def statistic_noise(
@@ -144,12 +144,12 @@ def statistic_noise(
     if noise_scale is None:
         return None
     if grid_step is not None:
-        return MeansNoise(Cumulants.of_discrete_laplace(noise_scale), grid_step)
+        return MeansStatisticNoise(Cumulants.of_discrete_laplace(noise_scale), grid_step)
     return counts_noise(noise_scale, strata_statistic)
 
 
 @dataclass(frozen=True)
-class Weights:
+class StatisticWeights:
     """Weights of every pool's statistics beside its randomised outcomes; shape [P] each."""
 
     of_mean: Floats
@@ -163,7 +163,7 @@ def declared_weights(
     resampling_probability: float,
     noise: StatisticNoise,
     n_units: Floats,
-) -> Weights:
+) -> StatisticWeights:
     """Return the weights of the pools' statistics, for outcomes d = y − ȳ and for their squares.
 
     Means say nothing about squares: the weight of squares is 0 then. ``guess`` is the declared
@@ -176,7 +176,9 @@ def declared_weights(
         response = unit_noise(function, guess, prior, resampling_probability)
         return statistic_weight(n_units, response, sum_noise.second)
 
-    if isinstance(noise, MeansNoise):
-        return Weights(weight(values, noise.of_outcomes), np.zeros_like(n_units))
+    if isinstance(noise, MeansStatisticNoise):
+        return StatisticWeights(weight(values, noise.of_outcomes), np.zeros_like(n_units))
     squares = values**2
-    return Weights(weight(values, noise.of_sum(values)), weight(squares, noise.of_sum(squares)))
+    return StatisticWeights(
+        weight(values, noise.of_sum(values)), weight(squares, noise.of_sum(squares))
+    )

@@ -86,7 +86,7 @@ class Homogeneity:
         return self.p_value < HOMOGENEITY_ALARM
 
 
-def clamped(variance: Floats, floor: Floats) -> tuple[Floats, Ints]:
+def clamp_variances(variance: Floats, floor: Floats) -> tuple[Floats, Ints]:
     """Return variances of at least ``floor``, and the positions of those that were below it.
 
     A noisy estimate of a variance can come out negative. An estimate with noise of a known variance

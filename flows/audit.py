@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.plan import settled_of
+from flows.plan import resolved_design_of
 from flows.raw.audit.private_step import audit_step
 from privatizers.audit.audit import AuditResult
 from privatizers.audit.audit import audit as audit_claim
@@ -51,7 +51,7 @@ class Audit:
 
 def audit(config_path: Path, period: str | None) -> Audit:
     """Audit the design that a release of ``period`` would have."""
-    chosen = settled_of(config_path, period)
+    chosen = resolved_design_of(config_path, period)
     design = chosen.design
     claim = audit_claim(design.mechanism, design.epsilon, design.delta)
     step = audit_step(chosen.config, design)

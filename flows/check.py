@@ -6,13 +6,13 @@ from typing import Any
 
 from flows.config.experiment import AnyDesign
 from flows.config.load import check_period, load
-from flows.config.resolve import settled
+from flows.config.resolve import resolved_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.database import Statement
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest
-from flows.raw.spill.workspace import room_of
+from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from schemas.roster import Roster
@@ -64,10 +64,10 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     key = read_key(config)
     account = Account(config)
     account.refuse_early(period, revise=False)
-    with room_of(config) as room:
+    with open_workspace(config) as workspace:
         log = plain_step(ingest)(config, period)
-        rows, _, roster = plain_step(validate)(config, log, room)
-        design = settled(config, known_sizes(config, rows)).design
+        rows, _, roster = plain_step(validate)(config, log, workspace)
+        design = resolved_design(config, known_sizes(config, rows)).design
     warnings = key.warnings if key else ()
     private = config.private_clusters is not None
     return CheckResult(roster, design, account.statement(), warnings, private)

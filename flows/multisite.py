@@ -14,7 +14,7 @@ from flows.ledger.account import Account
 from flows.ledger.database import Statement
 from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
-from flows.raw.quarantine import set_aside
+from flows.raw.quarantine import write_quarantine
 from flows.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.raw.site_rows import ingest_site
 from flows.raw.validate import validate
@@ -87,7 +87,7 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
             return SiteResult(charge.path, "unchanged", report, roster, statement, known, notes)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
-            step(set_aside)(config, aside, charge.name.release_id)
+            step(write_quarantine)(config, aside, charge.name.release_id)
             step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
             report = step(site_report)(config, rows, charge.name)
             step(write_report)(report, charge.draft)

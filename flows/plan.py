@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
-from flows.config.resolve import Settled, question, settled
+from flows.config.resolve import ResolvedDesign, question, resolved_design
 from flows.orchestration.step import plain_step
-from flows.raw.ingest import ingest_places
-from flows.raw.spill.workspace import room_of
+from flows.raw.ingest import ingest_without_outcomes
+from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from privatizers.domain.lattice import lattice_of
@@ -48,7 +48,7 @@ class Other:
 class PlanResult:
     """The design chosen or declared, what it is predicted to tell, and what else there is."""
 
-    settled: Settled
+    resolved_design: ResolvedDesign
     roster: Roster
     arms: tuple[str, ...]
     predicted: tuple[Prediction, ...]
@@ -58,7 +58,7 @@ class PlanResult:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp plan --json``."""
-        mechanism, config = self.settled.design.mechanism, self.settled.config
+        mechanism, config = self.resolved_design.design.mechanism, self.resolved_design.config
         parameters = mechanism.parameters
         return {
             "mechanism": mechanism.name,
@@ -68,8 +68,8 @@ class PlanResult:
             "resampling_probability": parameters.resampling_probability,
             "truncation_threshold": parameters.truncation_threshold,
             "noise_scale": parameters.noise_scale,
-            "epsilon": self.settled.design.epsilon,
-            "delta": self.settled.design.delta,
+            "epsilon": self.resolved_design.design.epsilon,
+            "delta": self.resolved_design.design.delta,
             "n_units": self.roster.n_units,
             "n_clusters": self.roster.n_clusters,
             "predicted": self._predicted(self.predicted),
@@ -109,7 +109,7 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
             "release has randomised and paid for them",
         )
     sizes, roster = _who_is_where(config, period)
-    chosen, asked = settled(config, sizes), question(config, sizes)
+    chosen, asked = resolved_design(config, sizes), question(config, sizes)
     predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
@@ -126,7 +126,7 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
     return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more)
 
 
-def _nothing_to_compare(chosen: Settled) -> str:
+def _nothing_to_compare(chosen: ResolvedDesign) -> str:
     units = "2 units of a treatment arm and of control"
     if isinstance(chosen.design, AggregateDesign):
         return (
@@ -138,10 +138,10 @@ def _nothing_to_compare(chosen: Settled) -> str:
 
 def design_of(config_path: Path, period: str | None) -> AnyDesign:
     """Return the design of a release; who is in the log is read only where it is planned."""
-    return settled_of(config_path, period).design
+    return resolved_design_of(config_path, period).design
 
 
-def settled_of(config_path: Path, period: str | None) -> Settled:
+def resolved_design_of(config_path: Path, period: str | None) -> ResolvedDesign:
     """Return the design of a release with its configuration, the grid in it settled.
 
     Who is in the log is read only where it is planned. Where clusters are private, the design is
@@ -151,16 +151,16 @@ def settled_of(config_path: Path, period: str | None) -> Settled:
     """
     config = load(config_path)
     if not config.is_planned:
-        return Settled(config, config.outcome_design(), None)
-    return settled(config, _who_is_where(config, period)[0])
+        return ResolvedDesign(config, config.outcome_design(), None)
+    return resolved_design(config, _who_is_where(config, period)[0])
 
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = check_period(period, config.source.path, config.source.outcomes_path)
-    with room_of(config) as room:
-        log = plain_step(ingest_places)(config, period)
-        rows, _, roster = plain_step(validate)(config, log, room)
+    with open_workspace(config) as workspace:
+        log = plain_step(ingest_without_outcomes)(config, period)
+        rows, _, roster = plain_step(validate)(config, log, workspace)
         return known_sizes(config, rows), roster
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects import Estimate
 from flows.config.load import check_period, load
-from flows.config.resolve import foreseen, settled
+from flows.config.resolve import predicted_errors, resolved_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.database import Statement
@@ -15,8 +15,8 @@ from flows.orchestration.step import step
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.quarantine import set_aside
-from flows.raw.spill.workspace import room_of
+from flows.raw.quarantine import write_quarantine
+from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.released.estimate import estimate, estimate_file
@@ -74,12 +74,12 @@ def release_period(
     key = read_key(config)
     account = Account(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.releases) as folder, room_of(config) as room:
+    with workplace(config.releases) as folder, open_workspace(config) as workspace:
         log = step(ingest)(config, period)
-        rows, aside, roster = step(validate)(config, log, room)
+        rows, aside, roster = step(validate)(config, log, workspace)
         sizes = known_sizes(config, rows)
-        chosen = settled(config, sizes)
-        forecast = foreseen(config, chosen, sizes)
+        chosen = resolved_design(config, sizes)
+        forecast = predicted_errors(config, chosen, sizes)
         made_from = step(fingerprint)(chosen.config, rows, chosen.design)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
@@ -87,11 +87,11 @@ def release_period(
             return _unchanged(charge, roster, known)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
-            step(set_aside)(config, aside, charge.name.release_id)
-            drawn = step(privatize, shares_out=room.workers is not None)
-            tables = drawn(chosen.config, rows, chosen.design, charge.name, room, roster)
-            step(publish)(tables, charge.draft, room.engine_bytes)
-            estimates = step(estimate)(charge.draft, room.engine_bytes, forecast)
+            step(write_quarantine)(config, aside, charge.name.release_id)
+            drawn = step(privatize, shares_out=workspace.workers is not None)
+            tables = drawn(chosen.config, rows, chosen.design, charge.name, workspace, roster)
+            step(publish)(tables, charge.draft, workspace.engine_bytes)
+            estimates = step(estimate)(charge.draft, workspace.engine_bytes, forecast)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

@@ -11,7 +11,7 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privatizers.accounting.accountant import Way, pure_epsilon, ways
+from privatizers.accounting.accountant import StepCounts, paths, pure_epsilon
 from privatizers.accounting.events import (
     CountsNoise,
     Event,
@@ -38,7 +38,7 @@ def composed_delta(events: Sequence[Event], epsilon: float, interval: float | No
     pure = pure_epsilon(together)
     if epsilon >= pure or math.isinf(pure):
         return 0.0 if epsilon >= pure else 1.0
-    composed = [_composed(way, interval or _interval(together)) for way in ways(together)]
+    composed = [_composed(way, interval or _interval(together)) for way in paths(together)]
     bound = max(float(each.get_delta_for_epsilon(epsilon)) for each in composed)
     return min(1.0, bound + _ARITHMETIC)
 
@@ -54,18 +54,18 @@ def composed_epsilon(events: Sequence[Event], delta: float, interval: float | No
     allowed = delta - _ARITHMETIC
     if allowed <= 0 or math.isinf(pure):
         return pure
-    composed = [_composed(way, interval or _interval(together)) for way in ways(together)]
+    composed = [_composed(way, interval or _interval(together)) for way in paths(together)]
     bound = max(float(each.get_epsilon_for_delta(allowed)) for each in composed)
     return min(pure, math.nextafter(bound, math.inf))
 
 
 def _interval(event: Event) -> float:
     """A thousandth of the pure ε, shared by the steps of the longest way through the event."""
-    steps = max(sum(times * _cells(step) for step, times in way) for way in ways(event))
+    steps = max(sum(times * _cells(step) for step, times in way) for way in paths(event))
     return pure_epsilon(event) / (_FINENESS * max(1, steps))
 
 
-def _composed(way: Way, interval: float) -> Distribution:
+def _composed(way: StepCounts, interval: float) -> Distribution:
     """The privacy loss distribution of everything along one way, put on the lattice upward."""
     composed = pld.identity(value_discretization_interval=interval)
     for step, times in sorted(way, key=repr):  # in an order of its own: the same bits each time

@@ -317,9 +317,9 @@ def serve(
     Each release is of the day before. Reads and writes what `clusterdp release` does. Uses the
     Prefect server that PREFECT_API_URL names, or starts one of its own on this machine.
     """
-    from flows.orchestration.prefect_settings import settle
+    from flows.orchestration.prefect_settings import configure_prefect
 
-    settle(configs[0].absolute().parent, log_level="INFO")
+    configure_prefect(configs[0].absolute().parent, log_level="INFO")
     from flows.serve import serve_releases
 
     serve_releases(configs, cron, timezone)

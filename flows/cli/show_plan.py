@@ -20,13 +20,13 @@ _STATISTICS = {
 
 def plan_text(found: "PlanResult") -> str:
     """The design, what it is predicted to tell, what else was considered, and what more buys."""
-    design, config = found.settled.design, found.settled.config
+    design, config = found.resolved_design.design, found.resolved_design.config
     parameters = design.mechanism.parameters
     grid = config.outcome.grid
     noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
     lines = [
         "The design that follows from public sizes and the declared guess; no outcome was read."
-        if found.settled.plan
+        if found.resolved_design.plan
         else "The design as declared; no outcome was read.",
         "",
         *pairs(

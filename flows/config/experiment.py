@@ -10,15 +10,15 @@ from pydantic import Field
 from flows.config.sections import (
     Arms,
     Columns,
-    Ledger,
+    ConfigSection,
+    LedgerSection,
     Outcome,
     Privacy,
     PrivateClusters,
     Publish,
     Quarantine,
     Run,
-    Section,
-    Source,
+    SourceSection,
 )
 from flows.runtime.paths import absolute
 from privatizers.accounting.budget import Budget, total
@@ -37,19 +37,19 @@ AnyDesign = Design | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 
-class Config(Section):
+class Config(ConfigSection):
     """One experiment: its log, arms, grid, privacy parameters and folders."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the experiment: letters, digits, - and _."""
-    source: Source
+    source: SourceSection
     columns: Columns
     arms: Arms
     outcome: Outcome
     privacy: Privacy
     private_clusters: PrivateClusters | None = None
     publish: Publish = Publish()
-    ledger: Ledger = Ledger()
+    ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     run: Run = Run()
     directory: Path = Field(default=Path(), exclude=True)

@@ -19,7 +19,7 @@ from schemas.arrays import Ints
 
 
 @dataclass(frozen=True)
-class Settled:
+class ResolvedDesign:
     """The design of a release, and the configuration that goes with it."""
 
     config: Config
@@ -29,13 +29,13 @@ class Settled:
     """None where the configuration leaves nothing to plan."""
 
 
-def settled(config: Config, sizes: Ints) -> Settled:
+def resolved_design(config: Config, sizes: Ints) -> ResolvedDesign:
     """Choose the design of a release; ``sizes`` are numbers of units, shape [clusters, arms].
 
     Raises ConfigError where no effect could be estimated with any design.
     """
     if not config.is_planned:
-        return Settled(config, config.design(), None)
+        return ResolvedDesign(config, config.design(), None)
     chosen = plan(question(config, sizes))
     outcome = config.outcome.model_copy(
         update={
@@ -47,10 +47,12 @@ def settled(config: Config, sizes: Ints) -> Settled:
             "guess": chosen.guess,
         }
     )
-    return Settled(config.model_copy(update={"outcome": outcome}), chosen.design, chosen)
+    return ResolvedDesign(config.model_copy(update={"outcome": outcome}), chosen.design, chosen)
 
 
-def foreseen(config: Config, chosen: Settled, sizes: Ints) -> dict[tuple[str, str], float]:
+def predicted_errors(
+    config: Config, chosen: ResolvedDesign, sizes: Ints
+) -> dict[tuple[str, str], float]:
     """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
 
     Keys are the names of the arm and of the estimator that the prediction is for: the sharpest one

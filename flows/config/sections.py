@@ -41,13 +41,13 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A table of the configuration: strict types, no unknown keys, values that never change."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class Source(Section):
+class SourceSection(ConfigSection):
     """Where the log is."""
 
     path: Name
@@ -80,7 +80,7 @@ class Source(Section):
         return length
 
 
-class Columns(Section):
+class Columns(ConfigSection):
     """The names of the log's columns, by their meaning."""
 
     unit: Name
@@ -119,7 +119,7 @@ class Columns(Section):
         return self.outcome_unit or self.unit
 
 
-class Arms(Section):
+class Arms(ConfigSection):
     """The arms; they are declared so that a missing one is noticed."""
 
     control: Name
@@ -148,7 +148,7 @@ class Arms(Section):
         return _adding_up_to_one(weights)
 
 
-class Outcome(Section):
+class Outcome(ConfigSection):
     """The public grid, and the public rules that map any outcome onto it."""
 
     values: Numbers | None = None
@@ -210,7 +210,7 @@ class Outcome(Section):
         return self.ends[0] if self.missing is None else self.missing
 
 
-class Privacy(Section):
+class Privacy(ConfigSection):
     """The mechanism, and what releases may cost."""
 
     mechanism: Literal[
@@ -249,7 +249,7 @@ class Privacy(Section):
     """Whether a plan is to serve the effect on everybody, beside those on segments."""
 
 
-class PrivateClusters(Section):
+class PrivateClusters(ConfigSection):
     """Private clusters: each unit's cluster is randomised before any other step sees it."""
 
     epsilon: Number
@@ -277,7 +277,7 @@ class PrivateClusters(Section):
         return self.names[0] if self.missing is None else self.missing
 
 
-class Publish(Section):
+class Publish(ConfigSection):
     """Where releases are written, and how unit ids appear in them."""
 
     directory: Name = "releases"
@@ -288,21 +288,21 @@ class Publish(Section):
     """The key of "keyed-hash"; there is none for "plain"."""
 
 
-class Ledger(Section):
+class LedgerSection(ConfigSection):
     """Where the budget is kept."""
 
     url: Name = "sqlite:///ledger.sqlite"
     """A database in SQLite or PostgreSQL, as SQLAlchemy spells it."""
 
 
-class Quarantine(Section):
+class Quarantine(ConfigSection):
     """Where rows in quarantine are kept for the operator."""
 
     directory: Name = "quarantine"
     """The folder of rows that were left out; it holds raw data."""
 
 
-class Run(Section):
+class Run(ConfigSection):
     """The memory, folder and workers that a run may use."""
 
     memory_limit: Annotated[

@@ -12,17 +12,17 @@ from pydantic import BeforeValidator, Field
 
 from flows.config.sections import (
     Arms,
-    Ledger,
+    ConfigSection,
+    LedgerSection,
     Name,
     Number,
     Numbers,
     Quarantine,
-    Section,
     Texts,
 )
 from flows.runtime.paths import absolute
 from privatizers.accounting.budget import Budget
-from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
+from privatizers.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
 from privatizers.sites.randomised_trial import RandomisedTrial
 from schemas.errors import ConfigError, shown
 from schemas.names import NAME
@@ -52,21 +52,21 @@ def _as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Site(Section):
+class Site(ConfigSection):
     """Who reports."""
 
     name: Annotated[str, Field(pattern=f"^{NAME}$")]
     """The name of the site: letters, digits, - and _."""
 
 
-class SiteSource(Section):
+class SiteSource(ConfigSection):
     """Where the site's log lies: one row a unit."""
 
     path: Name
     """A file or a pattern, as in the configuration of a release."""
 
 
-class SiteColumns(Section):
+class SiteColumns(ConfigSection):
     """Which columns of the log mean what."""
 
     unit: Name
@@ -77,7 +77,7 @@ class SiteColumns(Section):
     """The outcome."""
 
 
-class SiteOutcome(Section):
+class SiteOutcome(ConfigSection):
     """The range that outcomes are clipped to; B is its width."""
 
     low: Number
@@ -98,7 +98,7 @@ class SiteOutcome(Section):
         return self.low if self.missing is None else self.missing
 
 
-class Covariate(Section):
+class Covariate(ConfigSection):
     """One column that units are matched on, with its whole domain; either values or edges."""
 
     column: Name
@@ -121,7 +121,7 @@ class Covariate(Section):
         return len(self.values or ()) + 1
 
 
-class SitePrivacy(Section):
+class SitePrivacy(ConfigSection):
     """What one report may cost, and how that is split."""
 
     epsilon: Annotated[Number, Field(gt=0)]
@@ -138,14 +138,14 @@ class SitePrivacy(Section):
     """The same of δ."""
 
 
-class SitePublish(Section):
+class SitePublish(ConfigSection):
     """Where reports go."""
 
     directory: Name = "reports"
     """The folder of reports."""
 
 
-class SiteConfig(Section):
+class SiteConfig(ConfigSection):
     """One site's part in an experiment: its log, covariates, privacy parameters and places."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -160,7 +160,7 @@ class SiteConfig(Section):
     privacy: SitePrivacy
     covariates: Annotated[tuple[Covariate, ...], BeforeValidator(_as_tuple)] = ()
     publish: SitePublish = SitePublish()
-    ledger: Ledger = Ledger()
+    ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     directory: Path = Field(default=Path(), exclude=True)
     """The folder of the file; set by :func:`load_site`, not a key."""
@@ -228,7 +228,7 @@ class SiteConfig(Section):
         if self.design == "trial":
             return RandomisedTrial(epsilon, high, split["variance"] / split["effect"])
         if self.estimator == "smooth-dp-matching":
-            return SmoothMatching(epsilon, self.privacy.delta, high, Shares(**split))
+            return SmoothMatching(epsilon, self.privacy.delta, high, EpsilonSplit(**split))
         return GlobalMatching(epsilon, high, split["effect"] / sum(split.values()))
 
     @property

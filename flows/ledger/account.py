@@ -13,10 +13,10 @@ from pathlib import Path
 from flows.config.experiment import Config
 from flows.config.load import load_any
 from flows.config.site import SiteConfig
-from flows.ledger.database import Ledger, Receipt, Statement, ledger_url
+from flows.ledger.database import ChargeGrant, Ledger, Statement, ledger_url
 from flows.ledger.rules import (
     OPEN,
-    Application,
+    ChargeRequest,
     Entry,
     Fingerprint,
     State,
@@ -33,7 +33,7 @@ from flows.released.file.draft import (
     point_latest,
     sweep,
 )
-from flows.runtime.working_folders import lock_of_the_dead
+from flows.runtime.working_folders import lock_if_dead
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
 
@@ -45,7 +45,7 @@ class Charge:
     name: ReleaseName
     path: Path
     is_new: bool
-    receipt: Receipt
+    receipt: ChargeGrant
     folder: Path
 
     @property
@@ -102,12 +102,12 @@ class Account:
         charged then.
         """
         shelf = self._shelf
-        asked = Application(
+        asked = ChargeRequest(
             self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix
         )
         strays = shelf.strays(self._ledger)
         try:
-            receipt = self._ledger.reserve(asked, settle, strays)
+            receipt = self._ledger.reserve(asked, resolve_charge, strays)
         finally:
             self._point_latest()  # a run may have been killed just before it
         sweep(shelf.directory, keep=receipt.unfinished)
@@ -154,7 +154,7 @@ def account_of(path: Path) -> tuple[str, Account]:
     return shelf_of(config).experiment, Account(config)
 
 
-def settle(entry: Entry) -> State:
+def resolve_charge(entry: Entry) -> State:
     """Find out what became of an unfinished charge, and finish it where its run is dead.
 
     A dead run's reservation is void, as only a run that began to publish can have shown anything.
@@ -164,7 +164,7 @@ def settle(entry: Entry) -> State:
     folder = entry.draft
     if entry.state not in OPEN or folder is None:
         return entry.state
-    with lock_of_the_dead(folder) as dead:
+    with lock_if_dead(folder) as dead:
         gone_with_its_run = not folder.exists() and entry.host == socket.gethostname()
         if not (dead or gone_with_its_run):
             return entry.state

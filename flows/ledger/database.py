@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from flows.ledger.rules import (
     OPEN,
-    Application,
+    ChargeRequest,
     Decision,
     Entry,
     State,
@@ -58,12 +58,12 @@ _WAIT_SECONDS = 60
 _CONNECT_SECONDS = 60  # a busy server may take long to answer
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
-Settle = Callable[[Entry], State]
+ResolveCharge = Callable[[Entry], State]
 """Finds out what became of an unfinished charge; the state it is in where that is unknown."""
 
 
 @dataclass(frozen=True)
-class Found:
+class UnknownRelease:
     """A published release that the ledger may not know of, and what it says it cost."""
 
     name: ReleaseName
@@ -125,7 +125,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Receipt:
+class ChargeGrant:
     """What a run was granted: a new charge, or the release that answers already."""
 
     decision: Decision
@@ -200,10 +200,10 @@ class Ledger:
     @_told_plainly
     def reserve(
         self,
-        asked: Application,
-        settle: Settle = lambda entry: entry.state,
-        found: Sequence[Found] = (),
-    ) -> Receipt:
+        asked: ChargeRequest,
+        resolve_charge: ResolveCharge = lambda entry: entry.state,
+        found: Sequence[UnknownRelease] = (),
+    ) -> ChargeGrant:
         """Charge one more draw, or name the release that answers already.
 
         In one transaction charges that runs left unfinished are settled, and published releases
@@ -212,7 +212,7 @@ class Ledger:
         what was settled or entered stays then.
         """
         with self._alone() as connection:
-            self._settle(connection, settle)
+            self._resolve_charges(connection, resolve_charge)
             self._enter(connection, asked.terms.population, found)
         with self._alone() as connection:
             entries = entries_for(connection, asked)
@@ -221,7 +221,7 @@ class Ledger:
             charge = None
             if decision.unchanged is None:
                 charge = insert(connection, new_row(asked, decision.name, path))
-            return Receipt(
+            return ChargeGrant(
                 decision=decision,
                 charge=charge,
                 path=decision.unchanged.path if decision.unchanged else path,
@@ -298,13 +298,15 @@ class Ledger:
                 update(connection, entry, after)
             return bool(entries)
 
-    def _settle(self, connection: sa.Connection, settle: Settle) -> None:
+    def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:
         for entry in unfinished(connection):
-            state = settle(entry)
+            state = resolve_charge(entry)
             if state != entry.state:
                 update(connection, entry, state)
 
-    def _enter(self, connection: sa.Connection, population: str, found: Sequence[Found]) -> None:
+    def _enter(
+        self, connection: sa.Connection, population: str, found: Sequence[UnknownRelease]
+    ) -> None:
         for one in found:
             slot = CHARGES.c.slot == one.name.release_id
             if connection.execute(sa.select(CHARGES.c.id).where(slot)).first() is None:

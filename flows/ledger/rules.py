@@ -100,7 +100,7 @@ class Entry:
             "created_at": self.created_at.isoformat() + "Z",
         }
 
-    def same_as(self, asked: "Application") -> bool:
+    def same_as(self, asked: "ChargeRequest") -> bool:
         """Whether it was made from the same rows with the same settings."""
         found, wanted = self.fingerprint, asked.fingerprint
         return found is not None and (found.rows, found.settings) == (wanted.rows, wanted.settings)
@@ -118,7 +118,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Application:
+class ChargeRequest:
     """What a run asks of the ledger: one more draw on a population."""
 
     terms: Terms
@@ -155,7 +155,7 @@ def spent(entries: Iterable[Entry], population: str) -> Budget:
     return total(entry.cost for entry in entries if entry.population == population and entry.counts)
 
 
-def decide(entries: Sequence[Entry], asked: Application) -> Decision:
+def decide(entries: Sequence[Entry], asked: ChargeRequest) -> Decision:
     """Grant one more draw, or name the release that has the same rows and settings already.
 
     ``entries`` are all of the population and all of the experiment, in the order they were made.
@@ -218,7 +218,7 @@ def _spending(paid: Sequence[Entry], which: str) -> str:
     return f"Spent by {', '.join(named)}{rest}.\n"
 
 
-def same_people(entries: Iterable[Entry], asked: Application) -> dict[str, Budget]:
+def same_people(entries: Iterable[Entry], asked: ChargeRequest) -> dict[str, Budget]:
     """What other populations paid for releases of exactly the units that are asked for."""
     theirs = [
         entry
@@ -240,7 +240,7 @@ def _of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[E
     ]
 
 
-def _unchanged(period: Sequence[Entry], asked: Application) -> Decision:
+def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
     same = [entry for entry in period if entry.same_as(asked)]
     if not same:
         raise _conflict(max(period, key=lambda entry: entry.name), asked)
@@ -255,7 +255,7 @@ def _unchanged(period: Sequence[Entry], asked: Application) -> Decision:
     )
 
 
-def _conflict(latest: Entry, asked: Application) -> ConflictError:
+def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
     known = latest.fingerprint
     if known is None:
         why = "the ledger knows it from its file alone, so the rows cannot be compared"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
-from flows.ledger.database import Found, Ledger
+from flows.ledger.database import Ledger, UnknownRelease
 from flows.released.file.draft import published
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
@@ -34,7 +34,7 @@ class Shelf:
         """What is published, by period, then revision."""
         return published(self.directory, self.experiment, self.suffix)
 
-    def strays(self, ledger: Ledger) -> list[Found]:
+    def strays(self, ledger: Ledger) -> list[UnknownRelease]:
         """List what the ledger has no charge for (another ledger had it, say).
 
         The folder is looked at first, so that what is being published now is not among them.
@@ -43,7 +43,7 @@ class Shelf:
         known = ledger.known(self.experiment) if names else set()
         return [self._stray(name) for name in names if name.release_id not in known]
 
-    def _stray(self, name: ReleaseName) -> Found:
+    def _stray(self, name: ReleaseName) -> UnknownRelease:
         path = self.directory / f"{name.release_id}{self.suffix}"
         try:
             stated, cost = self.read(path)
@@ -51,7 +51,7 @@ class Shelf:
             problem = str(error)
         else:
             if stated == name.release_id:
-                return Found(name, cost, path)
+                return UnknownRelease(name, cost, path)
             problem = f"{path}: says that it is {stated}"
         raise InputError(
             f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from flows.ledger.rows import entry_of
-from flows.ledger.rules import OPEN, Application, Entry, State, Terms
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.names import ReleaseName
 
@@ -50,7 +50,7 @@ def concerns(terms: Terms) -> sa.ColumnElement[bool]:
     )
 
 
-def entries_for(connection: sa.Connection, asked: Application) -> list[Entry]:
+def entries_for(connection: sa.Connection, asked: ChargeRequest) -> list[Entry]:
     """Entries of the population, of the experiment, and of the same units elsewhere."""
     units = CHARGES.c.units_digest == asked.fingerprint.units
     return select(connection, sa.or_(concerns(asked.terms), units))
@@ -67,7 +67,7 @@ def unfinished(connection: sa.Connection) -> list[Entry]:
     return select(connection, CHARGES.c.state.in_(OPEN))
 
 
-def new_row(asked: Application, name: ReleaseName, path: Path) -> dict[str, Any]:
+def new_row(asked: ChargeRequest, name: ReleaseName, path: Path) -> dict[str, Any]:
     """The row of a charge that is granted."""
     digests, terms = asked.fingerprint, asked.terms
     return row_of(terms.population, name, terms.cost, State.RESERVED, path) | {

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from flows.orchestration.configured import configured_url
-from flows.orchestration.prefect_settings import settle
+from flows.orchestration.prefect_settings import configure_prefect
 from schemas.errors import ClusterdpError, ConfigError, InputError
 
 _START_SECONDS = 900  # as long as it lives it is starting, however slow the machine
@@ -123,7 +123,7 @@ def server_for_one_run(config: Path, *, wanted: bool) -> Iterator[PrefectServer 
     if not wanted and configured_url() is None:
         yield None
         return
-    settle(config.absolute().parent)
+    configure_prefect(config.absolute().parent)
     with prefect_server() as server:
         yield server
 

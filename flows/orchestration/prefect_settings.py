@@ -22,7 +22,7 @@ _QUIET = {
 }
 
 
-def settle(directory: Path, *, log_level: str = "CRITICAL") -> None:
+def configure_prefect(directory: Path, *, log_level: str = "CRITICAL") -> None:
     """Set Prefect's environment for a configuration in ``directory``.
 
     Prefect's files go to ``.clusterdp/`` there (mode 0700) unless a server is configured, whose

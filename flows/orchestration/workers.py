@@ -32,7 +32,7 @@ _SILENCE = "600s"  # after which a connection counts as lost
 _LOOKING = 1.0  # seconds between two looks whether anybody is there
 
 
-def shared_out(
+def run_on_workers(
     runner: Any,
     function: Callable[..., R],
     calls: Sequence[tuple[Any, ...]],
@@ -43,7 +43,7 @@ def shared_out(
     """Call ``function`` with each of ``calls`` on Dask, as Prefect tasks; the results, in order.
 
     Args:
-        runner: What :func:`runner_of` gives.
+        runner: What :func:`task_runner` gives.
         function: What to call; workers import it by its name.
         calls: Its arguments, to be pickled: no rows, and no outcome.
         what: What is done, for people to read.
@@ -139,7 +139,7 @@ def _result(future: Any, server: str) -> Any:
 
 
 @contextmanager
-def runner_of(workers: int | str, folder: Path) -> Iterator[Any]:
+def task_runner(workers: int | str, folder: Path) -> Iterator[Any]:
     """Prefect's task runner for Dask, ready for work.
 
     ``workers`` are so many processes of this machine, or the address of a scheduler; ``folder`` is

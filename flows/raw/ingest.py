@@ -19,7 +19,7 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
 from flows.raw.reading.log_files import find_files
-from flows.raw.reading.sources import Source, identifier_type
+from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.times import microseconds
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from privatizers.domain.outcome_grid import map_outcomes
@@ -33,9 +33,9 @@ ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
 class Log:
     """The tables to read: the units or exposures and, of grain "event", the outcome events."""
 
-    roster: Source
+    roster: LogFiles
     """Units with their outcomes, or exposures: ``unit arm cluster``, ``outcome`` or ``time``."""
-    events: Source | None
+    events: LogFiles | None
     """Outcome events, of grain "event": ``unit time value``, and ``event`` where there are ids."""
     unit_type: pl.DataType
     """The type of the ids in ``roster``. Ids in ``events`` are cast to it; text that is not the
@@ -56,19 +56,19 @@ class Log:
         Each batch is then passed through ``judged``, if there is one.
         """
 
-        def finished(frame: pl.DataFrame) -> pl.DataFrame:
+        def postprocess(frame: pl.DataFrame) -> pl.DataFrame:
             rows = self._cast_units(frame)
             if OUTCOME in rows.columns:
                 values = self.mapped(rows[OUTCOME].to_numpy())
                 rows = rows.with_columns(pl.Series(OUTCOME, values))
             return rows if judged is None else judged(rows)
 
-        return replace(self.roster, finished=finished).batches()
+        return replace(self.roster, postprocess=postprocess).batches()
 
     def event_batches(self) -> Iterator[pl.DataFrame]:
         """Outcome events, in the order of their log."""
         if self.events is not None:
-            yield from replace(self.events, finished=self._cast_units).batches()
+            yield from replace(self.events, postprocess=self._cast_units).batches()
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -92,7 +92,7 @@ def ingest(config: Config, period: str) -> Sealed[Log]:
 
 
 @values_free
-def ingest_places(config: Config, period: str) -> Sealed[Log]:
+def ingest_without_outcomes(config: Config, period: str) -> Sealed[Log]:
     """Find the log of ``period``, to be read without outcomes: each counts as missing.
 
     A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
@@ -109,10 +109,10 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         pattern = source.outcomes_path
         event_files = find_files(config.directory, "source.outcomes_path", pattern, period)
         wanted = _event_columns(config)
-        events = Source(event_files, wanted, frozenset(wanted), _bring_events(config))
+        events = LogFiles(event_files, wanted, frozenset(wanted), _bring_events(config))
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
     log = Log(
-        roster=Source(
+        roster=LogFiles(
             files,
             *_roster_columns(config, by_events=by_events, outcomes=outcomes),
         ),
@@ -140,7 +140,7 @@ def _roster_columns(
         wanted.append(columns.outcome)
         hidden.add(columns.outcome)
 
-    def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
         expressions = [
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             arm_labels(frame, path, columns.arm, arms).alias(ARM),
@@ -157,7 +157,7 @@ def _roster_columns(
             return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
         return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
 
-    return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), brought
+    return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _event_columns(config: Config) -> tuple[str, ...]:
 def _bring_events(config: Config) -> ToExpressions:
     columns = config.columns
 
-    def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
         unit, time = columns.unit_of_events, columns.time_of_events
         expressions = [
             identifier(frame, path, unit, "unit").alias(UNIT),
@@ -183,7 +183,7 @@ def _bring_events(config: Config) -> ToExpressions:
             expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
         return expressions
 
-    return brought
+    return to_expressions
 
 
 def _given(name: str | None) -> str:

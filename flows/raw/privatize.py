@@ -6,7 +6,12 @@ import numpy as np
 import polars as pl
 
 from estimators.debias import debias_vector
-from estimators.pool_statistics import Weights, declared_weights, square_weight, statistic_noise
+from estimators.pool_statistics import (
+    StatisticWeights,
+    declared_weights,
+    square_weight,
+    statistic_noise,
+)
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -14,7 +19,7 @@ from flows.raw.drawing import tables
 from flows.raw.drawing.aggregate_tables import release_aggregates
 from flows.raw.drawing.strata_counts import count_strata
 from flows.raw.drawing.unit_stream import unit_table
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
@@ -33,7 +38,7 @@ def privatize(
     rows: Sealed[Rows],
     design: AnyDesign,
     name: ReleaseName,
-    room: Room | None = None,
+    workspace: Workspace | None = None,
     roster: Roster | None = None,
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, every outcome randomised.
@@ -49,13 +54,13 @@ def privatize(
         design.mechanism.check_sizes(
             raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
         )
-    private_rows = with_randomised_clusters(config, raw, room)
+    private_rows = with_randomised_clusters(config, raw, workspace)
     if isinstance(design, AggregateDesign):
-        return release_aggregates(config, private_rows, design, name, room, roster)
+        return release_aggregates(config, private_rows, design, name, workspace, roster)
     # The manifest reads a key, so it comes before the draws that follow.
     manifest = tables.manifest_of(config, private_rows, design, name, roster)
     grid = np.array(config.outcome.grid)
-    stratum_counts = count_strata(config, private_rows, design.mechanism, room, keep=True)
+    stratum_counts = count_strata(config, private_rows, design.mechanism, workspace, keep=True)
     strata = stratum_counts.strata
     tables.check_squares_fit(design, strata)
     statistics = design.mechanism.strata(stratum_counts.counts)
@@ -74,11 +79,13 @@ def privatize(
         debias=_debias(strata, statistics, grid, weights),
         counts=tables.counts_table(strata, grid, statistics.noisy_counts),
         squares=tables.squares_table(config, design, stratum_counts.counts, strata),
-        units=unit_table(config, private_rows, stratum_counts, statistics.response, weights, room),
+        units=unit_table(
+            config, private_rows, stratum_counts, statistics.response, weights, workspace
+        ),
     )
 
 
-def _weights(config: Config, design: Design, strata: Strata) -> Weights | None:
+def _weights(config: Config, design: Design, strata: Strata) -> StatisticWeights | None:
     """The weights of the statistics in the estimator ``combined``, from public facts alone.
 
     None where no statistics are published.
@@ -113,7 +120,9 @@ def _noisy_means(
     return pl.Series(config.outcome.grid[0] + step * statistics.noisy_sums / strata.cell_sizes)
 
 
-def _pools(strata: Strata, noisy_means: pl.Series, weights: Weights | None) -> pl.DataFrame:
+def _pools(
+    strata: Strata, noisy_means: pl.Series, weights: StatisticWeights | None
+) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
     return tables.by_metric(

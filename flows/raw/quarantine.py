@@ -15,9 +15,9 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.parallel import in_batches
-from flows.raw.spill.sorted_runs import Runs, parts
-from flows.raw.spill.unit_order import in_order
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.sorted_runs import SortedRuns, parts
+from flows.raw.spill.unit_order import sort_rows
+from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
 from schemas.errors import ClusterdpError
 from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE
@@ -27,13 +27,13 @@ _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
 
 
-class Pile:
+class FaultyRows:
     """Where rows are put as they are found faulty; what does not fit goes to the room."""
 
-    def __init__(self, room: Room | None) -> None:
+    def __init__(self, workspace: Workspace | None) -> None:
         """Begin without rows."""
-        self._room = room
-        self._runs = Runs(room, "aside", by=_PLACE)
+        self._room = workspace
+        self._runs = SortedRuns(workspace, "aside", by=_PLACE)
         self.by_rule: dict[str, int] = {}
 
     @property
@@ -56,24 +56,26 @@ class Pile:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""
         for (part,) in parts([self._runs], self._room):
             if part is not None:
-                yield in_order(part, _PLACE).drop(_PLACE)
+                yield sort_rows(part, _PLACE).drop(_PLACE)
 
 
 @dataclass(frozen=True)
-class Aside:
+class Quarantined:
     """The rows that were set aside, without their outcome, and the files they came from."""
 
-    pile: Pile
+    faulty_rows: FaultyRows
     files: tuple[Path, ...]
 
     @property
     def frame(self) -> pl.DataFrame:
         """All of them at once; they are held no longer."""
-        return pl.concat(self.pile.frames())
+        return pl.concat(self.faulty_rows.frames())
 
 
 @values_free
-def set_aside(config: Config | SiteConfig, aside: Sealed[Aside], release_id: str) -> None:
+def write_quarantine(
+    config: Config | SiteConfig, aside: Sealed[Quarantined], release_id: str
+) -> None:
     """Keep what was set aside of a release where the operator alone can read it (mode 0600).
 
     ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public
@@ -82,7 +84,7 @@ def set_aside(config: Config | SiteConfig, aside: Sealed[Aside], release_id: str
     """
     found = aside.open()
     path = config.quarantined / f"{release_id}.parquet"
-    if found.pile.n_rows == 0:
+    if found.faulty_rows.n_rows == 0:
         path.unlink(missing_ok=True)
         return
     private_directory(path.parent)
@@ -98,11 +100,11 @@ def set_aside(config: Config | SiteConfig, aside: Sealed[Aside], release_id: str
     raise ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
 
 
-def _write(file: IO[bytes], found: Aside) -> None:
+def _write(file: IO[bytes], found: Quarantined) -> None:
     names = pl.Series([str(path) for path in found.files])
     with ExitStack() as stack:  # a writer that is left open complains when it is taken apart
         writer: pq.ParquetWriter | None = None
-        for frame in in_batches(found.pile.frames(), _GROUP):
+        for frame in in_batches(found.faulty_rows.frames(), _GROUP):
             named = frame.with_columns(names.gather(frame[FILE]).alias(FILE))
             table = named.to_arrow(compat_level=pl.CompatLevel.oldest())
             writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))

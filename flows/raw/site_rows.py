@@ -14,7 +14,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
 from flows.raw.reading.columns import arm_labels, identifier, label, number, outcome
 from flows.raw.reading.log_files import find_files
-from flows.raw.reading.sources import Source, identifier_type
+from flows.raw.reading.sources import LogFiles, identifier_type
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
@@ -34,7 +34,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
     if config.protects_arms:
         private.append(columns.arm)
 
-    def brought(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
         return [
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             arm_labels(frame, path, columns.arm, config.arms.names).alias(ARM),
@@ -44,7 +44,9 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
 
     ends = np.array([config.outcome.low, config.outcome.high])
     log = Log(
-        roster=Source(files, (columns.unit, columns.arm, *private), frozenset(private), brought),
+        roster=LogFiles(
+            files, (columns.unit, columns.arm, *private), frozenset(private), to_expressions
+        ),
         events=None,
         unit_type=identifier_type(files, columns.unit),
         mapped=lambda values: map_outcomes(values, ends, missing),

@@ -22,11 +22,11 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
-from flows.raw.quarantine import Aside, Pile
+from flows.raw.quarantine import FaultyRows, Quarantined
 from flows.raw.reading.log_files import file_names
-from flows.raw.spill.sorted_runs import Runs, Stored, parts
-from flows.raw.spill.unit_order import in_order, rises
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
+from flows.raw.spill.unit_order import rises, sort_rows
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
 from flows.raw.units.private_clusters import known_clusters, without_private_clusters
@@ -56,24 +56,24 @@ _UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
 
 @values_free
 def validate(
-    config: Config | SiteConfig, log: Sealed[Log], room: Room | None = None
-) -> tuple[Sealed[Rows], Sealed[Aside], Roster]:
+    config: Config | SiteConfig, log: Sealed[Log], workspace: Workspace | None = None
+) -> tuple[Sealed[Rows], Sealed[Quarantined], Roster]:
     """Return the rows that are kept, those that are set aside, and public facts about the log.
 
     Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
     InputError where a file cannot be read, a declared arm has no units (at a site's trial: fewer
     than two) or nothing is left. Where a site protects arms, one arm alone is no reason to fail:
     the report is mostly noise then, and its variance says so. What does not fit into memory is put
-    into the ``room``; nothing else is written: see
-    :func:`~flows.raw.quarantine.set_aside`.
+    into the ``workspace``; nothing else is written: see
+    :func:`~flows.raw.quarantine.write_quarantine`.
     """
     raw = log.open()
-    judge = _Judge(config, raw, room)
+    judge = _Judge(config, raw, workspace)
     stored = tuple(judge.parts())
     rows = rows_of(stored, config.arms.names, raw.unit_type)
     roster = _roster(config, rows, judge.aside, judge.rules)
     _check_left(config, roster, judge.n_read)
-    aside = Aside(judge.aside, raw.files)
+    aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
 
@@ -83,14 +83,14 @@ class _Judge:
 
     config: Config | SiteConfig
     log: Log
-    room: Room | None
+    workspace: Workspace | None
     n_read: int = 0
-    aside: Pile = field(init=False)
+    aside: FaultyRows = field(init=False)
     rules: tuple[Rule, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing set aside."""
-        self.aside = Pile(self.room)
+        self.aside = FaultyRows(self.workspace)
         self.rules = (rules if self._of_events is None else event_rules)(self.config.arms.names)
 
     @property
@@ -103,11 +103,11 @@ class _Judge:
         """The rows that are kept, in the order of units; checked against the schema."""
         together = [self._read(), *self._read_events()]
         total = together[0].n_rows
-        least = 0 if self.room is None else self.room.least_parts
+        least = 0 if self.workspace is None else self.workspace.least_parts
         in_memory = least == 0 and all(one.in_memory for one in together)
         last: pl.Series | None = None
         with Progress("ordering units", total) as progress:
-            for position, part in enumerate(parts(together, self.room, least)):
+            for position, part in enumerate(parts(together, self.workspace, least)):
                 found, events = part[0], part[1] if len(part) > 1 else None
                 if found is None:
                     continue
@@ -119,15 +119,15 @@ class _Judge:
                     yield self._stored(kept, position, in_memory=in_memory)
 
     def _stored(self, kept: pl.DataFrame, position: int, *, in_memory: bool) -> Stored:
-        if in_memory or self.room is None:
+        if in_memory or self.workspace is None:
             return Stored(kept.height, kept)
-        return Stored(kept.height, self.room.write(kept, f"kept-{position}"))
+        return Stored(kept.height, self.workspace.write(kept, f"kept-{position}"))
 
     # reading
 
-    def _read(self) -> Runs:
+    def _read(self) -> SortedRuns:
         """Judge all rows by the rules that read one, and bring them on their way into order."""
-        runs = Runs(self.room, "rows")
+        runs = SortedRuns(self.workspace, "rows")
         alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
         arms = self.config.arms.names
         known = {UNIT: 0, ARM: 0}
@@ -145,11 +145,11 @@ class _Judge:
         self._check_read(known)
         return runs
 
-    def _read_events(self) -> list[Runs]:
+    def _read_events(self) -> list[SortedRuns]:
         """Outcome events, where there are any; how many, nobody is told."""
         if self.log.events is None:
             return []
-        runs = Runs(self.room, "events")
+        runs = SortedRuns(self.workspace, "events")
         with Progress("reading outcome events", self.log.events.known_rows()) as progress:
             for batch in self.log.event_batches():
                 runs.add(batch.filter(pl.col(UNIT).is_not_null()))
@@ -176,7 +176,7 @@ class _Judge:
         of_events = self._of_events
         if of_events is not None:
             return self._by_events(of_events, part, events)
-        rows = in_order(part)
+        rows = sort_rows(part)
         del part
         same = (rows[UNIT][1:] == rows[UNIT][:-1]).to_numpy()
         repeated = np.concatenate([same, [False]]) | np.concatenate([[False], same])
@@ -285,7 +285,7 @@ def _of_units(applied: Iterable[Rule]) -> list[Rule]:
 
 
 def _roster(
-    config: Config | SiteConfig, rows: Rows, aside: Pile, applied: tuple[Rule, ...]
+    config: Config | SiteConfig, rows: Rows, aside: FaultyRows, applied: tuple[Rule, ...]
 ) -> Roster:
     by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
     if isinstance(config, SiteConfig):

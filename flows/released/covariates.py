@@ -13,8 +13,8 @@ from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_co
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.released.estimate import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_frame, read_released
-from flows.released.file.read import opened, read_manifest
-from flows.released.file.sql import quoted
+from flows.released.file.read import open_release, read_manifest
+from flows.released.file.sql import quote_name
 from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
@@ -119,7 +119,7 @@ def estimate_covariates(
     is; ``file`` is its name then.
     """
     table = _read_covariates(file, frame)
-    with opened(path) as connection:
+    with open_release(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
         units = _join(connection, table, released)
@@ -212,7 +212,7 @@ def _join(
     codes = ", ".join(f"t.{code}" for _, code in _codes(table))
     renamed = table.rows.rename(dict(_codes(table)))
     connection.register("covariates", renamed.to_arrow())
-    outcome = quoted(released.metric.metric)
+    outcome = quote_name(released.metric.metric)
     query = f"""
     SELECT u.cluster, u.arm, u.{outcome} - $center AS d, t.unit_id IS NOT NULL AS known, {codes}
     FROM main.units AS u LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR

@@ -13,7 +13,7 @@ from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from flows.released.file.evidence import Released, read_released
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_draft, opened, read_manifest
+from flows.released.file.read import open_draft, open_release, read_manifest
 from flows.released.publish import add_estimates
 from schemas.released import no_rows
 
@@ -33,7 +33,7 @@ def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
     (:func:`estimators.effects.effects`). ``level`` is the confidence level. The predicted standard
     errors are those that the file states.
     """
-    with opened(path) as connection:
+    with open_release(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
     return with_forecast(_estimate_all(released, level), forecast)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
 from flows.released.file.opening import memory_limit
-from flows.released.file.sql import quoted, text
+from flows.released.file.sql import quote_name, text
 from schemas.errors import ClusterdpError
 from schemas.released import (
     OUTCOME,
@@ -114,7 +114,7 @@ def _write_units(
 
     Raises ClusterdpError where not all were written.
     """
-    names = ", ".join(map(quoted, table.columns))
+    names = ", ".join(map(quote_name, table.columns))
     insert = f"INSERT INTO units ({names}) SELECT {names} FROM "  # noqa: S608 - our own names
     if isinstance(units, UnitTable):
         connection.register("units_to_insert", units.reader)
@@ -131,16 +131,16 @@ def _write_units(
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
     """Make a table, with comments on it and on its columns."""
-    kinds = ", ".join(f"{quoted(column)} {fact.kind}" for column, fact in table.columns.items())
+    kinds = ", ".join(f"{quote_name(column)} {fact.kind}" for column, fact in table.columns.items())
     connection.execute(f"CREATE TABLE {name} ({kinds})")
     connection.execute(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
     for column, fact in table.columns.items():
-        connection.execute(f"COMMENT ON COLUMN {name}.{quoted(column)} IS {text(fact.comment)}")
+        connection.execute(f"COMMENT ON COLUMN {name}.{quote_name(column)} IS {text(fact.comment)}")
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
     """Insert the rows of a frame into a table, in their order, columns matched by name."""
-    names = ", ".join(map(quoted, TABLES[table]))
+    names = ", ".join(map(quote_name, TABLES[table]))
     connection.register("frame_to_insert", frame.select(list(TABLES[table])).to_arrow())
     query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names
     connection.execute(query)

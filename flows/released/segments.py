@@ -10,8 +10,8 @@ from estimators.effects import Estimate
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.released.estimate import effects_of
 from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
-from flows.released.file.read import opened, read_manifest
-from flows.released.file.sql import quoted
+from flows.released.file.read import open_release, read_manifest
+from flows.released.file.sql import quote_name
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 
@@ -71,7 +71,7 @@ def estimate_segments(
     ``file`` is its name then.
     """
     table = _read_segments(file, frame)
-    with opened(path) as connection:
+    with open_release(path) as connection:
         manifest = read_manifest(connection)
         if not manifest.has_units:
             raise InputError(
@@ -109,5 +109,5 @@ def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> 
 
 def _read_slices(connection: duckdb.DuckDBPyConnection, released: Released) -> pl.DataFrame:
     """The moments of the outcomes in each (segment, cluster, arm)."""
-    query = _SLICES.format(moments=MOMENTS, outcome=quoted(released.metric.metric))
+    query = _SLICES.format(moments=MOMENTS, outcome=quote_name(released.metric.metric))
     return read_frame(connection, query, {"center": float(released.grid.mean())})

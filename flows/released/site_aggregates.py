@@ -16,7 +16,7 @@ from estimators.site_aggregates import (
     Homogeneity,
     Sites,
     aggregates,
-    clamped,
+    clamp_variances,
     homogeneity,
     normal_interval,
 )
@@ -91,7 +91,7 @@ def combine(reports: tuple[SiteReport, ...]) -> Combined:
     """Aggregate reports by every method, and test whether they can have one effect."""
     reported = np.array([one.variance for one in reports])
     noise = np.array([one.noise_variance for one in reports])
-    variance, raised = clamped(reported, noise)
+    variance, raised = clamp_variances(reported, noise)
     sites = Sites(
         estimate=np.array([one.estimate for one in reports]),
         variance=variance,

@@ -33,7 +33,7 @@ from numpy.random import Generator, default_rng
 
 from estimators.debias import prior_moments
 from estimators.means import EstimatorName
-from flows.replication.efficiency_rows import Row
+from flows.replication.efficiency_rows import EfficiencyRow
 from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise
@@ -43,11 +43,11 @@ from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
-from privatizers.planning.approximate_rate import Moves, odds_at
+from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of
 from privatizers.planning.planner import Question, plan
-from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats, Ints
 
@@ -92,11 +92,11 @@ class ReleaseKind:
 
 
 @dataclass(frozen=True)
-class Replication:
+class EfficiencyReplication:
     """The results of the experiment, and the files of its figures."""
 
     scale: Scale
-    rows: tuple[Row, ...]
+    rows: tuple[EfficiencyRow, ...]
     figures: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -113,7 +113,7 @@ class Replication:
         return "\n".join(_text(self))
 
 
-def replicate(folder: Path, *, quick: bool = False) -> Replication:
+def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
     """Run the experiment and draw its figure into ``folder``, which is made if it is missing.
 
     Raises InputError where the folder cannot be written to, before the experiment runs.
@@ -124,10 +124,10 @@ def replicate(folder: Path, *, quick: bool = False) -> Replication:
     target = folder_for_figures(folder)
     scale = QUICK if quick else FULL
     rows = run(scale)
-    return Replication(scale, rows, (draw(rows, target),))
+    return EfficiencyReplication(scale, rows, (draw(rows, target),))
 
 
-def run(scale: Scale) -> tuple[Row, ...]:
+def run(scale: Scale) -> tuple[EfficiencyRow, ...]:
     """Return the rows of the experiment, by ε.
 
     Populations and assignments are the same in every run of a scale. The noise of the mechanisms is
@@ -180,7 +180,7 @@ def _tau_q_noise(
     on their counts.
     """
     moved = moved_cells(K)
-    odds = odds_at(epsilon, DELTA, SHARES, gamma, Moves.of(K, None))
+    odds = approximate_odds(epsilon, DELTA, SHARES, gamma, StatisticShift.of(K, None))
     shares = np.concatenate([_shares(levels) for levels in people])
     n = np.tile(SIZES.ravel(), len(people)).astype(np.float64)
     weight = np.repeat((SIZES.sum(axis=1) / SIZES.sum()) ** 2, 2)
@@ -265,7 +265,7 @@ def _errors(
     inside: Bools | None = None,
 ) -> dict[EstimatorName, _Errors]:
     support = None if kind.grid is GRID else GRID
-    by_estimator: dict[EstimatorName, list[Answers]] = {}
+    by_estimator: dict[EstimatorName, list[EstimateSample]] = {}
     for levels in people:
         trial = Trial(kind.grid, SIZES, levels, kind.mechanism, support=support)
         for sample in simulate(trial, scale.n_releases, random, inside=inside).answers:
@@ -287,7 +287,7 @@ def _rows(
     people: Sequence[Ints],
     inside: Bools,
     random: Generator,
-) -> Iterator[Row]:
+) -> Iterator[EfficiencyRow]:
     log.info("epsilon %g …", epsilon)
     cluster = _errors(tuned(epsilon, people, random), scale, people, random)
     base = cluster["tau_q"]
@@ -309,10 +309,12 @@ def _rows(
         yield _row(epsilon, "half", best, of_half)
 
 
-def _row(epsilon: float, effect_on: str, errors: _Errors, base: _Errors | None = None) -> Row:
+def _row(
+    epsilon: float, effect_on: str, errors: _Errors, base: _Errors | None = None
+) -> EfficiencyRow:
     ratio, error = (None, None) if base is None else errors.over(base)
     parameters, n = errors.kind.mechanism.parameters, len(errors.about_truth)
-    return Row(
+    return EfficiencyRow(
         epsilon=epsilon,
         delta=DELTA,
         effect_on=effect_on,
@@ -353,7 +355,7 @@ _NOTES = (
 )
 
 
-def _text(result: Replication) -> list[str]:
+def _text(result: EfficiencyReplication) -> list[str]:
     n = result.rows[0].repetitions
     lines = [
         "Experiment 1 of Javanmard, Mirrokni and Pouget-Abadie (2025), at equal sound epsilon",
@@ -374,7 +376,7 @@ def _text(result: Replication) -> list[str]:
     return [*lines, *notes, "", *(f"figure: {path}" for path in result.figures)]
 
 
-def _error_cells(row: Row) -> list[str]:
+def _error_cells(row: EfficiencyRow) -> list[str]:
     error = ""
     if row.ratio is not None and row.ratio_std_error is not None:
         error = f"{100 * row.ratio:.3g} % ± {100 * row.ratio_std_error:.1g}"
@@ -382,7 +384,7 @@ def _error_cells(row: Row) -> list[str]:
     return [f"{row.epsilon:g}", row.release, row.estimator, mse, error]
 
 
-def _design_cells(row: Row) -> list[str]:
+def _design_cells(row: EfficiencyRow) -> list[str]:
     return [
         f"{row.epsilon:g}",
         row.release,

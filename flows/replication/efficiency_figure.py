@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from flows.replication.efficiency_rows import Row
+from flows.replication.efficiency_rows import EfficiencyRow
 from flows.runtime.plots import plain_matplotlib, save_figure
 
 FILE = "efficiency.svg"
@@ -15,7 +15,7 @@ _TITLES = {"everybody": "effect on everybody", "half": "effect on a random half"
 _MARKS = ("o", "s", "^", "D")
 
 
-def draw(rows: Sequence[Row], folder: Path) -> Path:
+def draw(rows: Sequence[EfficiencyRow], folder: Path) -> Path:
     """Draw the figure into ``folder`` and return its path; raises InputError where that fails."""
     path = folder / FILE
     labels = list(dict.fromkeys(map(_label, rows)))
@@ -29,12 +29,12 @@ def draw(rows: Sequence[Row], folder: Path) -> Path:
     return path
 
 
-def _label(row: Row) -> str:
+def _label(row: EfficiencyRow) -> str:
     best = row.release.startswith("planned")  # by the calibrated estimate wherever there is one
     return row.release if best else f"{row.release}: {row.estimator}"
 
 
-def _panel(axes: Axes, rows: Sequence[Row], labels: Sequence[str]) -> None:
+def _panel(axes: Axes, rows: Sequence[EfficiencyRow], labels: Sequence[str]) -> None:
     """A line for each of the ``labels`` that has rows, in a colour that it has in every panel."""
     for nth, label in enumerate(labels):
         points = [one for one in rows if _label(one) == label]

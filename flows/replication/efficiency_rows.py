@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Row:
+class EfficiencyRow:
     """The mean squared error of one estimator on one kind of release, from simulation."""
 
     epsilon: float

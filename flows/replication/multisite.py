@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from estimators.site_aggregates import Sites, clamped, ivw, mvagg
+from estimators.site_aggregates import Sites, clamp_variances, ivw, mvagg
 from flows.replication.multisite_data import Study, data_folder, studies
 from flows.replication.multisite_findings import (
     FINDINGS,
@@ -46,7 +46,7 @@ from flows.replication.multisite_findings import (
     SMOOTH,
     TRIAL,
     Finding,
-    Row,
+    MultisiteRow,
     as_cells,
     findings,
     three,
@@ -92,14 +92,14 @@ class Estimator:
 
 
 @dataclass(frozen=True)
-class Replication:
+class MultisiteReplication:
     """All that was found, and the figures of it."""
 
     quick: bool
     n_units: dict[str, int]
     effects: dict[str, float]
     """τ̂ without noise, in parts of the range of outcomes."""
-    rows: tuple[Row, ...]
+    rows: tuple[MultisiteRow, ...]
     findings: tuple[Finding, ...]
     figures: tuple[Path, ...]
 
@@ -136,7 +136,9 @@ class Replication:
         return "\n".join([*head, *found, *NOTES, "Errors of ours:", *lines, "", *tail, *figures])
 
 
-def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) -> Replication:
+def replicate(
+    folder: Path, *, quick: bool = False, data: Path | None = None
+) -> MultisiteReplication:
     """Run everything on the data sets in the folder ``data`` and draw figures into ``folder``.
 
     Without ``data`` they are looked for in the folder that the environment's CLUSTERDP_TEST_DATA
@@ -153,7 +155,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     else:
         settings = partial(run, alphas=ALPHAS, runs=RUNS)
     rows = tuple(row for study in every for row in settings(study))
-    return Replication(
+    return MultisiteReplication(
         quick=quick,
         n_units={study.name: study.people.n_units for study in every},
         effects={study.name: effect(study) for study in every},
@@ -233,7 +235,7 @@ def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
 
     The first site is the largest, also where others are of its size.
     """
-    variance, _ = clamped(variances, np.zeros_like(variances))
+    variance, _ = clamp_variances(variances, np.zeros_like(variances))
     sites = Sites(estimates, variance, n_units)
     weighted = float(n_units @ estimates / n_units.sum())
     return np.array([mvagg(sites).estimate, ivw(sites).estimate, weighted, estimates[0]])
@@ -249,7 +251,7 @@ def run(
     *,
     proportions: Sequence[Sequence[int]] = PROPORTIONS,
     estimators: Sequence[Estimator] | None = None,
-) -> tuple[Row, ...]:
+) -> tuple[MultisiteRow, ...]:
     """Return the errors of every aggregate for every setting of a study.
 
     ``estimators`` are by default all of its kind; ``proportions`` do not matter where the study has
@@ -261,14 +263,14 @@ def run(
     splits = [(":".join(map(str, one)), one) for one in study.proportions or proportions]
     if study.site is not None:
         splits = [("by urbanity", ())]
-    rows: list[Row] = []
+    rows: list[MultisiteRow] = []
     for label, sizes in splits:
         log.info("%s, sites %s …", study.name, label)
         errors, n_sites = _errors(study, sizes, estimators, alphas, runs)
         for (e, one), (a, alpha) in product(enumerate(estimators), enumerate(alphas)):
             budgets = epsilons(study.epsilon, alpha, n_sites)
             setting = partial(
-                Row,
+                MultisiteRow,
                 data=study.name,
                 sites=label,
                 estimator=one.name,
@@ -310,7 +312,7 @@ def _errors(
     return errors, len(sites)
 
 
-def _rows(setting: Callable[..., Row], errors: Floats) -> list[Row]:
+def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> list[MultisiteRow]:
     """Rows of one setting, of ``errors`` of shape [runs, aggregates]."""
     better = errors[:, 2 + int(errors[:, 2:].mean(axis=0).argmin())]
     rows = []
@@ -330,7 +332,7 @@ def _rows(setting: Callable[..., Row], errors: Floats) -> list[Row]:
     return rows
 
 
-def _lines(rows: Sequence[Row]) -> list[list[str]]:
+def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:
     """A line a setting, ours, at the least, middle and greatest alpha."""
     shown = three(one.alpha for one in rows)
     lines: dict[tuple[str, ...], list[str]] = {}

@@ -11,7 +11,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from flows.runtime.plots import plain_matplotlib, save_figure
 
 if TYPE_CHECKING:
-    from flows.replication.multisite_findings import Row
+    from flows.replication.multisite_findings import MultisiteRow
 
 FILES = ("multisite.png", "multisite_as_printed.png", "multisite_matching.png")
 
@@ -40,7 +40,9 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def draw(rows: Sequence["Row"], titles: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
+def draw(
+    rows: Sequence["MultisiteRow"], titles: Mapping[str, str], folder: Path
+) -> tuple[Path, ...]:
     """Draw all figures into ``folder`` and return their paths; InputError where that fails.
 
     ``titles`` are those of the data sets, by name.
@@ -53,7 +55,7 @@ def draw(rows: Sequence["Row"], titles: Mapping[str, str], folder: Path) -> tupl
 
 
 def _aggregates(
-    rows: Sequence["Row"], titles: Mapping[str, str], form: str, path: Path
+    rows: Sequence["MultisiteRow"], titles: Mapping[str, str], form: str, path: Path
 ) -> None:  # fmt: skip
     """A row of panels a data set, a panel an assignment to sites, a line an aggregate.
 
@@ -85,7 +87,7 @@ def _aggregates(
         save_figure(figure, path)
 
 
-def _line_of_panels(axes: list[Axes], rows: Sequence["Row"], title: str) -> None:
+def _line_of_panels(axes: list[Axes], rows: Sequence["MultisiteRow"], title: str) -> None:
     panels = _grouped(rows, "sites")
     for place, (at, (sites, of)) in enumerate(zip(axes, panels.items(), strict=False)):
         by_aggregate = _grouped(of, "aggregate")
@@ -96,7 +98,7 @@ def _line_of_panels(axes: list[Axes], rows: Sequence["Row"], title: str) -> None
         unused.remove()
 
 
-def _matchings(rows: Sequence["Row"], titles: Mapping[str, str], path: Path) -> None:
+def _matchings(rows: Sequence["MultisiteRow"], titles: Mapping[str, str], path: Path) -> None:
     """The two matchings in both forms, aggregated by mvagg."""
     shown = [one for one in rows if one.aggregate == "mvagg" and "matching" in one.estimator]
     by_data = _grouped(shown, "data")
@@ -124,7 +126,7 @@ def _matchings(rows: Sequence["Row"], titles: Mapping[str, str], path: Path) -> 
         save_figure(figure, path)
 
 
-def _errors(axes: Axes, rows: Sequence["Row"], style: Mapping[str, Any]) -> None:
+def _errors(axes: Axes, rows: Sequence["MultisiteRow"], style: Mapping[str, Any]) -> None:
     axes.errorbar(
         [one.alpha for one in rows],
         [one.mae for one in rows],
@@ -160,8 +162,8 @@ def _plain(value: float, _: object) -> str:
     return f"{value:g}" if digit in "125" else ""
 
 
-def _grouped(rows: Sequence["Row"], by: str) -> dict[str, list["Row"]]:
-    groups: dict[str, list[Row]] = {}
+def _grouped(rows: Sequence["MultisiteRow"], by: str) -> dict[str, list["MultisiteRow"]]:
+    groups: dict[str, list[MultisiteRow]] = {}
     for one in rows:
         groups.setdefault(str(getattr(one, by)), []).append(one)
     return groups

@@ -13,7 +13,7 @@ BOUND, SPARE = 1.1, 3.0
 
 
 @dataclass(frozen=True)
-class Row:
+class MultisiteRow:
     """The error of one aggregate over all runs."""
 
     data: str
@@ -62,13 +62,13 @@ class Finding:
     """Mean of mvagg's error with smooth matching over that with global matching."""
 
 
-def findings(rows: Sequence[Row]) -> tuple[Finding, ...]:
+def findings(rows: Sequence[MultisiteRow]) -> tuple[Finding, ...]:
     """Return what the paper found, of every data set, estimator and form among ``rows``."""
     kinds = dict.fromkeys((one.data, one.estimator, one.form) for one in rows)
     return tuple(_finding(rows, *kind) for kind in kinds)
 
 
-def _finding(rows: Sequence[Row], data: str, estimator: str, form: str) -> Finding:
+def _finding(rows: Sequence[MultisiteRow], data: str, estimator: str, form: str) -> Finding:
     mine = _by_setting(rows, data, estimator, form)
     other = _by_setting(rows, data, GLOBAL, form) if estimator == SMOOTH else {}
     every = [one["mvagg"] for one in mine.values()]
@@ -102,10 +102,10 @@ def _finding(rows: Sequence[Row], data: str, estimator: str, form: str) -> Findi
 
 
 def _by_setting(
-    rows: Sequence[Row], data: str, estimator: str, form: str
-) -> dict[tuple[str, float], dict[str, Row]]:
+    rows: Sequence[MultisiteRow], data: str, estimator: str, form: str
+) -> dict[tuple[str, float], dict[str, MultisiteRow]]:
     """Rows by proportions and alpha, then by aggregate."""
-    found: dict[tuple[str, float], dict[str, Row]] = {}
+    found: dict[tuple[str, float], dict[str, MultisiteRow]] = {}
     for one in rows:
         if (one.data, one.estimator, one.form) == (data, estimator, form):
             found.setdefault((one.sites, one.alpha), {})[one.aggregate] = one

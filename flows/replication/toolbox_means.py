@@ -65,7 +65,7 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Row:
+class ToolboxRow:
     """The error of one method over repetitions on the same data."""
 
     method: str
@@ -85,13 +85,13 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Replication:
+class ToolboxReplication:
     """All that was found, and the figure of it."""
 
     quick: bool
     n_rows: int
     mean: float
-    rows: tuple[Row, ...]
+    rows: tuple[ToolboxRow, ...]
     figures: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class Replication:
         return "\n".join([*head, *lines, "", *(f"figure: {path}" for path in self.figures)])
 
 
-def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) -> Replication:
+def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) -> ToolboxReplication:
     """Release the mean by every method, again and again, and draw the errors into ``folder``.
 
     ``data`` is a CSV or Parquet file with a column ``age``; by default the file is looked for in
@@ -130,7 +130,7 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     ages = read_ages(data if data is not None else default_data())
     target = folder_for_figures(folder)
     rows = run(ages, QUICK if quick else FULL)
-    return Replication(quick, len(ages), float(ages.mean()), rows, (_draw(rows, target),))
+    return ToolboxReplication(quick, len(ages), float(ages.mean()), rows, (_draw(rows, target),))
 
 
 def default_data() -> Path:
@@ -192,9 +192,9 @@ def methods(ages: Floats) -> tuple[Method, ...]:
     )
 
 
-def run(ages: Floats, repetitions: int) -> tuple[Row, ...]:
+def run(ages: Floats, repetitions: int) -> tuple[ToolboxRow, ...]:
     """Return the error of every method over so many releases."""
-    rows: list[Row] = []
+    rows: list[ToolboxRow] = []
     for method in methods(ages):
         log.info("%s …", method.name)
         answers = [method.release() for _ in range(repetitions)]
@@ -205,20 +205,22 @@ def run(ages: Floats, repetitions: int) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _row(method: Method, errors: Floats, repetitions: int, mean: float, base: Row | None) -> Row:
+def _row(
+    method: Method, errors: Floats, repetitions: int, mean: float, base: ToolboxRow | None
+) -> ToolboxRow:
     refused = repetitions - len(errors)
     made = (method.name, method.neighbours, EPSILON, method.delta)
     if not len(errors):
-        return Row(*made, None, None, None, None, refused, repetitions)
+        return ToolboxRow(*made, None, None, None, None, refused, repetitions)
     mse = float(np.mean(errors**2))
     rmse = float(np.sqrt(mse))
     spread = float(np.std(errors**2) / np.sqrt(len(errors)) / (2.0 * rmse))
     percent = 100.0 * float(np.mean(np.abs(errors))) / abs(mean)
     ratio = 1.0 if base is None or base.rmse is None else rmse / base.rmse
-    return Row(*made, rmse, spread, percent, ratio, refused, repetitions)
+    return ToolboxRow(*made, rmse, spread, percent, ratio, refused, repetitions)
 
 
-def _columns(one: Row) -> list[str]:
+def _columns(one: ToolboxRow) -> list[str]:
     refused = f"{one.refused / one.repetitions:.1%}" if one.refused else ""
     if one.rmse is None or one.ratio is None or one.percent_error is None:
         return [one.method, one.neighbours, f"{one.delta:g}", "", "", "", refused]
@@ -227,7 +229,7 @@ def _columns(one: Row) -> list[str]:
     return [one.method, one.neighbours, f"{one.delta:g}", *numbers, refused]
 
 
-def _draw(rows: tuple[Row, ...], folder: Path) -> Path:
+def _draw(rows: tuple[ToolboxRow, ...], folder: Path) -> Path:
     """Draw the errors into ``folder``; raises InputError where that fails."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 

@@ -33,13 +33,13 @@ def sweep(directory: Path, prefix: str, keep: Collection[Path] = ()) -> None:
     with folder_lock(directory):
         for folder in directory.glob(f"{prefix}*"):
             if folder not in keep:
-                with lock_of_the_dead(folder) as dead:
+                with lock_if_dead(folder) as dead:
                     if dead:
                         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def lock_of_the_dead(folder: Path) -> Iterator[bool]:
+def lock_if_dead(folder: Path) -> Iterator[bool]:
     """Try to lock a working folder; gives True where no living run holds its lock."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)

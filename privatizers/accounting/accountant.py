@@ -44,7 +44,7 @@ SUM_ATOMS = 256
 
 Loss = TypeVar("Loss", int, Decimal)
 
-Way = frozenset[tuple[Step, int]]
+StepCounts = frozenset[tuple[Step, int]]
 """The steps that are done to one person, and how often each."""
 Losses = tuple[tuple[Decimal, Decimal], ...]
 """Positive values of a privacy loss and their masses, both raised by 10⁻⁴⁰ of themselves."""
@@ -150,7 +150,7 @@ def calibrate(
     return high / UNIT
 
 
-def ways(event: Event) -> frozenset[Way]:
+def paths(event: Event) -> frozenset[StepCounts]:
     """Return the different combinations of steps that may have been done to one person.
 
     Parts done together add up; disjoint parts are alternatives, since a person is in one of them.
@@ -160,22 +160,24 @@ def ways(event: Event) -> frozenset[Way]:
     """
     match event:
         case Together():
-            totals = frozenset({Way()})
+            totals = frozenset({StepCounts()})
             for part in event.parts:
-                totals = frozenset(_add(total, more) for total in totals for more in ways(part))
+                totals = frozenset(_add(total, more) for total in totals for more in paths(part))
                 if len(totals) > _MOST_PATHS:
                     raise ValueError(
                         f"more than {_MOST_PATHS} ways through disjoint parts: price them apart"
                     )
             return totals
         case Disjoint():
-            return frozenset[Way]().union(*map(ways, _distinct(event))) or frozenset({Way()})
+            return frozenset[StepCounts]().union(*map(paths, _distinct(event))) or frozenset(
+                {StepCounts()}
+            )
         case _:
-            return frozenset({Way({(event, 1)})})
+            return frozenset({StepCounts({(event, 1)})})
 
 
-def _add(steps: Way, more: Way) -> Way:
-    return Way((Counter(dict(steps)) + Counter(dict(more))).items())
+def _add(steps: StepCounts, more: StepCounts) -> StepCounts:
+    return StepCounts((Counter(dict(steps)) + Counter(dict(more))).items())
 
 
 def _distinct(event: Disjoint) -> list[Event]:
@@ -195,10 +197,10 @@ def _delta(curve: list[Losses], epsilon: Decimal) -> Decimal:
 
 def _curve(event: Event) -> list[Losses]:
     """Return the losses of every path through an event; δ(ε) is the greatest of theirs."""
-    return [_losses(steps) for steps in ways(event)]
+    return [_losses(steps) for steps in paths(event)]
 
 
-def _losses(steps: Way) -> Losses:
+def _losses(steps: StepCounts) -> Losses:
     if any(isinstance(step, Unprotected) for step, _ in steps):
         return ((Decimal("Infinity"), Decimal(1)),)
     with localcontext(prec=_DIGITS):

@@ -65,7 +65,7 @@ def _divergence(x: Floats, p: Floats) -> Floats:
     return divergence
 
 
-def judged(name: str, kinds: Sequence[Events], error: float) -> Check:
+def judge_events(name: str, kinds: Sequence[Events], error: float) -> Check:
     """Check events together; sound code fails with a probability of at most ``error``."""
     number = sum(len(events.what) for events in kinds)
     if number == 0:

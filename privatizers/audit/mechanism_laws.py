@@ -7,7 +7,7 @@ alarms.
 
 import numpy as np
 
-from privatizers.audit.checks import Check, Events, exactly, judged
+from privatizers.audit.checks import Check, Events, exactly, judge_events
 from privatizers.audit.laws import (
     Responses,
     lagged_noise,
@@ -52,9 +52,9 @@ def mechanism_laws(mechanism: Mechanism, effort: Effort, error: float) -> list[C
     scale = mechanism.parameters.noise_scale
     statistic = [] if scale is None else noise_laws(noises, scale)
     return [
-        judged(NOISE, statistic + square_laws(mechanism.parameters, counts), error / 2),
+        judge_events(NOISE, statistic + square_laws(mechanism.parameters, counts), error / 2),
         exactly(PRIOR, prior_and_rate_problems(mechanism, counts, releases[0]), f"{size:,} strata"),
-        judged(RESPONSE, _response_laws(mechanism, effort), error / 2),
+        judge_events(RESPONSE, _response_laws(mechanism, effort), error / 2),
     ]
 
 
@@ -179,7 +179,7 @@ def aggregate_laws(mechanism: AggregateMechanism, effort: Effort, error: float) 
     draw = _difference_noise if parameters.differences else _statistic_noise
     noises, scale = draw(mechanism, size)
     squares = square_laws(parameters, made_up_counts(size, k))
-    return [judged(NOISE, noise_laws(noises, scale) + squares, error)]
+    return [judge_events(NOISE, noise_laws(noises, scale) + squares, error)]
 
 
 def _statistic_noise(mechanism: AggregateMechanism, size: int) -> tuple[list[Ints], float]:

@@ -18,7 +18,7 @@ _HALVINGS = 100
 
 
 @dataclass(frozen=True)
-class Moves:
+class StatisticShift:
     """How one substitution changes the statistic that is published of a stratum."""
 
     most: int
@@ -52,12 +52,12 @@ class Moves:
         return (self.most - 2 * k) * u, binomial * a**k / (1.0 + a) ** self.most
 
 
-def odds_at(
+def approximate_odds(
     epsilon: float,
     delta: float,
     shares: Floats,
     least_probability: float,
-    shift: Moves | None,
+    shift: StatisticShift | None,
     square_shares: Floats | float = 0.0,
 ) -> Floats:
     """Return the r = λ/(1 − λ) for (ε, δ) in all, where ``shares`` of ε pay for the strata.

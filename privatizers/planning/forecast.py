@@ -9,7 +9,7 @@ import numpy as np
 
 from estimators.contrast_strata import MIN_UNITS
 from estimators.horvitz_thompson import difference_statistic
-from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise, unit_noise
+from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise, unit_noise
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism
@@ -157,7 +157,7 @@ def _statistic_noise(grid: Floats, parameters: StrataStatistic) -> Cumulants:
         return Cumulants(float("inf"), 0.0)
     if parameters.lattice is not None:
         noise = Cumulants.of_discrete_laplace(parameters.noise_scale)
-        return MeansNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes
+        return MeansStatisticNoise(noise, parameters.lattice.step_of(grid.tolist())).of_outcomes
     return counts_noise(parameters.noise_scale, parameters.strata_statistic).of_sum(grid)
 
 

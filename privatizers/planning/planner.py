@@ -17,12 +17,18 @@ from functools import cached_property
 
 import numpy as np
 
-from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise, square_noise, unit_noise
+from estimators.pool_statistics import (
+    Cumulants,
+    MeansStatisticNoise,
+    counts_noise,
+    square_noise,
+    unit_noise,
+)
 from privatizers.domain.lattice import Lattice, lattice_of
 from privatizers.domain.strata import lay_out, small_clusters_share
 from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
 from privatizers.mechanisms.noisy_squares import is_even, square_steps
-from privatizers.planning.approximate_rate import Moves, odds_at
+from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.grids import pessimistic, project_guess, rounding_variance
 from privatizers.planning.predicted_variance import (
@@ -298,8 +304,8 @@ def unit_variance(
     k, values = len(grid), question.values
     squared = np.zeros(len(shares)) if square_shares is None else square_shares
     lattice = lattice_of(grid.tolist()) if statistic == "means" else None
-    shift = None if statistic == "none" else Moves.of(k, lattice)
-    odds = odds_at(question.epsilon, question.delta, shares, 1.0 / k, shift, squared)
+    shift = None if statistic == "none" else StatisticShift.of(k, lattice)
+    odds = approximate_odds(question.epsilon, question.delta, shares, 1.0 / k, shift, squared)
     guess = project_guess(values, question.guess, grid)
     outcomes = guess if truth is None else project_guess(values, truth, grid)
     uniform, rate = np.full(k, 1.0 / k), odds / (1.0 + odds)
@@ -359,6 +365,6 @@ def statistic_noise_of(
         return Cumulants(float("inf"), 0.0)
     if lattice is not None:
         noise = Cumulants.of_discrete_laplace(lattice.most / epsilon)
-        return MeansNoise(noise, lattice.step_of(grid.tolist())).of_outcomes
+        return MeansStatisticNoise(noise, lattice.step_of(grid.tolist())).of_outcomes
     counts = NoisyCounts(len(grid), moved_cells(len(grid)) / epsilon)
     return counts_noise(counts.noise_scale, counts.statistic).of_sum(grid)

@@ -8,9 +8,9 @@ from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.pool_statistics import (
     Cumulants,
-    MeansNoise,
+    MeansStatisticNoise,
     StatisticNoise,
-    Weights,
+    StatisticWeights,
     square_noise,
     statistic_noise,
 )
@@ -75,7 +75,7 @@ def pools_of(
     drawn: StrataRelease,
     grid: Floats,
     cells: Cells,
-    weights: Weights,
+    weights: StatisticWeights,
     squares: ReleasedSquares | None = None,
 ) -> Pools:
     """Return the pools of a release, their statistics with these ``weights``.
@@ -92,11 +92,11 @@ def pools_of(
     nothing, n = np.full(len(prior), np.nan), cells.n_units
     of_mean = of_square = Statistic(nothing, nothing, nothing, np.zeros(len(prior)))
     noise = noise_of(mechanism, grid)
-    if isinstance(noise, MeansNoise) and drawn.noisy_sums is not None:
+    if isinstance(noise, MeansStatisticNoise) and drawn.noisy_sums is not None:
         value = steps[0] + noise.grid_step * drawn.noisy_sums / n
         of_mean = _statistic(value, noise.of_outcomes, n, weights.of_mean)
     elif noise is not None and drawn.noisy_counts is not None:
-        assert not isinstance(noise, MeansNoise)  # noqa: S101 - counts go with the noise of counts
+        assert not isinstance(noise, MeansStatisticNoise)  # noqa: S101 - counts go with the noise of counts
         shares = drawn.noisy_counts / n[:, np.newaxis]
         of_mean = _statistic(_by_counts(steps, shares), noise.of_sum(steps), n, weights.of_mean)
         squared, weight = steps**2, weights.of_square

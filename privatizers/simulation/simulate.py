@@ -25,7 +25,7 @@ UNITS_AT_A_TIME = 200_000
 
 
 @dataclass(frozen=True)
-class Answers:
+class EstimateSample:
     """Estimates of one effect by many releases; all arrays have the shape [releases].
 
     NaN where a release has nothing to compare. Numbers are in the unit of outcomes, or its square.
@@ -83,10 +83,10 @@ class Simulation:
     """Estimates of every effect by many releases, with every estimator that they allow."""
 
     n_releases: int
-    answers: tuple[Answers, ...]
+    answers: tuple[EstimateSample, ...]
     """In the order of estimators, then arms."""
 
-    def of(self, estimator: EstimatorName, arm: int = 1) -> Answers:
+    def of(self, estimator: EstimatorName, arm: int = 1) -> EstimateSample:
         """Return the estimates of one effect.
 
         Raises:
@@ -144,14 +144,14 @@ class _Batch:
 
 def _join_batches(
     estimator: EstimatorName, arm: int, batches: list[_Batch], level: float
-) -> Answers:
+) -> EstimateSample:
     estimate, variance, degrees = (
         np.concatenate([getattr(batch.private, name) for batch in batches])
         for name in ("estimate", "variance", "degrees_of_freedom")
     )
     unprotected = np.concatenate([batch.unprotected.estimate for batch in batches])
     truth = batches[0].truth
-    return Answers(estimator, arm, truth, level, estimate, variance, degrees, unprotected)
+    return EstimateSample(estimator, arm, truth, level, estimate, variance, degrees, unprotected)
 
 
 def _estimate_batch(

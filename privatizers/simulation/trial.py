@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from estimators.evidence import Evidence, Pools, Slices
-from estimators.pool_statistics import Weights, declared_weights, square_weight
+from estimators.pool_statistics import StatisticWeights, declared_weights, square_weight
 from privatizers.domain.outcome_grid import stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
@@ -84,7 +84,7 @@ class Trial:
                 raise ValueError(rule)
 
     @classmethod
-    def of_guess(
+    def from_guess(
         cls,
         grid: Floats,
         sizes: Ints,
@@ -143,12 +143,12 @@ class Trial:
         return lay_out(clusters, arms, self.sizes, pool_of)
 
     @cached_property
-    def weights(self) -> Weights:
+    def weights(self) -> StatisticWeights:
         """Weights of the pools by the declared guess, as in a release; 0 without a statistic."""
         n, k = self.strata.cell_sizes.astype(np.float64), len(self.grid)
         noise = noise_of(self.mechanism, self.grid)
         if noise is None:
-            return Weights(np.zeros(len(n)), np.zeros(len(n)))
+            return StatisticWeights(np.zeros(len(n)), np.zeros(len(n)))
         guess = np.full(k, 1 / k) if self.guess is None else self.guess
         prior = self.mechanism.expected_prior(guess)
         parameters = self.mechanism.parameters
@@ -199,7 +199,7 @@ class Trial:
             arms,
         )
         squares = self._squares(counts, arms, n_releases * len(strata.arms))
-        weights = Weights(
+        weights = StatisticWeights(
             np.tile(self.weights.of_mean, n_releases), np.tile(self.weights.of_square, n_releases)
         )
         positions = UnitPositions(

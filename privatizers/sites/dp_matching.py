@@ -41,7 +41,7 @@ _MOST_DELTA = 0.01
 
 
 @dataclass(frozen=True)
-class Shares:
+class EpsilonSplit:
     """How a site's ε is divided; only proportions count. δ is for the bound alone."""
 
     effect: float = 1.0
@@ -65,11 +65,11 @@ class Shares:
         return one, two, three
 
 
-THIRDS = Shares()
+THIRDS = EpsilonSplit()
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Sensitivities:
     """Sensitivities that noise is made for: published, or worked out from public numbers."""
 
     effect: float
@@ -93,7 +93,7 @@ class SmoothMatching:
     delta: float
     high: float
     """B: outcomes are shifted so that the declared range is [0, B]; others are clipped."""
-    shares: Shares = THIRDS
+    shares: EpsilonSplit = THIRDS
 
     def __post_init__(self) -> None:
         """Refuse settings that promise nothing."""
@@ -128,7 +128,7 @@ class SmoothMatching:
         known = evaluate(people, self.high)
         bound = self.bound(people)
         of_effect, of_variance, _ = self.shares.epsilons(self.epsilon)
-        drawn = _noised(known, Bounds(bound, bound**2), self.high, (of_effect, of_variance))
+        drawn = _noised(known, Sensitivities(bound, bound**2), self.high, (of_effect, of_variance))
         return drawn.published(self.name, self.epsilon, self.delta)
 
     def bound(self, people: People) -> float:
@@ -182,9 +182,9 @@ class GlobalMatching:
         return drawn.published(self.name, self.epsilon, 0.0)
 
 
-def global_bounds(high: float, n_units: int) -> Bounds:
+def global_bounds(high: float, n_units: int) -> Sensitivities:
     """Return the sensitivities that hold for all data sets of N units with outcomes on [0, B]."""
-    return Bounds(effect_range(high, n_units), variance_range(high, n_units))
+    return Sensitivities(effect_range(high, n_units), variance_range(high, n_units))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,9 @@ class _Drawn:
         )
 
 
-def _noised(known: Matched, bounds: Bounds, high: float, epsilons: tuple[float, float]) -> _Drawn:
+def _noised(
+    known: Matched, bounds: Sensitivities, high: float, epsilons: tuple[float, float]
+) -> _Drawn:
     """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards."""
     n = float(known.n_units)
     most = global_bounds(high, known.n_units)

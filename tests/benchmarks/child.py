@@ -134,10 +134,10 @@ def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -
 
 def _settle(home: str) -> None:
     """Give Prefect the surroundings that the command line gives it, and a home of this bench's."""
-    from flows.orchestration.prefect_settings import settle  # noqa: PLC0415 - before anything imports Prefect
+    from flows.orchestration.prefect_settings import configure_prefect  # noqa: PLC0415 - before anything imports Prefect
 
     os.environ["PREFECT_HOME"] = home
-    settle(Path(home))
+    configure_prefect(Path(home))
 
 
 def _start_prefect() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from flows.orchestration.prefect_settings import HOME, settle
+from flows.orchestration.prefect_settings import HOME, configure_prefect
 from schemas.errors import BudgetError, ConflictError
 from tests.boundary.canary import Planted, contents, exposed, leaks_into, plant, spelt
 from tests.conftest import Builder, a_log, told
@@ -141,7 +141,7 @@ def test_prefect_s_files_are_behind_a_private_folder(
 ) -> None:
     for name in ("PREFECT_API_URL", "PREFECT_HOME"):
         monkeypatch.delenv(name, raising=False)
-    settle(tmp_path)
+    configure_prefect(tmp_path)
     assert os.environ["PREFECT_HOME"] == str(tmp_path / HOME)
     assert stat.S_IMODE((tmp_path / HOME).stat().st_mode) == 0o700
 

@@ -16,7 +16,7 @@ from estimators.site_aggregates import (
     Sites,
     aggregate_all,
     aggregates,
-    clamped,
+    clamp_variances,
     homogeneity,
     ivw,
     largest,
@@ -213,7 +213,9 @@ def test_one_site_is_itself_by_every_method() -> None:
 
 
 def test_impossible_variances_are_raised_to_the_noise_and_reported() -> None:
-    variance, raised = clamped(np.array([-0.5, 0.2, 0.1, -1.0]), np.array([0.1, 0.1, 0.3, 0.0]))
+    variance, raised = clamp_variances(
+        np.array([-0.5, 0.2, 0.1, -1.0]), np.array([0.1, 0.1, 0.3, 0.0])
+    )
     assert variance.tolist() == [0.1, 0.2, 0.3, 0.0]
     assert raised.tolist() == [0, 2, 3]
 

@@ -23,7 +23,7 @@ import pytest
 import sqlalchemy as sa
 
 from flows.ledger.database import Ledger, ledger_url
-from flows.ledger.rules import Application, Fingerprint, State, Terms
+from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError
 
@@ -54,7 +54,7 @@ class Task:
     """What one process is to ask for."""
 
     url: sa.URL
-    asked: Application
+    asked: ChargeRequest
     locked: bool
 
 
@@ -105,7 +105,7 @@ class Runners:
             self._processes.append(process)
 
     def ask(
-        self, url: sa.URL, asked: Sequence[Application], *, locked: bool = True
+        self, url: sa.URL, asked: Sequence[ChargeRequest], *, locked: bool = True
     ) -> tuple[End, ...]:
         """Let each process ask for one thing, all at once; how each ended."""
         for line, one in zip(self._lines, asked, strict=True):
@@ -148,10 +148,10 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], sa.U
     return lambda: ledger_url(f"sqlite:///new{next(numbers)}/ledger.sqlite", tmp_path)
 
 
-def applications(population: str, budget: float, directory: Path) -> list[Application]:
+def applications(population: str, budget: float, directory: Path) -> list[ChargeRequest]:
     """One for each process: each asks for ε = 1 and another period, of one of two experiments."""
     return [
-        Application(
+        ChargeRequest(
             terms=Terms(f"{population}-{number % 2}", population, Budget(1.0), Budget(budget, 0.0)),
             period=f"p{number}",
             fingerprint=Fingerprint(*(f"k:{which}{population}{number}" for which in "rus")),
@@ -178,7 +178,7 @@ class Outcome(NamedTuple):
     """What is left of the budget, below zero where too much was spent."""
 
 
-def outcome(url: sa.URL, asked: Sequence[Application], ends: Sequence[End]) -> Outcome:
+def outcome(url: sa.URL, asked: Sequence[ChargeRequest], ends: Sequence[End]) -> Outcome:
     names = [end.told for end in ends if end.kind == GRANTED]
     assert len(names) == len(set(names)), "a name was given twice"
     statement = Ledger(url).statement(asked[0].terms)

@@ -19,7 +19,7 @@ import polars as pl
 import pytest
 
 from flows.ledger.account import Account
-from flows.raw.quarantine import set_aside
+from flows.raw.quarantine import write_quarantine
 from flows.raw.reading import sources
 from flows.raw.spill import sorted_runs as runs
 from flows.raw.spill import workspace
@@ -274,9 +274,9 @@ def test_where_space_runs_out_after_the_charge_it_is_given_back(
     def fill_then_set_aside(*given: Any) -> None:
         # Levels, an integer each, still have space; texts have not.
         fill(place, 80_000 if unit_id == "keyed-hash" else 0)
-        set_aside(*given)
+        write_quarantine(*given)
 
-    monkeypatch.setattr("flows.release.set_aside", fill_then_set_aside)
+    monkeypatch.setattr("flows.release.write_quarantine", fill_then_set_aside)
     assert str(failure(built)).startswith(f"{place}: cannot write rows here")
     assert state(built) == ["void"]
     assert spent(built) == 0

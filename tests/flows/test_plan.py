@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from flows.cli.main import run
-from flows.config.resolve import settled
-from flows.plan import design_of, plan, settled_of
+from flows.config.resolve import resolved_design
+from flows.plan import design_of, plan, resolved_design_of
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
 from privatizers.audit.sampling import Effort
@@ -348,8 +348,12 @@ def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -
     frame = built.read().with_columns(outcome=pl.lit(math.nan))
     sizes = sealed_rows(frame, ("none", "mail")).open().sizes
     assert sizes.tolist() == [[60, 60], [60, 60]]
-    chosen = settled(built.load(), sizes)
-    assert chosen.design == design_of(built.config, None) == plan(built.config, None).settled.design
+    chosen = resolved_design(built.load(), sizes)
+    assert (
+        chosen.design
+        == design_of(built.config, None)
+        == plan(built.config, None).resolved_design.design
+    )
     assert chosen.plan is not None
     assert chosen.config.outcome.grid == chosen.plan.option.grid
     assert chosen.config.outcome.weights == pytest.approx(chosen.plan.guess)
@@ -552,10 +556,10 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
     command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(privacy=MEANS)
-    honest = settled_of(built.config, None)
+    honest = resolved_design_of(built.config, None)
     wrong = dataclasses.replace(honest.design, epsilon=1.9)
     monkeypatch.setattr(
-        "flows.plan.settled_of", lambda *_: dataclasses.replace(honest, design=wrong)
+        "flows.plan.resolved_design_of", lambda *_: dataclasses.replace(honest, design=wrong)
     )
     ended = command("audit", built.config)
     assert ended.returncode == 1

@@ -47,7 +47,7 @@ STEPS = [
     "ingest",
     "validate",
     "fingerprint",
-    "set_aside",
+    "write_quarantine",
     "privatize",
     "publish",
     "estimate",

@@ -20,7 +20,7 @@ from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.noise import lattice_laplace as real_noise
 from privatizers.noise.lattice_laplace import LEAST_EPSILON, lattice_laplace, power_of_two_step
 from privatizers.sites import randomised_trial as site_trial
-from privatizers.sites.dp_matching import GlobalMatching, Shares, SmoothMatching
+from privatizers.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
 from privatizers.sites.matching import People
 from privatizers.sites.randomised_trial import RandomisedTrial
 from privatizers.toolbox.local_sensitivity import Tabulated
@@ -67,7 +67,7 @@ def test_smooth_matching_is_refused_or_never_fails(
     generator = np.random.default_rng(5)
     for number in range(DRAWS // 20):
         high = float(10.0 ** generator.uniform(-60, 60)) if number else 1.0
-        shares = Shares(**{part: smallest})
+        shares = EpsilonSplit(**{part: smallest})
         mechanism = made(partial(SmoothMatching, epsilon, 1e-9, high, shares))
         if mechanism is None:
             continue
@@ -87,7 +87,7 @@ def test_smooth_matching_takes_every_delta_that_it_does_not_refuse(delta: float)
 
 def test_shares_whose_sum_is_no_double_are_shares() -> None:
     """As proportions they are thirds; the sum of what they are is infinite."""
-    assert Shares(1e308, 1e308, 1e308).epsilons(3.0) == pytest.approx((1.0, 1.0, 1.0))
+    assert EpsilonSplit(1e308, 1e308, 1e308).epsilons(3.0) == pytest.approx((1.0, 1.0, 1.0))
 
 
 @pytest.mark.parametrize("is_bounds", [True, False])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
-from estimators.pool_statistics import Cumulants, MeansNoise, counts_noise
+from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise
 from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateName, AggregateRequest, aggregate_design
@@ -106,7 +106,7 @@ def statistics(
     assert lattice is not None
     step = lattice.step_of(case.grid)
     if drawn.noisy_sums is not None:
-        noise = MeansNoise(Cumulants.of_discrete_laplace(scale), step).of_outcomes
+        noise = MeansStatisticNoise(Cumulants.of_discrete_laplace(scale), step).of_outcomes
         value = grid[0] + step * drawn.noisy_sums / n - center
         return of_sums(value, noise, n), none, None
     if drawn.noisy_counts is not None:

@@ -22,7 +22,7 @@ from estimators.horvitz_thompson import difference_contrasts, difference_statist
 from flows.replication.efficiency import GRID, SIZES, planned, population
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
-from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from tests.statistical.found import Found
 
@@ -37,7 +37,7 @@ every_epsilon = pytest.mark.parametrize("epsilon", BY_COUNTS)
 
 
 @cache
-def experiment(epsilon: float) -> tuple[Answers, ...]:
+def experiment(epsilon: float) -> tuple[EstimateSample, ...]:
     """A plan for everybody, by public sizes and the uniform guess, released over and over."""
     random = np.random.default_rng(2025)
     made = planned(epsilon, "for everybody")

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from estimators.pool_statistics import Weights, declared_weights
+from estimators.pool_statistics import StatisticWeights, declared_weights
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit import private_step as audited
 from flows.raw.audit.private_step import StepEffort, audit_step
@@ -147,7 +147,7 @@ def raw_weights(patch: pytest.MonkeyPatch) -> None:
         seen.append(found.counts.sum(axis=0))
         return found
 
-    def broken(grid: Floats, _: Floats, *public: Any) -> Weights:
+    def broken(grid: Floats, _: Floats, *public: Any) -> StatisticWeights:
         return declared_weights(grid, seen[-1] / seen[-1].sum(), *public)
 
     patch.setattr("flows.raw.privatize.count_strata", looking)

@@ -31,14 +31,14 @@ from estimators.evidence import Evidence, Slices
 from estimators.pool_statistics import counts_noise, declared_weights
 from flows.config.experiment import Config
 from flows.config.load import load
-from flows.config.resolve import settled
+from flows.config.resolve import resolved_design
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release_period
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_released
-from flows.released.file.read import opened, read_manifest, read_release
+from flows.released.file.read import open_release, read_manifest, read_release
 from privatizers.domain.outcome_grid import nearest_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
@@ -229,7 +229,7 @@ def test_rows_are_set_aside_for_their_arm_alone(released: Released) -> None:
 def test_every_unit_is_released_in_its_arm_and_order(released: Released) -> None:
     experiment = released.experiment
     log = experiment.log().drop_nulls(experiment.arm)
-    with opened(released.result.path) as connection:
+    with open_release(released.result.path) as connection:
         units = connection.execute("SELECT unit_id, arm FROM main.units ORDER BY rowid").fetchall()
     expected = log.select(experiment.unit, experiment.arm).sort(experiment.unit)
     assert units == expected.rows()
@@ -291,7 +291,7 @@ def test_the_tables_of_a_release_fit_together(released: Released, rule: str) -> 
 
 
 def test_the_weights_are_the_debias_vector_of_the_published_prior(released: Released) -> None:
-    with opened(released.result.path) as connection:
+    with open_release(released.result.path) as connection:
         rate = read_manifest(connection).metric.resampling_probability
         assert rate is not None
         rows = connection.execute(
@@ -387,7 +387,7 @@ def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
     rows, _, _ = validate(config, ingest(config, "once"))
     frame = plain_rows(rows.open())
-    chosen = settled(config, known_sizes(config, rows))
+    chosen = resolved_design(config, known_sizes(config, rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
     assert not isinstance(mechanism, AggregateMechanism)
     clusters = frame[CLUSTER].unique().sort().to_list()
@@ -474,7 +474,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     released: Released, prepared: Prepared
 ) -> None:
     """What is repeated 200 times below is what an analyst gets."""
-    with opened(released.result.path) as connection:
+    with open_release(released.result.path) as connection:
         file = read_released(connection, read_manifest(connection))
         query = "SELECT outcome, cluster, arm FROM main.units"
         units = pl.DataFrame(connection.execute(query).fetchnumpy())
@@ -616,7 +616,7 @@ def test_tau_q_can_be_had_in_sql_from_the_debiased_outcomes(
 ) -> None:
     """Here, as every cluster can be compared: none is merged or left out."""
     result = five[1][0]
-    with opened(result.path) as connection:
+    with open_release(result.path) as connection:
         for one in by_arm(result.estimates, "tau_q"):
             found = connection.execute(TAU_BY_SQL, [one.arm, one.control]).fetchone()
             assert found is not None

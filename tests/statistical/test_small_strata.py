@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
-from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 
 Ints = NDArray[np.int64]
@@ -68,7 +68,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 
 @cache
-def found(name: str, n_releases: int = N_RELEASES) -> Answers:
+def found(name: str, n_releases: int = N_RELEASES) -> EstimateSample:
     case = CASES[name]
     simulation = simulate(
         case.trial(), n_releases, np.random.default_rng(11), same_shares=case.same_shares
@@ -76,7 +76,7 @@ def found(name: str, n_releases: int = N_RELEASES) -> Answers:
     return simulation.of(case.estimator)
 
 
-def ratio(one: Answers) -> float:
+def ratio(one: EstimateSample) -> float:
     return float(one.variance.mean()) / one.std_dev**2
 
 

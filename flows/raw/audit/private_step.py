@@ -30,7 +30,7 @@ from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cel
 from flows.raw.units.rows import Rows
 from flows.raw.units.unit_ids import released_ids
 from privatizers.accounting.accountant import pure_epsilon
-from privatizers.audit.checks import Check, Events, exactly, judged
+from privatizers.audit.checks import Check, Events, exactly, judge_events
 from privatizers.audit.laws import (
     Responses,
     noise_events,
@@ -90,7 +90,7 @@ def audit_step(
         return [
             exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units"),
             *_large(run, effort, error),
-            judged(REPEATED, _repeated(run, effort.again), error),
+            judge_events(REPEATED, _repeated(run, effort.again), error),
             _rounded(run, effort, error),
         ]
 
@@ -207,13 +207,13 @@ def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
     problems = dependence_problems(run.config, run.design, first.release)
     checks = [
         exactly(FOLLOWS, problems, "every stratum"),
-        judged(LARGE_NOISE, noise, error),
+        judge_events(LARGE_NOISE, noise, error),
     ]
     if first.responses is not None:
-        checks.append(judged(LARGE_DRAWS, response_events(first.responses, "a unit"), error))
+        checks.append(judge_events(LARGE_DRAWS, response_events(first.responses, "a unit"), error))
     if run.config.private_clusters is not None and first.labels is not None:
         events = [*response_events(first.labels, "a cluster"), *_independence(first)]
-        checks.append(_check_price(run, judged(LABELS, events, error)))
+        checks.append(_check_price(run, judge_events(LABELS, events, error)))
     return checks
 
 
@@ -380,7 +380,7 @@ def _rounded(run: _Run, effort: StepEffort, error: float) -> Check:
     events += rounding_events(
         levels[by_stratum], values[by_stratum], run.grid, "an outcome, by stratum,"
     )
-    return judged(ROUNDED, events, error)
+    return judge_events(ROUNDED, events, error)
 
 
 def _cells(rows: Rows, counts: StrataCounts) -> Ints:

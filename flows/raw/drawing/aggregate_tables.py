@@ -7,7 +7,7 @@ from flows.config.experiment import Config
 from flows.raw.drawing import tables
 from flows.raw.drawing.strata_counts import count_strata
 from flows.raw.drawing.unit_stream import empty_units
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
@@ -22,7 +22,7 @@ def release_aggregates(
     rows: Rows,
     design: AggregateDesign,
     name: ReleaseName,
-    room: Room | None,
+    workspace: Workspace | None,
     roster: Roster | None,
 ) -> ReleaseTables:
     """Make the tables of the release ``name``, which has no units.
@@ -33,7 +33,7 @@ def release_aggregates(
     # The manifest reads a key, so it comes before any draw.
     manifest = tables.manifest_of(config, rows, design, name, roster)
     grid = np.array(config.outcome.grid)
-    stratum_counts = count_strata(config, rows, design.mechanism, room, keep=False)
+    stratum_counts = count_strata(config, rows, design.mechanism, workspace, keep=False)
     strata = stratum_counts.strata
     tables.check_squares_fit(design, strata)
     statistics = design.mechanism.statistics(stratum_counts.counts, strata.cell_of)

@@ -8,10 +8,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.experiment import Config
-from flows.orchestration.workers import shared_out
+from flows.orchestration.workers import run_on_workers
 from flows.raw.boundary.guard import values_free
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import Room, check_folder_usable, write_frame
+from flows.raw.spill.workspace import Workspace, check_folder_usable, write_frame
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
@@ -71,7 +71,7 @@ def count_strata(
     config: Config,
     rows: Rows,
     mechanism: Mechanism | AggregateMechanism,
-    room: Room | None,
+    workspace: Workspace | None,
     *,
     keep: bool,
 ) -> StrataCounts:
@@ -88,8 +88,8 @@ def count_strata(
         cells=cell_table(strata),
         n_cells=len(strata.cell_sizes),
     )
-    if room is not None and room.workers is not None:
-        return _count_by_workers(counter, rows, strata, room)
+    if workspace is not None and workspace.workers is not None:
+        return _count_by_workers(counter, rows, strata, workspace)
     counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []
     with Progress("counting", rows.n_units) as progress:
@@ -98,17 +98,19 @@ def count_strata(
             counts += part_counts
             progress.advance(frame.height)
             if keep:
-                levels.append(part.with_rows(pl.DataFrame({LEVEL: part_levels}), room, "levels"))
+                levels.append(
+                    part.with_rows(pl.DataFrame({LEVEL: part_levels}), workspace, "levels")
+                )
     return StrataCounts(tuple(levels), counts, strata)
 
 
 def _count_by_workers(
-    counter: StrataCounter, rows: Rows, strata: Strata, room: Room
+    counter: StrataCounter, rows: Rows, strata: Strata, workspace: Workspace
 ) -> StrataCounts:
     """Count by workers, which leave levels and counts in the workspace."""
-    calls = [(counter, part, str(room.folder)) for part in rows.parts]
-    stored = shared_out(
-        room.runner,
+    calls = [(counter, part, str(workspace.folder)) for part in rows.parts]
+    stored = run_on_workers(
+        workspace.runner,
         count_part,
         calls,
         what="counting by workers",

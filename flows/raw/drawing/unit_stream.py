@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.config.experiment import Config
-from flows.config.sections import Ledger
-from flows.orchestration.workers import shared_out
+from flows.config.sections import LedgerSection
+from flows.orchestration.workers import run_on_workers
 from flows.raw.boundary.guard import values_free, values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel
-from flows.raw.spill.sorted_runs import Runs, Stored, parts
-from flows.raw.spill.unit_order import in_order
-from flows.raw.spill.workspace import Room, check_folder_usable
+from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
+from flows.raw.spill.unit_order import sort_rows
+from flows.raw.spill.workspace import Workspace, check_folder_usable
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
@@ -68,7 +68,7 @@ def unit_table(
     counts: StrataCounts,
     response: RandomisedResponse,
     weights: Floats,
-    room: Room | None,
+    workspace: Workspace | None,
 ) -> UnitTable | UnitFiles:
     """The table of all units, in the order of their released ids.
 
@@ -76,11 +76,13 @@ def unit_table(
     these draw them at once, into files. ``weights`` are the debiased values of each cell and level,
     shape [S, K].
     """
-    if room is not None and room.workers is not None:
-        return _draw_by_workers(config, rows, counts, response, weights, room)
+    if workspace is not None and workspace.workers is not None:
+        return _draw_by_workers(config, rows, counts, response, weights, workspace)
     hashed = config.publish.unit_id == "keyed-hash"
     drawing = _drawing(config, rows, counts, response, weights)
-    frames = _with_hashed_ids(config, rows, counts, room) if hashed else _with_levels(rows, counts)
+    frames = (
+        _with_hashed_ids(config, rows, counts, workspace) if hashed else _with_levels(rows, counts)
+    )
     failures: list[BaseException] = []
     schema = drawing.batch(_empty(config, rows)).schema
     # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
@@ -114,18 +116,18 @@ def _with_levels(rows: Rows, counts: StrataCounts) -> Iterator[pl.DataFrame]:
 
 
 def _with_hashed_ids(
-    config: Config, rows: Rows, counts: StrataCounts, room: Room | None
+    config: Config, rows: Rows, counts: StrataCounts, workspace: Workspace | None
 ) -> Iterator[pl.DataFrame]:
     """The rows with their levels under hashed ids and in the order of these.
 
     The order of raw ids would say something about them.
     """
-    runs = Runs(room, "hashed")
+    runs = SortedRuns(workspace, "hashed")
     for frame in _with_levels(rows, counts):
         runs.add(frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)))
-    for (part,) in parts([runs], room):
+    for (part,) in parts([runs], workspace):
         if part is not None:
-            yield in_order(part)
+            yield sort_rows(part)
 
 
 def _empty(config: Config, rows: Rows) -> pl.DataFrame:
@@ -161,17 +163,19 @@ def _draw_by_workers(
     counts: StrataCounts,
     response: RandomisedResponse,
     weights: Floats,
-    room: Room,
+    workspace: Workspace,
 ) -> UnitFiles:
     """The table of all units, drawn by workers, a file for each part."""
-    for_workers = config.model_copy(update={"ledger": Ledger()})  # the database's password stays
+    for_workers = config.model_copy(
+        update={"ledger": LedgerSection()}
+    )  # the database's password stays
     work = _Share(for_workers, _drawing(config, rows, counts, response, weights), rows.clusters)
     calls = [
-        (work, part, levels, str(room.folder))
+        (work, part, levels, str(workspace.folder))
         for part, levels in zip(rows.parts, counts.levels, strict=True)
     ]
-    paths = shared_out(
-        room.runner,
+    paths = run_on_workers(
+        workspace.runner,
         draw_part,
         calls,
         what="randomising by workers",

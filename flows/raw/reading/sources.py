@@ -35,7 +35,7 @@ _READERS: dict[str, Reader] = {
 
 
 @dataclass(frozen=True)
-class Source:
+class LogFiles:
     """The files of one table of the log, and how their rows are read."""
 
     files: tuple[Path, ...]
@@ -43,9 +43,9 @@ class Source:
     """The columns to read, by their names in the files."""
     private: frozenset[str]
     """The columns that may hold outcomes."""
-    brought: Callable[[pl.DataFrame, Path], list[pl.Expr]]
+    to_expressions: Callable[[pl.DataFrame, Path], list[pl.Expr]]
     """Gives the expressions that convert a file's columns into those that the steps use."""
-    finished: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    postprocess: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Applied to every batch once it is converted."""
 
     def batches(self) -> Iterator[pl.DataFrame]:
@@ -61,7 +61,7 @@ class Source:
         for position, path in enumerate(self.files):
             row = 1
             if suffix(path) == ".parquet":  # an unfit type is an error whatever the values are
-                self.brought(without_rows(path, wanted), path)
+                self.to_expressions(without_rows(path, wanted), path)
             for frame in _reader(path)(path, wanted, BATCH):
                 yield position, row, frame
                 row += frame.height
@@ -72,8 +72,8 @@ class Source:
             pl.lit(position, pl.UInt32).alias(FILE),
             pl.int_range(row, row + frame.height, dtype=pl.UInt64).alias(ROW),
         )
-        rows = frame.select(*self.brought(frame, self.files[position]), *numbered)
-        return rows if self.finished is None else self.finished(rows)
+        rows = frame.select(*self.to_expressions(frame, self.files[position]), *numbered)
+        return rows if self.postprocess is None else self.postprocess(rows)
 
     def known_rows(self) -> int | None:
         """The number of rows, where the files say it without being read; else None."""

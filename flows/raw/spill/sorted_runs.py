@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.raw.spill.unit_order import in_order
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.unit_order import sort_rows
+from flows.raw.spill.workspace import Workspace
 from schemas.raw import UNIT
 
 Unit = str | int
@@ -35,14 +35,14 @@ class Stored:
             raise TypeError("raw rows cannot be pickled")
         return dict(vars(self))
 
-    def with_rows(self, frame: pl.DataFrame, room: Room | None, name: str) -> "Stored":
+    def with_rows(self, frame: pl.DataFrame, workspace: Workspace | None, name: str) -> "Stored":
         """Store other rows as these are: in memory, or in a file of the workspace.
 
         ``name`` is what the name of that file begins with.
         """
-        if room is None or isinstance(self.place, pl.DataFrame):
+        if workspace is None or isinstance(self.place, pl.DataFrame):
             return Stored(frame.height, frame)
-        return Stored(frame.height, room.write(frame, name))
+        return Stored(frame.height, workspace.write(frame, name))
 
     def load(self, start: int = 0, length: int | None = None) -> pl.DataFrame:
         """The rows, or ``length`` of them from ``start``."""
@@ -72,12 +72,12 @@ class _SortedRun:
         return block * _SAMPLED + _place(units, unit)
 
 
-class Runs:
+class SortedRuns:
     """Rows that are being sorted; the names of their files in the workspace begin with ``name``."""
 
-    def __init__(self, room: Room | None, name: str, by: str = UNIT) -> None:
+    def __init__(self, workspace: Workspace | None, name: str, by: str = UNIT) -> None:
         """Begin without rows, to be sorted by a column. Without a workspace all stay in memory."""
-        self._room = room
+        self._room = workspace
         self._name = name
         self._by = by
         self._waiting: list[pl.DataFrame] = []
@@ -108,23 +108,23 @@ class Runs:
         frames, self._waiting = self._waiting, []
         return pl.concat(frames) if frames else None
 
-    def runs(self, room: Room) -> list[_SortedRun]:
+    def runs(self, workspace: Workspace) -> list[_SortedRun]:
         """All rows as sorted runs, after writing those still in memory."""
         if self._waiting:
-            self._write(room)
+            self._write(workspace)
         return self._written
 
-    def _write(self, room: Room) -> None:
+    def _write(self, workspace: Workspace) -> None:
         frames, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        rows = in_order(pl.concat(frames), self._by)
+        rows = sort_rows(pl.concat(frames), self._by)
         del frames
-        place = room.write(rows, f"{self._name}-run-{len(self._written)}")
+        place = workspace.write(rows, f"{self._name}-run-{len(self._written)}")
         samples = rows[self._by].gather_every(_SAMPLED)
         self._written.append(_SortedRun(Stored(rows.height, place), samples))
 
 
 def parts(
-    tables: Sequence[Runs], room: Room | None, least: int = 0
+    tables: Sequence[SortedRuns], workspace: Workspace | None, least: int = 0
 ) -> Iterator[list[pl.DataFrame | None]]:
     """Yield, for one range of units after the other, the rows of each of the ``tables``.
 
@@ -132,12 +132,12 @@ def parts(
     the rows within one are unsorted. With ``least`` above 0 there are at least about so many
     ranges, and all rows are written first.
     """
-    if room is None or (least == 0 and all(table.in_memory for table in tables)):
+    if workspace is None or (least == 0 and all(table.in_memory for table in tables)):
         yield [table.take() for table in tables]
         return
-    runs = [table.runs(room) for table in tables]
+    runs = [table.runs(workspace) for table in tables]
     size = sum(table.n_bytes for table in tables)
-    n_parts = max(-(-size // room.part_bytes), least)
+    n_parts = max(-(-size // workspace.part_bytes), least)
     cuts = _cuts([run for runs_of_table in runs for run in runs_of_table], n_parts)
     bounds = [[_bounds(run, cuts) for run in runs_of_table] for runs_of_table in runs]
     for position in range(len(cuts) + 1):

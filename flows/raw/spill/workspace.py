@@ -18,7 +18,7 @@ from typing import Any
 import polars as pl
 
 from flows.config.experiment import Config
-from flows.orchestration.workers import runner_of
+from flows.orchestration.workers import task_runner
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder
 from schemas.errors import ClusterdpError, ConfigError
@@ -42,7 +42,7 @@ def bytes_of(limit: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** _POWERS[power])
 
 
-class Room:
+class Workspace:
     """The memory that a run may use, and a folder for the rows that do not fit into it."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Room:
         if self.workers is None:
             raise ConfigError("run.workers", "none are configured")
         if self._runner is None:
-            self._runner = self._stack.enter_context(runner_of(self.workers, self.folder))
+            self._runner = self._stack.enter_context(task_runner(self.workers, self.folder))
         return self._runner
 
     def write(self, frame: pl.DataFrame, name: str) -> Path:
@@ -146,10 +146,10 @@ def check_folder_usable(folder: str) -> None:
 
 
 @contextmanager
-def room_of(config: Config) -> Iterator[Room]:
+def open_workspace(config: Config) -> Iterator[Workspace]:
     """Open the workspace of a run, after removing the folders that killed runs have left."""
     directory = config.spill_directory
     if directory.is_dir():
         sweep(directory, PREFIX)
     with ExitStack() as stack:
-        yield Room(directory, bytes_of(config.run.memory_limit), stack, config.run.workers)
+        yield Workspace(directory, bytes_of(config.run.memory_limit), stack, config.run.workers)

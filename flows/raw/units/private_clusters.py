@@ -16,7 +16,7 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.label_response import LabelResponse
@@ -77,7 +77,7 @@ def nearest(points: Floats, centres: Floats, unknown: int) -> Ints:
 # randomising
 
 
-def with_randomised_clusters(config: Config, rows: Rows, room: Room | None) -> Rows:
+def with_randomised_clusters(config: Config, rows: Rows, workspace: Workspace | None) -> Rows:
     """The rows with clusters as they are published; all that is counted of them is counted anew.
 
     Every unit's cluster is drawn by itself, once. Rows whose clusters are public stay as they are.
@@ -93,7 +93,7 @@ def with_randomised_clusters(config: Config, rows: Rows, room: Room | None) -> R
         for part in rows.parts:
             frame = _randomised(part.load(), names, response)
             sizes += _counted(frame, sizes.shape)
-            stored.append(part.with_rows(frame, room, "clusters"))
+            stored.append(part.with_rows(frame, workspace, "clusters"))
             progress.advance(frame.height)
     return Rows(tuple(stored), rows.unit_type, rows.arms, names, sizes)
 

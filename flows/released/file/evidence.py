@@ -12,8 +12,13 @@ import polars as pl
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
-from estimators.pool_statistics import Cumulants, MeansNoise, StatisticNoise, statistic_noise
-from flows.released.file.sql import quoted
+from estimators.pool_statistics import (
+    Cumulants,
+    MeansStatisticNoise,
+    StatisticNoise,
+    statistic_noise,
+)
+from flows.released.file.sql import quote_name
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
 
@@ -111,7 +116,7 @@ def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> 
         _codes("arm", list(arms)).alias("arm_code"),
     )
     if manifest.has_units:
-        query = _WHOLE.format(moments=MOMENTS, outcome=quoted(metric.metric))
+        query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(metric.metric))
         whole = read_frame(connection, query, {"center": float(grid.mean())})
     else:
         whole = read_frame(connection, _SIZES)
@@ -168,7 +173,7 @@ def _of_mean(pools: pl.DataFrame, grid: Floats, metric: Metric) -> Statistic:
     if noise is None:
         return _nothing(len(pools))
     steps = grid - grid.mean()
-    if isinstance(noise, MeansNoise):
+    if isinstance(noise, MeansStatisticNoise):
         value = pools["noisy_mean"].to_numpy() - grid.mean()
         return _statistic(value, noise.of_outcomes, pools, "mean_weight")
     return _statistic(_by_counts(steps, pools), noise.of_sum(steps), pools, "mean_weight")
@@ -184,7 +189,7 @@ def _of_square(pools: pl.DataFrame, grid: Floats, metric: Metric) -> tuple[Stati
     if pools["noisy_square"].null_count() < len(pools):
         return _of_arms(pools)
     noise = _noise(metric)
-    if noise is None or isinstance(noise, MeansNoise):
+    if noise is None or isinstance(noise, MeansStatisticNoise):
         return _nothing(len(pools)), None
     squares = (grid - grid.mean()) ** 2
     value = _by_counts(squares, pools)

@@ -27,7 +27,7 @@ from estimators.collapsed_strata import LEAST_SEEN
 from estimators.contrast_strata import MIN_UNITS
 from estimators.intervals import quantile
 from flows.released.file.evidence import MOMENTS, Released
-from flows.released.file.sql import quoted, statement, text
+from flows.released.file.sql import quote_name, statement, text
 from schemas.tables import MACROS, PREFIX
 
 LEVEL = 0.95
@@ -121,7 +121,7 @@ class _Macros:
             "highest": _number(evidence.highest),
             "level": _number(LEVEL),
             "metric": text(evidence.metric),
-            "outcome": quoted(evidence.metric),
+            "outcome": quote_name(evidence.metric),
             "control": text(self.released.manifest.control),
             "same_shares": str(self.released.manifest.same_shares),
             "min_units": str(MIN_UNITS),

@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from flows.released.file.sql import quoted, text
+from flows.released.file.sql import quote_name, text
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
@@ -227,7 +227,7 @@ def _table_problem(connection: duckdb.DuckDBPyConnection, name: str) -> str | No
     for (column, kind), (declared, usual) in zip(present, TABLES[name].items(), strict=True):
         if column != declared or kind not in _TYPES.get((name, column), (usual,)):
             return _other_columns(name)
-    columns = ", ".join(f"{quoted(column)} {kind}" for column, kind in present)
+    columns = ", ".join(f"{quote_name(column)} {kind}" for column, kind in present)
     connection.execute(f"CREATE TABLE memory.main.{name} ({columns})")
     ours, theirs = (
         connection.execute(_DEFINITION, [database, name]).fetchall()

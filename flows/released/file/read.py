@@ -10,7 +10,7 @@ import duckdb
 
 from flows.released.file.opening import memory_limit, open_safely
 from flows.released.file.rules import broken_rule
-from flows.released.file.sql import quoted
+from flows.released.file.sql import quote_name
 from schemas.errors import InputError
 from schemas.released import TABLES, Manifest, Metric
 
@@ -36,7 +36,7 @@ class ReleaseFile:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a released file read-only, whoever has made it.
 
     Raises InputError unless its tables are those of a release and their values fit together
@@ -61,7 +61,7 @@ def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBP
 
 def read_release(path: Path) -> ReleaseFile:
     """Read the manifest of a released file and count the rows of its tables."""
-    with opened(path) as connection:
+    with open_release(path) as connection:
         counts = {
             table: int(_row(connection, f"SELECT count(*) FROM main.{table}")[0])  # noqa: S608 - our own table names
             for table in TABLES
@@ -77,7 +77,7 @@ def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
 
 def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
     names = list(TABLES[table])
-    query = f"SELECT {', '.join(map(quoted, names))} FROM main.{table}"  # noqa: S608 - our own names
+    query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table}"  # noqa: S608 - our own names
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]
 
 

@@ -4,7 +4,7 @@ from functools import cache
 from importlib.resources import files
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """The name of a table or column in double quotes."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from estimators.debias import response_noise_variance
 from estimators.pool_statistics import Cumulants
 from flows.released.file.evidence import read_frame
-from flows.released.file.read import opened, read_manifest
+from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
 from flows.released.page import figures
 from schemas.released import Manifest
@@ -63,7 +63,7 @@ class Contents:
 
 def read_contents(path: Path) -> Contents:
     """Read what the report needs; raises InputError where ``path`` is no release."""
-    with opened(path) as connection:
+    with open_release(path) as connection:
         manifest = read_manifest(connection)
         outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
         strata = read_frame(connection, _query("strata"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from flows.ledger import account as charging
-from flows.ledger.account import Account, Charge, settle
+from flows.ledger.account import Account, Charge, resolve_charge
 from flows.ledger.database import Ledger, ledger_url
 from flows.ledger.rules import Entry, Fingerprint, State
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
@@ -107,8 +107,8 @@ def test_an_unfinished_charge_is_settled_as_it_must_be(
     tmp_path: Path, state: State, found: Found, expected: State
 ) -> None:
     with surroundings(tmp_path, state, found) as entry:
-        assert settle(entry) == expected
-        assert settle(entry) == expected  # asked again before the answer is written down
+        assert resolve_charge(entry) == expected
+        assert resolve_charge(entry) == expected  # asked again before the answer is written down
         rolled_forward = expected == PUBLISHED != state and not found.public
         if found.public or rolled_forward:
             assert entry.path.read_text() == ("draft" if rolled_forward else "public")
@@ -123,7 +123,7 @@ def test_an_unfinished_charge_is_settled_as_it_must_be(
 @pytest.mark.parametrize("state", list(State))
 def test_a_charge_without_a_run_is_left_alone(tmp_path: Path, state: State) -> None:
     with surroundings(tmp_path, state, Found("dead", draft=True)) as entry:
-        assert settle(Entry(**vars(entry) | {"draft": None})) == state
+        assert resolve_charge(Entry(**vars(entry) | {"draft": None})) == state
         assert not entry.path.exists()
 
 
@@ -133,8 +133,8 @@ def test_what_cannot_become_public_now_is_tried_again_later(
     with surroundings(tmp_path, PUBLISHING, Found("dead", draft=True)) as entry:
         with monkeypatch.context() as full:
             full.setattr(os, "link", refuse_link)
-            assert settle(entry) == PUBLISHING
-        assert settle(entry) == PUBLISHED
+            assert resolve_charge(entry) == PUBLISHING
+        assert resolve_charge(entry) == PUBLISHED
         assert entry.path.read_text() == "draft"
 
 
@@ -147,8 +147,8 @@ def test_a_name_that_is_taken_in_the_same_moment_counts_as_given(
 
     with surroundings(tmp_path, PUBLISHING, Found("dead", draft=True)) as entry:
         monkeypatch.setattr(os, "link", taken)
-        assert settle(entry).value in ("publishing", "published")
-        assert settle(entry) == PUBLISHED
+        assert resolve_charge(entry).value in ("publishing", "published")
+        assert resolve_charge(entry) == PUBLISHED
         assert entry.path.read_text() == "by another"
 
 

@@ -12,8 +12,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Found, Ledger, Statement, ledger_url
-from flows.ledger.rules import OPEN, Application, Entry, Fingerprint, State, Terms
+from flows.ledger.database import VERSION, Ledger, Statement, UnknownRelease, ledger_url
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.names import ReleaseName
@@ -64,9 +64,9 @@ def application(
     units: str = "u",
     draft: Path | None = None,
     revise: bool = False,
-) -> Application:
+) -> ChargeRequest:
     made_from = Fingerprint(f"key:{rows}", f"key:{units}", "key:s")
-    return Application(of or terms(), period, made_from, HERE, draft, revise)
+    return ChargeRequest(of or terms(), period, made_from, HERE, draft, revise)
 
 
 def charge(ledger: Ledger, period: str = "p", of: Terms | None = None) -> int:
@@ -137,7 +137,7 @@ def test_another_program_reads_what_one_has_charged(ledger: Ledger, url: sa.URL)
 
 
 def test_the_same_again_is_unchanged_and_charges_nothing(ledger: Ledger, tmp_path: Path) -> None:
-    asked = Application(terms(), "p", application().fingerprint, tmp_path, None)
+    asked = ChargeRequest(terms(), "p", application().fingerprint, tmp_path, None)
     number = ledger.reserve(asked).charge
     assert number is not None
     ledger.begin_publishing(number)
@@ -309,11 +309,11 @@ def test_what_became_of_an_unfinished_charge_is_found_out_first(
     charge_in(before, ledger)
     asked_about: list[Entry] = []
 
-    def settle(entry: Entry) -> State:
+    def resolve_charge(entry: Entry) -> State:
         asked_about.append(entry)
         return after
 
-    ledger.reserve(application("next"), settle)
+    ledger.reserve(application("next"), resolve_charge)
     assert [(entry.name.period, entry.state) for entry in asked_about] == [("p", before)]
     assert states(ledger) == {"trial.p.r1": after, "trial.next.r1": RESERVED}
     assert epsilon(ledger) == 1.0 + (after != VOID)
@@ -350,13 +350,13 @@ def test_a_failure_to_settle_leaves_everything_as_it_was(ledger: Ledger) -> None
     charge(ledger, "a")
     charge(ledger, "b")
 
-    def settle(entry: Entry) -> State:
+    def resolve_charge(entry: Entry) -> State:
         if entry.name.period == "b":
             raise KeyboardInterrupt
         return VOID
 
     with pytest.raises(KeyboardInterrupt):
-        ledger.reserve(application("next"), settle)
+        ledger.reserve(application("next"), resolve_charge)
     assert states(ledger) == {"trial.a.r1": RESERVED, "trial.b.r1": RESERVED}
     charge(ledger, "next")  # nobody holds the lock
 
@@ -375,9 +375,9 @@ def test_working_folders_of_open_charges_are_told(ledger: Ledger) -> None:
 # releases that the ledger does not know
 
 
-def found(period: str, revision: int = 1, cost: float = 0.7) -> Found:
+def found(period: str, revision: int = 1, cost: float = 0.7) -> UnknownRelease:
     name = ReleaseName("trial", period, revision)
-    return Found(name, Budget(cost, 1e-6), HERE / f"{name.release_id}.duckdb")
+    return UnknownRelease(name, Budget(cost, 1e-6), HERE / f"{name.release_id}.duckdb")
 
 
 def test_releases_that_are_there_are_entered_once_and_count(ledger: Ledger) -> None:
@@ -823,7 +823,7 @@ def test_a_server_that_goes_away_in_the_middle_is_told(
     url = ledger_url(postgresql.emptied(), tmp_path)
     charge(Ledger(url))
 
-    def settle(_: Entry) -> State:
+    def resolve_charge(_: Entry) -> State:
         with Ledger(url)._engine.connect() as other:
             other.execute(
                 sa.text(
@@ -834,7 +834,7 @@ def test_a_server_that_goes_away_in_the_middle_is_told(
         return State.VOID
 
     with pytest.raises(ClusterdpError) as failure:
-        Ledger(url).reserve(application("q"), settle)
+        Ledger(url).reserve(application("q"), resolve_charge)
     assert_one_plain_line(failure.value, "terminating connection", "run again")
     assert states(Ledger(url)) == {"trial.p.r1": RESERVED}  # nothing was settled by half
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flows.ledger.rules import (
     OPEN,
-    Application,
+    ChargeRequest,
     Decision,
     Entry,
     Fingerprint,
@@ -86,28 +86,28 @@ def application(
     made_from: Fingerprint = MADE,
     directory: Path = HERE,
     revise: bool = False,
-) -> Application:
+) -> ChargeRequest:
     terms = Terms(
         experiment,
         population,
         cost if isinstance(cost, Budget) else Budget(cost),
         limit if isinstance(limit, Budget) else Budget(limit, INFINITE),
     )
-    return Application(terms, period, made_from, directory, None, revise)
+    return ChargeRequest(terms, period, made_from, directory, None, revise)
 
 
 def names(entries: Sequence[Entry]) -> list[str]:
     return [one.name.release_id for one in entries]
 
 
-def refusal(entries: Sequence[Entry], asked: Application) -> str:
+def refusal(entries: Sequence[Entry], asked: ChargeRequest) -> str:
     """The text of a refusal by budget."""
     with pytest.raises(BudgetError) as failure:
         decide(entries, asked)
     return tells_no_digest(failure.value)
 
 
-def conflict(entries: Sequence[Entry], asked: Application) -> str:
+def conflict(entries: Sequence[Entry], asked: ChargeRequest) -> str:
     """The text of a conflict."""
     with pytest.raises(ConflictError) as failure:
         decide(entries, asked)
@@ -427,7 +427,7 @@ def test_a_budget_can_be_checked_without_asking_for_a_period() -> None:
 
 
 def early(
-    entries: Sequence[Entry], asked: Application, *, revise: bool = False, period: str = "p"
+    entries: Sequence[Entry], asked: ChargeRequest, *, revise: bool = False, period: str = "p"
 ) -> None:
     refuse_early(entries, asked.terms, period, revise=revise)
 
@@ -568,7 +568,7 @@ def exactly(entries: Sequence[Entry], population: str) -> tuple[Decimal, Decimal
 
 @given(histories, lives)
 def test_no_budget_is_overspent_and_no_name_given_twice(
-    history: list[Entry], life: list[tuple[Application, State]]
+    history: list[Entry], life: list[tuple[ChargeRequest, State]]
 ) -> None:
     """However entries are mixed, and whatever becomes of what is granted."""
     entries = list(history)
@@ -612,7 +612,7 @@ def test_what_fits_is_granted_to_the_last_digit(
 
 @given(histories, applications)
 def test_what_is_refused_early_would_be_refused_later(
-    history: list[Entry], asked: Application
+    history: list[Entry], asked: ChargeRequest
 ) -> None:
     """Whatever becomes of what is open now."""
     try:

@@ -29,7 +29,7 @@ from prefect.settings import (
 )
 
 from flows.orchestration.prefect_server import PrefectServer, prefect_server, shown
-from flows.orchestration.prefect_settings import settle
+from flows.orchestration.prefect_settings import configure_prefect
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Builder, Program
 
@@ -192,8 +192,8 @@ def wide_open(home: Path) -> list[str]:
 PARENT = """if True:
     import os, sys, time
     from pathlib import Path
-    from flows.orchestration.prefect_settings import settle
-    settle(Path(sys.argv[1]))
+    from flows.orchestration.prefect_settings import configure_prefect
+    configure_prefect(Path(sys.argv[1]))
     from flows.orchestration.prefect_server import prefect_server
     with prefect_server(schedules=True) as server:
         server.wait()
@@ -329,7 +329,7 @@ def test_a_home_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "file").touch()
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "file"))
     with pytest.raises(InputError, match=r"^PREFECT_HOME: .*file: cannot make this folder"):
-        settle(tmp_path)
+        configure_prefect(tmp_path)
 
 
 # signals

@@ -36,7 +36,7 @@ from flows.orchestration import workers as sharing
 from flows.raw.drawing import strata_counts, unit_stream
 from flows.raw.drawing.strata_counts import StrataCounter, count_part
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import check_folder_usable, room_of
+from flows.raw.spill.workspace import check_folder_usable, open_workspace
 from flows.release import release
 from flows.runtime.progress import Progress
 from schemas.errors import ClusterdpError, ConfigError, StepError
@@ -72,7 +72,7 @@ class Seen:
         self.progress: list[tuple[str, int]] = []
         self.before: Callable[[Any, Path, str], None] = lambda *_: None
         for module in (strata_counts, unit_stream):
-            monkeypatch.setattr(module, "shared_out", self._listening)
+            monkeypatch.setattr(module, "run_on_workers", self._listening)
         progress = self.progress
 
         class Heard(Progress):
@@ -89,7 +89,7 @@ class Seen:
         self.sent.append(pickle.dumps(calls))
         self.n_parts.append(len(calls))
         self.before(runner, folder, function.__name__)
-        found = sharing.shared_out(runner, function, calls, **told)
+        found = sharing.run_on_workers(runner, function, calls, **told)
         self.back.append(pickle.dumps(found))
         self.modes |= {(file.suffix, mode(file)) for file in folder.glob("*.*")}
         self.modes.add(("folder", mode(folder)))
@@ -302,17 +302,17 @@ def test_what_fails_on_a_worker_tells_no_row(experiment: Builder, watch: Watch) 
 
     @flow(name="clusterdp-release")
     def failing() -> None:
-        with room_of(config) as room:
+        with open_workspace(config) as workspace:
             rows = pl.DataFrame(
                 {"cluster": [canary.marks[0].decode()], "arm": ["mail"], "outcome": [1.0]}
             )
-            part = Stored(1, room.write(rows, "kept-0"))
+            part = Stored(1, workspace.write(rows, "kept-0"))
             cells = np.zeros((1, 2), np.uint32)
             counting = StrataCounter((0.0, 1.0), True, ("east",), cells, 1)
-            for folder in (str(room.folder), "/nowhere"):
+            for folder in (str(workspace.folder), "/nowhere"):
                 with pytest.raises(ClusterdpError) as caught:
-                    sharing.shared_out(
-                        room.runner, count_part, [(counting, part, folder)], what="x", rows=[1]
+                    sharing.run_on_workers(
+                        workspace.runner, count_part, [(counting, part, folder)], what="x", rows=[1]
                     )
                 errors.append(caught.value)
 

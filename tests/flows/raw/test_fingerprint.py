@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.config.experiment import Config
-from flows.config.resolve import settled
-from flows.config.sections import Section
+from flows.config.resolve import resolved_design
+from flows.config.sections import ConfigSection
 from flows.ledger.rules import Fingerprint
 from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
 from flows.raw.ingest import ingest
@@ -65,7 +65,7 @@ SIZES = np.array([[30, 40], [50, 20]])
 
 
 def of_frame(config: Config, frame: pl.DataFrame) -> Fingerprint:
-    chosen = settled(config, SIZES)
+    chosen = resolved_design(config, SIZES)
     return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.design)
 
 
@@ -430,11 +430,11 @@ def test_every_key_is_tried_here() -> None:
     assert {*SETTINGS, *INNOCENT, *ELSEWHERE} == set(keys_of(Config))
 
 
-def keys_of(section: type[Section], prefix: str = "") -> Iterator[str]:
+def keys_of(section: type[ConfigSection], prefix: str = "") -> Iterator[str]:
     for name, field in section.model_fields.items():
         options = [one for one in get_args(field.annotation) if one is not type(None)]
         kind = options[0] if len(options) == 1 else field.annotation  # a section may be left out
-        if isinstance(kind, type) and issubclass(kind, Section):
+        if isinstance(kind, type) and issubclass(kind, ConfigSection):
             yield from keys_of(kind, f"{name}.")
         else:
             yield f"{prefix}{name}"
@@ -534,7 +534,7 @@ def test_what_a_plan_depends_on_matters_as_far_as_it_changes_the_design(
     assert len(set(found)) == len(changes)
     less = auto | {"epsilon": 1.0}
     coarse = experiment(privacy=less, outcome={"levels": "auto"})
-    assert len(settled(coarse.load(), SIZES).config.outcome.grid) < 4
+    assert len(resolved_design(coarse.load(), SIZES).config.outcome.grid) < 4
     assert settings_of(coarse) not in (*found, settings_of(experiment(privacy=less)))
     same = auto | {"segment_shares": [0.02], "strata_statistic": "none"}
     assert settings_of(experiment(privacy=same)) == found[0]

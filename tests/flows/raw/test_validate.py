@@ -14,7 +14,7 @@ from scipy.stats import chisquare
 
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
-from flows.raw.quarantine import set_aside
+from flows.raw.quarantine import write_quarantine
 from flows.raw.validate import validate
 from schemas.errors import InputError
 from schemas.names import ReleaseName
@@ -45,7 +45,7 @@ def judge(built: Experiment) -> tuple[pl.DataFrame, Roster]:
     """The rows that are kept and the roster, as a run makes them."""
     config = built.load()
     kept, aside, roster = validate(config, ingest(config, "once"))
-    set_aside(config, aside, NAME)
+    write_quarantine(config, aside, NAME)
     return plain_rows(kept.open()), roster
 
 

@@ -17,8 +17,8 @@ import pytest
 
 from estimators.theory import Population, uniform_prior_variance
 from flows.cli.main import run
-from flows.replication.efficiency import GRID, QUICK, SIZES, Replication, population
-from flows.replication.efficiency_rows import Row
+from flows.replication.efficiency import GRID, QUICK, SIZES, EfficiencyReplication, population
+from flows.replication.efficiency_rows import EfficiencyRow
 from tests.conftest import PATIENCE
 
 SPARE = 3.0
@@ -81,8 +81,8 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
 
 
 def test_people_are_told_every_number_and_how_it_was_had(found: dict[str, Any]) -> None:
-    every = tuple(Row(**one) for one in found["rows"])
-    text = Replication(QUICK, every, (Path("/somewhere/efficiency.svg"),)).text()
+    every = tuple(EfficiencyRow(**one) for one in found["rows"])
+    text = EfficiencyReplication(QUICK, every, (Path("/somewhere/efficiency.svg"),)).text()
     assert "800 repetitions a row: a quick run" in text
     assert "mean squared errors are about the true effect" in text.lower()
     assert "figure: /somewhere/efficiency.svg" in text

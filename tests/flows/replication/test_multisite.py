@@ -26,7 +26,7 @@ from flows.replication.multisite import (
     QUICK_PROPORTIONS,
     QUICK_RUNS,
     RUNS,
-    Replication,
+    MultisiteReplication,
     aggregated,
     dealt,
     effect,
@@ -50,7 +50,7 @@ from flows.replication.multisite_findings import (
     OURS,
     PRINTED,
     SMOOTH,
-    Row,
+    MultisiteRow,
     findings,
 )
 from privatizers.sites.matching import People
@@ -62,7 +62,7 @@ pytestmark = pytest.mark.statistical
 SPARE = 5.0
 """Standard errors."""
 
-Rows = dict[tuple[str, str, float, str], Row]
+Rows = dict[tuple[str, str, float, str], MultisiteRow]
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def by_name(data: Path) -> dict[str, Study]:
 
 
 @pytest.fixture(scope="module")
-def found(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Replication:
+def found(data: Path, tmp_path_factory: pytest.TempPathFactory) -> MultisiteReplication:
     return replicate(tmp_path_factory.mktemp("multisite") / "figures", quick=True, data=data)
 
 
@@ -92,7 +92,7 @@ def lalonde(by_name: dict[str, Study]) -> Rows:
 # a quick run, end to end
 
 
-def test_there_is_a_row_for_every_setting(found: Replication) -> None:
+def test_there_is_a_row_for_every_setting(found: MultisiteReplication) -> None:
     dealt_out = [":".join(map(str, one)) for one in QUICK_PROPORTIONS]
     expected = set()
     for name, sites, kinds in (
@@ -114,7 +114,7 @@ def test_there_is_a_row_for_every_setting(found: Replication) -> None:
     assert all(0 < one.mae_std_error < one.mae for one in found.rows)
 
 
-def test_the_document_is_json_and_the_figures_are_there(found: Replication) -> None:
+def test_the_document_is_json_and_the_figures_are_there(found: MultisiteReplication) -> None:
     document = json.loads(json.dumps(found.as_json()))
     assert (document["name"], document["quick"]) == (NAME, True)
     assert document["n_units"] == {
@@ -129,7 +129,7 @@ def test_the_document_is_json_and_the_figures_are_there(found: Replication) -> N
         assert path.stat().st_size > 20_000
 
 
-def test_the_text_has_every_estimator_and_the_errors_of_ours(found: Replication) -> None:
+def test_the_text_has_every_estimator_and_the_errors_of_ours(found: MultisiteReplication) -> None:
     text = found.text()
     assert max(len(line) for line in text.splitlines()) <= 125
     for one in found.rows:
@@ -295,7 +295,7 @@ def test_mvagg_is_hardly_worse_than_the_better_and_gains_most_at_the_ends(
     assert gains[1] < min(gains[0], gains[2])
 
 
-def test_findings_are_of_the_rows(found: Replication) -> None:
+def test_findings_are_of_the_rows(found: MultisiteReplication) -> None:
     """By hand for one of them."""
     assert found.findings == findings(found.rows)
     one = next(f for f in found.findings if (f.data, f.estimator, f.form) == ("ihdp", SMOOTH, OURS))

@@ -25,7 +25,7 @@ from flows.replication.toolbox_means import (
     PROPOSED,
     QUICK,
     REPLACED,
-    Replication,
+    ToolboxReplication,
     methods,
     read_ages,
     replicate,
@@ -44,7 +44,7 @@ SPARE = 0.27
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Replication:
+def found(tmp_path_factory: pytest.TempPathFactory) -> ToolboxReplication:
     """A quick run on made-up ages, from a CSV file."""
     folder = tmp_path_factory.mktemp("toolbox")
     ages = np.random.default_rng(8).integers(17, 91, N)
@@ -54,7 +54,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Replication:
 
 
 def test_there_is_a_row_for_every_method_next_to_a_plain_sum_over_a_count(
-    found: Replication,
+    found: ToolboxReplication,
 ) -> None:
     names = [one.method for one in found.rows]
     assert names == [
@@ -74,7 +74,7 @@ def test_there_is_a_row_for_every_method_next_to_a_plain_sum_over_a_count(
     assert {one.neighbours for one in found.rows} == {COMES_OR_GOES, REPLACED}
 
 
-def test_the_document_is_json_and_the_figure_is_there(found: Replication) -> None:
+def test_the_document_is_json_and_the_figure_is_there(found: ToolboxReplication) -> None:
     document = json.loads(json.dumps(found.as_json()))
     assert document["name"] == NAME
     assert document["quick"] is True
@@ -87,7 +87,7 @@ def test_the_document_is_json_and_the_figure_is_there(found: Replication) -> Non
     assert "propose-test-release" in svg
 
 
-def test_the_text_is_a_screen(found: Replication) -> None:
+def test_the_text_is_a_screen(found: ToolboxReplication) -> None:
     text = found.text()
     assert all(one.method in text for one in found.rows)
     assert max(len(line) for line in text.splitlines()) <= 110
@@ -118,7 +118,7 @@ def test_data_that_no_proposal_fits_are_refused_and_shown_as_such() -> None:
     rows = run(np.full(20, 40.0), 30)
     (refused,) = (one for one in rows if one.method == "propose-test-release")
     assert (refused.refused, refused.rmse, refused.ratio) == (30, None, None)
-    shown = Replication(True, 20, 40.0, rows, ()).text()
+    shown = ToolboxReplication(True, 20, 40.0, rows, ()).text()
     assert "100.0%" in shown
 
 

@@ -15,9 +15,9 @@ from privatizers.accounting.accountant import (
     calibrate,
     delta_at,
     epsilon_at,
+    paths,
     pure_epsilon,
     pure_loss,
-    ways,
 )
 from privatizers.accounting.budget import Budget, total, written
 from privatizers.accounting.events import (
@@ -178,7 +178,7 @@ def test_what_is_unprotected_costs_more_than_any_budget() -> None:
 def test_disjoint_parts_are_alternatives() -> None:
     one, other = Response(0.5, 0.25), Response(0.9, 0.25)
     event = Together((Disjoint((one, other)), Disjoint((one, other))))
-    assert ways(event) == {
+    assert paths(event) == {
         frozenset({(one, 2)}),
         frozenset({(one, 1), (other, 1)}),
         frozenset({(other, 2)}),

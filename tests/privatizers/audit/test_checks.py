@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.audit.checks import Events, exactly, judged, together
+from privatizers.audit.checks import Events, exactly, judge_events, together
 from privatizers.audit.laws import (
     Laplace,
     Responses,
@@ -53,14 +53,14 @@ def test_trials_of_different_probabilities_are_bounded_too() -> None:
 
 
 def test_what_cannot_happen_is_a_failure_and_what_must_is_none() -> None:
-    assert not judged("x", [Events.one("never", 1, 0.0, 10)], 1e-9).holds
-    assert judged("x", [Events.one("always", 10, 10.0, 10)], 1e-9).holds
-    assert not judged("x", [Events.one("always", 9, 10.0, 10)], 1e-9).holds
-    assert judged("x", [], 1e-9).holds
+    assert not judge_events("x", [Events.one("never", 1, 0.0, 10)], 1e-9).holds
+    assert judge_events("x", [Events.one("always", 10, 10.0, 10)], 1e-9).holds
+    assert not judge_events("x", [Events.one("always", 9, 10.0, 10)], 1e-9).holds
+    assert judge_events("x", [], 1e-9).holds
 
 
 def test_a_failure_says_what_was_seen() -> None:
-    check = judged("heads", [Events.one("a coin", 900, 500.0, 1000)], 1e-4)
+    check = judge_events("heads", [Events.one("a coin", 900, 500.0, 1000)], 1e-4)
     assert not check.holds
     assert check.evidence == "a coin: 900 of 1,000 times, expected 500.0"
     assert exactly("same", ["a is another"], "").evidence == "a is another"
@@ -84,15 +84,15 @@ def test_laws_of_noise_are_those_of_its_definition(scale: float) -> None:
 
 def test_noise_that_is_off_is_seen_and_other_noise_is_not() -> None:
     noise = discrete_laplace(400_000, 6.0)
-    assert judged("noise", noise_events(noise, 6.0, "noise"), 1e-6).holds
+    assert judge_events("noise", noise_events(noise, 6.0, "noise"), 1e-6).holds
     for scale in (6.0 * 0.96, 6.0 * 1.04):
-        assert not judged("noise", noise_events(noise, scale, "noise"), 1e-6).holds
-    assert not judged("noise", noise_events(2 * (noise // 2), 6.0, "noise"), 1e-6).holds
-    assert judged("pairs", lagged_noise(noise, 6.0, "noises"), 1e-6).holds
+        assert not judge_events("noise", noise_events(noise, scale, "noise"), 1e-6).holds
+    assert not judge_events("noise", noise_events(2 * (noise // 2), 6.0, "noise"), 1e-6).holds
+    assert judge_events("pairs", lagged_noise(noise, 6.0, "noises"), 1e-6).holds
     shared = np.repeat(noise[:200_000], 2)
-    assert not judged("pairs", lagged_noise(shared, 6.0, "noises"), 1e-6).holds
+    assert not judge_events("pairs", lagged_noise(shared, 6.0, "noises"), 1e-6).holds
     opposite = pair_events(noise, -noise, 6.0, "noises")
-    assert not judged("pairs", opposite, 1e-6).holds
+    assert not judge_events("pairs", opposite, 1e-6).holds
 
 
 def test_expected_draws_are_those_of_every_unit_by_itself() -> None:
@@ -118,7 +118,7 @@ def test_draws_that_are_off_are_seen_and_others_are_not() -> None:
 
     def holds(drawn: NDArray[np.int64], rate: float = 0.5) -> bool:
         found = Responses(levels, strata, drawn, rate, prior)
-        return judged("draws", response_events(found, "a unit"), 1e-6).holds
+        return judge_events("draws", response_events(found, "a unit"), 1e-6).holds
 
     drawn = RandomisedResponse(0.5, prior).draw(levels, strata)
     assert holds(drawn)
@@ -140,7 +140,7 @@ def test_rounding_that_is_off_is_seen_and_other_rounding_is_not() -> None:
     levels = lower + (random_words(len(values)) * 2.0**-53 < share)
 
     def holds(found: NDArray[np.int64]) -> bool:
-        return judged("rounding", rounding_events(found, values, grid, "one"), 1e-6).holds
+        return judge_events("rounding", rounding_events(found, values, grid, "one"), 1e-6).holds
 
     assert holds(levels)
     assert not holds(lower + np.diff(np.floor(np.cumsum(share)), prepend=0.0).astype(np.int64))

@@ -698,7 +698,7 @@ def told(
     found: Plan, values: NDArray[np.float64], sizes: NDArray[np.int64], generator: Generator
 ) -> tuple[float, float]:
     """Half the width of an interval in true standard errors, and how often intervals cover."""
-    trial = Trial.of_guess(
+    trial = Trial.from_guess(
         values, sizes, found.design.mechanism, np.full(12, 1 / 12), np.zeros(1), generator
     )
     answers = simulate(trial, 1_500, generator).of("combined")

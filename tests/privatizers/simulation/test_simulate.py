@@ -20,7 +20,7 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation import simulate as simulation
-from privatizers.simulation.simulate import Answers, simulate
+from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 
 Floats = NDArray[np.float64]
@@ -61,7 +61,7 @@ def trial(statistic: StatisticName = "none", **changes: object) -> Trial:
 
 
 @cache
-def answers(statistic: StatisticName = "none", name: str = "tau_q") -> Answers:
+def answers(statistic: StatisticName = "none", name: str = "tau_q") -> EstimateSample:
     found = simulate(trial(statistic), N_RELEASES, np.random.default_rng(1))
     return next(one for one in found.answers if one.estimator == name)
 
@@ -141,7 +141,7 @@ CONSTANT = Trial(
 
 
 @cache
-def constant(effect: int = 1) -> Answers:
+def constant(effect: int = 1) -> EstimateSample:
     levels = CONSTANT.levels[[0, effect]]
     return simulate(replace(CONSTANT, levels=levels), N_RELEASES, np.random.default_rng(2)).of(
         "tau_q"
@@ -228,7 +228,7 @@ def test_people_follow_the_guess_in_every_cluster() -> None:
     shares = np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1]])
     sizes = np.array([[3_000, 2_000], [1_000, 4_000]])
     random = np.random.default_rng(4)
-    made = Trial.of_guess(GRID, sizes, mechanism(), shares, np.array([0.0]), random)
+    made = Trial.from_guess(GRID, sizes, mechanism(), shares, np.array([0.0]), random)
     counts = np.zeros((2, 4))
     np.add.at(counts, (made.cluster, made.levels[0]), 1)
     expected = shares * sizes.sum(axis=1, keepdims=True)
@@ -241,7 +241,7 @@ def test_effects_are_added_and_clipped_as_a_release_would() -> None:
     sizes = np.array([[500, 500, 500]])
     shares = np.array([0.0, 0.5, 0.0, 0.5])
     random = np.random.default_rng(5)
-    made = Trial.of_guess(GRID, sizes, mechanism(), shares, np.array([0.5, -7.0]), random)
+    made = Trial.from_guess(GRID, sizes, mechanism(), shares, np.array([0.5, -7.0]), random)
     control = GRID[1] * (made.values[made.levels[0]] == 0) + 3.0 * (
         made.values[made.levels[0]] == 3
     )
@@ -394,7 +394,7 @@ def test_a_guess_that_does_not_fit_is_refused(
     shares: Floats, effects: Floats, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        Trial.of_guess(GRID, SIZES, mechanism(), shares, effects, np.random.default_rng(1))
+        Trial.from_guess(GRID, SIZES, mechanism(), shares, effects, np.random.default_rng(1))
 
 
 def test_one_release_has_no_spread_and_segments_have_the_shape_of_units() -> None:

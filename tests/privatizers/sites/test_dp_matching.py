@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from privatizers.noise.lattice_laplace import lattice_laplace_variance, power_of_two_step
 from privatizers.sites.dp_matching import (
+    EpsilonSplit,
     GlobalMatching,
-    Shares,
     SmoothMatching,
 )
 from privatizers.sites.matching import People, evaluate
@@ -50,9 +50,13 @@ def some_people(n_units: int = 4_000, n_strata: int = 8, high: float = 1.0) -> P
 # the accounting
 
 
-@pytest.mark.parametrize("shares", [Shares(), Shares(3.0, 1.0, 0.2), Shares(0.1, 0.7, 0.3)])
+@pytest.mark.parametrize(
+    "shares", [EpsilonSplit(), EpsilonSplit(3.0, 1.0, 0.2), EpsilonSplit(0.1, 0.7, 0.3)]
+)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.7, 100.0])
-def test_what_is_spent_adds_up_to_no_more_than_the_claim(shares: Shares, epsilon: float) -> None:
+def test_what_is_spent_adds_up_to_no_more_than_the_claim(
+    shares: EpsilonSplit, epsilon: float
+) -> None:
     spent = shares.epsilons(epsilon)
     assert math.fsum(spent) <= epsilon
     assert math.fsum(spent) == pytest.approx(epsilon, rel=1e-13)
@@ -290,7 +294,7 @@ def test_settings_that_promise_nothing_are_refused(key: str, given: dict[str, An
 @pytest.mark.parametrize("share", [0.0, -1.0, math.inf, math.nan])
 def test_what_is_no_share_is_refused(share: float) -> None:
     with pytest.raises(ConfigError, match="shares: bound"):
-        Shares(bound=share)
+        EpsilonSplit(bound=share)
     with pytest.raises(ConfigError, match="effect_share: the effect's share"):
         GlobalMatching(1.0, 1.0, share)
 

@@ -22,7 +22,7 @@ from flows.plan import plan
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill import sorted_runs as runs
 from flows.raw.spill import workspace
-from flows.raw.spill.unit_order import in_order
+from flows.raw.spill.unit_order import sort_rows
 from flows.raw.validate import _Judge
 from schemas import raw
 from schemas.errors import InputError, StepError
@@ -300,9 +300,9 @@ class Looked(NamedTuple):
 def looked_at(act: Callable[[], Any]) -> list[Looked]:
     """What lay in the room whenever a file had been put there."""
     found = []
-    write = workspace.Room.write
+    write = workspace.Workspace.write
 
-    def noted(self: workspace.Room, frame: pl.DataFrame, name: str) -> Path:
+    def noted(self: workspace.Workspace, frame: pl.DataFrame, name: str) -> Path:
         path = write(self, frame, name)
         every = [path.parent, *path.parent.iterdir()]
         modes = {(one.is_dir(), stat.S_IMODE(one.stat().st_mode)) for one in every}
@@ -310,7 +310,7 @@ def looked_at(act: Callable[[], Any]) -> list[Looked]:
         return path
 
     with pytest.MonkeyPatch.context() as patched, in_small_pieces():
-        patched.setattr(workspace.Room, "write", noted)
+        patched.setattr(workspace.Workspace, "write", noted)
         act()
     return found
 
@@ -395,7 +395,7 @@ def test_a_log_of_which_nothing_is_left_says_so(experiment: Builder) -> None:
 
 def without_rules(judge: _Judge, part: pl.DataFrame, _: pl.DataFrame | None) -> pl.DataFrame:
     """Keep all rows, whatever rules they break."""
-    return judge._finished(in_order(part))
+    return judge._finished(sort_rows(part))
 
 
 PLANTED = {

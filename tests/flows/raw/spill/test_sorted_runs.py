@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from flows.raw.spill import sorted_runs as runs
-from flows.raw.spill.sorted_runs import Runs, Stored, parts
-from flows.raw.spill.workspace import Room
+from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
+from flows.raw.spill.workspace import Workspace
 
 LIMIT = 240_000  # bytes: runs of 30,000, parts of 10,000
 N = 6000
@@ -23,9 +23,9 @@ Part = list[pl.DataFrame | None]
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Iterator[Room]:
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
     with ExitStack() as stack:
-        yield Room(tmp_path / "room", LIMIT, stack)
+        yield Workspace(tmp_path / "room", LIMIT, stack)
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,11 @@ def frame(units: Any, kind: pl.DataType | None = None) -> pl.DataFrame:
     return pl.DataFrame([column, number, label])
 
 
-def filled(room: Room | None, rows: pl.DataFrame, name: str = "rows", step: int = 500) -> Runs:
+def filled(
+    workspace: Workspace | None, rows: pl.DataFrame, name: str = "rows", step: int = 500
+) -> SortedRuns:
     """Runs of these rows, as they come so many at a time."""
-    found = Runs(room, name)
+    found = SortedRuns(workspace, name)
     for start in range(0, rows.height, step):
         found.add(rows[start : start + step])
     return found
@@ -87,12 +89,12 @@ LOGS = {
 
 @pytest.mark.parametrize("name", LOGS)
 @pytest.mark.parametrize("ids", ["text", "integer"])
-def test_all_rows_of_a_unit_come_together(room: Room, name: str, ids: str) -> None:
+def test_all_rows_of_a_unit_come_together(workspace: Workspace, name: str, ids: str) -> None:
     units = LOGS[name] if ids == "integer" else [f"customer-{unit}" for unit in LOGS[name]]
     log = frame(units)
-    came = filled(room, log)
+    came = filled(workspace, log)
     assert (came.n_rows, came.in_memory) == (N, False)
-    found = list(parts([came], room))
+    found = list(parts([came], workspace))
     assert_whole(found, log)
     if name in ("shuffled", "sorted", "reversed", "far apart"):
         assert len(found) > 10
@@ -100,17 +102,23 @@ def test_all_rows_of_a_unit_come_together(room: Room, name: str, ids: str) -> No
         assert max(sizes(found)) < 3 * fair  # no part is much larger than the others
 
 
-def test_a_unit_that_is_cut_in_two_is_found(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_is_cut_in_two_is_found(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = frame(LOGS["few units"])
     monkeypatch.setattr(runs, "_place", lambda units, _: len(units) // 2)
     with pytest.raises(AssertionError):
-        assert_whole(list(parts([filled(room, log)], room)), log)
+        assert_whole(list(parts([filled(workspace, log)], workspace)), log)
 
 
-def test_a_unit_that_equals_a_cut_stays_whole(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_equals_a_cut_stays_whole(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = frame(np.repeat(np.arange(300), 20))
     monkeypatch.setattr(runs, "_cuts", lambda *_: [0, 17, 18, 250, 299])
-    found = list(parts([filled(room, log[np.random.default_rng(2).permutation(N)])], room))
+    found = list(
+        parts([filled(workspace, log[np.random.default_rng(2).permutation(N)])], workspace)
+    )
     assert sizes(found) == [0, 17 * 20, 20, 232 * 20, 49 * 20, 20]
     assert_whole(found, log)
 
@@ -120,32 +128,32 @@ def place_right(units: pl.Series, unit: int) -> int:
 
 
 def test_cuts_on_the_wrong_side_of_a_unit_are_found(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = frame(np.repeat(np.arange(300), 20))
     monkeypatch.setattr(runs, "_cuts", lambda *_: [17])
     monkeypatch.setattr(runs, "_place", place_right)
-    assert sizes(list(parts([filled(room, log)], room))) != [17 * 20, 283 * 20]
+    assert sizes(list(parts([filled(workspace, log)], workspace))) != [17 * 20, 283 * 20]
 
 
 @pytest.mark.parametrize("kind", [pl.Int64(), pl.UInt64()])
-def test_integers_of_any_size_are_cut(room: Room, kind: pl.DataType) -> None:
+def test_integers_of_any_size_are_cut(workspace: Workspace, kind: pl.DataType) -> None:
     least = 0 if kind == pl.UInt64 else -(2**63)
     log = frame([least + (2**64 - 1) // N * int(unit) for unit in shuffled(N, N)], kind)
-    found = list(parts([filled(room, log)], room))
+    found = list(parts([filled(workspace, log)], workspace))
     assert len(found) > 10
     assert_whole(found, log)
 
 
-def test_several_logs_are_cut_alike(room: Room) -> None:
+def test_several_logs_are_cut_alike(workspace: Workspace) -> None:
     exposures, events = frame(shuffled(1500, 900)), frame(shuffled(N, 1200, seed=2))
     nobody = frame([], pl.Int64())
     given_runs = [
-        filled(room, exposures, "rows"),
-        filled(room, events, "events"),
-        filled(room, nobody, "none"),
+        filled(workspace, exposures, "rows"),
+        filled(workspace, events, "events"),
+        filled(workspace, nobody, "none"),
     ]
-    found = list(parts(given_runs, room))
+    found = list(parts(given_runs, workspace))
     assert len(found) > 10
     assert {len(part) for part in found} == {3}
     assert_whole(found, exposures, events, nobody)
@@ -153,18 +161,18 @@ def test_several_logs_are_cut_alike(room: Room) -> None:
     assert all(part[2] is None for part in found)
 
 
-def test_of_several_logs_one_may_lie_in_memory(room: Room) -> None:
+def test_of_several_logs_one_may_lie_in_memory(workspace: Workspace) -> None:
     few, many = frame([3, 1, 2, 1]), frame(shuffled(N, 40))
-    together = [filled(room, few, "rows"), filled(room, many, "events")]
+    together = [filled(workspace, few, "rows"), filled(workspace, many, "events")]
     assert [one.in_memory for one in together] == [True, False]
-    assert_whole(list(parts(together, room)), few, many)
+    assert_whole(list(parts(together, workspace)), few, many)
 
 
-def test_what_fits_stays_in_memory(room: Room, tmp_path: Path) -> None:
+def test_what_fits_stays_in_memory(workspace: Workspace, tmp_path: Path) -> None:
     log = frame(shuffled(300, 300))
-    came = filled(room, log, step=50)
+    came = filled(workspace, log, step=50)
     assert came.in_memory
-    (part,) = parts([came], room)
+    (part,) = parts([came], workspace)
     assert_whole([part], log)
     assert not (tmp_path / "room").exists()
     assert came.take() is None  # it is held no longer
@@ -188,20 +196,20 @@ def test_without_a_room_everything_stays_in_memory() -> None:
     ],
 )
 def test_as_many_parts_as_workers_want_where_there_are_so_many(
-    room: Room, units: list[int], least: int, expected: list[list[int]]
+    workspace: Workspace, units: list[int], least: int, expected: list[list[int]]
 ) -> None:
     log = frame(units, pl.Int64())
-    found = list(parts([filled(room, log)], room, least))
+    found = list(parts([filled(workspace, log)], workspace, least))
     assert [sizes(found)] == expected
     assert_whole(found, log)
 
 
-def test_nothing_at_all_is_one_part_of_nothing(room: Room) -> None:
-    assert list(parts([Runs(room, "rows")], room)) == [[None]]
-    empty = Runs(room, "rows")
+def test_nothing_at_all_is_one_part_of_nothing(workspace: Workspace) -> None:
+    assert list(parts([SortedRuns(workspace, "rows")], workspace)) == [[None]]
+    empty = SortedRuns(workspace, "rows")
     empty.add(frame([], pl.Int64()))
     assert empty.n_rows == 0
-    assert list(parts([empty, Runs(room, "events")], room)) == [[None, None]]
+    assert list(parts([empty, SortedRuns(workspace, "events")], workspace)) == [[None, None]]
 
 
 @pytest.mark.process
@@ -223,18 +231,20 @@ def test_any_texts_in_any_batches_come_together(
     log = frame([unit for batch in batches for unit in batch], pl.String())
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
         patched.setattr(runs, "_SAMPLED", sampled)
-        room = Room(tmp_path_factory.mktemp("room"), 8, stack)  # every batch is a run of its own
-        came = Runs(room, "rows")
+        workspace = Workspace(
+            tmp_path_factory.mktemp("room"), 8, stack
+        )  # every batch is a run of its own
+        came = SortedRuns(workspace, "rows")
         begun = 0
         for batch in batches:
             came.add(log[begun : begun + len(batch)])
             begun += len(batch)
-        assert_whole(list(parts([came], room, least)), log)
+        assert_whole(list(parts([came], workspace, least)), log)
 
 
-def test_rows_are_found_again_wherever_they_lie(room: Room) -> None:
+def test_rows_are_found_again_wherever_they_lie(workspace: Workspace) -> None:
     log = frame(shuffled(200, 50))
-    for stored in (Stored(200, log), Stored(200, room.write(log, "some"))):
+    for stored in (Stored(200, log), Stored(200, workspace.write(log, "some"))):
         assert stored.load().equals(log)
         assert stored.load(30, 40).equals(log[30:70])
         assert stored.load(190, 40).equals(log[190:])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from flows.raw.spill import unit_order as order
-from flows.raw.spill.unit_order import in_order, rises, text_keys
+from flows.raw.spill.unit_order import rises, sort_rows, text_keys
 
 texts = st.lists(
     st.one_of(
@@ -27,7 +27,7 @@ def by_bytes(units: list[str]) -> list[str]:
 
 
 def ordered(units: list[str]) -> list[str]:
-    return in_order(pl.DataFrame({"unit": pl.Series(units, dtype=pl.String)}))["unit"].to_list()
+    return sort_rows(pl.DataFrame({"unit": pl.Series(units, dtype=pl.String)}))["unit"].to_list()
 
 
 @settings(deadline=None)
@@ -84,7 +84,7 @@ def test_the_order_is_the_same_however_many_texts_are_looked_at_at_once() -> Non
 def test_texts_that_are_a_stretch_of_others_are_ordered_alike(cut: slice) -> None:
     whole = pl.DataFrame({"unit": ["z", "", "longer than eight", "b", "é", "", "a" * 9, "a" * 10]})
     some = pl.concat([whole[cut], whole[:2]], rechunk=False)
-    assert in_order(some)["unit"].to_list() == by_bytes(some["unit"].to_list())
+    assert sort_rows(some)["unit"].to_list() == by_bytes(some["unit"].to_list())
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_texts_that_are_a_stretch_of_others_are_ordered_alike(cut: slice) -> Non
 def test_integers_stand_in_their_order(kind: pl.DataType, least: int, greatest: int) -> None:
     units = [greatest, least, 5, 2**62, greatest - 1, 10, 9, 5, least + 1]
     frame = pl.DataFrame({"unit": pl.Series(units, dtype=kind)})
-    assert in_order(frame)["unit"].to_list() == sorted(units)
-    assert in_order(frame)["unit"].to_list() != sorted(units, key=str)
+    assert sort_rows(frame)["unit"].to_list() == sorted(units)
+    assert sort_rows(frame)["unit"].to_list() != sorted(units, key=str)
 
 
 def test_whole_rows_are_moved_by_the_column_that_is_named() -> None:
     units = [f"c{number * 7919 % 101:03d}" for number in range(101)]
     frame = pl.DataFrame({"unit": units, "place": range(101)})
     expected = sorted(zip(units, range(101), strict=True))
-    assert in_order(frame).rows() == expected
+    assert sort_rows(frame).rows() == expected
     pieces = pl.concat([frame[60:], frame[:60]], rechunk=False)
-    assert in_order(pieces, "place").rows() == frame.rows()
+    assert sort_rows(pieces, "place").rows() == frame.rows()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.raw.spill.workspace import PREFIX, Room, bytes_of, room_of
+from flows.raw.spill.workspace import PREFIX, Workspace, bytes_of, open_workspace
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
 from tests.support.modes import mode
@@ -18,9 +18,11 @@ FRAME = pl.DataFrame({"unit": ["a", "b"]})
 
 
 @contextmanager
-def a_room(directory: Path, limit: int = 1000, workers: int | str | None = None) -> Iterator[Room]:
+def a_room(
+    directory: Path, limit: int = 1000, workers: int | str | None = None
+) -> Iterator[Workspace]:
     with ExitStack() as stack:
-        yield Room(directory, limit, stack, workers)
+        yield Workspace(directory, limit, stack, workers)
 
 
 def left_by_the_dead(directory: Path) -> Path:
@@ -54,28 +56,28 @@ def test_what_is_no_limit_is_refused() -> None:
 
 
 def test_memory_is_shared_out_within_the_limit(tmp_path: Path) -> None:
-    with a_room(tmp_path, 2_400_000_000) as room:
-        assert 3 * room.run_bytes + room.part_bytes < room.limit
-        assert (room.part_bytes, room.engine_bytes) == (100_000_000, 600_000_000)
-    with a_room(tmp_path, 0) as room:
-        assert room.part_bytes == 1  # it divides
-        assert room.engine_bytes == 256_000_000  # DuckDB does not write a large file with less
+    with a_room(tmp_path, 2_400_000_000) as workspace:
+        assert 3 * workspace.run_bytes + workspace.part_bytes < workspace.limit
+        assert (workspace.part_bytes, workspace.engine_bytes) == (100_000_000, 600_000_000)
+    with a_room(tmp_path, 0) as workspace:
+        assert workspace.part_bytes == 1  # it divides
+        assert workspace.engine_bytes == 256_000_000  # DuckDB does not write a large file with less
 
 
 @pytest.mark.parametrize(("workers", "parts"), [(None, 0), (1, 4), (3, 12), ("tcp://there", 32)])
 def test_every_worker_has_some_parts(tmp_path: Path, workers: int | str | None, parts: int) -> None:
-    with a_room(tmp_path, workers=workers) as room:
-        assert room.least_parts == parts
+    with a_room(tmp_path, workers=workers) as workspace:
+        assert workspace.least_parts == parts
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
 def test_a_room_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        with a_room(tmp_path / "quarantine") as room:
-            path = room.write(FRAME, "rows")
-            assert mode(room.folder) == 0o700
-            assert [mode(one) for one in room.folder.iterdir()] == [0o600, 0o600]
+        with a_room(tmp_path / "quarantine") as workspace:
+            path = workspace.write(FRAME, "rows")
+            assert mode(workspace.folder) == 0o700
+            assert [mode(one) for one in workspace.folder.iterdir()] == [0o600, 0o600]
             assert mode(tmp_path / "quarantine") == 0o700
             assert pl.read_ipc(path).equals(FRAME)
     finally:
@@ -84,8 +86,8 @@ def test_a_room_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
 
 def test_an_existing_folder_keeps_its_mode_and_its_place(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with a_room(tmp_path) as room:
-        room.write(FRAME, "rows")
+    with a_room(tmp_path) as workspace:
+        workspace.write(FRAME, "rows")
     assert mode(tmp_path) == 0o755
     assert list(tmp_path.iterdir()) == []
 
@@ -97,23 +99,23 @@ def test_nothing_is_made_where_nothing_is_put(tmp_path: Path) -> None:
 
 
 def test_folders_that_were_made_for_it_are_taken_back(tmp_path: Path) -> None:
-    with a_room(tmp_path / "a" / "b") as room:
-        room.write(FRAME, "rows")
-        assert room.folder.parent == tmp_path / "a" / "b"
+    with a_room(tmp_path / "a" / "b") as workspace:
+        workspace.write(FRAME, "rows")
+        assert workspace.folder.parent == tmp_path / "a" / "b"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_folders_that_others_use_by_now_stay(tmp_path: Path) -> None:
-    with a_room(tmp_path / "a" / "b") as room:
-        room.write(FRAME, "rows")
+    with a_room(tmp_path / "a" / "b") as workspace:
+        workspace.write(FRAME, "rows")
         (tmp_path / "a" / "key").touch()
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["key"]
 
 
 def test_it_is_gone_after_a_failure_too(tmp_path: Path) -> None:
     def fail() -> None:
-        with a_room(tmp_path / "quarantine") as room:
-            room.write(FRAME, "rows")
+        with a_room(tmp_path / "quarantine") as workspace:
+            workspace.write(FRAME, "rows")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -122,16 +124,16 @@ def test_it_is_gone_after_a_failure_too(tmp_path: Path) -> None:
 
 
 def test_frames_of_one_name_do_not_meet(tmp_path: Path) -> None:
-    with a_room(tmp_path) as room:
-        one, other = room.write(FRAME, "rows"), room.write(FRAME[:1], "rows")
+    with a_room(tmp_path) as workspace:
+        one, other = workspace.write(FRAME, "rows"), workspace.write(FRAME[:1], "rows")
         assert one != other
         assert [pl.read_ipc(path).height for path in (one, other)] == [2, 1]
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with a_room(tmp_path / "file") as room, pytest.raises(InputError) as caught:
-        room.write(FRAME, "rows")
+    with a_room(tmp_path / "file") as workspace, pytest.raises(InputError) as caught:
+        workspace.write(FRAME, "rows")
     assert str(tmp_path / "file") in str(caught.value)
 
 
@@ -145,18 +147,18 @@ def spilling(experiment: Builder) -> Experiment:
 def test_what_a_dead_run_left_is_removed_by_the_next(experiment: Builder) -> None:
     built = spilling(experiment)
     dead = left_by_the_dead(built.folder / "spill")
-    with room_of(built.load()):
+    with open_workspace(built.load()):
         assert not dead.exists()
 
 
 def test_a_living_runs_room_is_never_touched(experiment: Builder) -> None:
     built = spilling(experiment)
-    with room_of(built.load()) as room:
-        path = room.write(FRAME, "rows")
-        with room_of(built.load()) as other:
+    with open_workspace(built.load()) as workspace:
+        path = workspace.write(FRAME, "rows")
+        with open_workspace(built.load()) as other:
             assert path.exists()
             other.write(FRAME, "rows")
-            assert other.folder != room.folder
+            assert other.folder != workspace.folder
         built.check()
         built.run()
         assert pl.read_ipc(path).equals(FRAME)
@@ -168,9 +170,9 @@ def test_a_folder_whose_lock_is_held_is_a_living_runs(experiment: Builder) -> No
     folder = left_by_the_dead(built.folder / "spill")
     with (folder / "lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with room_of(built.load()):
+        with open_workspace(built.load()):
             assert (folder / "rows-run-0-x.arrow").exists()
-    with room_of(built.load()):
+    with open_workspace(built.load()):
         assert not folder.exists()
 
 
@@ -180,6 +182,6 @@ def test_whatever_else_is_in_its_place_stays(experiment: Builder) -> None:
         (built.folder / "spill" / name).parent.mkdir(parents=True, exist_ok=True)
         (built.folder / "spill" / name).touch()
     before = built.entries
-    with room_of(built.load()) as room:
-        room.write(FRAME, "rows")
+    with open_workspace(built.load()) as workspace:
+        workspace.write(FRAME, "rows")
     assert built.entries == before

@@ -23,7 +23,7 @@ from flows.released.file.draft import (
     sweep,
     workplace,
 )
-from flows.runtime.working_folders import lock_of_the_dead
+from flows.runtime.working_folders import lock_if_dead
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 from tests.conftest import PATIENCE
@@ -443,19 +443,19 @@ def test_a_run_that_sweeps_while_another_begins_does_it_no_harm(
 
 def test_who_looks_at_a_dead_run_has_its_lock_until_done(releases: Path) -> None:
     folder = a_folder(releases, ".draft-dead")
-    with lock_of_the_dead(folder) as mine:
+    with lock_if_dead(folder) as mine:
         assert mine
-        with lock_of_the_dead(folder) as another:
+        with lock_if_dead(folder) as another:
             assert not another
-    with lock_of_the_dead(folder) as later:
+    with lock_if_dead(folder) as later:
         assert later
 
 
 def test_a_living_run_and_one_that_is_gone_have_no_lock_of_the_dead(releases: Path) -> None:
     with workplace(releases) as folder:
-        with lock_of_the_dead(folder) as dead:
+        with lock_if_dead(folder) as dead:
             assert not dead
         assert folder.exists()
-    with lock_of_the_dead(folder) as dead:
+    with lock_if_dead(folder) as dead:
         assert not dead
     assert not folder.exists()

@@ -18,7 +18,7 @@ from scipy.special import stdtr, stdtrit
 from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
-from flows.released.file.read import opened, read_manifest
+from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
 from schemas.released import TABLES
 from schemas.tables import PREFIX
@@ -183,7 +183,7 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
         JOIN members AS m ON m.unit_id = u.unit_id::VARCHAR
         GROUP BY m.segment, u.cluster, u.arm ORDER BY ALL
     """
-    with opened(path) as connection:
+    with open_release(path) as connection:
         connection.register("members", segments.unique().to_arrow())
         release = read_released(connection, read_manifest(connection))
         rows = read_frame(connection, query, {"center": float(release.grid.mean())})
