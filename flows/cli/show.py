@@ -29,11 +29,11 @@ def release_text(result: ReleaseResult) -> str:
     head = {
         "published": f"{result.release_id} is published.",
         "unchanged": f"{result.release_id} is published already, from the same rows and settings: "
-        "unchanged,\nnothing was drawn or charged.",
+        "unchanged, nothing was drawn or charged.",
     }
     return "\n".join(
         [
-            head[result.status],
+            *paragraph(head[result.status]),
             "",
             *pairs(
                 {
