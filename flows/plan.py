@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
 from flows.config.resolve import ResolvedDesign, question, resolved_design
@@ -23,10 +20,9 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.planner import Prediction, Question, with_more
+from schemas.arrays import Ints
 from schemas.errors import ConfigError
 from schemas.roster import Roster
-
-Ints = NDArray[np.int64]
 
 MORE_EPSILON = 1.0
 """What one more of it would buy is told."""

@@ -14,11 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.accounting.budget import Budget, total
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 _FINENESS = 2**16  # steps of a lattice that losses are rounded up to, in the sum of all ε
 _MORE = 1.0 + 2.0**-20  # covers what rounding takes from sums of chances

@@ -17,13 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.lattice_laplace import power_of_two_step
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from schemas.arrays import Bools, Floats, Ints
 
 FRACTION_BITS = 20
 """Outcomes are rounded to a millionth of their range."""

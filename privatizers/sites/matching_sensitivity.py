@@ -20,10 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats, Ints
 
 _BLOCK = 2**20  # numbers held at a time
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.lattice_laplace import (
     LEAST_EPSILON,
@@ -24,10 +23,8 @@ from privatizers.noise.lattice_laplace import (
     lattice_laplace_variance,
 )
 from privatizers.sites.matching import RealLattice
+from schemas.arrays import Bools, Floats
 from schemas.errors import ConfigError, InputError
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 _ROOM = 1.0 - 2.0**-18
 """What of ε is spent: the rest pays for the rounding of squares to their lattice."""

@@ -10,13 +10,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.noise.lattice_laplace import power_of_two_step
 from privatizers.noise.randomness import discrete_laplace
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 _RELATIVE = 2.0**-50
 """What turning a whole number of steps into a mean can lose, in parts of the greatest bound."""

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 LEAST = 2.0**-400
 """Smooth bounds are never under it, nor global bounds over its inverse: public ends."""

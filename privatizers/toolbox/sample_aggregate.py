@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatizers.toolbox.bounded_mean import Bounds, mean_of_fixed_size
+from schemas.arrays import Ints
 
-Ints = NDArray[np.int64]
 Rows = NDArray[Any]
 Statistic = Callable[[Rows], float]
 

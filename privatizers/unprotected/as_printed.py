@@ -16,7 +16,6 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privatizers.sites.matching import People, evaluate, matched
 from privatizers.sites.matching_sensitivity import (
@@ -26,9 +25,8 @@ from privatizers.sites.matching_sensitivity import (
     variance_range,
 )
 from privatizers.toolbox.smooth_sensitivity import beta_of
+from schemas.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Random = np.random.Generator
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.theory import homogeneity, sample_variances
+from schemas.arrays import Floats
 
-Floats = NDArray[np.float64]
 Counts = NDArray[np.integer]
 
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from schemas.arrays import Ints
 
 CHUNK = 5_000_000
 """Rows of a file, at most."""

@@ -11,11 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector, prior_moments, response_noise_variance
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,7 @@ from estimators.evidence import (
 from estimators.means import EstimatorName
 from estimators.pool_statistics import PoolCountsNoise, counts_noise, unit_noise
 from privatizers.mechanisms.prior import truncated_prior
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 GRID = np.array([0.0, 1.0, 4.0])
 STEPS = GRID - GRID.mean()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 from scipy.stats import t as student
@@ -20,8 +19,7 @@ from estimators.intervals import (
     relative_effect,
     t_interval,
 )
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 # Two implementations of the same quantile, each good to about 1e-12 in the body of Student's t.
 QUANTILE_TOLERANCE = 1e-9

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector
 from estimators.pool_statistics import (
@@ -15,8 +14,7 @@ from estimators.pool_statistics import (
     statistic_weight,
     unit_noise,
 )
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 GRID = np.array([-2.0, 0.0, 1.0, 5.0])
 

@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
@@ -19,6 +18,7 @@ from estimators.effects import AdjustedName, Estimate, contrasts, effects
 from estimators.evidence import Evidence, Pools, Statistic
 from estimators.regression import UNITS_PER_COLUMN, Units, bearable_columns, regressions
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats, Ints
 from tests.estimators.reference import (
     Told,
     Unit,
@@ -29,9 +29,6 @@ from tests.estimators.reference import (
     weighted,
 )
 from tests.statistical.simulate import Trial, UnitPositions, slices_of, without_privacy
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ARMS = ("none", "mail", "call")
 

@@ -23,8 +23,7 @@ from estimators.site_aggregates import (
     mvagg,
     normal_interval,
 )
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 INSTANCES = 10_000
 MOST_SITES = 14

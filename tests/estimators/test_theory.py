@@ -9,7 +9,6 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.debias import debias_vector
 from estimators.pool_statistics import unit_noise
@@ -26,9 +25,7 @@ from estimators.theory import (
     uniform_prior_variance,
 )
 from privatizers.mechanisms.prior import truncated_prior
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 GRID = np.array([-1.0, 0.5, 4.0])
 SEED_GRID = np.arange(-5.0, 7.0)

@@ -17,6 +17,7 @@ from privatizers.simulation.pools import (
     without_privacy,
 )
 from privatizers.simulation.trial import Releases, Trial
+from schemas.arrays import Floats
 
 __all__ = [  # whatever is from elsewhere is found here as well
     "LEAST_EXPECTED",
@@ -32,7 +33,6 @@ __all__ = [  # whatever is from elsewhere is found here as well
     "without_privacy",
 ]
 
-Floats = NDArray[np.float64]
 
 LEAST_EXPECTED = 10.0
 """Draws a cell of Pearson's test has to expect for χ² to be its distribution far out."""

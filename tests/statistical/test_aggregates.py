@@ -16,7 +16,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence, Pools, Slices, Statistic
@@ -25,10 +24,8 @@ from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_no
 from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateName, AggregateRequest, aggregate_design
+from schemas.arrays import Floats, Ints
 from tests.statistical.found import Found
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ERRORS = 5.3
 LEAST_RATIO, LEAST_COVERAGE, MOST_OF_COUNTS = 0.93, 0.935, 0.97

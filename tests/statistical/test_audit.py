@@ -33,9 +33,9 @@ from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import discrete_laplace
 from privatizers.planning.design import Request, design
+from schemas.arrays import Floats
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 QUICK = Effort(noised_cells=40_000, units=1_000_000, calls=200)
 MORE = Effort(noised_cells=60_000, units=2_000_000, calls=200)

@@ -22,11 +22,9 @@ from estimators.evidence import Evidence
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
+from schemas.arrays import Ints
 from tests.statistical.found import Found
 from tests.statistical.simulate import Releases, Trial
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ERRORS = 5.0
 LEAST_COVERAGE, MOST_COVERAGE = 0.935, 0.975

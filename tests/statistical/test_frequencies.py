@@ -18,10 +18,8 @@ from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.noise.randomness import RESOLUTION, discrete_laplace, random_words
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats, Ints
 from tests.statistical.simulate import LEAST_EXPECTED, pearson
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
 

@@ -15,7 +15,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
@@ -24,10 +23,8 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
+from schemas.arrays import Floats, Ints
 from tests.statistical.found import Found
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 BY_COUNTS = {1.0: 0.231, 2.0: 0.140, 4.0: 0.104}
 POPULATIONS, RELEASES = 10, 100

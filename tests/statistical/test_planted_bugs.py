@@ -41,10 +41,9 @@ from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from privatizers.noise.randomness import discrete_laplace, random_words
 from privatizers.planning.design import Design, Request, design
+from schemas.arrays import Floats, Ints
 from tests.conftest import Builder, Section
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 EFFORT = Effort(noised_cells=4_000_000, units=1_000_000, calls=100)

@@ -22,11 +22,10 @@ from flows.config.experiment import Config
 from flows.raw.privatize import privatize
 from flows.released.estimate import estimate
 from flows.released.publish import publish
+from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
 from tests.conftest import build_experiment, made_units, sealed_rows
-
-Floats = NDArray[np.float64]
 
 N_RELEASES = 200
 ERRORS = 5.5

@@ -22,7 +22,6 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import binom, chi2, norm
 
 from estimators.debias import debias_vector
@@ -44,6 +43,7 @@ from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME
 from tests.conftest import plain_rows
 from tests.statistical.simulate import (
@@ -54,9 +54,6 @@ from tests.statistical.simulate import (
     slices_of,
     without_privacy,
 )
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FALSE_ALARM = 1e-5
 N_RELEASES = 200

@@ -16,15 +16,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
-
-Ints = NDArray[np.int64]
+from schemas.arrays import Ints
 
 N_RELEASES = 4_000
 RATIOS, COVERAGES = (0.905, 1.10), (0.935, 0.965)

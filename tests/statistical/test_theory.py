@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.effects import contrasts
 from estimators.theory import (
@@ -27,9 +26,8 @@ from estimators.theory import (
 from privatizers.accounting.rounding import counts_loss
 from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats
 from tests.statistical.simulate import Trial
-
-Floats = NDArray[np.float64]
 
 N_RELEASES = 20_000
 CHUNK = 4_000

@@ -42,8 +42,7 @@ from privatizers.toolbox.smooth_sensitivity import (
     largest_direct_epsilon,
 )
 from privatizers.unprotected.as_printed import classical_sigma_as_printed
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 ERROR = 1e-6
 LEFT_OUT = 1e-30

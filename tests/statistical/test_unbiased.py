@@ -20,7 +20,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.debias import prior_moments
 from estimators.effects import Contrasts, contrasts
@@ -29,9 +28,8 @@ from estimators.means import EstimatorName
 from estimators.pool_statistics import counts_noise
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats
 from tests.statistical.simulate import Releases, Trial
-
-Floats = NDArray[np.float64]
 
 N_RELEASES = 20_000
 CHUNK = 2_000  # releases at a time: some 140,000 units

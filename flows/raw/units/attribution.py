@@ -30,9 +30,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas.arrays import Floats
 from schemas.raw import EVENT, TIME, UNIT, VALUE
 
-Floats = NDArray[np.float64]
 Aggregate = Literal["count", "sum", "max", "any"]
 
 _PLACE = "place"

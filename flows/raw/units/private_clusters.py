@@ -20,11 +20,8 @@ from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.label_response import LabelResponse
+from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 # reading
 

@@ -8,9 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.raw.spill.sorted_runs import Stored
+from schemas.arrays import Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
-
-Ints = NDArray[np.int64]
 
 COLUMNS = (UNIT, ARM, CLUSTER, OUTCOME)
 

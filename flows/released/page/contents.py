@@ -9,7 +9,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from estimators.debias import response_noise_variance
 from estimators.pool_statistics import Cumulants
@@ -17,9 +16,8 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
 from flows.released.page import figures
+from schemas.arrays import Floats
 from schemas.released import Manifest
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

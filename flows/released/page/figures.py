@@ -16,16 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from numpy.typing import NDArray
 
 from flows.released.page.svg import embedded
 from flows.released.page.words import clean, short
 from flows.runtime.plots import plain_matplotlib
+from schemas.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-Floats = NDArray[np.float64]
 
 WIDTH = 360.0
 """Of every figure, in its own units: as many as a narrow phone has pixels."""

@@ -4,12 +4,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flows.released.page import figures
+from schemas.arrays import Floats
 from schemas.released import Manifest
-
-Floats = NDArray[np.float64]
 
 PRIORS: Floats = np.array([0.01, 0.1, 0.5, 0.9])
 """Suspicions that the meaning of ε is shown for."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from numpy.typing import NDArray
 from statsmodels.regression.linear_model import OLS
 
 from estimators.effects import Estimate
@@ -20,11 +19,10 @@ from flows.released.covariates import (
     estimate_covariates,
 )
 from flows.released.estimate import estimate_file
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from tests.conftest import EXACT, SENTINEL, Builder, a_log, build_experiment
 from tests.support.tables import written
-
-Floats = NDArray[np.float64]
 
 LOG = a_log(240)
 N = LOG.height

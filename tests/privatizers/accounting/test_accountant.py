@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from privatizers.accounting.accountant import (
     calibrate,
@@ -33,10 +32,9 @@ from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.noise.randomness import UNIT
+from schemas.arrays import Floats
 from schemas.errors import ConfigError
 from tests.composition import composed_delta, composed_epsilon
-
-Floats = NDArray[np.float64]
 
 rates = st.floats(0.05, 0.99)
 scales = st.floats(0.3, 20)

@@ -26,8 +26,7 @@ from privatizers.audit.laws import (
 )
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.noise.randomness import discrete_laplace, random_words
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 
 @pytest.mark.parametrize(("n", "p"), [(7, 0.5), (40, 0.02), (400, 0.9)])

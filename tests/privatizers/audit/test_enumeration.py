@@ -17,8 +17,7 @@ from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism, guarantee
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
-
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats
 
 ROUNDING = 1e-11  # of a loss, as `enumeration` states it
 

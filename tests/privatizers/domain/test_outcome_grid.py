@@ -23,13 +23,12 @@ from privatizers.domain.outcome_grid import (
     stratum_counts,
 )
 from privatizers.noise.randomness import UNIT
+from schemas.arrays import Floats
 
 FALSE_ALARM = 1e-6
 N_DRAWS = 200_000
 GRID = np.array([-3.0, 0.0, 1.0, 10.0])
 """Uneven on purpose."""
-
-Floats = NDArray[np.float64]
 
 
 @st.composite

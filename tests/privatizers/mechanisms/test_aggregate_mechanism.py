@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
@@ -32,10 +31,8 @@ from privatizers.planning.aggregate_design import (
     AggregateRequest,
     aggregate_design,
 )
+from schemas.arrays import Ints
 from schemas.errors import ConfigError
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 ALARM = 1e-7
 NOTHING = 1e-4

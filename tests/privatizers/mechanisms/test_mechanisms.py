@@ -20,9 +20,9 @@ from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 NAMES: tuple[MechanismName, ...] = tuple(name for name in get_args(MechanismName) if name != "auto")
 """Every mechanism that can be asked for: a new one is under test as soon as it has a name."""

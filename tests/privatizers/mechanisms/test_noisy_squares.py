@@ -25,8 +25,6 @@ from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.composition import composed_delta
 
-Ints = NDArray[np.int64]
-
 GRIDS: tuple[tuple[float, ...], ...] = (
     (0.0, 1.0, 2.0),
     tuple(float(one) for one in range(-5, 7)),

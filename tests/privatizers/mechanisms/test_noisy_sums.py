@@ -30,10 +30,10 @@ from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import discrete_laplace
+from schemas.arrays import Floats
 from tests.composition import composed_delta, composed_epsilon
 
 Counts = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 LITTLE = Effort(noised_cells=3_000, units=100_000, calls=40)
 QUICK = Effort(noised_cells=16_000, units=1_000_000, calls=100)

@@ -2,15 +2,12 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.noise import alias_tables as module
 from privatizers.noise.alias_tables import AliasTables, alias_tables, choose
 from privatizers.noise.randomness import UNIT
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats, Ints
 
 N_STRATA = 20
 

@@ -22,10 +22,9 @@ from privatizers.noise.geometric_digits import (
     is_below,
     tail_value,
 )
+from schemas.arrays import Floats, Words
 from tests.statistical.simulate import pearson
 
-Words = NDArray[np.uint64]
-Floats = NDArray[np.float64]
 Interval = tuple[Fraction, Fraction]
 
 TOP = 1 << 64

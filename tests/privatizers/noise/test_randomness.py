@@ -12,15 +12,12 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privatizers.noise import randomness
 from privatizers.noise.randomness import discrete_laplace, random_words
+from schemas.arrays import Floats, Ints
 from tests.statistical.simulate import pearson
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 FALSE_ALARM = 1e-6
 N_DRAWS = 400_000

@@ -41,11 +41,9 @@ from privatizers.planning.planner import (
     with_more,
 )
 from privatizers.simulation.simulate import simulate
+from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
 from tests.statistical.simulate import Trial
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 RELEASES = 1_500
 EVERY: tuple[StatisticName, ...] = ("counts", "means", "none")

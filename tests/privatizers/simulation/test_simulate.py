@@ -11,7 +11,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2, kurtosis, norm
 
 from estimators.effects import contrasts
@@ -22,9 +21,7 @@ from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation import simulate as simulation
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from schemas.arrays import Floats, Ints
 
 ERRORS = 5.0
 GRID = np.array([-1.0, 0.0, 1.0, 3.0])

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privatizers.noise.lattice_laplace import lattice_laplace_variance, power_of_two_step
 from privatizers.sites.dp_matching import (
@@ -32,9 +31,8 @@ from privatizers.unprotected.as_printed import (
     smooth_matching_by,
     smooth_paired_variance_bound,
 )
+from schemas.arrays import Floats
 from schemas.errors import ConfigError
-
-Floats = NDArray[np.float64]
 
 SMOOTH = SmoothMatching(2.0, 1e-5, 1.0)
 

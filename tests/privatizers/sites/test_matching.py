@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privatizers.sites.matching import (
     People,
@@ -18,10 +17,7 @@ from privatizers.sites.matching import (
     stratum_variances,
 )
 from privatizers.unprotected.as_printed import paired_variance
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from schemas.arrays import Bools, Floats, Ints
 
 
 def some_people(seed: int, n_units: int, n_strata: int, treated: float = 0.4) -> People:

@@ -13,7 +13,6 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privatizers.sites.matching import People, matched, stratum_variances
 from privatizers.sites.matching_sensitivity import (
@@ -30,9 +29,8 @@ from privatizers.unprotected.as_printed import (
     paired_variance_bound_at,
     smooth_paired_variance_bound,
 )
+from schemas.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Bound = Callable[[Ints, Ints, float], float]
 """Of T, C and β, for B = 1."""
 

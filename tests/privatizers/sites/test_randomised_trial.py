@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
 from privatizers.noise.lattice_laplace import lattice_scale
@@ -20,10 +19,8 @@ from privatizers.sites.randomised_trial import (
     noise_variance,
     trial_epsilon,
 )
+from schemas.arrays import Bools, Floats
 from schemas.errors import ConfigError, InputError
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 RATIOS = (0.01, 0.25, 0.3, 0.7, 1.0, 4.0)
 HIGHS = (1.0, 0.3, 37.0)

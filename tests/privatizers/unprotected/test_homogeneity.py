@@ -11,14 +11,11 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from estimators.theory import Population, homogeneity
 from privatizers.domain.outcome_grid import stratum_counts
 from privatizers.unprotected.homogeneity import ClusterHomogeneity, cluster_homogeneity
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from schemas.arrays import Floats, Ints
 
 GRID = np.array([0.0, 1.0, 5.0])
 
