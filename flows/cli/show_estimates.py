@@ -1,9 +1,12 @@
 """Effects as they are shown to people."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from estimators.effects import Estimate
 from flows.runtime.terminal import table
+
+if TYPE_CHECKING:
+    from estimators.effects import Estimate  # scipy takes half a second
 
 _ESTIMATORS = {
     "tau_q": "from the randomised outcomes alone (tau_q)",
@@ -19,12 +22,12 @@ _ESTIMATORS = {
 _ADJUSTED = ("regression_combined", "regression", "cuped")
 
 
-def estimates_text(estimates: Sequence[Estimate]) -> str:
+def estimates_text(estimates: Sequence["Estimate"]) -> str:
     """Effects as one text."""
     return "\n".join(estimates_lines(estimates))
 
 
-def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
+def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
     """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
     if not estimates:
         return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
@@ -36,7 +39,7 @@ def estimates_lines(estimates: Sequence[Estimate]) -> list[str]:
     return lines
 
 
-def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
+def _estimates_table(rows: Sequence["Estimate"]) -> list[str]:
     level = f"{100 * rows[0].confidence_level:g} % interval"
     several = len({one.arm for one in rows}) > 1
     segments = any(one.segment is not None for one in rows)
@@ -51,7 +54,7 @@ def _estimates_table(rows: Sequence[Estimate]) -> list[str]:
     return table(head, cells)
 
 
-def _estimate_cells(one: Estimate, segments: bool, several: bool) -> list[str]:
+def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]:
     first = [*([one.segment or ""] if segments else []), one.arm]
     if one.estimate is None:
         return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
