@@ -10,7 +10,8 @@ from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
-from flows.ledger.database import Found, Ledger
+from flows.ledger.database import Ledger
+from flows.ledger.rules import Found
 from flows.released.file.draft import published
 from flows.released.file.read import read_release
 from flows.released.file.site_report import read_report

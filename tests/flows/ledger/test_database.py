@@ -13,8 +13,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Found, Ledger, Statement, ledger_url
-from flows.ledger.rules import OPEN, Application, Entry, Fingerprint, State, Terms
+from flows.ledger.database import VERSION, Ledger, Statement, ledger_url
+from flows.ledger.rules import OPEN, Application, Entry, Fingerprint, Found, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.released import ReleaseName
