@@ -25,6 +25,7 @@ from flows.ledger.rules import (
     Entry,
     State,
     Terms,
+    UnknownRelease,
     decide,
     same_people,
     spent,
@@ -48,7 +49,6 @@ from flows.runtime.regular_files import other_than_file
 from privatizers.accounting.budget import Budget
 from privatizers.accounting.composition import composed_epsilon
 from schemas.errors import ClusterdpError, ConfigError, InputError, shown
-from schemas.names import ReleaseName
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,15 +60,6 @@ _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in A
 
 ResolveCharge = Callable[[Entry], State]
 """Finds out what became of an unfinished charge; the state it is in where that is unknown."""
-
-
-@dataclass(frozen=True)
-class UnknownRelease:
-    """A published release that the ledger may not know of, and what it says it cost."""
-
-    name: ReleaseName
-    cost: Budget
-    path: Path
 
 
 @dataclass(frozen=True)

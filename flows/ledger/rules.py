@@ -107,6 +107,15 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class UnknownRelease:
+    """A published release that the ledger may not know of, and what it says it cost."""
+
+    name: ReleaseName
+    cost: Budget
+    path: Path
+
+
+@dataclass(frozen=True)
 class Terms:
     """Who pays for an experiment's releases, how much for one, and how much in all."""
 

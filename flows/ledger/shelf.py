@@ -10,7 +10,8 @@ from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
-from flows.ledger.database import Ledger, UnknownRelease
+from flows.ledger.database import Ledger
+from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError

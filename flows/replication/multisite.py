@@ -56,6 +56,7 @@ from privatizers.sites.dp_matching import GlobalMatching, SmoothMatching
 from privatizers.sites.matching import People, evaluate
 from privatizers.sites.randomised_trial import RandomisedTrial
 from privatizers.unprotected.as_printed import (
+    StandardDraws,
     global_matching_as_printed,
     smooth_matching_as_printed,
     trial_as_printed,
@@ -215,15 +216,29 @@ def _global(people: People, epsilon: float, _: Random) -> tuple[float, float]:
     return made.estimate, made.variance
 
 
+def _printed_trial(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    return trial_as_printed(random.laplace(size=(2, 2)), people, epsilon, HIGH)
+
+
+def _printed_smooth(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    of_effect, of_variance = random.laplace(size=2).tolist()
+    draws = StandardDraws(of_effect, of_variance, float(random.normal()))
+    return smooth_matching_as_printed(draws, people, epsilon, delta=DELTA, high=HIGH)
+
+
+def _printed_global(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    return global_matching_as_printed(random.laplace(size=2), people, epsilon, HIGH)
+
+
 FOR_TRIALS = (
     Estimator(TRIAL, OURS, 0.0, _trial),
-    Estimator(TRIAL, PRINTED, 0.0, trial_as_printed),
+    Estimator(TRIAL, PRINTED, 0.0, _printed_trial),
 )
 FOR_MATCHING = (
     Estimator(SMOOTH, OURS, DELTA, _smooth),
     Estimator(GLOBAL, OURS, 0.0, _global),
-    Estimator(SMOOTH, PRINTED, DELTA, partial(smooth_matching_as_printed, delta=DELTA)),
-    Estimator(GLOBAL, PRINTED, 0.0, global_matching_as_printed),
+    Estimator(SMOOTH, PRINTED, DELTA, _printed_smooth),
+    Estimator(GLOBAL, PRINTED, 0.0, _printed_global),
 )
 
 

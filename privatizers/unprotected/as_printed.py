@@ -2,7 +2,7 @@
 
 Nothing that releases may reach this module; an import contract holds that. What a release claims
 comes from :mod:`privatizers.accounting.accountant`, what a site reports from
-:mod:`privatizers.sites`. Noise here comes from a generator that a replication hands in.
+:mod:`privatizers.sites`. Nothing is drawn here: a replication hands in noise of scale 1.
 
 - Javanmard, Mirrokni and Pouget-Abadie (2025): the ε of Cluster-DP.
 - Near and Abuah: the classical Gaussian σ.
@@ -11,7 +11,7 @@ comes from :mod:`privatizers.accounting.accountant`, what a site reports from
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -26,8 +26,6 @@ from privatizers.sites.matching_sensitivity import (
 )
 from privatizers.toolbox.smooth_sensitivity import beta_of
 from schemas.arrays import Floats, Ints
-
-Random = np.random.Generator
 
 
 @dataclass(frozen=True)
@@ -84,14 +82,24 @@ def classical_sigma_as_printed(epsilon: float, delta: float, sensitivity: float 
 # a site's reports
 
 
+@dataclass(frozen=True)
+class StandardDraws:
+    """Noise of scale 1 that a replication draws itself: two of Laplace, one of Gauss."""
+
+    effect: float
+    variance: float
+    bound: float
+
+
 def trial_as_printed(
-    people: People, epsilon: float, random: Random, high: float = 1.0
+    noise: Floats, people: People, epsilon: float, high: float = 1.0
 ) -> tuple[float, float]:
     """Return the effect in a trial and its variance by Section III-A-1.
 
     ε/2 for Σy at B, and ε/2 for Σy² at B² = ``high``²; the part of sampling is 0 at least.
+    ``noise`` is Laplace's, shape [arms, 2], treated first.
     """
-    each, noise = epsilon / 2.0, random.laplace(size=(2, 2))
+    each = epsilon / 2.0
     means, spread = np.empty(2), 0.0
     for place, arm in enumerate((True, False)):
         y = people.outcome[people.treated == arm]
@@ -103,26 +111,13 @@ def trial_as_printed(
 
 
 def smooth_matching_as_printed(
-    people: People, epsilon: float, random: Random, *, delta: float, high: float = 1.0
+    draws: StandardDraws, people: People, epsilon: float, *, delta: float, high: float = 1.0
 ) -> tuple[float, float]:
-    """Return :func:`smooth_matching_by` of random draws, the part of sampling being 0 at least."""
-    of_effect, of_variance = random.laplace(size=2).tolist()
-    of_bound = float(random.normal())
-    estimate, variance, floor = 0.0, 0.0, 0.0
-    for noise in (0.0, of_variance):  # without noise on the part of sampling, then with it
-        floor = variance
-        drawn = StandardDraws(of_effect, noise, of_bound)
-        estimate, variance = smooth_matching_by(drawn, people, epsilon, high=high, delta=delta)
+    """Return the same as :func:`smooth_matching_by`, the part of sampling being 0 at least."""
+    exact = replace(draws, variance=0.0)
+    _, floor = smooth_matching_by(exact, people, epsilon, high=high, delta=delta)
+    estimate, variance = smooth_matching_by(draws, people, epsilon, high=high, delta=delta)
     return estimate, max(variance, floor - paired_variance(people, high))
-
-
-@dataclass(frozen=True)
-class StandardDraws:
-    """Noise of scale 1 that a replication draws itself: two of Laplace, one of Gauss."""
-
-    effect: float
-    variance: float
-    bound: float
 
 
 def smooth_matching_by(
@@ -153,13 +148,14 @@ def smooth_matching_by(
 
 
 def global_matching_as_printed(
-    people: People, epsilon: float, random: Random, high: float = 1.0
+    noise: Floats, people: People, epsilon: float, high: float = 1.0
 ) -> tuple[float, float]:
     """Return the matched effect and its variance with noise for the worst data.
 
-    Noise for 2B at ε/2, and for the range of the sampling variance at ε/2, B = ``high``.
+    Noise for 2B at ε/2, and for the range of the sampling variance at ε/2, B = ``high``; both are
+    made of ``noise``, Laplace's, shape [2].
     """
-    each, noise = epsilon / 2.0, random.laplace(size=2)
+    each = epsilon / 2.0
     estimate = evaluate(people, high).effect + 2.0 * high / each * noise[0]
     sampling = (
         paired_variance(people, high) + variance_range(high, people.n_units) / each * noise[1]

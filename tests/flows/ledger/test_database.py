@@ -12,8 +12,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import VERSION, Ledger, Statement, UnknownRelease, ledger_url
-from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms
+from flows.ledger.database import VERSION, Ledger, Statement, ledger_url
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms, UnknownRelease
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.names import ReleaseName
