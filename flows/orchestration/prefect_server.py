@@ -8,6 +8,7 @@ with us.
 
 import base64
 import json
+import logging
 import os
 import select
 import subprocess
@@ -136,12 +137,17 @@ def _url() -> str | None:
 
 @contextmanager
 def _without_heartbeats() -> Iterator[None]:
-    """Send none: they are for runs that nobody sees, and a run's end waits for the next of them."""
+    """Send none: they are for runs that nobody sees, and a run's end waits for the next of them.
+
+    As it does not, events may be unsent at its end; Prefect sends them then, and warns of it.
+    """
     from prefect.settings import (  # noqa: PLC0415 - takes seconds
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         temporary_settings,
     )
 
+    for name in ("APILogWorker", "EventsWorker"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield
 
