@@ -24,9 +24,9 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.tiers import into_tiers, pytest_pyfunc_call
+from tests.support.tiers import into_tiers, pytest_ignore_collect, pytest_pyfunc_call
 
-__all__ = ["pytest_pyfunc_call"]  # a hook
+__all__ = ["pytest_ignore_collect", "pytest_pyfunc_call"]  # hooks
 
 pytest_plugins = ("tests.support.surroundings",)
 

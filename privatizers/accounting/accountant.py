@@ -120,6 +120,7 @@ def epsilon_at(event: Event, delta: float) -> float:
     return _double(high)
 
 
+@lru_cache(maxsize=256)  # a configuration and its release ask the same
 def calibrate(
     epsilon: float, delta: float, least_probability: float, counts: Event | None = None
 ) -> float:

@@ -522,6 +522,7 @@ def test_intervals_cover_and_are_not_much_too_wide(title: str) -> None:
         assert low < own.ratio < high, name
 
 
+@pytest.mark.statistical
 def test_the_check_of_coverage_catches_noise_forgotten() -> None:
     for title in ("hardly anything but noise", "pools shared"):
         for name in ("regression", "regression_combined"):
@@ -530,6 +531,7 @@ def test_the_check_of_coverage_catches_noise_forgotten() -> None:
             assert own.covered_with(without) < COVERED[True] - 0.1
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("title", [*PLAIN, "hardly anything but noise"])
 def test_the_check_of_the_variance_catches_one_that_is_a_third_short(title: str) -> None:
     """With privacy V̂ is right on average, and is taken for it once in 1e7."""

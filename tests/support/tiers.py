@@ -29,6 +29,15 @@ _TESTS = Path(__file__).parents[1]
 _PROCESSES = ("faults", "benchmarks", "fuzz", "boundary")
 """Folders of tests that run programs, kill them, or try thousands of cases."""
 
+_WITHOUT_UNITS = (*_PROCESSES, "statistical")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where unit tests alone are asked for, do not import folders that have none."""
+    has_none = collection_path.parent == _TESTS and collection_path.name in _WITHOUT_UNITS
+    is_quick = config.option.markexpr in ("unit", "unit and not soak")
+    return True if is_quick and has_none else None
+
 
 def into_tiers(items: list[pytest.Item]) -> None:
     """Mark every test with its tier, and sort them by it; what is marked slow comes first."""
@@ -111,12 +120,16 @@ def _runs(function: object) -> bool:
     while left:
         code = left.pop()
         left += [part for part in code.co_consts if isinstance(part, CodeType)]
-        for step in dis.get_instructions(code):
-            name = str(step.argval)
-            if step.opname in ("LOAD_ATTR", "LOAD_METHOD") and name == "run":
-                return True
-            known = function.__globals__.get(name) if step.opname == "LOAD_GLOBAL" else None
+        if "run" in code.co_names and any(map(_takes_run, dis.get_instructions(code))):
+            return True
+        for name in set(code.co_names) - seen:
+            known = function.__globals__.get(name)
             if isinstance(known, FunctionType) and known.__module__ == function.__module__:
-                left += [] if name in seen else [known.__code__]
-                seen.add(name)
+                left.append(known.__code__)
+            seen.add(name)
     return False
+
+
+def _takes_run(step: dis.Instruction) -> bool:
+    """Whether it takes ``run`` of an object, not a function of that name."""
+    return step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval == "run"
