@@ -40,8 +40,8 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
         raise ConfigError("CONFIG", "two configurations name the same experiment")
     with prefect_server(schedules=True) as server:
         from prefect.runner import Runner  # noqa: PLC0415 - while the server starts
-        from prefect.schedules import Cron  # noqa: PLC0415
-        from prefect.settings import (  # noqa: PLC0415
+        from prefect.schedules import Cron  # noqa: PLC0415 - likewise
+        from prefect.settings import (  # noqa: PLC0415 - likewise
             PREFECT_CLIENT_METRICS_ENABLED,
             PREFECT_RUNNER_SERVER_ENABLE,
             temporary_settings,
@@ -79,7 +79,7 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
     deployment has a part in it.
     """
     from flows.orchestration.flow import as_flow  # noqa: PLC0415 - see serve_releases
-    from flows.release import ReleaseResult, release  # noqa: PLC0415
+    from flows.release import ReleaseResult, release  # noqa: PLC0415 - likewise
 
     served = frozenset(configs)
 
@@ -125,7 +125,7 @@ def _check_schedule(cron: str, timezone: str) -> None:
             "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
         ) from None
     from prefect.client.schemas.schedules import CronSchedule  # noqa: PLC0415 - takes seconds
-    from pydantic import ValidationError  # noqa: PLC0415
+    from pydantic import ValidationError  # noqa: PLC0415 - likewise
 
     try:
         CronSchedule(cron=cron, timezone=timezone)

@@ -218,8 +218,7 @@ def _is_text(text: str) -> bool:
 
 
 def _no_number(word: str) -> NoReturn:
-    msg = f"{word} is no number of JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{word} is no number of JSON")
 
 
 def _check(document: dict[str, Any], place: str) -> None:
@@ -246,7 +245,7 @@ _SPOKEN: Final[dict[type, str]] = {str: "a text", int: "a whole number", float: 
 def _failed(document: dict[str, Any]) -> list[str]:
     """Say which fields break the schema; a report is public, so its values may be shown."""
     import polars as pl  # noqa: PLC0415 - see schema
-    from pandera.errors import SchemaErrors  # noqa: PLC0415
+    from pandera.errors import SchemaErrors  # noqa: PLC0415 - likewise
 
     types = _types()
     try:

@@ -51,16 +51,16 @@ def replicate(
     if name == "efficiency":
         if data is not None:
             raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
-        from flows.replication.efficiency import replicate as efficiency  # noqa: PLC0415 - slow
+        from flows.replication.efficiency import replicate as efficiency
 
         found = efficiency(output, quick=quick)
         return Answer(found.text, found.as_json())
     if name == "toolbox-means":
-        from flows.replication.toolbox_means import replicate as toolbox_means  # noqa: PLC0415
+        from flows.replication.toolbox_means import replicate as toolbox_means
 
         means = toolbox_means(output, quick=quick, data=data)
         return Answer(means.text, means.as_json())
-    from flows.replication.multisite import replicate as multisite  # noqa: PLC0415
+    from flows.replication.multisite import replicate as multisite
 
     sites = multisite(output, quick=quick, data=data)
     return Answer(sites.text, sites.as_json())

@@ -36,14 +36,14 @@ def site(
     Reads CONFIG, its log and its ledger. Writes a report (an effect, its variance and what they
     cost, as JSON) into the folder of reports, and a charge into the ledger.
     """
-    from flows.config.load import check_period, load_site  # noqa: PLC0415 - see the top of this file
+    from flows.config.load import check_period, load_site
 
     check_period(period, load_site(config).source.path)  # before a server takes its seconds
-    from flows.orchestration.prefect_server import server_for_one_run  # noqa: PLC0415
+    from flows.orchestration.prefect_server import server_for_one_run
 
     with server_for_one_run(config, wanted=prefect) as server:
-        from flows import multisite  # noqa: PLC0415 - while the server starts
-        from flows.cli.show_sites import site_text  # noqa: PLC0415
+        from flows import multisite
+        from flows.cli.show_sites import site_text
 
         if server is None:
             result = multisite.report_period(str(config.absolute()), period, revise)
@@ -67,8 +67,8 @@ def aggregate(
 
     Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
     """
-    from flows.cli.show_sites import aggregate_text  # noqa: PLC0415
-    from flows.released.aggregate import aggregate_reports  # noqa: PLC0415
+    from flows.cli.show_sites import aggregate_text
+    from flows.released.aggregate import aggregate_reports
 
     combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
     return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)

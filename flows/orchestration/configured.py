@@ -26,7 +26,7 @@ def configured_url() -> str | None:
 def _of_dotenv() -> str | None:
     if not Path(".env").is_file():
         return None
-    from dotenv import dotenv_values  # noqa: PLC0415 - is Prefect's; there is hardly ever such a file
+    from dotenv import dotenv_values
 
     return dotenv_values(".env").get("PREFECT_API_URL")
 

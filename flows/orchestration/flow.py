@@ -21,7 +21,7 @@ def as_flow(function: Callable[P, R], name: str) -> "Flow[P, R]":
 
     Nothing of it is kept or tried again, as of steps.
     """
-    from prefect import flow  # noqa: PLC0415 - takes seconds
+    from prefect import flow
 
     kept = flow(name=f"clusterdp-{name}", persist_result=False, retries=0, log_prints=False)
     return kept(ends_in_state(function))
@@ -54,7 +54,7 @@ def day_before(timezone: str) -> str:
 
     A run without a schedule goes by the clock. Raises ConfigError for what is no time zone.
     """
-    from prefect.runtime import flow_run  # noqa: PLC0415 - takes seconds
+    from prefect.runtime import flow_run
 
     scheduled = flow_run.scheduled_start_time or datetime.now(UTC)
     return (scheduled.astimezone(_zone(timezone)).date() - timedelta(days=1)).isoformat()

@@ -110,9 +110,9 @@ def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
     Raises InputError where its database cannot be used.
     """
     check_database()
-    import uvicorn  # noqa: PLC0415 - takes seconds, in which the parent may die
-    from prefect.server.api.server import create_app  # noqa: PLC0415
-    from prefect.settings import (  # noqa: PLC0415
+    import uvicorn
+    from prefect.server.api.server import create_app
+    from prefect.settings import (
         PREFECT_SERVER_API_AUTH_STRING,
         get_current_settings,
         temporary_settings,

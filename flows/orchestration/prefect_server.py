@@ -53,7 +53,7 @@ class PrefectServer:
         self._once = once
         self._secret = ""
         if process is not None:
-            from privatizers.noise.randomness import secret_key  # noqa: PLC0415 - while it starts
+            from privatizers.noise.randomness import secret_key
 
             self._secret = f"clusterdp:{secret_key().hex()}"
             _say(process, self._secret)
@@ -70,9 +70,9 @@ class PrefectServer:
         if self._process is None:
             _check_answers()
             return
-        import prefect.flow_engine  # noqa: PLC0415 - while it starts, as what follows
-        import prefect.task_engine  # noqa: F401, PLC0415
-        from prefect.settings import (  # noqa: PLC0415
+        import prefect.flow_engine
+        import prefect.task_engine  # noqa: F401
+        from prefect.settings import (
             PREFECT_API_AUTH_STRING,
             PREFECT_API_KEY,
             PREFECT_API_URL,
@@ -141,7 +141,7 @@ def _without_heartbeats() -> Iterator[None]:
 
     As it does not, events may be unsent at its end; Prefect sends them then, and warns of it.
     """
-    from prefect.settings import (  # noqa: PLC0415 - takes seconds
+    from prefect.settings import (
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         temporary_settings,
     )
@@ -195,8 +195,8 @@ def _port(process: "subprocess.Popen[bytes]") -> int:
 
 def _send_the_rest() -> None:
     """Let Prefect's threads send what tasks and logs told, while there is somebody to hear it."""
-    from prefect.events.worker import EventsWorker  # noqa: PLC0415
-    from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
 
     for told in (APILogWorker, EventsWorker):
         told.drain_all(timeout=_END_SECONDS, at_exit=False)  # else it prints
@@ -231,9 +231,9 @@ def _go_straight_to_loopback() -> None:
 
 def _check_answers() -> None:
     """Ask the configured server something that only a client who may use it is told."""
-    import httpx  # noqa: PLC0415 - is Prefect's
-    from prefect.client.orchestration import get_client  # noqa: PLC0415
-    from prefect.settings import (  # noqa: PLC0415
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.settings import (
         PREFECT_CLIENT_MAX_RETRIES,
         temporary_settings,
     )

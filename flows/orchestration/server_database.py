@@ -99,8 +99,8 @@ def _is_ours(found: os.stat_result) -> bool:
 
 def _kept_path() -> Path:
     """Where the empty database of this Prefect is kept, named by its version and its migrations."""
-    import prefect  # noqa: PLC0415 - takes seconds
-    import prefect.server.database  # noqa: PLC0415
+    import prefect
+    import prefect.server.database
 
     place = Path(prefect.server.database.__file__).parent / "_migrations" / "versions" / "sqlite"
     migrations = "\n".join(sorted(file.name for file in place.glob("*.py")))
@@ -113,7 +113,7 @@ def _kept_path() -> Path:
 
 async def _migrate() -> None:
     """Let Prefect make its tables, and let go of them."""
-    from prefect.server.database import provide_database_interface  # noqa: PLC0415 - takes seconds
+    from prefect.server.database import provide_database_interface
 
     interface = provide_database_interface()
     await interface.create_db()
@@ -122,8 +122,8 @@ async def _migrate() -> None:
 
 def _database() -> Path | None:
     """The file of the database, where it is one."""
-    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
-    from sqlalchemy.engine import make_url  # noqa: PLC0415
+    from prefect.settings import get_current_settings
+    from sqlalchemy.engine import make_url
 
     url = get_current_settings().server.database.connection_url
     if url is None:
@@ -135,7 +135,7 @@ def _database() -> Path | None:
 
 
 def _home() -> Path:
-    from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+    from prefect.settings import get_current_settings
 
     return get_current_settings().home
 

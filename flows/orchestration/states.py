@@ -65,7 +65,7 @@ def state_of_failure(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except ClusterdpError as error:
             failure = bare(error)
-        from prefect.states import Failed  # noqa: PLC0415 - plain runs do without Prefect
+        from prefect.states import Failed
 
         logging.getLogger("prefect.task_runs").addFilter(_without_empty_trace)
         return cast(R, Failed(name=name_of(failure), message=str(failure), data=failure))
@@ -75,7 +75,7 @@ def state_of_failure(function: Callable[P, R]) -> Callable[P, R]:
 
 def raised(result: "R | State[R]") -> R:
     """Raise the failure that a state returned by a task holds; any other result is returned."""
-    from prefect.client.schemas.objects import State  # noqa: PLC0415 - see above
+    from prefect.client.schemas.objects import State
 
     if not isinstance(result, State):
         return result

@@ -52,8 +52,8 @@ def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R
 
 def as_task(function: Callable[P, R]) -> Callable[P, R]:
     """Make ``function`` a Prefect task of which nothing is kept; a failure of ours is its state."""
-    from prefect import task  # noqa: PLC0415 - a dry run does without Prefect, and its start-up time
-    from prefect.cache_policies import NO_CACHE  # noqa: PLC0415
+    from prefect import task
+    from prefect.cache_policies import NO_CACHE
 
     kept = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
     return kept(state_of_failure(function))

@@ -73,7 +73,7 @@ def run_on_workers(
 @contextmanager
 def _same_server() -> Iterator[str]:
     """Let tasks tell the flow's own server of themselves, and none start one for itself."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings  # noqa: PLC0415
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
     running = running_flow()
     if running is None:
@@ -89,7 +89,7 @@ def _as_they_end(futures: Sequence[Any], client: Any) -> Iterator[int]:
 
     Raises ConfigError where nobody is left to work on them.
     """
-    from distributed import client as of_dask  # noqa: PLC0415 - an extra
+    from distributed import client as of_dask
 
     wait: Any = of_dask.wait  # has no types
     waiting = {future: position for position, future in enumerate(futures)}
@@ -118,7 +118,7 @@ def _as_they_end(futures: Sequence[Any], client: Any) -> Iterator[int]:
 
 def _result(future: Any, server: str) -> Any:
     """What a task came to; what went wrong with Dask or Prefect itself in our words."""
-    from distributed.scheduler import KilledWorker  # noqa: PLC0415 - an extra
+    from distributed.scheduler import KilledWorker
 
     try:
         return future.result()
@@ -147,8 +147,8 @@ def task_runner(workers: int | str, folder: Path) -> Iterator[Any]:
     not installed or no scheduler answers.
     """
     try:
-        import dask  # noqa: PLC0415 - an extra
-        from prefect_dask.task_runners import DaskTaskRunner  # noqa: PLC0415
+        import dask
+        from prefect_dask.task_runners import DaskTaskRunner
     except ImportError:
         installed = False
     else:
@@ -159,7 +159,7 @@ def task_runner(workers: int | str, folder: Path) -> Iterator[Any]:
         check_address(workers)
         runner = DaskTaskRunner(address=workers, client_kwargs={"timeout": _CONNECTING})
     else:
-        from distributed import SpecCluster  # noqa: PLC0415 - an extra
+        from distributed import SpecCluster
 
         local = _processes(workers, folder)
         runner = DaskTaskRunner(cluster_class=SpecCluster, cluster_kwargs=local)
@@ -210,8 +210,8 @@ def _processes(number: int, folder: Path) -> dict[str, Any]:
     for the run, on the loopback interface, and have no pages. What they leave about is in
     ``folder``. How much memory a part takes is the run's business, not Dask's.
     """
-    from distributed import Nanny, Scheduler  # noqa: PLC0415 - an extra
-    from distributed.security import Security  # noqa: PLC0415
+    from distributed import Nanny, Scheduler
+    from distributed.security import Security
 
     keys = Security.temporary()  # type: ignore[no-untyped-call] # has no types
     common = {

@@ -146,7 +146,7 @@ def replicate(
     names. Raises InputError where they are not there, or where ``folder`` cannot be written to,
     before anything is run.
     """
-    from flows.replication.multisite_figure import draw  # noqa: PLC0415
+    from flows.replication.multisite_figure import draw  # noqa: PLC0415 - matplotlib
     from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     every = studies(data_folder(data))

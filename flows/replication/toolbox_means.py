@@ -233,7 +233,7 @@ def _draw(rows: tuple[ToolboxRow, ...], folder: Path) -> Path:
     """Draw the errors into ``folder``; raises InputError where that fails."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - takes its time
 
-    from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415
+    from flows.runtime.plots import plain_matplotlib, save_figure  # noqa: PLC0415 - likewise
 
     path = folder / f"{NAME}.svg"
     shown = [one for one in rows if one.rmse is not None][::-1]

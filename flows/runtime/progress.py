@@ -161,7 +161,7 @@ class Progress:
             create_progress_artifact,
             update_progress_artifact,
         )
-        from prefect.context import FlowRunContext  # noqa: PLC0415
+        from prefect.context import FlowRunContext  # noqa: PLC0415 - likewise
 
         if FlowRunContext.get() is None:
             return

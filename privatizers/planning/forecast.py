@@ -201,7 +201,7 @@ def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     Laplace law, once with either sign where there is one noisy count and its complement (K = 2).
     """
     from scipy.special import ndtri  # noqa: PLC0415 - takes a second
-    from scipy.stats import qmc  # noqa: PLC0415
+    from scipy.stats import qmc  # noqa: PLC0415 - likewise
 
     k = len(guess)
     even = qmc.Sobol(2 * k, scramble=False).random(_SCENARIOS) + 0.5 / _SCENARIOS

@@ -47,11 +47,11 @@ class People:
         lengths = {len(self.stratum), len(self.treated), len(self.outcome)}
         sound = len(lengths) == 1 and self.treated.dtype == np.bool_ and self.n_strata >= 1
         if not sound or len(self.stratum) == 0:
-            msg = "people have a stratum, a treatment (bool) and an outcome each, one at least"
-            raise ValueError(msg)
+            raise ValueError(
+                "people have a stratum, a treatment (bool) and an outcome each, one at least"
+            )
         if int(self.stratum.min()) < 0 or int(self.stratum.max()) >= self.n_strata:
-            msg = f"strata are numbered from 0 to {self.n_strata - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"strata are numbered from 0 to {self.n_strata - 1}")
 
     @property
     def n_units(self) -> int:

@@ -103,8 +103,7 @@ def smoothed(
 ) -> float:
     """Return the maximum over k = 0 … N of e^(−kβ) min(``largest``, term(k)), while it can grow."""
     if not (0.0 < beta < math.inf):
-        msg = f"need beta above 0, not {beta!r}"
-        raise ValueError(msg)
+        raise ValueError(f"need beta above 0, not {beta!r}")
     best, start = 0.0, 0
     block = 1
     last = 0

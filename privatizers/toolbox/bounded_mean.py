@@ -33,8 +33,9 @@ class Bounds:
     def __post_init__(self) -> None:
         """Refuse what are no bounds."""
         if not (-math.inf < self.lower < self.upper < math.inf):
-            msg = f"bounds are two numbers, the lower first, not {self.lower!r} and {self.upper!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"bounds are two numbers, the lower first, not {self.lower!r} and {self.upper!r}"
+            )
         power_of_two_step(self.upper - self.lower)
 
     @property
@@ -152,6 +153,5 @@ class AddRemoveMean:
 def _noise(moved: int, epsilon: float) -> int:
     """One draw for a whole number that moves by ``moved`` at most, at ``epsilon``."""
     if not (0.0 < epsilon < math.inf):
-        msg = f"noise costs an epsilon above 0, not {epsilon!r}"
-        raise ValueError(msg)
+        raise ValueError(f"noise costs an epsilon above 0, not {epsilon!r}")
     return int(discrete_laplace(1, math.nextafter(moved / epsilon, math.inf))[0])

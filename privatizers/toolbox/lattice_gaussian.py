@@ -69,8 +69,9 @@ def discrete_delta(scale: float, epsilon: float, steps: int) -> float:
     where ``scale`` is σ in steps. Raises ValueError for numbers that are none, or too many terms.
     """
     if not (scale > 0.0 and steps >= 1 and _WINDOW * scale <= _MOST_TERMS):
-        msg = f"no Gaussian noise of {scale!r} steps for values {steps} apart: take a greater step"
-        raise ValueError(msg)
+        raise ValueError(
+            f"no Gaussian noise of {scale!r} steps for values {steps} apart: take a greater step"
+        )
     reach = math.ceil(_WINDOW * scale)
     k = np.arange(-reach, reach + 1, dtype=np.float64)
     weights = np.exp(-((k / scale) ** 2) / 2.0)
@@ -121,8 +122,7 @@ class LatticeGaussian:
         """How many steps neighbours are apart at most."""
         step = self.lattice_step
         if power_of_two_step(step, 1.0) != step:
-            msg = f"a step is a power of two, not {step!r}"
-            raise ValueError(msg)
+            raise ValueError(f"a step is a power of two, not {step!r}")
         return math.floor(self.sensitivity / step) + 1
 
     @cached_property
@@ -138,5 +138,4 @@ class LatticeGaussian:
 
 def _check(epsilon: float, delta: float) -> None:
     if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
-        msg = f"need epsilon above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}"
-        raise ValueError(msg)
+        raise ValueError(f"need epsilon above 0 and delta in (0, 1), not {epsilon!r} and {delta!r}")

@@ -56,8 +56,9 @@ class Tabulated:
         """Refuse what is no local sensitivity; the numbers, unprotected, are not told."""
         steps = np.array([0.0, *self.at_distance, self.global_bound])
         if not (np.all(np.diff(steps) >= 0.0) and math.isfinite(self.global_bound)):
-            msg = "local sensitivities are numbers from 0 that do not decrease, up to a finite one"
-            raise ValueError(msg)
+            raise ValueError(
+                "local sensitivities are numbers from 0 that do not decrease, up to a finite one"
+            )
 
     def upto(self, farthest: int) -> Floats:
         """Return A(0), …, A(farthest)."""
@@ -79,12 +80,10 @@ def smooth_bound(query: LocalSensitivity, beta: float) -> float:
     k = 1, which can be under A(0): for A = (1, 1, …) it gives e^(−β).)
     """
     if not (0.0 < beta < math.inf):
-        msg = f"a smooth bound needs a beta above 0, not {beta!r}"
-        raise ValueError(msg)
+        raise ValueError(f"a smooth bound needs a beta above 0, not {beta!r}")
     farthest, most = _FIRST, query.global_bound
     if not (0.0 <= most <= 1.0 / LEAST):
-        msg = "a smooth bound needs a finite global bound of the local sensitivity"
-        raise ValueError(msg)
+        raise ValueError("a smooth bound needs a finite global bound of the local sensitivity")
     while True:
         levels = query.upto(farthest)
         best = float(np.max(np.exp(-beta * np.arange(farthest + 1)) * levels))

@@ -37,8 +37,9 @@ class ProposeTestRelease:
     def __post_init__(self) -> None:
         """Refuse numbers that promise nothing."""
         if not (0.0 < self.epsilon < math.inf and 0.0 < self.delta < 0.5):
-            msg = f"need epsilon > 0 and delta in (0, 1/2), not {self.epsilon!r}, {self.delta!r}"
-            raise ValueError(msg)
+            raise ValueError(
+                f"need epsilon > 0 and delta in (0, 1/2), not {self.epsilon!r}, {self.delta!r}"
+            )
         lattice_scale(sensitivity=self.bound, epsilon=self.epsilon / 2, step=self.lattice_step)
 
     @property

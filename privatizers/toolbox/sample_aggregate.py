@@ -41,11 +41,10 @@ class SampleAggregate:
     def __post_init__(self) -> None:
         """Refuse numbers that promise nothing."""
         if self.n_chunks < 1 or not (0.0 < self.epsilon < math.inf):
-            msg = (
+            raise ValueError(
                 "need at least one chunk and an epsilon above 0, "
                 f"not {self.n_chunks} and {self.epsilon!r}"
             )
-            raise ValueError(msg)
 
     def release(self, statistic: Statistic, rows: Rows, chunk_of: Ints) -> float:
         """Return the noisy average of ``statistic`` over chunks of ``rows``, shape [n, …].
@@ -64,8 +63,7 @@ class SampleAggregate:
         if chunk_of.shape != rows.shape[:1] or not np.all(
             (chunk_of >= 0) & (chunk_of < self.n_chunks)
         ):
-            msg = f"every row is in one of the chunks 0 to {self.n_chunks - 1}"
-            raise ValueError(msg)
+            raise ValueError(f"every row is in one of the chunks 0 to {self.n_chunks - 1}")
         ends = np.cumsum(np.bincount(chunk_of, minlength=self.n_chunks))
         chunks = np.split(rows[np.argsort(chunk_of, kind="stable")], ends[:-1])
         return np.array([self._answer(statistic, chunk) for chunk in chunks])
@@ -101,8 +99,7 @@ def chunks_by_id(ids: Rows, n_chunks: int) -> Ints:
     elif ids.dtype.kind == "U":
         mixed = _folded(ids)
     else:
-        msg = "ids are text or whole numbers"
-        raise ValueError(msg)
+        raise ValueError("ids are text or whole numbers")
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):  # SplitMix64
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)

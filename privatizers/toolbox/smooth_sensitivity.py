@@ -37,8 +37,9 @@ _WIDEST = 300.0
 def beta_of(epsilon: float, delta: float) -> float:
     """Return β = ε/(2 ln(2/δ)). Raises ValueError unless ε is above 0, finite, and 0 < δ < 1/2."""
     if not (0.0 < epsilon < math.inf and 0.0 < delta < 0.5):
-        msg = f"need epsilon above 0 and delta in (0, 1/2), not {epsilon!r} and {delta!r}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"need epsilon above 0 and delta in (0, 1/2), not {epsilon!r} and {delta!r}"
+        )
     return epsilon / (2.0 * math.log(2.0 / delta))
 
 
@@ -65,24 +66,23 @@ class LogNoise:
         Raises ValueError for impossible numbers, and where s reaches 2⁵².
         """
         if not (0.0 < beta < math.inf and 0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
-            msg = (
+            raise ValueError(
                 "need beta and epsilon above 0 and delta in (0, 1), "
                 f"not {beta!r}, {epsilon!r} and {delta!r}"
             )
-            raise ValueError(msg)
         step = power_of_two_step(min(beta, 1.0), _FINEST)
         scale = (beta + 2.0 * SLACK + step) / (step * epsilon) * (1.0 + SLACK)
         if scale >= _MOST_STEPS:
-            msg = f"an upper bound at epsilon {epsilon!r} has noise of {scale:g} steps: take more"
-            raise ValueError(msg)
+            raise ValueError(
+                f"an upper bound at epsilon {epsilon!r} has noise of {scale:g} steps: take more"
+            )
         tail = max(-math.log(delta) - math.log1p(math.exp(-1.0 / scale)), 0.0)
         return cls(step, scale, math.ceil(scale * tail * (1.0 + SLACK)))
 
     def position(self, smooth_bound: float) -> int:
         """Return j = ⌈(ln S + 2⁻³⁰)/η⌉: S in steps, unprotected."""
         if math.isnan(smooth_bound):
-            msg = "a smooth bound is a number"
-            raise ValueError(msg)
+            raise ValueError("a smooth bound is a number")
         within = min(max(smooth_bound, LEAST), 1.0 / LEAST)
         return math.ceil((math.log(within) + SLACK) / self.step)
 
@@ -134,16 +134,14 @@ class BoundThenNoise:
     def __post_init__(self) -> None:
         """Refuse numbers that promise nothing."""
         if not (0.0 < self.share < 1.0):
-            msg = f"the bound's share of epsilon is between 0 and 1, not {self.share!r}"
-            raise ValueError(msg)
+            raise ValueError(f"the bound's share of epsilon is between 0 and 1, not {self.share!r}")
         beta_of(self.epsilon, self.delta)
         for_value, for_bound = self.epsilons
         if min(for_value, for_bound) < LEAST_EPSILON:
-            msg = (
+            raise ValueError(
                 f"the value's part of epsilon, {for_value:g}, and the bound's, {for_bound:g}, are "
                 f"at least {LEAST_EPSILON:g}: take another share or a greater epsilon"
             )
-            raise ValueError(msg)
         LogNoise.of(beta=self.beta, epsilon=for_bound, delta=self.delta)
 
     @property
@@ -237,12 +235,11 @@ class SmoothLaplace:
         """Refuse an ε beyond the proof, and a step that is none."""
         lattice_scale(sensitivity=2.0 * _REACH * self.step, epsilon=self.epsilon, step=self.step)
         if direct_delta(self.epsilon, self.beta) > self.delta:
-            msg = (
+            raise ValueError(
                 f"noise of scale 2S/epsilon is not shown to be private at epsilon "
                 f"{self.epsilon!r} and delta {self.delta!r} (up to about "
                 f"{largest_direct_epsilon(self.delta):.3g}): use BoundThenNoise"
             )
-            raise ValueError(msg)
 
     @property
     def beta(self) -> float:

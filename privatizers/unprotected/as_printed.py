@@ -56,11 +56,10 @@ def theorem_3_1(
     """
     in_range = 0 < resampling_probability <= 1 and 0 < truncation_threshold <= 0.5
     if not (in_range and noise_scale > 0):
-        msg = (
+        raise ValueError(
             f"need 0 < λ ≤ 1, 0 < γ ≤ 1/2 and σ > 0, not λ = {resampling_probability!r}, "
             f"γ = {truncation_threshold!r}, σ = {noise_scale!r}"
         )
-        raise ValueError(msg)
     response = math.log1p(
         (1 - resampling_probability) / (resampling_probability * truncation_threshold)
     )

@@ -54,8 +54,7 @@ class ClusterHomogeneity:
 
     def __reduce__(self) -> NoReturn:
         """Refuse to leave the process."""
-        msg = "cluster homogeneity is private and cannot be pickled"
-        raise TypeError(msg)
+        raise TypeError("cluster homogeneity is private and cannot be pickled")
 
 
 def cluster_homogeneity(counts: Counts, grid: Floats) -> ClusterHomogeneity:
@@ -80,13 +79,13 @@ def cluster_homogeneity(counts: Counts, grid: Floats) -> ClusterHomogeneity:
     not fit; the message holds no outcome.
     """
     if counts.ndim != 3 or counts.shape[2] != len(grid):
-        msg = f"counts have the shape {counts.shape}, not [clusters, arms, {len(grid)} outcomes]"
-        raise ValueError(msg)
+        raise ValueError(
+            f"counts have the shape {counts.shape}, not [clusters, arms, {len(grid)} outcomes]"
+        )
     sizes = counts.sum(axis=2)
     kept = (sizes >= 2).all(axis=1)
     if not kept.any():
-        msg = "no cluster has two units in every arm: homogeneity cannot be told"
-        raise ValueError(msg)
+        raise ValueError("no cluster has two units in every arm: homogeneity cannot be told")
     phi = _phi(counts[kept], grid)
     one = _phi(counts[kept].sum(axis=0, keepdims=True), grid)
     relative = np.divide(phi, one, out=np.full_like(phi, np.nan), where=one > 0)

@@ -48,8 +48,9 @@ def first_exposures(frame: pl.DataFrame) -> Exposures:
     contaminated = frame.filter(pl.Series(sound & mixed)).sort(FILE, ROW)
     candidates = frame.filter(pl.Series(sound & ~mixed))
     if candidates[TIME].null_count():
-        msg = "sound exposures without a time: the rule time_missing was not applied"
-        raise AssertionError(msg)
+        raise AssertionError(
+            "sound exposures without a time: the rule time_missing was not applied"
+        )
     for name in (TIME, CLUSTER, FILE, ROW):
         row_unit, n_units = _numbered(candidates[UNIT])
         if n_units == candidates.height:
