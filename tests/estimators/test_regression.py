@@ -540,6 +540,7 @@ def test_the_check_of_the_variance_catches_one_that_is_a_third_short(title: str)
         assert own.ratio * 0.66 < low, name
 
 
+@pytest.mark.statistical
 def test_the_gain_is_what_the_covariate_explains() -> None:
     """The variance falls by R², of the outcomes on their grid; from seeds alone."""
     study = PLAIN["few units and three columns"]
@@ -554,6 +555,7 @@ def test_the_gain_is_what_the_covariate_explains() -> None:
     assert gained == pytest.approx(np.mean(share), rel=0.15)  # and three slopes cost about 5 %
 
 
+@pytest.mark.statistical
 def test_beside_much_noise_the_calibrated_estimate_alone_gains() -> None:
     """Ratios of mean variances, certain to a per cent: 0.84 of what it is compared with."""
     own = studied(PRIVATE["pools shared"])
