@@ -5,8 +5,10 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from privatizers.mechanisms.randomised_response import RandomisedResponse
-from privatizers.noise.randomness import discrete_laplace  # which allows OpenDP's "contrib"
+from privatizers.noise.randomness import discrete_laplace
 from tests.benchmarks.watch import Watch
+
+dp.enable_features("contrib")
 
 N_OUTCOMES = 12
 N_STRATA = 2_000

@@ -203,6 +203,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
     assert [one["arm"] for one in estimates] == ["mail"] * 3
 
 
+@pytest.mark.release
 @pytest.mark.usefixtures("way")
 def test_release_speaks_to_people_and_refuses_other_rows(
     command: Command, experiment: Builder

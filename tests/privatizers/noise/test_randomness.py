@@ -100,6 +100,7 @@ def test_noise_has_the_variance_that_is_stated(scale: float) -> None:
 
 
 def opendp_draws(size: int, scale: float) -> Ints:
+    dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
     measurement = dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
     return np.array(measurement([0] * size), dtype=np.int64)
