@@ -117,6 +117,8 @@ MARKS = "\n".join(["[pytest]", "markers =", *(f"    {name}" for name in (*TIERS,
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setattr(tiers, "MOST", 0.1)
+    monkeypatch.setattr(tiers, "_slowness", lambda: 1.0)
+    monkeypatch.setattr(tiers, "_crowding", lambda: 1.0)
     monkeypatch.setattr(tiers, "_TESTS", pytester.path)
     pytester.makeconftest(SUITE)
     pytester.makepyfile(TESTS)
@@ -147,8 +149,9 @@ def test_a_unit_test_that_works_for_long_fails(suite: pytest.Pytester) -> None:
     ended.stdout.fnmatch_lines(["FAILED *::test_works - *"])
 
 
-def test_a_slow_machine_is_not_the_tests_fault(
-    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", ["_slowness", "_crowding"])
+def test_a_slow_or_crowded_machine_is_not_the_tests_fault(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
-    monkeypatch.setattr(tiers, "_slowness", lambda: 10.0)
+    monkeypatch.setattr(tiers, reason, lambda: 10.0)
     suite.runpytest_inprocess().assert_outcomes(passed=11)
