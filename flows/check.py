@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.config.experiment import AnyDesign
 from flows.config.load import check_period, load
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.database import Statement
@@ -67,7 +67,7 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     with open_workspace(config) as workspace:
         log = plain_step(ingest)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)
-        design = resolved_design(config, known_sizes(config, rows)).design
+        design = resolve_design(config, known_sizes(config, rows)).design
     warnings = key.warnings if key else ()
     private = config.private_clusters is not None
     return CheckResult(roster, design, account.statement(), warnings, private)

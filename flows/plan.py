@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
-from flows.config.resolve import ResolvedDesign, question, resolved_design
+from flows.config.resolve import ResolvedDesign, question, resolve_design
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_without_outcomes
 from flows.raw.spill.workspace import open_workspace
@@ -105,7 +105,7 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
             "release has randomised and paid for them",
         )
     sizes, roster = _who_is_where(config, period)
-    chosen, asked = resolved_design(config, sizes), question(config, sizes)
+    chosen, asked = resolve_design(config, sizes), question(config, sizes)
     predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
@@ -148,7 +148,7 @@ def resolved_design_of(config_path: Path, period: str | None) -> ResolvedDesign:
     config = load(config_path)
     if not config.is_planned:
         return ResolvedDesign(config, config.outcome_design(), None)
-    return resolved_design(config, _who_is_where(config, period)[0])
+    return resolve_design(config, _who_is_where(config, period)[0])
 
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:

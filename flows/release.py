@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects import Estimate
 from flows.config.load import check_period, load
-from flows.config.resolve import predicted_errors, resolved_design
+from flows.config.resolve import predicted_errors, resolve_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.database import Statement
@@ -78,7 +78,7 @@ def release_period(
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log, workspace)
         sizes = known_sizes(config, rows)
-        chosen = resolved_design(config, sizes)
+        chosen = resolve_design(config, sizes)
         forecast = predicted_errors(config, chosen, sizes)
         made_from = step(fingerprint)(chosen.config, rows, chosen.design)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw

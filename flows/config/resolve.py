@@ -29,7 +29,7 @@ class ResolvedDesign:
     """None where the configuration leaves nothing to plan."""
 
 
-def resolved_design(config: Config, sizes: Ints) -> ResolvedDesign:
+def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
     """Choose the design of a release; ``sizes`` are numbers of units, shape [clusters, arms].
 
     Raises ConfigError where no effect could be estimated with any design.

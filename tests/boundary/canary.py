@@ -28,7 +28,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import KEY_FILE, fingerprint
 from flows.raw.ingest import ingest
@@ -337,7 +337,7 @@ def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
     rows, _, _ = validate(config, ingest(config, "once"))
-    chosen = resolved_design(config, known_sizes(config, rows))
+    chosen = resolve_design(config, known_sizes(config, rows))
     digests = vars(fingerprint(chosen.config, rows, chosen.design))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")

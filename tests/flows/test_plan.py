@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from flows.cli.main import run
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_design_of
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
@@ -348,7 +348,7 @@ def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -
     frame = built.read().with_columns(outcome=pl.lit(math.nan))
     sizes = sealed_rows(frame, ("none", "mail")).open().sizes
     assert sizes.tolist() == [[60, 60], [60, 60]]
-    chosen = resolved_design(built.load(), sizes)
+    chosen = resolve_design(built.load(), sizes)
     assert (
         chosen.design
         == design_of(built.config, None)

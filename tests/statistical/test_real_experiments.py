@@ -30,7 +30,7 @@ from estimators.evidence import Evidence, Slices
 from estimators.pool_statistics import counts_noise, declared_weights
 from flows.config.experiment import Config
 from flows.config.load import load
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
@@ -384,7 +384,7 @@ def prepare(config: Config) -> Prepared:
     """Read the log, and lay out pools and cells as a release does."""
     rows, _, _ = validate(config, ingest(config, "once"))
     frame = plain_rows(rows.open())
-    chosen = resolved_design(config, known_sizes(config, rows))
+    chosen = resolve_design(config, known_sizes(config, rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
     assert not isinstance(mechanism, AggregateMechanism)
     clusters = frame[CLUSTER].unique().sort().to_list()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from flows.config.experiment import Config
 from flows.config.load import check_period, load
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.parameters import event_of
@@ -489,7 +489,7 @@ def test_the_epsilon_asked_for_is_the_one_stated(
 ) -> None:
     config = experiment(privacy={"mechanism": mechanism, "epsilon": epsilon, "delta": 1e-9}).load()
     assert config.is_planned == (mechanism == "auto")
-    chosen = resolved_design(config, np.array([[40, 40]])).design
+    chosen = resolve_design(config, np.array([[40, 40]])).design
     assert (chosen.epsilon, chosen.delta) == (epsilon, 1e-9)
     assert config.cost == Budget(epsilon, 1e-9)
 

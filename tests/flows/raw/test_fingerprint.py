@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.config.experiment import Config
-from flows.config.resolve import resolved_design
+from flows.config.resolve import resolve_design
 from flows.config.sections import ConfigSection
 from flows.ledger.rules import Fingerprint
 from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
@@ -65,7 +65,7 @@ SIZES = np.array([[30, 40], [50, 20]])
 
 
 def of_frame(config: Config, frame: pl.DataFrame) -> Fingerprint:
-    chosen = resolved_design(config, SIZES)
+    chosen = resolve_design(config, SIZES)
     return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.design)
 
 
@@ -534,7 +534,7 @@ def test_what_a_plan_depends_on_matters_as_far_as_it_changes_the_design(
     assert len(set(found)) == len(changes)
     less = auto | {"epsilon": 1.0}
     coarse = experiment(privacy=less, outcome={"levels": "auto"})
-    assert len(resolved_design(coarse.load(), SIZES).config.outcome.grid) < 4
+    assert len(resolve_design(coarse.load(), SIZES).config.outcome.grid) < 4
     assert settings_of(coarse) not in (*found, settings_of(experiment(privacy=less)))
     same = auto | {"segment_shares": [0.02], "strata_statistic": "none"}
     assert settings_of(experiment(privacy=same)) == found[0]
