@@ -6,6 +6,7 @@ import re
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from flows.cli.main import run
 from privatizers.audit.sampling import Effort
-from schemas.errors import InputError, StepError
+from schemas.errors import BudgetError, InputError, StepError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, released, rows
 
