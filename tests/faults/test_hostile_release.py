@@ -277,8 +277,8 @@ def test_tables_far_larger_than_their_file_are_refused(
     sound: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One text of gigabytes in every row would be small in a file; here the bound is lowered."""
-    monkeypatch.setattr(rules, "_ROOM", 100)
-    monkeypatch.setattr(rules, "_ROOM_A_BYTE", 0)
+    monkeypatch.setattr(rules, "_FREE_BYTES", 100)
+    monkeypatch.setattr(rules, "_BYTES_FOR_A_BYTE", 0)
     with pytest.raises(InputError, match="tables are of a size that fits the file's"):
         read_release(sound)
 
