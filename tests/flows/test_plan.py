@@ -559,7 +559,7 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
     honest = resolved_design_of(built.config, None)
     wrong = dataclasses.replace(honest.design, epsilon=1.9)
     monkeypatch.setattr(
-        "flows.plan.resolved_design_of", lambda *_: dataclasses.replace(honest, design=wrong)
+        "flows.audit.resolved_design_of", lambda *_: dataclasses.replace(honest, design=wrong)
     )
     ended = command("audit", built.config)
     assert ended.returncode == 1
