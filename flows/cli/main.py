@@ -70,6 +70,9 @@ _INTERRUPTED = 130  # what typer makes of Ctrl-C, without a word
 def main() -> None:
     """Run the program; every failure ends in one or a few plain lines and its exit code."""
     open_closed_streams()
+    # Threads for matrices spin while there are none, which costs each start a fifth of a second;
+    # our matrices are small.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Registered first, hence called last: after Prefect has stopped its server, and before the
     # interpreter takes modules apart, which makes DuckDB print pages about leaks of its own.
     code = [0]
