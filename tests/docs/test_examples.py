@@ -247,6 +247,7 @@ def test_private_clusters_are_configured_as_shown(tmp_path: Path) -> None:
         assert load(path).private_clusters is not None
 
 
+@pytest.mark.statistical
 def test_a_simulation_is_run_as_shown() -> None:
     names: dict[str, Any] = {}
     simulated, _ = blocks(METHOD, "python")
