@@ -38,6 +38,8 @@ from tests.docs.blocks import (
     without_numbers,
 )
 
+pytestmark = pytest.mark.release  # most of them ask a release that is made for them
+
 OPERATOR, ANALYST, METHOD, README = (
     ROOT / name for name in ("docs/operator.md", "docs/analyst.md", "docs/method.md", "README.md")
 )
