@@ -363,18 +363,11 @@ def prefect_harness() -> Iterator[Path]:
         setup_logging,
     )
     from prefect.settings import (  # noqa: PLC0415
-        PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-        temporary_settings,
-    )
-    from prefect.settings import (  # noqa: PLC0415
         PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
     )
     from prefect.testing.utilities import prefect_test_harness  # noqa: PLC0415
 
-    with (
-        prefect_test_harness(server_startup_timeout=int(PATIENCE)),
-        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),  # a second each run's end
-    ):
+    with prefect_test_harness(server_startup_timeout=int(PATIENCE)):
         setup_logging()  # now: at the first run it would hold on to that test's standard error
         yield Path(str(DATABASE.value()).partition(":///")[2]).parent
 
