@@ -33,7 +33,9 @@ def _of_dotenv() -> str | None:
 
 def _of_profile() -> Any:
     """What the profile in use says: the one named by PREFECT_PROFILE, else the active one."""
-    home = Path(os.environ.get("PREFECT_HOME") or Path("~/.prefect").expanduser())
+    home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect")
+    with suppress(RuntimeError):  # a user without a home has no profiles there
+        home = home.expanduser()
     profiles = _table(Path(os.environ.get("PREFECT_PROFILES_PATH") or home / "profiles.toml"))
     name = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
     return _value(profiles, "profiles", str(name), "PREFECT_API_URL")
@@ -42,7 +44,8 @@ def _of_profile() -> Any:
 def _table(path: Path) -> dict[str, Any]:
     """A TOML file; empty where it cannot be read, of which Prefect itself will speak."""
     with suppress(OSError, ValueError):
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.is_file():  # a pipe would never end
+            return tomllib.loads(path.read_text(encoding="utf-8"))
     return {}
 
 

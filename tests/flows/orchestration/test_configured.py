@@ -1,5 +1,6 @@
 """Which Prefect server is configured: what we find without Prefect is what Prefect finds."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,20 @@ def test_a_profile_of_the_user_is_found(home: Path, monkeypatch: pytest.MonkeyPa
     (home / ".prefect").mkdir()
     (home / ".prefect" / "profiles.toml").write_text(NAMED, encoding="utf-8")
     assert configured_url() == "http://one/api"
+
+
+def test_a_user_without_a_home_has_no_profiles(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under any user id."""
+
+    def fail(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("PREFECT_HOME")
+    monkeypatch.setattr(Path, "expanduser", fail)
+    assert configured_url() is None
+
+
+def test_a_pipe_in_place_of_settings_is_not_waited_for(home: Path) -> None:
+    os.mkfifo("prefect.toml")
+    os.mkfifo(home / "profiles.toml")
+    assert configured_url() is None
