@@ -192,7 +192,7 @@ def _command(function: Callable[..., Answer], *, shows_time: bool = True) -> Cal
     option = inspect.Parameter(
         "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
     )
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined] # typer reads it
         parameters=[*signature.parameters.values(), option], return_annotation=None
     )
     return command

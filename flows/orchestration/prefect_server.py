@@ -71,7 +71,7 @@ class PrefectServer:
             _check_answers()
             return
         import prefect.flow_engine
-        import prefect.task_engine  # noqa: F401
+        import prefect.task_engine  # noqa: F401 - while the server starts
         from prefect.settings import (
             PREFECT_API_AUTH_STRING,
             PREFECT_API_KEY,

@@ -28,11 +28,11 @@ _GROUP = 1 << 17  # rows of a row group, however many came at once: the same row
 
 
 class FaultyRows:
-    """Where rows are put as they are found faulty; what does not fit goes to the room."""
+    """Rows with a fault, as they are found; what does not fit into memory goes to the workspace."""
 
     def __init__(self, workspace: Workspace | None) -> None:
         """Begin without rows."""
-        self._room = workspace
+        self._workspace = workspace
         self._runs = SortedRuns(workspace, "aside", by=_PLACE)
         self.by_rule: dict[str, int] = {}
 
@@ -54,7 +54,7 @@ class FaultyRows:
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""
-        for (part,) in parts([self._runs], self._room):
+        for (part,) in parts([self._runs], self._workspace):
             if part is not None:
                 yield sort_rows(part, _PLACE).drop(_PLACE)
 

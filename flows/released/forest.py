@@ -157,8 +157,8 @@ def _draw(axes: Axes, rows: list[_Row]) -> None:
     ends = [normal_interval(row.estimate, row.variance, LEVEL) for row in rows]
     low = min(0.0, *(lower for lower, _ in ends))
     high = max(0.0, *(upper for _, upper in ends))
-    room = 0.05 * (high - low) or 1.0
-    axes.set_xlim(low - room, high + room)
+    margin = 0.05 * (high - low) or 1.0
+    axes.set_xlim(low - margin, high + margin)
     axes.set_ylim(places[-1] + 0.7, -0.7)
     axes.set_yticks([])
     axes.set_xlabel("effect, in the unit of the outcome")

@@ -62,7 +62,7 @@ def _can_show() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-class LineHandler(logging.StreamHandler):  # type: ignore[type-arg]
+class LineHandler(logging.StreamHandler):  # type: ignore[type-arg] # it takes none when it runs
     """Writes a log to standard error, above the line that is shown there."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -46,9 +46,8 @@ def realised_prior(prior: Floats, gamma: float) -> Floats:
     over = np.maximum(steps.sum(axis=1, keepdims=True) - UNIT, 0)
     spare = steps - floor
     before = np.cumsum(spare, axis=1) - spare
-    steps -= np.clip(
-        over - before, 0, spare
-    )  # take the excess from the first cells that are above the floor
+    # The excess is taken from the first cells that are above the floor.
+    steps -= np.clip(over - before, 0, spare)
     largest = steps.argmax(axis=1)
     steps[np.arange(len(steps)), largest] += UNIT - steps.sum(axis=1)
     return steps / UNIT

@@ -166,9 +166,8 @@ def _draw_by_workers(
     workspace: Workspace,
 ) -> UnitFiles:
     """The table of all units, drawn by workers, a file for each part."""
-    for_workers = config.model_copy(
-        update={"ledger": LedgerSection()}
-    )  # the database's password stays
+    without_ledger = {"ledger": LedgerSection()}  # the database's password stays here
+    for_workers = config.model_copy(update=without_ledger)
     work = _Share(for_workers, _drawing(config, rows, counts, response, weights), rows.clusters)
     calls = [
         (work, part, levels, str(workspace.folder))

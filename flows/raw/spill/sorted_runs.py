@@ -77,7 +77,7 @@ class SortedRuns:
 
     def __init__(self, workspace: Workspace | None, name: str, by: str = UNIT) -> None:
         """Begin without rows, to be sorted by a column. Without a workspace all stay in memory."""
-        self._room = workspace
+        self._workspace = workspace
         self._name = name
         self._by = by
         self._waiting: list[pl.DataFrame] = []
@@ -95,8 +95,8 @@ class SortedRuns:
         self._waiting_bytes += size
         self.n_rows += rows.height
         self.n_bytes += size
-        if self._room is not None and self._waiting_bytes > self._room.run_bytes:
-            self._write(self._room)
+        if self._workspace is not None and self._waiting_bytes > self._workspace.run_bytes:
+            self._write(self._workspace)
 
     @property
     def in_memory(self) -> bool:

@@ -157,8 +157,8 @@ def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
         *(x for one in effects for x in (one.estimate, one.lower, one.upper) if x is not None),
     ]
     low, high = min(ends), max(ends)
-    room = 0.05 * (high - low) or 1.0
-    return low - room, high + room
+    margin = 0.05 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def _left(axes: Axes, place: float, text: str, color: str, weight: str = "normal") -> None:
