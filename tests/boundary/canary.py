@@ -402,11 +402,14 @@ def watching(
 
 
 def wait_for_prefect(database: Path, name: str) -> None:
-    """Wait until the logs and states of the flow's runs have come in."""
+    """Wait until the logs and states of the flow's runs, and of their tasks, have come in."""
     query = (
         "SELECT count(*) FROM flow_run r JOIN flow f ON f.id = r.flow_id WHERE f.name = ? "
-        "AND NOT EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id "
-        "AND l.task_run_id IS NULL AND l.message LIKE 'Finished in state%')"
+        "AND (NOT EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id "
+        "AND l.task_run_id IS NULL AND l.message LIKE 'Finished in state%') "
+        "OR EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id AND l.task_run_id IS NOT NULL "
+        "AND NOT EXISTS (SELECT * FROM task_run t WHERE t.id = l.task_run_id "
+        "AND t.state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED'))))"
     )
     deadline = time.monotonic() + PATIENCE
     with closing(sqlite3.connect(next(database.glob("*.db")))) as connection:
