@@ -29,6 +29,7 @@ def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
 
 
 def _rises(data: pa.PolarsData) -> pl.LazyFrame:
-    """Whether each value is greater than the one before; true for the first."""
+    """Whether each value is greater than the one before."""
     column = pl.col(data.key or "*")
-    return data.lazyframe.select((column > column.shift()).fill_null(value=True))
+    pairs = column.slice(1) > column.slice(0, pl.len().clip(1) - 1)
+    return data.lazyframe.select(pairs.all())

@@ -133,6 +133,9 @@ class UnitTable:
     reader: "pa.RecordBatchReader"
     failures: Sequence[BaseException]
     """The reason why reading ended too soon, if it did; without anybody's row."""
+    clusters: tuple[str, ...] = ()
+    """The labels that there are, in any order."""
+    arms: tuple[str, ...] = ()
 
     @property
     def unit_type(self) -> "pa.DataType":
@@ -147,6 +150,8 @@ class UnitFiles:
     n_rows: int
     paths: tuple[Path, ...]
     unit_type: "pa.DataType"
+    clusters: tuple[str, ...]
+    arms: tuple[str, ...]
     failures: tuple[BaseException, ...] = ()
 
 

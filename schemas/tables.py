@@ -4,7 +4,7 @@ The descriptions are in the file itself, as comments on its tables and columns. 
 boundary: nothing here holds an unprotected outcome.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 TEXT: Final = "VARCHAR"
@@ -13,6 +13,13 @@ COUNT: Final = "BIGINT"
 
 UNNAMED: Final = "outcome"
 """The metric of a release whose one outcome has no name of its own."""
+
+
+TEXT_IDS: Final = "VARCHAR USING COMPRESSION FSST"
+"""Ids that are text. DuckDB would choose this compression, too, after it had tried all others."""
+
+MOST_LABELS: Final = 1 << 16
+"""Clusters, or arms, that ``units`` may have as an ENUM: as many as two bytes tell apart."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +52,13 @@ def debiased(metric: str) -> str:
     return f"{metric}_debiased"
 
 
-def unit_table(metrics: tuple[str, ...], id_kind: str = TEXT) -> Table:
-    """Return the table ``units`` of these outcomes; ``id_kind`` is the type of its ids."""
+def unit_table(
+    metrics: tuple[str, ...],
+    id_kind: str = TEXT,
+    cluster_kind: str = TEXT,
+    arm_kind: str = TEXT,
+) -> Table:
+    """Return the table ``units`` of these outcomes, and of these types of ids and of labels."""
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
@@ -61,8 +73,8 @@ def unit_table(metrics: tuple[str, ...], id_kind: str = TEXT) -> Table:
             "unit_id": Column(
                 id_kind, "As it is in the log, text or an integer; or its hash under a key."
             ),
-            "cluster": _CLUSTER,
-            "arm": _ARM,
+            "cluster": replace(_CLUSTER, kind=cluster_kind),
+            "arm": replace(_ARM, kind=arm_kind),
             **outcomes,
         },
     )

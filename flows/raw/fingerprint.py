@@ -135,8 +135,9 @@ def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
     """The distinct names, sorted, and the position of each row's among them."""
     names = pl.Series(used, dtype=pl.String).sort()
     yield from _text(lambda: iter([names]), len(names))
-    kind = pl.Enum(names)
-    codes = (positions(labels.cast(kind)) for labels in rows.columns(column))
+    known = pl.Series(rows.arms if column == ARM else rows.clusters, dtype=pl.String)
+    place_of = positions(known.cast(pl.Enum(names), strict=False).fill_null(names[0]))
+    codes = (place_of[positions(labels)] for labels in rows.columns(column))
     yield Part(4 * rows.n_units, (_bytes(code) for code in codes))
 
 

@@ -25,7 +25,7 @@ from flows.raw.ingest import Log
 from flows.raw.quarantine import FaultyRows, Quarantined
 from flows.raw.reading.log_files import file_names
 from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
-from flows.raw.spill.unit_order import rises, sort_rows
+from flows.raw.spill.unit_order import in_one_piece, order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
@@ -176,16 +176,17 @@ class _Judge:
         of_events = self._of_events
         if of_events is not None:
             return self._by_events(of_events, part, events)
-        rows = sort_rows(part)
+        order = order_units(part[UNIT])
+        if not order.repeats.any() and part[FAULT].max() == 0:
+            return self._finished(order.rows(part.select(COLUMNS)))
+        rows = order.rows(part)
         del part
-        same = (rows[UNIT][1:] == rows[UNIT][:-1]).to_numpy()
-        repeated = np.concatenate([same, [False]]) | np.concatenate([[False], same])
+        repeated = order.repeats | np.append(order.repeats[1:], False)
         faulty = rows[FAULT].to_numpy() > 0
-        if repeated.any() or faulty.any():
-            wrong = rows.filter(pl.Series(repeated))
-            named = wrong.with_columns(_first_broken(_of_units(self.rules)).alias(RULE))
-            self._put_aside(named.filter(pl.col(FAULT) == 0))
-            rows = rows.filter(pl.Series(~(repeated | faulty)))
+        wrong = rows.filter(pl.Series(repeated))
+        named = wrong.with_columns(_first_broken(_of_units(self.rules)).alias(RULE))
+        self._put_aside(named.filter(pl.col(FAULT) == 0))
+        rows = rows.filter(pl.Series(~(repeated | faulty)))
         return self._finished(rows)
 
     def _by_events(
@@ -218,7 +219,9 @@ class _Judge:
     def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
         arms = pl.Enum(self.config.arms.names)
         code = pl.Series([], dtype=arms).to_physical().dtype
-        return rows.select(COLUMNS).with_columns(pl.col(ARM).cast(code).cat.to(arms))
+        return rows.select(COLUMNS).with_columns(
+            in_one_piece(rows[UNIT]), pl.col(ARM).cast(code).cat.to(arms)
+        )
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""

@@ -26,7 +26,7 @@ from schemas.released import (
     UnitFiles,
     UnitTable,
 )
-from schemas.tables import SCHEMA, TEXT, Table, unit_table
+from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
 
 _FULL = "No space left on device"  # also in errors of other types, such as that of a transaction
 
@@ -100,11 +100,22 @@ def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
 
 
 def _units_of(tables: ReleaseTables) -> Table:
-    """The definition of the table ``units``: the type of the ids, and the columns of outcomes."""
+    """The definition of the table ``units``: the types of ids and labels, and the outcomes."""
     integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
-    kind = integers.get(tables.units.unit_type, TEXT)
+    units = tables.units
+    kind = integers.get(units.unit_type, TEXT_IDS)
     outcomes = (metric.metric for metric in tables.manifest.metrics if metric.kind == OUTCOME)
-    return unit_table(tuple(outcomes), kind)
+    return unit_table(tuple(outcomes), kind, _label_kind(units.clusters), _label_kind(units.arms))
+
+
+def _label_kind(labels: Sequence[str]) -> str:
+    """The type of a column of labels: an ENUM in their order as text, or text where they are many.
+
+    An ENUM is written and grouped in half the time. It is compared, joined and united as text is.
+    """
+    if not 0 < len(labels) <= MOST_LABELS:
+        return TEXT
+    return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
 def _write_units(

@@ -134,6 +134,51 @@ def test_a_table_of_our_columns_with_something_attached(
         assert "strata" in told
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        "cluster ENUM('east', 'west')[], arm VARCHAR",
+        "cluster ENUM('east', 'west')[1], arm VARCHAR",
+        "cluster ENUM('east', 'west') DEFAULT 'east', arm VARCHAR",
+        "cluster ENUM('east', 'west') UNIQUE, arm VARCHAR",
+        "cluster VARCHAR USING COMPRESSION dictionary, arm VARCHAR",
+        "cluster STRUCT(a ENUM('east', 'west')), arm VARCHAR",
+        "cluster MAP(ENUM('east', 'west'), INTEGER), arm VARCHAR",
+    ],
+)
+def test_labels_that_are_neither_text_nor_an_enum(
+    sound: Path, tmp_path: Path, kinds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = said(
+        "DROP TABLE units",
+        f"CREATE TABLE units (unit_id VARCHAR, {kinds}, outcome DOUBLE, outcome_debiased DOUBLE)",
+    )
+    for told in refusals(changed(sound, tmp_path, change), tmp_path, capsys, only=["inspect"]):
+        assert "the columns of table units are not" in told
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        "unit_id VARCHAR, cluster VARCHAR, arm VARCHAR",
+        "unit_id VARCHAR USING COMPRESSION fsst, cluster VARCHAR, arm ENUM('none', 'mail', 'b')",
+        """unit_id VARCHAR, cluster ENUM('east', 'west', 'x'') USING COMPRESSION FSST, "arm"', ''),
+           arm ENUM('mail', 'none', 'unit_id VARCHAR', 'ENUM(''arm'')')""",
+    ],
+)
+def test_labels_may_be_text_or_enums(
+    sound: Path, tmp_path: Path, kinds: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = said(
+        "CREATE TABLE was AS FROM units",
+        "DROP TABLE units",
+        f"CREATE TABLE units ({kinds}, outcome DOUBLE, outcome_debiased DOUBLE)",
+        "INSERT INTO units FROM was",
+        "DROP TABLE was",
+    )
+    assert run(["inspect", str(changed(sound, tmp_path, change))]) == 0, capsys.readouterr().err
+
+
 def test_a_column_that_is_worked_out(
     sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

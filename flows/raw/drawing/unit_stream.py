@@ -88,7 +88,8 @@ def unit_table(
     # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
     progress = Progress("randomising and writing", rows.n_units)
     batches = values_free_batches(_draw(drawing, frames, progress), failures)
-    return UnitTable(rows.n_units, pa.RecordBatchReader.from_batches(schema, batches), failures)
+    reader = pa.RecordBatchReader.from_batches(schema, batches)
+    return UnitTable(rows.n_units, reader, failures, rows.clusters, rows.arms)
 
 
 def empty_units() -> UnitTable:
@@ -181,7 +182,8 @@ def _draw_by_workers(
         rows=[part.n_rows for part in rows.parts],
     )
     schema = work.drawing.batch(_empty(config, rows)).schema
-    return UnitFiles(rows.n_units, tuple(map(Path, paths)), schema.field("unit_id").type)
+    kind = schema.field("unit_id").type
+    return UnitFiles(rows.n_units, tuple(map(Path, paths)), kind, rows.clusters, rows.arms)
 
 
 @dataclass(frozen=True)

@@ -1,28 +1,57 @@
 """Sorting rows by their units: the one sort of a release.
 
-Integers are sorted as they are. For text, the bytes that all texts begin with are skipped, and the
-next eight are compared as one whole number, which takes a fifth of the time of comparing texts. The
-few texts that agree in these are then compared in full. The order is that of the bytes in UTF-8, as
-in DuckDB.
+The order of integers is their own; that of text is that of its bytes in UTF-8, as in DuckDB. A
+unit's key (:mod:`flows.raw.spill.unit_keys`) and its position are packed into one whole number of
+64 bits, and these are sorted, which takes a tenth of the time of sorting positions by texts. The
+few units whose keys agree are then compared in full.
 """
 
-from itertools import takewhile
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.raw.spill.unit_keys import Words, unit_keys
 from schemas.raw import UNIT
 
-_WIDTH = 8  # bytes of a key
-_PIECE = 1 << 18  # texts whose keys are made at once
+_BITS = 64
+
+
+@dataclass(frozen=True)
+class Order:
+    """How rows are put into the order of their units."""
+
+    positions: NDArray[np.uint32]
+    """The position of each row, in order, among those that were given, shape [n]."""
+    repeats: NDArray[np.bool_]
+    """Whether the unit at each place, in order, is that of the place before it, shape [n]."""
+
+    def rows(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return rows of a frame in this order."""
+        # Gathering rows from one piece of memory is ten times as fast as from several.
+        return frame.rechunk()[pl.Series(self.positions)]
+
+
+def order_units(units: pl.Series) -> Order:
+    """Find the order of integers or text, without nulls; equal ones stay in their order."""
+    whole = units.rechunk()
+    place_bits = np.uint64(max(len(whole) - 1, 1).bit_length())
+    keys = unit_keys(whole, _BITS - int(place_bits))
+    words = keys.words << place_bits
+    words |= np.arange(len(words), dtype=np.uint64)
+    words.sort()
+    positions = (words & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.uint32)
+    words >>= place_bits
+    repeats = _as_before(words)
+    if not keys.are_exact and repeats.any():
+        _compare_ties(whole, positions, repeats)
+    return Order(positions, repeats)
 
 
 def sort_rows(frame: pl.DataFrame, by: str = UNIT) -> pl.DataFrame:
     """Return the rows sorted by a column of integers or text, without nulls."""
-    whole = frame.rechunk()  # gathering rows from one piece of memory is ten times as fast
-    order = _text_order(whole[by]) if whole.schema[by] == pl.String else whole[by].arg_sort()
-    return whole[order]
+    return order_units(frame[by]).rows(frame)
 
 
 def rises(units: pl.Series) -> bool:
@@ -32,56 +61,52 @@ def rises(units: pl.Series) -> bool:
     return bool((units[1:] > units[:-1]).all())
 
 
-def text_keys(units: pl.Series) -> NDArray[np.uint64]:
-    """The eight bytes of each text behind the common beginning of all, as whole numbers, shape [n].
+def in_one_piece(units: pl.Series) -> pl.Series:
+    """Return the same units, texts one after the other in memory, in this order.
 
-    Keys have the order of their texts. A shorter text is filled up with zeros, so equal keys do not
-    mean equal texts.
+    Texts that were gathered lie scattered, and each later use of them all would wait for memory.
     """
-    skipped = _common_prefix(units)
-    keys = np.empty(len(units), dtype=np.uint64)
-    for start in range(0, len(units), _PIECE):
-        piece = slice(start, start + _PIECE)
-        keys[piece] = _keys_of(units[piece], skipped)
-    return keys
+    if units.dtype != pl.String:
+        return units
+    return pl.Series(units.name, units.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
-def _keys_of(units: pl.Series, skipped: int) -> NDArray[np.uint64]:
-    array = units.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets, content = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    used = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
-    padded = np.concatenate([used, np.zeros(_WIDTH, np.uint8)])
-    # Eight bytes from each position on as a big-endian number, without copying any byte.
-    words = np.ndarray((len(padded) - _WIDTH + 1,), ">u8", buffer=padded.data, strides=(1,))
-    start = ends[:-1] - ends[0] + skipped
-    missing = np.clip(_WIDTH - (ends[1:] - ends[0] - start), 0, _WIDTH).astype(np.uint64)
-    word = words[np.minimum(start, len(words) - 1)].astype(np.uint64)
-    shift = np.minimum(missing * np.uint64(8), np.uint64(63))
-    keys: NDArray[np.uint64] = np.where(missing == _WIDTH, 0, (word >> shift) << shift)
-    return keys
+def _as_before(words: Words) -> NDArray[np.bool_]:
+    """Whether each word equals the one before it, shape [n]; the first does not."""
+    same = np.zeros(len(words), np.bool_)
+    np.equal(words[1:], words[:-1], out=same[1:])
+    return same
 
 
-def _common_prefix(units: pl.Series) -> int:
-    """How many bytes all texts begin with in common: as many as the least and the greatest text."""
-    least, greatest = units.min(), units.max()
-    if not isinstance(least, str) or not isinstance(greatest, str):
-        return 0
-    pairs = zip(least.encode(), greatest.encode(), strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+def _compare_ties(units: pl.Series, positions: NDArray[np.uint32], tied: NDArray[np.bool_]) -> None:
+    """Put units whose keys agree into order, in place, and keep ``tied`` for those that are equal.
+
+    ``tied`` says of each place whether its key is that of the place before it.
+    """
+    second = np.flatnonzero(tied)
+    tied[second] = _equal(units, positions[second - 1], positions[second])
+    unequal = second[~tied[second]]
+    if len(unequal) == 0:
+        return
+    # All of a group of equal keys in which two units differ.
+    members = np.union1d(second, second - 1)
+    begins = np.ones(len(members), np.bool_)
+    begins[np.searchsorted(members, second)] = False
+    group = np.cumsum(begins)
+    members = members[np.isin(group, group[np.searchsorted(members, unequal)])]
+    chosen = positions[members]
+    group = np.cumsum(~np.isin(members, second))
+    ties = pl.DataFrame({"group": group, "unit": units.gather(chosen), "position": chosen})
+    ordered = ties.sort("group", "unit", "position")
+    positions[members] = ordered["position"].to_numpy()
+    same = (ordered["unit"] == ordered["unit"].shift()).fill_null(value=False).to_numpy()
+    tied[members] = same & np.isin(members, second)
 
 
-def _text_order(texts: pl.Series) -> pl.Series:
-    """The positions that put texts into order, shape [n]."""
-    keys = pl.Series(text_keys(texts))
-    order = keys.arg_sort()
-    ordered = keys.gather(order).to_numpy()
-    same = ordered[1:] == ordered[:-1]
-    tied = np.flatnonzero(np.concatenate([same, [False]]) | np.concatenate([[False], same]))
-    if len(tied) == 0:
-        return order
-    positions = order.to_numpy().copy()
-    ties = pl.DataFrame({"key": ordered[tied], "text": texts.gather(positions[tied])})
-    tie_order = ties.with_row_index("at").sort("key", "text")["at"].to_numpy()
-    positions[tied] = positions[tied][tie_order]
-    return pl.Series(positions)
+def _equal(
+    units: pl.Series, left: NDArray[np.uint32], right: NDArray[np.uint32]
+) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (
+        units.gather(pl.Series(left)) == units.gather(pl.Series(right))
+    ).to_numpy()
+    return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
@@ -263,6 +264,7 @@ def _codes_of(labels: pl.Series) -> Ints:
 def read_frame(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Parameters | None = None
 ) -> pl.DataFrame:
-    """The result of a query."""
+    """The result of a query; labels that are an ENUM in the file come as text."""
     result = pl.from_arrow(connection.sql(query, params=parameters or {}).to_arrow_table())
-    return result if isinstance(result, pl.DataFrame) else result.to_frame()
+    frame = result if isinstance(result, pl.DataFrame) else result.to_frame()
+    return frame.with_columns(cs.by_dtype(pl.Categorical, pl.Enum).cast(pl.String))

@@ -21,7 +21,7 @@ from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
-from schemas.tables import MACROS, PREFIX, UNNAMED
+from schemas.tables import MACROS, PREFIX, TEXT_IDS, UNNAMED
 
 Settings = dict[str, str | bool | int | float | list[str]]
 
@@ -38,6 +38,9 @@ _BYTES_A_SECOND = 100_000.0
 _MACROS = ", ".join(text(name) for name in MACROS)
 _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
 """The columns that may have one of several types; any other has the declared type."""
+_LABELS = (("units", "cluster"), ("units", "arm"))
+"""The columns that may be an ENUM, too."""
+_ENUM = "ENUM("
 
 _IN_FILE = f"database_name = '{_NAME}'"
 _OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"  # of what macros read
@@ -225,16 +228,31 @@ def _table_problem(connection: duckdb.DuckDBPyConnection, name: str) -> str | No
     if len(present) != len(TABLES[name]):
         return _other_columns(name)
     for (column, kind), (declared, usual) in zip(present, TABLES[name].items(), strict=True):
-        if column != declared or kind not in _TYPES.get((name, column), (usual,)):
+        if column != declared or not _is_allowed(name, column, kind, usual):
             return _other_columns(name)
-    columns = ", ".join(f"{quote_name(column)} {kind}" for column, kind in present)
-    connection.execute(f"CREATE TABLE memory.main.{name} ({columns})")
+    labels = {column: kind for column, kind in present if kind.startswith(_ENUM)}
+    stand_ins = {column: f"ENUM({text(column)})" for column in labels}
+    columns = (f"{quote_name(column)} {stand_ins.get(column, kind)}" for column, kind in present)
+    connection.execute(f"CREATE TABLE memory.main.{name} ({', '.join(columns)})")
     ours, theirs = (
-        connection.execute(_DEFINITION, [database, name]).fetchall()
+        str(connection.execute(_DEFINITION, [database, name]).fetchall()[0][0])
         for database in ("memory", _NAME)
     )
     connection.execute(f"DROP TABLE memory.main.{name}")
-    return None if ours == theirs else _other_columns(name)
+    for column, kind in labels.items():  # their labels are compared, and never run as SQL
+        ours = ours.replace(stand_ins[column], kind, 1)
+    return None if theirs in (ours, _with_compression(ours)) else _other_columns(name)
+
+
+def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:
+    if (table, column) in _LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
+        return True  # an ENUM, and no list of one
+    return kind in _TYPES.get((table, column), (usual,))
+
+
+def _with_compression(definition: str) -> str:
+    """The definition where ids that are text have their compression named."""
+    return definition.replace("unit_id VARCHAR", f"unit_id {TEXT_IDS}", 1)
 
 
 def _other_columns(name: str) -> str:

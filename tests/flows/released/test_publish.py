@@ -11,6 +11,8 @@ import duckdb
 import polars as pl
 import pytest
 
+import clusterdp
+from flows.released import publish as publish_module
 from tests.conftest import EXACT, Builder, a_log, released, rows
 
 METRIC = {"metric": "VARCHAR"}
@@ -84,8 +86,8 @@ TABLES = {
     "randomiser": {**CELL, "output": "DOUBLE", "probability": "DOUBLE"},
     "units": {
         "unit_id": "VARCHAR",
-        "cluster": "VARCHAR",
-        "arm": "VARCHAR",
+        "cluster": "ENUM('east', 'west')",  # in the order of text, so that both stand in one order
+        "arm": "ENUM('mail', 'none')",
         "outcome": "DOUBLE",
         "outcome_debiased": "DOUBLE",
     },
@@ -149,6 +151,36 @@ def test_a_file_has_the_tables_of_the_contract(experiment: Builder, mechanism: s
     assert {table: list(found[table].items()) for table in found} == {
         table: list(columns.items()) for table, columns in TABLES.items()
     }
+
+
+def test_labels_are_told_apart_as_text_is(experiment: Builder) -> None:
+    """In joins, comparisons and unions, whatever names there are."""
+    log = a_log(240, clusters=("it's", '"quoted", (so)'))
+    path = experiment(log).run().path
+    rows = released(
+        path,
+        """SELECT cluster, count(*) AS n FROM (
+               FROM units JOIN (VALUES ('it''s', 1), ('neither', 2)) AS mine (cluster, n)
+               USING (cluster) WHERE cluster <> 'other' AND arm IN ('none', 'such')
+               UNION ALL SELECT * REPLACE ('of another' AS cluster), 3 FROM units
+           ) GROUP BY cluster ORDER BY cluster""",
+    ).rows()
+    assert rows == [("it's", 60), ("of another", 240)]
+    assert set(clusterdp.open(path).units()["cluster"]) == {"it's", '"quoted", (so)'}
+    assert len(clusterdp.open(path).ate())
+
+
+def test_very_many_labels_stay_text(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publish_module, "MOST_LABELS", 1)
+    path = experiment().run().path
+    assert {columns_of(path)["units"][name] for name in ("cluster", "arm")} == {"VARCHAR"}
+    assert len(clusterdp.open(path).ate())
+
+
+def test_ids_that_are_text_name_their_compression(experiment: Builder) -> None:
+    path = experiment().run().path
+    query = "SELECT sql FROM duckdb_tables() WHERE table_name = 'units' AND schema_name = 'main'"
+    assert "unit_id VARCHAR USING COMPRESSION FSST" in released(path, query).item()
 
 
 def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:

@@ -1,16 +1,17 @@
 """Rows come into the order of their units: that of UTF-8 bytes, or that of integers."""
 
+from collections.abc import Callable
 from unittest.mock import patch
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
+from flows.raw.spill import unit_keys as keys_module
 from flows.raw.spill import unit_order as order
-from flows.raw.spill.unit_order import rises, sort_rows, text_keys
+from flows.raw.spill.unit_keys import unit_keys
+from flows.raw.spill.unit_order import in_one_piece, order_units, rises, sort_rows
 
 texts = st.lists(
     st.one_of(
@@ -47,37 +48,96 @@ def test_texts_stand_in_the_order_of_their_bytes(prefix: str, units: list[str]) 
 
 
 @settings(deadline=None)
-@given(prefixes, texts)
-def test_keys_never_contradict_the_order(prefix: str, units: list[str]) -> None:
+@given(prefixes, texts, st.integers(1, 64))
+def test_keys_never_contradict_the_order(prefix: str, units: list[str], bits: int) -> None:
     given_texts = by_bytes([prefix + unit for unit in units])
-    keys = text_keys(pl.Series(given_texts, dtype=pl.String))
-    assert (keys[1:] >= keys[:-1]).all()
+    keys = unit_keys(pl.Series(given_texts, dtype=pl.String), bits)
+    assert (keys.words[1:] >= keys.words[:-1]).all()
+    assert not len(keys.words) or int(keys.words.max()) < 1 << bits
+    if keys.are_exact:
+        assert len(set(keys.words.tolist())) == len(set(given_texts))
 
 
-TIED = [f"{number % 7}-before{'x' * (60 - number)}" for number in range(60)]
+@settings(deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.integers(1, 64))
+@example([2**63 - 1, -(2**63)], 64)
+@example([2**63 - 1, -(2**63), 0], 3)
+def test_keys_of_integers_never_contradict_their_order(units: list[int], bits: int) -> None:
+    keys = unit_keys(pl.Series(sorted(units), dtype=pl.Int64), bits)
+    assert (keys.words[1:] >= keys.words[:-1]).all()
+    assert not len(keys.words) or int(keys.words.max()) < 1 << bits
+    if keys.are_exact:
+        assert len(set(keys.words.tolist())) == len(set(units))
 
 
-def with_the_next(units: pl.Series, skipped: int) -> NDArray[np.uint64]:
-    """Keys with the bytes of the next text left in them."""
-    joined = b"".join(unit.encode() for unit in units) + b"\xff" * 16
-    starts = np.cumsum([0, *(len(unit.encode()) for unit in units)])[:-1] + skipped
-    return np.array([int.from_bytes(joined[start : start + 8]) for start in starts], np.uint64)
+@pytest.mark.parametrize(
+    ("of", "held"),
+    [
+        (lambda number: f"customer-{number * 7919 % 10**6:09d}", 40),
+        (lambda number: f"{number * 0x9E3779B97F4A7C15 % 2**64:016x}", 32),
+        (lambda number: f"0b6e{number * 0x9E3779B9 % 2**32:08x}-4a0c", 32),
+    ],
+)
+def test_keys_hold_what_tells_units_apart(of: Callable[[int], str], held: int) -> None:
+    """Decimal digits take 3.5 bits, hexadecimal ones 4.1, and what all texts have takes none."""
+    units = pl.Series([of(number) for number in range(5_000)])
+    assert len(set(unit_keys(units, held).words.tolist())) == 5_000
 
 
-def test_broken_orders_are_found() -> None:
-    short = ["b", "a", "", "ab", "b"]
-    assert ordered(short) == by_bytes(short)
-    with patch.object(order, "_keys_of", with_the_next):
-        assert ordered(short) != by_bytes(short)
-    assert ordered(TIED) == by_bytes(TIED)
-    keys_alone = pl.Series(TIED)[pl.Series(text_keys(pl.Series(TIED))).arg_sort()].to_list()
-    assert keys_alone != by_bytes(TIED)  # without the second look at those that agree
+def test_a_byte_that_no_sampled_text_has_is_found() -> None:
+    units = [f"{number:05d}" for number in range(50_000)]
+    units[31_337], units[31_338] = "3133:", "~"
+    assert ordered(units) == by_bytes(units)
+    with patch.object(keys_module, "_note_unexpected", lambda *_: None):
+        assert ordered(units) != by_bytes(units)
+
+
+TIED = [f"{number % 7}-{'x' * 300}{number}" for number in range(60)]
+"""Texts that agree in all bytes that keys are made of."""
+
+
+def test_units_whose_keys_agree_are_compared_in_full() -> None:
+    units = [*TIED, TIED[3], TIED[3], TIED[59], "7", "7"]
+    assert ordered(units) == by_bytes(units)
+    with patch.object(order, "_compare_ties", lambda *_: None):
+        assert ordered(units) != by_bytes(units)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "ab", "a\0", "", *TIED[:9]]), max_size=30))
+def test_repeated_units_are_known_and_stay_in_their_order(units: list[str]) -> None:
+    found = order_units(pl.Series(units, dtype=pl.String))
+    in_order = sorted(range(len(units)), key=lambda at: (units[at].encode(), at))
+    assert found.positions.tolist() == in_order
+    expected = [
+        place > 0 and units[at] == units[in_order[place - 1]] for place, at in enumerate(in_order)
+    ]
+    assert found.repeats.tolist() == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 2**62, 2**62 + 1, -(2**62), 2**63 - 1]), max_size=30))
+def test_repeated_integers_are_known_and_stay_in_their_order(units: list[int]) -> None:
+    found = order_units(pl.Series(units, dtype=pl.Int64))
+    in_order = sorted(range(len(units)), key=lambda at: (units[at], at))
+    assert found.positions.tolist() == in_order
+    expected = [
+        place > 0 and units[at] == units[in_order[place - 1]] for place, at in enumerate(in_order)
+    ]
+    assert found.repeats.tolist() == expected
 
 
 def test_the_order_is_the_same_however_many_texts_are_looked_at_at_once() -> None:
     units = [f"c{number * 7919 % 1009:05d}" for number in range(1009)]
-    with patch.object(order, "_PIECE", 10):
+    with patch.object(keys_module, "_PIECE", 10):
         assert ordered(units) == by_bytes(units)
+
+
+def test_texts_brought_into_one_piece_stay_as_they_are() -> None:
+    units = pl.Series("unit", [*TIED, "", "é", "short"]).gather([60, 3, 61, 0, 62, 3])
+    assert in_one_piece(units).to_list() == units.to_list()
+    assert in_one_piece(units).name == "unit"
+    assert in_one_piece(pl.Series([3, 1])).to_list() == [3, 1]
 
 
 @pytest.mark.parametrize("cut", [slice(3, 9), slice(0, 0), slice(5, None)])
