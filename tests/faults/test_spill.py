@@ -38,7 +38,7 @@ from tests.conftest import (
 )
 from tests.support.spilling import read_small_pieces
 
-LITTLE = "80KB"
+LITTLE = "45KB"
 N = 1200
 EPSILON = 2.0
 

@@ -18,7 +18,7 @@ from flows.raw.boundary.guard import values_free, values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel
 from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
-from flows.raw.spill.unit_order import sort_rows
+from flows.raw.spill.unit_order import in_one_piece, sort_rows
 from flows.raw.spill.workspace import Workspace, check_folder_usable
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
@@ -29,6 +29,7 @@ from schemas.raw import ARM, CLUSTER, UNIT
 from schemas.released import TABLES, UnitFiles, UnitTable
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
+_HASHED = 1 << 20  # ids that are hashed at once
 
 
 @dataclass(frozen=True)
@@ -125,10 +126,13 @@ def _with_hashed_ids(
     """
     runs = SortedRuns(workspace, "hashed")
     for frame in _with_levels(rows, counts):
-        runs.add(frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT)))
+        for piece in frame.iter_slices(_HASHED):
+            runs.add(piece.with_columns(released_ids(config, piece[UNIT]).alias(UNIT)))
     for (part,) in parts([runs], workspace):
         if part is not None:
-            yield sort_rows(part)
+            ordered = sort_rows(part)
+            del part
+            yield ordered.with_columns(in_one_piece(ordered[UNIT]))
 
 
 def _empty(config: Config, rows: Rows) -> pl.DataFrame:

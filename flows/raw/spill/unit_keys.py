@@ -62,7 +62,7 @@ class _Texts:
     """Texts in UTF-8, one after the other."""
 
     content: NDArray[np.uint8]
-    """Seven bytes longer than the texts, so that eight can be loaded at each of them."""
+    """Eight bytes at least."""
     ends: NDArray[np.int64]
     """Where each begins, and the last ends, shape [n + 1]."""
 
@@ -71,10 +71,13 @@ class _Texts:
         starts = self.ends[piece] + skipped
         left = self.ends[piece.start + 1 : piece.start + 1 + len(starts)] - starts
         # Eight bytes from each position on as a big-endian number, without copying any byte.
-        every = np.ndarray((len(self.content) - _WORD + 1,), ">u8", self.content.data, 0, (1,))
-        found = every[np.minimum(starts, len(every) - 1)].astype(np.uint64)
+        last = len(self.content) - _WORD
+        every = np.ndarray((last + 1,), ">u8", self.content.data, 0, (1,))
+        found = every[np.minimum(starts, last)].astype(np.uint64)
         if int(left.min()) >= _WORD:
             return found
+        if starts[-1] > last:
+            found <<= np.clip(8 * (starts - last), 0, 63).astype(np.uint64)
         absent = (_WORD - np.clip(left, 0, _WORD)).astype(np.uint64)
         shift = np.minimum(absent * np.uint64(8), np.uint64(63))
         kept: Words = np.where(absent == _WORD, np.uint64(0), (found >> shift) << shift)
@@ -86,8 +89,8 @@ def _texts_of(units: pl.Series) -> _Texts:
     _, offsets, content = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
     used = np.frombuffer(content or b"", np.uint8)
-    if len(used) - ends[-1] < _WORD - 1:
-        used = np.concatenate([used[: ends[-1]], np.zeros(_WORD - 1, np.uint8)])
+    if len(used) < _WORD:
+        used = np.concatenate([used, np.zeros(_WORD, np.uint8)])
     return _Texts(used, ends)
 
 

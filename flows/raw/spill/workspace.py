@@ -71,7 +71,7 @@ class Workspace:
     @property
     def run_bytes(self) -> int:
         """Bytes of rows that are sorted at once; sorting holds them about three times."""
-        return self.limit // 8
+        return self.limit * 2 // 9
 
     @property
     def part_bytes(self) -> int:

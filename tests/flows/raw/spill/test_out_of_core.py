@@ -40,7 +40,7 @@ from tests.conftest import (
 )
 from tests.support.spilling import Spilled, note_spilled, read_small_pieces
 
-LITTLE = "80KB"  # of memory: runs of 10 KB, parts of 3.3 KB
+LITTLE = "45KB"  # of memory: runs of 10 KB, parts of 1.9 KB
 N = 900
 
 Log = dict[str, pl.DataFrame]
