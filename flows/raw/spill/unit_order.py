@@ -84,23 +84,31 @@ def _compare_ties(units: pl.Series, positions: NDArray[np.uint32], tied: NDArray
     ``tied`` says of each place whether its key is that of the place before it.
     """
     second = np.flatnonzero(tied)
-    tied[second] = _equal(units, positions[second - 1], positions[second])
-    unequal = second[~tied[second]]
-    if len(unequal) == 0:
-        return
-    # All of a group of equal keys in which two units differ.
-    members = np.union1d(second, second - 1)
-    begins = np.ones(len(members), np.bool_)
-    begins[np.searchsorted(members, second)] = False
-    group = np.cumsum(begins)
-    members = members[np.isin(group, group[np.searchsorted(members, unequal)])]
-    chosen = positions[members]
-    group = np.cumsum(~np.isin(members, second))
+    is_equal = _equal(units, positions[second - 1], positions[second])
+    if not is_equal.all():
+        begins = np.append(np.flatnonzero(~tied), len(tied))  # of groups of equal keys
+        mixed = np.unique(np.searchsorted(begins, second[~is_equal], side="right") - 1)
+        tied[second] = is_equal
+        _sort_groups(units, positions, tied, begins[mixed], begins[mixed + 1])
+
+
+def _sort_groups(
+    units: pl.Series,
+    positions: NDArray[np.uint32],
+    tied: NDArray[np.bool_],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> None:
+    """Sort the units of each group of places, and say which equal the one before, in place."""
+    sizes = ends - begins
+    group = np.repeat(np.arange(len(begins)), sizes)
+    places = np.arange(len(group)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    chosen = positions[places]
     ties = pl.DataFrame({"group": group, "unit": units.gather(chosen), "position": chosen})
     ordered = ties.sort("group", "unit", "position")
-    positions[members] = ordered["position"].to_numpy()
+    positions[places] = ordered["position"].to_numpy()
     same = (ordered["unit"] == ordered["unit"].shift()).fill_null(value=False).to_numpy()
-    tied[members] = same & np.isin(members, second)
+    tied[places] = same & (np.diff(group, prepend=-1) == 0)
 
 
 def _equal(

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.raw.spill.unit_order import order_units
 from schemas.raw import ARM, CLUSTER, FAULT, FILE, ROW, TIME, UNIT
 
 _NO_ARM = np.uint32(0xFFFFFFFF)
@@ -41,32 +42,34 @@ def first_exposures(frame: pl.DataFrame) -> Exposures:
     The first exposure is the one of least time; of several at that time, the one whose cluster's
     name comes first, then its file, then its row (their arm is the same).
     """
-    frame = frame.sort(UNIT)
-    row_unit, n_units = _numbered(frame[UNIT])
+    order = order_units(frame[UNIT])
+    frame = order.rows(frame)
+    row_unit, n_units = _numbered(~order.repeats)
     mixed = _in_two_arms(frame[ARM], row_unit, n_units)[row_unit]
     sound = (frame[FAULT] == 0).to_numpy()
     contaminated = frame.filter(pl.Series(sound & mixed)).sort(FILE, ROW)
-    candidates = frame.filter(pl.Series(sound & ~mixed))
+    kept = sound & ~mixed
+    candidates, row_unit = frame.filter(pl.Series(kept)), row_unit[kept]
     if candidates[TIME].null_count():
         raise AssertionError(
             "sound exposures without a time: the rule time_missing was not applied"
         )
     for name in (TIME, CLUSTER, FILE, ROW):
-        row_unit, n_units = _numbered(candidates[UNIT])
+        row_unit, n_units = _numbered(np.diff(row_unit, prepend=-1) > 0)
         if n_units == candidates.height:
             break
         least = _least(_comparable(candidates[name]), row_unit, n_units)
-        candidates = candidates.filter(pl.Series(least))
+        candidates, row_unit = candidates.filter(pl.Series(least)), row_unit[least]
     return Exposures(candidates, contaminated)
 
 
-def _numbered(units: pl.Series) -> tuple[NDArray[np.int64], int]:
-    """The number of each row's unit, 0 for the first, and how many there are; units are sorted."""
-    if not len(units):
-        return np.zeros(0, np.int64), 0
-    begins = (units != units.shift()).fill_null(value=True).to_numpy()
+def _numbered(begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """The number of each row's unit, 0 for the first, and how many there are.
+
+    ``begins`` says of each row whether it is the first of its unit.
+    """
     numbers = np.cumsum(begins) - 1
-    return numbers, int(numbers[-1]) + 1
+    return numbers, int(numbers[-1]) + 1 if len(numbers) else 0
 
 
 def _starts(row_unit: NDArray[np.int64]) -> NDArray[np.int64]:
