@@ -4,6 +4,7 @@ See ``--help``. Nothing here is a test; numbers are for people to read.
 """
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -26,7 +27,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.size:
         words += [f"units-{asked.size}", f"units-{asked.size}-text"]
     setting = {**machine(), "rounds": asked.rounds, "memory_limit": asked.memory_limit}
-    setting["prefect"] = "left out" if asked.no_prefect else "in use"
     try:
         with _folder(asked.folder, keep=asked.keep) as folder:
             place = Place(folder / "data", asked.memory_limit)
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say(", ".join(f"{key} {value}" for key, value in setting.items()) + "\n")
             results: list[Result] = []
             for case in cases:
-                results.append(measured(case, folder, asked.rounds, prefect=not asked.no_prefect))
+                results.append(measured(case, folder, asked.rounds))
                 _say(text_of(results[-1]) + "\n")
                 save(results, setting, asked.results)  # after every case: a long run may be cut
     except BenchError as error:
@@ -47,30 +47,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(one.failure for one in results) else 0
 
 
-def measured(case: Case, folder: Path, rounds: int, *, prefect: bool) -> Result:
+def measured(case: Case, folder: Path, rounds: int) -> Result:
     """Run the contenders of a case in turns, ``rounds`` times."""
     try:
         _progress(f"{case.name}: preparing its input …")
         case.prepare()
+        load = os.getloadavg()[0]
         found: list[list[Run]] = []
         for number in range(rounds):
             found.append([])
             for contender in case.contenders:
                 _progress(f"{case.name}: round {number + 1} of {rounds}, {contender.name} …")
-                found[-1].append(_run(contender, folder, prefect=prefect))
+                found[-1].append(_run(contender, folder))
     except BenchError as error:
         return Result(case, failure=str(error))
     finally:
         _progress("")
-    return result_of(case, found)
+    return result_of(case, found, load)
 
 
-def _run(contender: Contender, folder: Path, *, prefect: bool) -> Run:
+def _run(contender: Contender, folder: Path) -> Run:
     """One run in a folder of its own, which is removed with what was written there."""
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    home = str(folder / "prefect") if prefect else None
+    home = str(folder / "prefect") if contender.needs_prefect else None
     given = {**contender.job.arguments, "work": str(work), "prefect_home": home}
     try:
         run = run_job(replace(contender.job, arguments=given))
@@ -117,14 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--memory-limit", default="4GB", help="of releases and of DuckDB's tables (4GB)"
     )
-    parser.add_argument("--no-prefect", action="store_true", help="call flows as plain functions")
     parser.add_argument("--folder", type=Path, help="where input and runs lie (a temporary folder)")
     parser.add_argument("--keep", action="store_true", help="keep the input in --folder for later")
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("benchmark-results"),
-        help="folder for results.json, results.md and ratios.png (benchmark-results)",
+        help="folder for results.json, results.md and plots (benchmark-results)",
     )
     return parser
 

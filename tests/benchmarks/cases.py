@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,23 +12,30 @@ from tests.benchmarks.measure import BenchError, Job, run_job
 
 Sections = dict[str, dict[str, Any]]
 
+KEY = "ids.key"
+"""Where a release finds the key of its ids, beside its configuration."""
+
 QUICK = (
     "units-1m",
     "units-1m-text",
+    "units-1m-hex",
+    "units-1m-hashed",
+    "flow-1m",
     "strata-50k",
     "events-1m",
     "estimates-1m",
     "small",
     "draws-1m",
 )
-"""A few minutes in all."""
+"""Five minutes in all."""
 
 NAMES = (
-    "units-SIZE[-text], strata[-SIZE], events[-SIZE], estimates[-SIZE], small, draws[-SIZE]; "
-    "SIZE such as 500k, 10m, 100m"
+    "units-SIZE[-text|-hex|-hashed], flow[-SIZE], strata[-SIZE], events[-SIZE], estimates[-SIZE], "
+    "growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; SIZE such as 500k, 10m, 100m"
 )
 
-_SMALL = 5_000
+_IDS = {"text": "text", "hex": "hexadecimal", "hashed": "keyed-hash", "": "integer"}
+
 _STEPS = 7  # of a release
 _PER_STRATUM = 5
 _PER_UNIT = 5  # events, exposures included
@@ -44,6 +51,8 @@ class Contender:
     rows: int
     """How many rows its result must have; the unit of its time per row."""
     is_ours: bool = False
+    needs_prefect: bool = False
+    """Whether it runs with a server of Prefect's, started before it is timed."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,8 @@ class Case:
     """Makes the input, unless it is there."""
     per_row: bool = True
     """Whether ratios compare time per row, or whole runs."""
+    growth_of: str = ""
+    """What there are more and more of from one pair of contenders to the next; else empty."""
 
     @property
     def baseline(self) -> Contender:
@@ -82,27 +93,26 @@ def parse_size(text: str) -> int:
 def cases_of(word: str, place: Place) -> Iterator[Case]:
     """The cases that a word of ``make bench BENCH="…"`` asks for; raises BenchError for others."""
     kind, *rest = word.split("-")
-    has_text = kind == "units" and rest[-1:] == ["text"]
-    sizes = rest[:-1] if has_text else rest
+    if kind == "growth" and rest[:1] == ["strata"]:
+        kind, rest = "growth-strata", rest[1:]
+    ids = rest[-1] if kind == "units" and rest and rest[-1] in _IDS else ""
+    sizes = rest[:-1] if ids else rest
     if kind not in _DEFAULTS or len(sizes) > 1 or (kind == "small" and rest):
         raise BenchError(f"there is no case {word!r}; there are {NAMES}")
     size = parse_size(sizes[0] if sizes else _DEFAULTS[kind])
     if kind == "units":
-        yield _units(word, place, size, text_ids=has_text)
-    elif kind == "strata":
-        yield _strata(word, place, size)
-    elif kind == "events":
-        yield _events(word, place, size)
-    elif kind == "estimates":
-        yield _estimates(word, place, size)
-    elif kind == "small":
-        yield _small(word, place)
-    else:
+        yield _units(word, place, size, ids)
+    elif kind == "draws":
         yield from _draws(word, size)
+    else:
+        yield _MAKERS[kind](word, place, size)
 
 
 _DEFAULTS = {
     "units": "10m",
+    "flow": "10m",
+    "growth": "10m",
+    "growth-strata": "1m",
     "strata": "1m",
     "events": "50m",
     "estimates": "10m",
@@ -111,29 +121,84 @@ _DEFAULTS = {
 }
 
 
-def _units(word: str, place: Place, size: int, *, text_ids: bool) -> Case:
-    log = UnitLog(size, text_ids=text_ids)
-    source, prepare = _input(place, log)
-    ids = "text" if text_ids else "integer"
+def _units(word: str, place: Place, size: int, ids: str) -> Case:
+    hashed = ids == "hashed"
+    source, prepare = _input(place, UnitLog(size, ids="" if hashed else ids))
+    publish: Sections = {"publish": {"unit_id": "keyed-hash", "key_file": KEY}} if hashed else {}
     return Case(
         word,
-        f"{size:,} units, {ids} ids, 1,000 clusters, 2 arms, 12 outcomes",
+        f"{size:,} units, {_IDS[ids]} ids, 1,000 clusters, 2 arms, 12 outcomes",
         (
-            _ordered("DuckDB: ordered CTAS", place, source, size),
+            _ordered(
+                f"DuckDB: {'hashed and ' * hashed}ordered CTAS", place, source, size, hashed=hashed
+            ),
             _copy("polars: Parquet copy", source, size),
-            _release("clusterdp: release", place, source, size),
+            _release("clusterdp: release", place, source, size, publish),
         ),
         prepare,
+    )
+
+
+def _flow(word: str, place: Place, size: int) -> Case:
+    source, prepare = _input(place, UnitLog(size))
+    plain = _release("clusterdp: release", place, source, size)
+    return Case(
+        word,
+        f"{size:,} units, integer ids; a release as a flow of Prefect's, whose server runs already",
+        (
+            replace(plain, is_ours=False),
+            replace(plain, name="clusterdp: release as a flow", needs_prefect=True),
+        ),
+        prepare,
+    )
+
+
+def _growth(word: str, place: Place, greatest: int) -> Case:
+    """From ten thousand units on, ten times as many at a time."""
+    contenders: list[Contender] = []
+    prepares: list[Callable[[], None]] = []
+    size = min(10_000, greatest)
+    while size <= greatest:
+        source, prepare = _input(place, UnitLog(size))
+        contenders.append(_ordered(f"DuckDB: {size:,}", place, source, size))
+        contenders.append(_release(f"clusterdp: {size:,}", place, source, size))
+        prepares.append(prepare)
+        size *= 10
+    title = "time per unit, beside DuckDB's ordered CTAS of the fewest"
+    return Case(word, title, tuple(contenders), lambda: _all_of(prepares), growth_of="units")
+
+
+def _growth_of_strata(word: str, place: Place, greatest: int) -> Case:
+    """From a hundred strata on, ten times as many at a time; the time is that of a unit."""
+    contenders: list[Contender] = []
+    prepares: list[Callable[[], None]] = []
+    n_strata = min(100, greatest)
+    while n_strata <= greatest:
+        log = _log_of_strata(n_strata)
+        source, prepare = _input(place, log)
+        contenders.append(_ordered(f"DuckDB: {n_strata:,}", place, source, log.n_units))
+        contenders.append(_release(f"clusterdp: {n_strata:,}", place, source, log.n_units))
+        prepares.append(prepare)
+        n_strata *= 10
+    title = f"time per unit, {_PER_STRATUM} units a stratum, beside DuckDB's ordered CTAS"
+    return Case(word, title, tuple(contenders), lambda: _all_of(prepares), growth_of="strata")
+
+
+def _all_of(prepares: Sequence[Callable[[], None]]) -> None:
+    for prepare in prepares:
+        prepare()
+
+
+def _log_of_strata(n_strata: int) -> UnitLog:
+    return UnitLog(
+        n_strata * _PER_STRATUM, n_clusters=n_strata // 2, units_per_stratum=_PER_STRATUM
     )
 
 
 def _strata(word: str, place: Place, n_strata: int) -> Case:
     if n_strata % 4:
         raise BenchError(f"{word}: the number of strata has to be a multiple of 4")
-    logs = [
-        UnitLog(n * _PER_STRATUM, n_clusters=n // 2, units_per_stratum=_PER_STRATUM)
-        for n in (n_strata // 2, n_strata)
-    ]
+    logs = [_log_of_strata(n) for n in (n_strata // 2, n_strata)]
     (half, prepare_half), (full, prepare_full) = (_input(place, log) for log in logs)
 
     def prepare() -> None:
@@ -221,19 +286,22 @@ def _estimates(word: str, place: Place, size: int) -> Case:
     )
 
 
-def _small(word: str, place: Place) -> Case:
-    source, prepare = _input(place, UnitLog(_SMALL, n_clusters=20))
-    ours = _release("clusterdp: release", place, source, _SMALL)
+def _small(word: str, place: Place, size: int) -> Case:
+    source, prepare = _input(place, UnitLog(size, n_clusters=20))
+    ours = _release("clusterdp: release", place, source, size)
     whole = replace(ours.job, arguments={**ours.job.arguments, "from_first_step": False})
     return Case(
         word,
-        f"{_SMALL:,} units in 20 clusters, the whole call of the flow once Prefect is up "
+        f"{size:,} units in 20 clusters, the whole call of the flow once Prefect is up "
         "(ratio of whole runs, not per row)",
         (
             Contender(
-                f"Prefect: {_STEPS} empty steps", Job("empty_steps", {"steps": _STEPS}), _STEPS
+                f"Prefect: {_STEPS} empty steps",
+                Job("empty_steps", {"steps": _STEPS}),
+                _STEPS,
+                needs_prefect=True,
             ),
-            replace(ours, job=whole),
+            replace(ours, job=whole, needs_prefect=True),
         ),
         prepare,
         per_row=False,
@@ -265,9 +333,20 @@ def _draws(word: str, size: int) -> Iterator[Case]:
     )
 
 
+_MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
+    "flow": _flow,
+    "growth": _growth,
+    "growth-strata": _growth_of_strata,
+    "strata": _strata,
+    "events": _events,
+    "estimates": _estimates,
+    "small": _small,
+}
+
+
 def _input(place: Place, log: UnitLog) -> tuple[str, Callable[[], None]]:
     """The glob of a log, and what writes it."""
-    kind = "strata" if log.units_per_stratum else "text" if log.text_ids else "integer"
+    kind = "strata" if log.units_per_stratum else log.ids or "integer"
     folder = place.data / f"units-{log.n_units}-{log.n_clusters}-{kind}"
 
     def prepare() -> None:
@@ -276,8 +355,8 @@ def _input(place: Place, log: UnitLog) -> tuple[str, Callable[[], None]]:
     return str(folder / "*.parquet"), prepare
 
 
-def _ordered(name: str, place: Place, source: str, rows: int) -> Contender:
-    arguments = {"source": source, "memory_limit": place.memory_limit}
+def _ordered(name: str, place: Place, source: str, rows: int, *, hashed: bool = False) -> Contender:
+    arguments = {"source": source, "memory_limit": place.memory_limit, "hashed": hashed}
     return Contender(name, Job("ordered_table", arguments), rows)
 
 
@@ -285,8 +364,11 @@ def _copy(name: str, source: str, rows: int) -> Contender:
     return Contender(name, Job("parquet_copy", {"source": source}), rows)
 
 
-def _release(name: str, place: Place, source: str, rows: int) -> Contender:
-    job = Job("release", {"config": config(place, {"source": {"path": source}})})
+def _release(
+    name: str, place: Place, source: str, rows: int, sections: Sections | None = None
+) -> Contender:
+    text = config(place, {"source": {"path": source}, **(sections or {})})
+    job = Job("release", {"config": text})
     return Contender(name, job, rows, is_ours=True)
 
 
@@ -303,6 +385,7 @@ def config(place: Place, sections: Sections) -> str:
         "arms": {"control": "none", "treatments": ["mail"]},
         "outcome": {"values": list(range(12))},
         "privacy": {"mechanism": "cluster-dp", "epsilon": 4.0, "min_stratum": _PER_STRATUM},
+        "publish": {},
         "run": {"memory_limit": place.memory_limit},
     }
     lines = ['experiment = "bench"']

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from schemas.arrays import Ints
 
@@ -30,7 +31,8 @@ class UnitLog:
 
     n_units: int
     n_clusters: int = 1_000
-    text_ids: bool = False
+    ids: str = ""
+    """``text``, ``hex`` (as UUIDs are written), or integers."""
     units_per_stratum: int | None = None
     """Exactly so many in each (cluster, arm), instead of a random cluster and arm."""
 
@@ -43,7 +45,7 @@ class UnitLog:
             mean = 2.0 + cluster % 10 / 10 + 0.3 * arm
             return pl.DataFrame(
                 {
-                    "customer_id": scrambled_ids(np.arange(start, start + size), self.text_ids),
+                    "customer_id": scrambled_ids(np.arange(start, start + size), self.ids),
                     "region": _names("r", cluster, self.n_clusters),
                     "variant": pl.Series(["none", "mail"]).gather(arm),
                     "clicks": generator.poisson(mean).astype(np.int32),
@@ -92,7 +94,7 @@ class EventLog:
         moment = generator.integers(0, _DAY, size) + np.where(again, _DAY, 0)
         return pl.DataFrame(
             {
-                "customer_id": scrambled_ids(unit, False),
+                "customer_id": scrambled_ids(unit),
                 "region": _names("r", cluster, self.n_clusters),
                 "variant": pl.Series(["none", "mail"]).gather(arm),
                 "ts": _moments(moment),
@@ -103,11 +105,11 @@ class EventLog:
         generator = np.random.default_rng([3, start])
         unit = generator.integers(0, self.n_units, size)
         moment = generator.integers(0, 14 * _DAY, size)
-        return pl.DataFrame({"customer_id": scrambled_ids(unit, False), "ts": _moments(moment)})
+        return pl.DataFrame({"customer_id": scrambled_ids(unit), "ts": _moments(moment)})
 
 
-def scrambled_ids(numbers: Ints, as_text: bool) -> pl.Series:
-    """Ids in [0, 2⁶²), as integers or as text; other numbers (below 2⁶²) have other ids.
+def scrambled_ids(numbers: Ints, kind: str = "") -> pl.Series:
+    """Ids in [0, 2⁶²), as integers, text or UUIDs; other numbers (below 2⁶²) have other ids.
 
     Each step can be undone (an odd factor modulo 2⁶², a shifted exclusive or), so no id repeats,
     whatever chunk it is made in.
@@ -117,7 +119,19 @@ def scrambled_ids(numbers: Ints, as_text: bool) -> pl.Series:
         mixed = mixed * factor & _MASK
         mixed ^= mixed >> np.uint64(31)
     ids = pl.Series(mixed.astype(np.int64))
-    return "c" + ids.cast(pl.String) if as_text else ids
+    if kind == "hex":
+        return _uuids(mixed)
+    return "c" + ids.cast(pl.String) if kind == "text" else ids
+
+
+def _uuids(numbers: NDArray[np.uint64]) -> pl.Series:
+    """Each number as a UUID is written: itself, and once more scrambled, in 32 digits."""
+    words = np.stack([numbers << np.uint64(2), numbers * _ODD[1]], axis=1)
+    digits = np.frombuffer(words.astype(">u8").tobytes().hex().encode(), np.uint8).reshape(-1, 32)
+    text = np.full((len(numbers), 36), ord("-"), np.uint8)
+    places = [place for place in range(36) if place not in (8, 13, 18, 23)]
+    text[:, places] = digits
+    return pl.Series(text.view("S36").ravel()).cast(pl.String)
 
 
 def _names(letter: str, codes: Ints, size: int) -> pl.Series:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from tests.benchmarks.watch import descendants
+
 ROOT = Path(__file__).resolve().parents[2]
 
 INTERVAL = 0.02
@@ -46,6 +48,8 @@ class Run:
 
     seconds: float
     """Of the timed part."""
+    processor: float
+    """Processor seconds of the timed part, of all processes together."""
     process_seconds: float
     """From the start of the process to its end, with everything that is not timed."""
     peak_bytes: int
@@ -56,10 +60,6 @@ class Run:
     """How many rows the run worked on, as found in its result."""
     details: Mapping[str, float]
     """Anything else a task says of itself: seconds of steps (``step …``), bytes of its file."""
-
-    @property
-    def seconds_per_row(self) -> float:
-        return self.seconds / self.rows
 
 
 def run_job(job: Job) -> Run:
@@ -84,6 +84,7 @@ def run_job(job: Job) -> Run:
     until = [size for at, size in samples if at <= end]
     return Run(
         seconds=end - start,
+        processor=float(said["processor"]),
         process_seconds=took,
         peak_bytes=max([*until, int(said["own_peak"])]),  # its own peak is exact, between samples
         bytes_before=before[-1] if before else 0,
@@ -132,23 +133,3 @@ def resident_bytes(process: int) -> int:
         return int(Path(f"/proc/{process}/statm").read_bytes().split()[1]) * _PAGE
     except (OSError, IndexError):
         return 0
-
-
-def descendants(process: int) -> set[int]:
-    """The processes that ``process`` started, and those that they did."""
-    children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - fifty times a second: no Path per process
-        if name.isdigit():
-            try:
-                text = Path("/proc", name, "stat").read_bytes()
-            except OSError:
-                continue  # ended meanwhile
-            parent = int(text[text.rindex(b")") + 2 :].split()[1])  # a program's name may hold ")"
-            children.setdefault(parent, []).append(int(name))
-    found: set[int] = set()
-    left = [process]
-    while left:
-        new = children.get(left.pop(), [])
-        found.update(new)
-        left += new
-    return found

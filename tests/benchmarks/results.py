@@ -1,7 +1,7 @@
 """What was measured: runs of the contenders of a case, their medians and ratios."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class Measured:
     runs: tuple[Run, ...]
     ratio: Spread
     """Of its time to the baseline's in the same round: the median of these ratios."""
+    processor_ratio: Spread
+    """The same of processor seconds, which say less of waiting and more on a busy machine."""
 
     @property
     def seconds(self) -> Spread:
@@ -38,7 +40,11 @@ class Measured:
     @property
     def per_row(self) -> float:
         """Nanoseconds a row, the median."""
-        return statistics.median(run.seconds_per_row for run in self.runs) * 1e9
+        return statistics.median(run.seconds / run.rows for run in self.runs) * 1e9
+
+    @property
+    def processor(self) -> Spread:
+        return Spread.of([run.processor for run in self.runs])
 
     @property
     def peak_bytes(self) -> int:
@@ -74,6 +80,15 @@ class Result:
     case: Case
     measured: tuple[Measured, ...] = ()
     failure: str | None = None
+    load: float = 0.0
+    """Of the machine when the first round began."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether times can be compared: the baseline's are within 10 % of their median."""
+        seconds = self.measured[0].seconds
+        near = 0.1 * seconds.median
+        return seconds.greatest - near <= seconds.median <= seconds.least + near
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -82,13 +97,17 @@ class Result:
             "baseline": self.case.baseline.name,
             "ratio_of": "seconds per row" if self.case.per_row else "seconds",
             "failure": self.failure,
+            "load": self.load,
+            "is_quiet": self.is_quiet if self.measured else None,
             "contenders": [
                 {
                     "name": one.contender.name,
                     "rows": one.contender.rows,
                     "seconds": asdict(one.seconds),
+                    "processor_seconds": asdict(one.processor),
                     "nanoseconds_per_row": one.per_row,
                     "ratio": asdict(one.ratio),
+                    "processor_ratio": asdict(one.processor_ratio),
                     "peak_bytes": one.peak_bytes,
                     "bytes_before": one.bytes_before,
                     "noise_share": one.noise_share,
@@ -99,26 +118,29 @@ class Result:
         }
 
 
-def result_of(case: Case, rounds: Sequence[Sequence[Run]]) -> Result:
+def result_of(case: Case, rounds: Sequence[Sequence[Run]], load: float = 0.0) -> Result:
     """Bring rounds (a run of each contender, in their order) into medians and ratios."""
-    by_contender = list(zip(*rounds, strict=True))
-
-    def time_of(run: Run) -> float:
-        return run.seconds_per_row if case.per_row else run.seconds
-
+    by_contender = [tuple(runs) for runs in zip(*rounds, strict=True)]
     return Result(
         case,
         tuple(
             Measured(
                 contender,
-                tuple(runs),
-                Spread.of(
-                    [
-                        time_of(run) / time_of(base)
-                        for run, base in zip(runs, by_contender[0], strict=True)
-                    ]
-                ),
+                runs,
+                _ratio(case, runs, by_contender[0], lambda run: run.seconds),
+                _ratio(case, runs, by_contender[0], lambda run: run.processor),
             )
             for contender, runs in zip(case.contenders, by_contender, strict=True)
         ),
+        load=load,
     )
+
+
+def _ratio(
+    case: Case, runs: Sequence[Run], base: Sequence[Run], cost: Callable[[Run], float]
+) -> Spread:
+    """What runs cost over what the baseline's of the same rounds did, by the row if so compared."""
+    costs, of_base = (
+        [cost(run) / (run.rows if case.per_row else 1) for run in some] for some in (runs, base)
+    )
+    return Spread.of([one / max(other, 1e-9) for one, other in zip(costs, of_base, strict=True)])

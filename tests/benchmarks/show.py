@@ -7,7 +7,8 @@ import platform
 import shutil
 import subprocess
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -30,11 +31,13 @@ _HEAD = (
     "ns/row",
     "ratio",
     "range",
+    "CPU s",
+    "ratio",
     "peak MB",
     "before",
     "file MB",
 )
-_OURS, _THEIRS = "#1f6f8b", "#b8b8b8"
+_OURS, _THEIRS, _DARK = "#1f6f8b", "#b8b8b8", "#6f6f6f"
 
 
 def machine() -> dict[str, Any]:
@@ -109,9 +112,10 @@ Every run is a process of its own; contenders take turns within a round. The inp
 written, or read in an earlier round): nothing is dropped from the page cache. A release is timed
 from the start of its first step to the end of the flow; imports and Prefect's start are left out.
 Seconds are medians over rounds; a ratio is the median of a contender's time per row over the
-baseline's (the first line of a case) in the same round. Peak memory is the greatest sum of resident
-memory over all processes of a run, sampled every 20 ms, in any round, Prefect's server included;
-"before" is what was resident when the timed part began."""
+baseline's (the first line of a case) in the same round. CPU is processor time, user and system, of
+all processes of a run, with the ratio of it: on a busy machine it says more than seconds. Peak
+memory is the greatest sum of resident memory over all processes of a run, sampled every 20 ms, in
+any round, Prefect's server included; "before" is what was resident when the timed part began."""
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -128,6 +132,8 @@ def _cells(result: Result, one: Measured) -> tuple[str, ...]:
         _short(one.per_row) if result.case.per_row else "",
         _short(ratio.median),
         f"{_short(ratio.least)}–{_short(ratio.greatest)}",
+        _short(one.processor.median),
+        _short(one.processor_ratio.median),
         f"{one.peak_bytes / 1e6:,.0f}",
         f"{one.bytes_before / 1e6:,.0f}",
         "" if size is None else f"{size / 1e6:,.1f}",
@@ -142,8 +148,13 @@ def _short(value: float) -> str:
 
 
 def _notes(result: Result) -> list[str]:
-    """Steps and the share of noise of a release."""
+    """How quiet the machine was; steps and the share of noise of a release."""
     found: list[str] = []
+    if not result.is_quiet:
+        found.append(
+            "not quiet: the baseline's rounds differ by more than 10 % from their median, so look "
+            "at processor seconds"
+        )
     for one in result.measured:
         if not one.steps:
             continue
@@ -155,13 +166,15 @@ def _notes(result: Result) -> list[str]:
 
 
 def save(results: Sequence[Result], setting: dict[str, Any], folder: Path) -> None:
-    """Write results.json, results.md and ratios.png into ``folder``."""
+    """Write results.json, results.md, ratios.png and growth.png into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {**setting, "how": HOW, "cases": [one.as_json() for one in results]}
     text = json.dumps(document, indent=2, ensure_ascii=False)
     (folder / "results.json").write_text(text + "\n", encoding="utf-8")
     (folder / "results.md").write_text(markdown_of(results, setting), encoding="utf-8")
-    _plot([one for one in results if one.measured], setting, folder / "ratios.png")
+    measured = [one for one in results if one.measured]
+    _plot([one for one in measured if not one.case.growth_of], setting, folder / "ratios.png")
+    _plot_growth([one for one in measured if one.case.growth_of], setting, folder / "growth.png")
 
 
 def _plot(results: Sequence[Result], setting: dict[str, Any], path: Path) -> None:
@@ -175,20 +188,52 @@ def _plot(results: Sequence[Result], setting: dict[str, Any], path: Path) -> Non
     for number, (result, _) in enumerate(lines):
         above = number > 0 and result is not lines[number - 1][0]
         heights.append((heights[-1] + 1 + 1.1 * above) if heights else 0.0)
-    with mpl.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # on typefaces
-        mpl.rcdefaults()
-        size = (11.5, 1.8 + 0.34 * (heights[-1] + 1))
-        figure = Figure(figsize=size, dpi=130, layout="constrained")
+    with _figure((11.5, 1.8 + 0.34 * (heights[-1] + 1)), setting, path) as figure:
         ratios, memory = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         _ratio_bars(ratios, lines, heights)
         _memory_bars(memory, lines, heights)
+
+
+@contextmanager
+def _figure(size: tuple[float, float], setting: dict[str, Any], path: Path) -> Iterator[Figure]:
+    """A figure that says what was measured, stored at the end of the block."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # on typefaces
+        mpl.rcdefaults()
+        figure = Figure(figsize=size, dpi=130, layout="constrained")
+        yield figure
         figure.suptitle(
             f"{setting['cpu']}, {setting['cores']} cores; {setting['date'][:10]}, "
             f"commit {setting['commit']}",
             fontsize=9,
         )
         figure.savefig(path, metadata={"Software": None})
+
+
+def _plot_growth(results: Sequence[Result], setting: dict[str, Any], path: Path) -> None:
+    """Seconds and peak memory over the number of units or strata, a row of plots a case."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
+    if not results:
+        path.unlink(missing_ok=True)
+        return
+    with _figure((11.5, 0.6 + 3.4 * len(results)), setting, path) as figure:
+        grid = figure.subplots(len(results), 2, squeeze=False)
+        for result, (seconds, memory) in zip(results, grid, strict=True):
+            series = {True: ("clusterdp: release", _OURS), False: ("DuckDB: ordered CTAS", _DARK)}
+            for is_ours, (name, colour) in series.items():
+                some = [one for one in result.measured if one.contender.is_ours == is_ours]
+                at = [float(one.contender.name.split()[-1].replace(",", "")) for one in some]
+                seconds.plot(
+                    at, [one.seconds.median for one in some], "o-", color=colour, label=name
+                )
+                memory.plot(at, [one.peak_bytes / 1e9 for one in some], "o-", color=colour)
+            for axes, label in ((seconds, "seconds"), (memory, "peak resident memory, GB")):
+                axes.set_xscale("log")
+                axes.set_yscale("log")
+                axes.set_xlabel(result.case.growth_of)
+                axes.set_ylabel(label)
+                axes.grid(alpha=0.3)
+            seconds.legend(frameon=False)
 
 
 Lines = Sequence[tuple[Result, Measured]]

@@ -21,15 +21,21 @@ from tests.benchmarks.measure import (
     BenchError,
     Job,
     Run,
-    descendants,
     resident_bytes,
 )
 from tests.benchmarks.results import result_of
 from tests.benchmarks.show import text_of
+from tests.benchmarks.watch import descendants
 from tests.conftest import PATIENCE
 
 A_RUN = Run(
-    seconds=2.0, process_seconds=9.0, peak_bytes=10**9, bytes_before=10**8, rows=100, details={}
+    seconds=2.0,
+    processor=3.0,
+    process_seconds=9.0,
+    peak_bytes=10**9,
+    bytes_before=10**8,
+    rows=100,
+    details={},
 )
 
 
@@ -37,7 +43,7 @@ def test_bench_measures_a_release_beside_its_baselines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results, folder = tmp_path / "results", tmp_path / "folder"
-    arguments = ["--no-prefect", "--rounds", "1", "--folder", str(folder)]
+    arguments = ["--rounds", "1", "--folder", str(folder)]
 
     code = bench.main([*arguments, "--results", str(results), "units-2k"])
 
@@ -54,6 +60,7 @@ def test_bench_measures_a_release_beside_its_baselines(
     for one in (table, copy, ours):
         assert one["rows"] == one["runs"][0]["rows"] == 2_000
         assert one["runs"][0]["seconds"] < one["runs"][0]["process_seconds"]
+        assert 0 < one["runs"][0]["processor"] < 100
         assert 10e6 < one["bytes_before"] <= one["peak_bytes"] < 10e9
     assert {"step ingest", "step privatize", "noise"} <= set(ours["runs"][0]["details"])
     assert 0 < ours["noise_share"] < 1
@@ -70,7 +77,7 @@ def test_a_run_that_fails_or_does_other_work_is_told_and_not_counted(tmp_path: P
 
     def failure(contender: Contender) -> str | None:
         case = replace(laplace, contenders=(contender,))
-        return bench.measured(case, tmp_path, 1, prefect=False).failure
+        return bench.measured(case, tmp_path, 1).failure
 
     assert failure(ours) is None
     assert failure(replace(ours, rows=999)) == (
@@ -82,7 +89,7 @@ def test_a_run_that_fails_or_does_other_work_is_told_and_not_counted(tmp_path: P
 
 def test_ratios_compare_within_rounds_and_by_the_row() -> None:
     def run(seconds: float, rows: int = 100) -> Run:
-        return replace(A_RUN, seconds=seconds, rows=rows)
+        return replace(A_RUN, seconds=seconds, processor=seconds / 2, rows=rows)
 
     pair = (Contender("slow", Job(""), 100), Contender("fast", Job(""), 200))
     case = Case("a", "b", pair)
@@ -97,6 +104,9 @@ def test_ratios_compare_within_rounds_and_by_the_row() -> None:
     assert whole.ratio.median == 1.0
     assert (fast.seconds.median, fast.seconds.greatest) == (2.0, 6.0)
     assert fast.per_row == pytest.approx(1e7)
+    assert fast.processor_ratio == fast.ratio
+    assert result_of(case, [(run(1.0), run(1.0)), (run(1.05), run(2.0))]).is_quiet
+    assert not result_of(case, rounds).is_quiet
 
 
 def test_memory_is_that_of_all_processes() -> None:
@@ -117,14 +127,16 @@ def test_memory_is_that_of_all_processes() -> None:
     assert resident_bytes(grandchild) == resident_bytes(parent.pid) == 0
 
 
-@pytest.mark.parametrize("as_text", [False, True])
-def test_unit_ids_are_distinct_and_in_no_order(as_text: bool) -> None:
-    ids = data.scrambled_ids(np.arange(200_000), as_text)
-    later = data.scrambled_ids(np.arange(100_000_000, 100_200_000), as_text)
+@pytest.mark.parametrize("kind", ["", "text", "hex"])
+def test_unit_ids_are_distinct_and_in_no_order(kind: str) -> None:
+    ids = data.scrambled_ids(np.arange(200_000), kind)
+    later = data.scrambled_ids(np.arange(100_000_000, 100_200_000), kind)
 
     assert pl.concat([ids, later]).n_unique() == 400_000
     assert not ids.is_sorted()
-    if not as_text:
+    if kind == "hex":
+        assert ids.str.contains(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$").all()
+    if not kind:
         assert 0 <= min(ids) < 2**55 < 2**61 < max(ids) < 2**62
         up = ids.diff().drop_nulls() > 0
         assert 0.45 < up.cast(pl.Float64).to_numpy().mean() < 0.55
@@ -171,10 +183,12 @@ def test_the_aggregation_of_events_counts_from_the_first_exposure(tmp_path: Path
 
 def test_every_case_there_is_can_be_asked_for(tmp_path: Path) -> None:
     words = [*QUICK, "units-10m", "units-100m-text", "strata", "events", "estimates", "draws"]
+    words += ["growth", "growth-100m", "growth-strata-10k"]
     for word in words:
         for case in cases_of(word, Place(tmp_path)):
             assert case.contenders[-1].is_ours
             assert not case.baseline.is_ours
+            assert bool(case.growth_of) == word.startswith("growth")
     assert parse_size("100m") == 100_000_000
     for word in ("unit", "units-", "units-0", "units-1g", "units-1m-2m", "small-2", "strata-6"):
         with pytest.raises(BenchError, match=r"no case|no size|multiple of 4"):
@@ -182,7 +196,7 @@ def test_every_case_there_is_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_bench_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> None:
-    folder, words = tmp_path / "folder", ["--no-prefect", "--results", str(tmp_path), "draws-100m"]
+    folder, words = tmp_path / "folder", ["--results", str(tmp_path), "draws-100m"]
     command = [sys.executable, "-m", "tests.benchmarks.bench", "--folder", str(folder), *words]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as told:
         assert told.stdout is not None
@@ -197,6 +211,20 @@ def test_a_bench_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> N
         assert told.wait(timeout=PATIENCE) == 143
     assert [resident_bytes(child) for child in children] == [0] * len(children)
     assert list(folder.iterdir()) == []
+
+
+def test_growth_is_plotted(tmp_path: Path) -> None:
+    """Of units and of strata, ours beside DuckDB's; nothing of it is among the ratios."""
+    results = tmp_path / "results"
+    told = ["--rounds", "1", "--results", str(results), "growth-20k", "growth-strata-1k"]
+    assert bench.main(told) == 0
+    found = json.loads((results / "results.json").read_text())
+    assert [[one["name"] for one in case["contenders"]] for case in found["cases"]] == [
+        ["DuckDB: 10,000", "clusterdp: 10,000"],
+        ["DuckDB: 100", "clusterdp: 100", "DuckDB: 1,000", "clusterdp: 1,000"],
+    ]
+    assert (results / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert not (results / "ratios.png").exists()
 
 
 def test_a_case_that_failed_says_why() -> None:
