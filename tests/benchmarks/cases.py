@@ -24,7 +24,8 @@ QUICK = (
 """A few minutes in all."""
 
 NAMES = (
-    "units-SIZE[-text], strata[-SIZE], events[-SIZE], estimates[-SIZE], small, draws[-SIZE]; "
+    "units-SIZE[-text], workers[-SIZE][-text], strata[-SIZE], events[-SIZE], estimates[-SIZE], "
+    "small, draws[-SIZE]; "
     "SIZE such as 500k, 10m, 100m"
 )
 
@@ -82,13 +83,15 @@ def parse_size(text: str) -> int:
 def cases_of(word: str, place: Place) -> Iterator[Case]:
     """The cases that a word of ``make bench BENCH="…"`` asks for; raises BenchError for others."""
     kind, *rest = word.split("-")
-    has_text = kind == "units" and rest[-1:] == ["text"]
+    has_text = kind in ("units", "workers") and rest[-1:] == ["text"]
     sizes = rest[:-1] if has_text else rest
     if kind not in _DEFAULTS or len(sizes) > 1 or (kind == "small" and rest):
         raise BenchError(f"there is no case {word!r}; there are {NAMES}")
     size = parse_size(sizes[0] if sizes else _DEFAULTS[kind])
     if kind == "units":
         yield _units(word, place, size, text_ids=has_text)
+    elif kind == "workers":
+        yield _workers(word, place, size, text_ids=has_text)
     elif kind == "strata":
         yield _strata(word, place, size)
     elif kind == "events":
@@ -103,6 +106,7 @@ def cases_of(word: str, place: Place) -> Iterator[Case]:
 
 _DEFAULTS = {
     "units": "10m",
+    "workers": "10m",
     "strata": "1m",
     "events": "50m",
     "estimates": "10m",
@@ -122,6 +126,27 @@ def _units(word: str, place: Place, size: int, *, text_ids: bool) -> Case:
             _ordered("DuckDB: ordered CTAS", place, source, size),
             _copy("polars: Parquet copy", source, size),
             _release("clusterdp: release", place, source, size),
+        ),
+        prepare,
+    )
+
+
+def _workers(word: str, place: Place, size: int, *, text_ids: bool) -> Case:
+    """Whole runs, as workers start before the first step."""
+    source, prepare = _input(place, UnitLog(size, text_ids=text_ids))
+
+    def contender(name: str, run: dict[str, Any]) -> Contender:
+        sections: Sections = {"source": {"path": source}, "run": run}
+        arguments = {"config": config(place, sections), "from_first_step": False}
+        return Contender(name, Job("release", arguments), size, is_ours=bool(run))
+
+    return Case(
+        word,
+        f"{size:,} units, {'text' if text_ids else 'integer'} ids; one process, and two workers of "
+        "one thread each besides (start included)",
+        (
+            contender("clusterdp: release", {}),
+            contender("clusterdp: release by 2 workers", {"workers": 2}),
         ),
         prepare,
     )

@@ -30,6 +30,7 @@ _HEAD = (
     "ns/row",
     "ratio",
     "range",
+    "processor s",
     "peak MB",
     "before",
     "file MB",
@@ -111,7 +112,8 @@ from the start of its first step to the end of the flow; imports and Prefect's s
 Seconds are medians over rounds; a ratio is the median of a contender's time per row over the
 baseline's (the first line of a case) in the same round. Peak memory is the greatest sum of resident
 memory over all processes of a run, sampled every 20 ms, in any round, Prefect's server included;
-"before" is what was resident when the timed part began."""
+"before" is what was resident when the timed part began. Processor seconds are those of all threads
+of a run and of the processes that it started and waited for, a Prefect server's apart."""
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -120,6 +122,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def _cells(result: Result, one: Measured) -> tuple[str, ...]:
     seconds, ratio, size = one.seconds, one.ratio, one.detail("file_bytes")
+    processor = one.detail("processor_seconds")
     return (
         one.contender.name,
         f"{one.contender.rows:,}",
@@ -128,6 +131,7 @@ def _cells(result: Result, one: Measured) -> tuple[str, ...]:
         _short(one.per_row) if result.case.per_row else "",
         _short(ratio.median),
         f"{_short(ratio.least)}–{_short(ratio.greatest)}",
+        "" if processor is None else _short(processor),
         f"{one.peak_bytes / 1e6:,.0f}",
         f"{one.bytes_before / 1e6:,.0f}",
         "" if size is None else f"{size / 1e6:,.1f}",
