@@ -8,6 +8,7 @@ our own replace them, which name the file and the number of a line or row.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -97,11 +98,9 @@ class LogFiles:
             for shares in [of if suffix(path) == ".parquet" else 1]
             for share in range(shares)
         ]
-        size = -(-len(pieces) // max(number, 1))
-        return [
-            replace(self, pieces=tuple(pieces[begin : begin + size]))
-            for begin in range(0, len(pieces), size)
-        ]
+        number = min(number, len(pieces))
+        ends = [len(pieces) * share // number for share in range(number + 1)]
+        return [replace(self, pieces=tuple(pieces[begin:end])) for begin, end in pairwise(ends)]
 
     def _convert(self, batch: tuple[int, int, pl.DataFrame]) -> pl.DataFrame:
         position, row, frame = batch
