@@ -88,8 +88,9 @@ def release_period(
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config, aside, charge.name.release_id)
-            drawn = step(privatize, shares_out=workspace.workers is not None)
-            tables = drawn(chosen.config, rows, chosen.design, charge.name, workspace, roster)
+            tables = step(privatize)(
+                chosen.config, rows, chosen.design, charge.name, workspace, roster
+            )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, forecast)
     return ReleaseResult(

@@ -7,7 +7,6 @@ unprotected outcome. The private side hands over a :class:`ReleaseTables`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from schemas.tables import SCHEMA
@@ -144,18 +143,6 @@ class UnitTable:
 
 
 @dataclass(frozen=True)
-class UnitFiles:
-    """The rows of ``units`` in Parquet files, written by several processes."""
-
-    n_rows: int
-    paths: tuple[Path, ...]
-    unit_type: "pa.DataType"
-    clusters: tuple[str, ...]
-    arms: tuple[str, ...]
-    failures: tuple[BaseException, ...] = ()
-
-
-@dataclass(frozen=True)
 class ReleaseTables:
     """Everything to be published of one release, except estimates.
 
@@ -169,7 +156,7 @@ class ReleaseTables:
     debias: "pl.DataFrame"
     counts: "pl.DataFrame"
     squares: "pl.DataFrame"
-    units: UnitTable | UnitFiles
+    units: UnitTable
 
     def frames(self) -> "dict[str, pl.DataFrame]":
         """Return the frames by table; without ``units`` and tables that are always empty."""

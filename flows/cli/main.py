@@ -276,9 +276,9 @@ def release(
     from flows.orchestration.prefect_server import server_for_one_run
 
     settings = load(config)
-    source, workers = settings.source, settings.run.workers  # whose parts are tasks of Prefect's
+    source = settings.source
     check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
-    with server_for_one_run(config, wanted=prefect or workers is not None) as server:
+    with server_for_one_run(config, wanted=prefect) as server:
         from flows import release as page
         from flows.cli.show import release_text
 

@@ -312,5 +312,6 @@ class Run(ConfigSection):
     spill_directory: Name | None = None
     """The folder for rows that do not fit into memory; None for the quarantine's folder."""
     workers: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
-    """What randomises the parts of a release: that many processes of this machine, or the workers
-    of the Dask scheduler at an address, which see ``spill_directory``; None for this process."""
+    """What reads, orders and randomises a log in parts: that many processes of this machine, or
+    the workers of the Dask scheduler at an address, which see the log and ``spill_directory`` as
+    this process does; None for this process."""

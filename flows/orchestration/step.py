@@ -32,28 +32,19 @@ def plain_step(function: Callable[P, R]) -> Callable[P, R]:
     return timed
 
 
-def step(function: Callable[P, R], *, shares_out: bool = False) -> Callable[P, R]:
-    """Make ``function`` a step: a Prefect task where a flow is running, else :func:`plain_step`.
-
-    One that ``shares_out`` its work is a plain step, as its parts are the tasks: Prefect sends a
-    task what its caller was given, which must not be rows.
-    """
+def step(function: Callable[P, R]) -> Callable[P, R]:
+    """Make ``function`` a step: a Prefect task where a flow is running, else :func:`plain_step`."""
     timed = plain_step(function)
-    if running_flow() is None or shares_out:
+    if running_flow() is None:
         return timed
-    task = as_task(timed)
-
-    @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        return raised(task(*args, **kwargs))
-
-    return run
-
-
-def as_task(function: Callable[P, R]) -> Callable[P, R]:
-    """Make ``function`` a Prefect task of which nothing is kept; a failure of ours is its state."""
     from prefect import task
     from prefect.cache_policies import NO_CACHE
 
     kept = task(persist_result=False, cache_policy=NO_CACHE, retries=0, log_prints=False)
-    return kept(state_of_failure(function))
+    as_task = kept(state_of_failure(timed))
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return raised(as_task(*args, **kwargs))
+
+    return run

@@ -1,27 +1,23 @@
-"""Work in parts, shared out to Dask's workers as Prefect tasks, here or on other machines.
+"""Work in parts on Dask's workers, here or on other machines.
 
-What is sent is a part's *description*: paths, numbers of rows, declared grids, names of arms and
-clusters, tables that a mechanism drew, a configuration without its ledger; and, by Prefect itself,
-the flow's parameters and Prefect's settings, an API key among them. Rows, levels and counts go
-through files of the run's private folder, and what comes back are names of such files, numbers of
-rows, and errors without rows (:func:`~flows.raw.boundary.guard.values_free`). Nothing of tasks is
-kept, as of steps. A task that is begun twice, because its worker was thought lost, leaves a second
-file that nobody reads; Prefect is told of states and is not asked for them, so it refuses none.
+What is sent is a part's *description*: names of files, positions, declared grids, names of arms and
+clusters, tables that a mechanism drew, a configuration without its ledger. Rows, levels, counts and
+ids go through files of the run's private folder; what comes back are names of such files, public
+numbers of rows, and errors without rows (:func:`~flows.raw.boundary.guard.values_free`). Dask knows
+a part by a random name. One that is worked on twice, because its worker was thought lost, leaves a
+second file that nobody reads.
 """
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from flows.orchestration.quiet_end import end_quietly
-from flows.orchestration.states import running_flow
-from flows.orchestration.step import as_task
-from flows.runtime.progress import Progress
-from schemas.errors import ClusterdpError, ConfigError
+from schemas.errors import ClusterdpError, ConfigError, bare
 
 R = TypeVar("R")
 
@@ -30,58 +26,86 @@ _PATIENCE = 300.0  # seconds without any worker; those that were lost may be rep
 _CONNECTING = "60s"
 _SILENCE = "600s"  # after which a connection counts as lost
 _LOOKING = 1.0  # seconds between two looks whether anybody is there
+_ASSUMED_WORKERS = 8  # of a scheduler, as those that it has may come and go
+_THREADS = ("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def run_on_workers(
-    runner: Any,
-    function: Callable[..., R],
-    calls: Sequence[tuple[Any, ...]],
-    *,
-    what: str,
-    rows: Sequence[int],
-) -> list[R]:
-    """Call ``function`` with each of ``calls`` on Dask, as Prefect tasks; the results, in order.
+class Workers:
+    """Workers that are starting or at work."""
 
-    Args:
-        runner: What :func:`task_runner` gives.
-        function: What to call; workers import it by its name.
-        calls: Its arguments, to be pickled: no rows, and no outcome.
-        what: What is done, for people to read.
-        rows: How many each of the calls works on.
+    def __init__(self, given: int | str, starting: "Future[Any]") -> None:
+        """Note which ones; ``starting`` comes to a client of theirs."""
+        self._given = given
+        self._starting = starting
 
-    Where a worker is lost, others do again what it was to do. Raises what ``function`` raises, and
-    ConfigError where the scheduler or all workers go away, or workers die of a part again and
-    again.
-    """
-    with runner.client.as_current(), Progress(what, sum(rows)) as progress:
-        names = inspect.signature(function).parameters
-        with _same_server() as server:
-            task = as_task(function)
-            futures = [
-                runner.submit(task, parameters=dict(zip(names, call, strict=True)))
-                for call in calls
-            ]
-        results: dict[int, R] = {}
-        on_dask = [future.wrapped_future for future in futures]
-        for position in _as_they_end(on_dask, runner.client):
-            results[position] = _result(futures[position], server)
-            on_dask[position].release()  # or Dask would do it again, should this worker die
-            progress.advance(rows[position])
-    return [results[position] for position in range(len(calls))]
+    @property
+    def number(self) -> int:
+        """How many there are, or a guess where somebody else started them."""
+        return self._given if isinstance(self._given, int) else _ASSUMED_WORKERS
+
+    def share(self, memory: int) -> int:
+        """What each of them may take of the memory of a run: all of it on other machines."""
+        return memory // self._given if isinstance(self._given, int) else memory
+
+    def each(self, tasks: Sequence[Callable[[], R]]) -> Iterator[R]:
+        """Begin all ``tasks``, callables to be pickled; returns their results, in order.
+
+        Where a worker is lost, others do again what it was to do. Getting a result raises what its
+        task raises, if all before it were well, and ConfigError where the scheduler or all workers
+        go away, or workers die of a part again and again.
+        """
+        client = self._starting.result()
+        return _results([client.submit(_attempt, task, pure=False) for task in tasks], client)
 
 
-@contextmanager
-def _same_server() -> Iterator[str]:
-    """Let tasks tell the flow's own server of themselves, and none start one for itself."""
-    from prefect.settings import PREFECT_API_URL, temporary_settings
+@dataclass(frozen=True)
+class _Attempt(Generic[R]):
+    """What a task came to. Dask would log an error that is raised, with all that it was given."""
 
-    running = running_flow()
-    if running is None:
-        yield "their own"
-        return
-    url = str(running.client.api_url).rstrip("/")
-    with temporary_settings({PREFECT_API_URL: url}):
-        yield url
+    result: R | None = None
+    failure: ClusterdpError | None = None
+
+    def get(self) -> R:
+        """The result; raises the failure where there is one."""
+        if self.failure is not None:
+            raise self.failure
+        return self.result  # type: ignore[return-value] # what the task returned, None included
+
+
+def _attempt(task: Callable[[], R]) -> _Attempt[R]:
+    """Do a task, in a worker."""
+    try:
+        return _Attempt(task())
+    except ClusterdpError as error:
+        return _Attempt(failure=bare(error))
+
+
+def _results(futures: list[Any], client: Any) -> Iterator[Any]:
+    """The results in order; those that came early are held, and nothing is done twice for them."""
+    ended: dict[int, Callable[[], Any]] = {}
+    left = set(range(len(futures)))
+    coming = _as_they_end(futures, client)
+    try:
+        for position in range(len(futures)):
+            while position not in ended:
+                at = next(coming)
+                ended[at] = _kept(futures[at])
+                left.remove(at)
+                futures[at].release()  # or Dask would do it again, should its worker die
+            yield ended.pop(position)()
+    finally:
+        if left:
+            with suppress(Exception):  # the client may be gone
+                client.cancel([futures[at] for at in left])
+
+
+def _kept(future: Any) -> Callable[[], Any]:
+    """What gives the result of a future that has ended, or raises its failure."""
+    try:
+        attempt: _Attempt[Any] = _result(future)
+    except ConfigError as error:
+        return _Attempt[Any](failure=error).get
+    return attempt.get
 
 
 def _as_they_end(futures: Sequence[Any], client: Any) -> Iterator[int]:
@@ -98,7 +122,7 @@ def _as_they_end(futures: Sequence[Any], client: Any) -> Iterator[int]:
         done: set[Any] = set()
         lost = anybody = False
         try:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError), client.as_current():
                 done = wait(list(waiting), timeout=_LOOKING, return_when="FIRST_COMPLETED").done
             anybody = bool(done or client.scheduler_info(n_workers=1)["workers"])
         except (CancelledError, OSError):
@@ -116,14 +140,12 @@ def _as_they_end(futures: Sequence[Any], client: Any) -> Iterator[int]:
             raise ConfigError(_KEY, "the Dask scheduler has no workers left; start some, run again")
 
 
-def _result(future: Any, server: str) -> Any:
-    """What a task came to; what went wrong with Dask or Prefect itself in our words."""
+def _result(future: Any) -> Any:
+    """What a task came to; what went wrong with Dask itself in our words."""
     from distributed.scheduler import KilledWorker
 
     try:
         return future.result()
-    except ClusterdpError:
-        raise
     except KilledWorker:
         problem = (
             "workers died of the same part again and again; a lower run.memory_limit makes "
@@ -132,62 +154,93 @@ def _result(future: Any, server: str) -> Any:
     except Exception as error:
         problem = (
             f"a worker failed with {type(error).__name__}; workers need the clusterdp, Python and "
-            "libraries of this machine, each in the same version, and to reach Prefect's server "
-            f"({server}; set PREFECT_API_URL to one that they reach)"
+            "libraries of this machine, each in the same version"
         )
     raise ConfigError(_KEY, problem)
 
 
 @contextmanager
-def task_runner(workers: int | str, folder: Path) -> Iterator[Any]:
-    """Prefect's task runner for Dask, ready for work.
+def started_workers(given: int | str, folder: Path) -> Iterator[Workers]:
+    """Workers, which start while others work, and are gone when the block ends.
 
-    ``workers`` are so many processes of this machine, or the address of a scheduler; ``folder`` is
-    the run's private one, for what such processes leave about. Raises ConfigError where Dask is
-    not installed or no scheduler answers.
+    ``given`` are so many processes of this machine, or the address of a scheduler; ``folder`` is
+    the run's private one, for what such processes leave about. Raises ConfigError where Dask is not
+    installed or the way to a scheduler is not safe; their first task, where no scheduler answers.
     """
-    try:
-        import dask
-        from prefect_dask.task_runners import DaskTaskRunner
-    except ImportError:
-        installed = False
-    else:
-        installed = True
-    if not installed:
-        raise ConfigError(_KEY, 'install clusterdp with its extra "distributed" first')
-    if isinstance(workers, str):
-        check_address(workers)
-        runner = DaskTaskRunner(address=workers, client_kwargs={"timeout": _CONNECTING})
-    else:
-        from distributed import SpecCluster
+    if isinstance(given, str):
+        check_address(given)
+    with ExitStack() as stack:
+        stack.enter_context(_dask())
+        thread = stack.enter_context(ThreadPoolExecutor(1))
+        starting = thread.submit(_connected, given, folder, stack)
+        try:
+            yield Workers(given, starting)
+        finally:
+            starting.exception()  # what it starts is taken away below, once it is there
 
-        local = _processes(workers, folder)
-        runner = DaskTaskRunner(cluster_class=SpecCluster, cluster_kwargs=local)
+
+@contextmanager
+def _dask() -> Iterator[None]:
+    """Dask, imported and set up. Raises ConfigError where it is not installed.
+
+    It is imported by this thread: two that import at the same time may wait for each other.
+    """
     settings: dict[str, Any] = {
-        f"distributed.{who}.http.routes": [] for who in ("scheduler", "worker")
-    }
-    # A machine may be busy for long; whoever is gone for good closes the connection.
-    settings |= {
+        "distributed.scheduler.http.routes": [],
+        "distributed.worker.http.routes": [],
+        # A machine may be busy for long; whoever is gone for good closes the connection.
         "distributed.comm.timeouts.tcp": _SILENCE,
         "distributed.comm.timeouts.connect": _CONNECTING,
+        "logging.distributed": "error",
+        # Nobody looks at what Dask watches its own processes for, some fifty times a second.
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "2s",
+        "distributed.admin.system-monitor.interval": "10s",
+    }
+    # Read by libraries when they are imported: a worker is one core's.
+    of_workers = {**dict.fromkeys(_THREADS, "1"), "DASK_LOGGING__DISTRIBUTED": "error"}
+    settings |= {
+        f"distributed.nanny.pre-spawn-environ.{name}": of_workers[name] for name in of_workers
     }
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set(settings))
         try:
-            stack.enter_context(runner)
-            client = runner.client  # this is what looks for the scheduler
-            unreachable = False
-        except (OSError, ValueError, TypeError):  # nobody there; no address; no keys for TLS
-            unreachable = True
-        if unreachable:
-            raise ConfigError(
-                _KEY,
-                f"no Dask scheduler answers at {str(workers)!r}; Dask's settings have to name the "
-                "keys (distributed.comm.tls)",
-            )
-        if isinstance(workers, int):
+            import dask
+
+            stack.enter_context(dask.config.set(settings))
+            import distributed  # noqa: F401
+        except ImportError:
+            installed = False
+        else:
+            installed = True
+        if not installed:
+            raise ConfigError(_KEY, 'install clusterdp with its extra "distributed" first')
+        yield
+
+
+def _connected(given: int | str, folder: Path, stack: ExitStack) -> Any:
+    """A client of the workers; ``stack`` takes them away again.
+
+    Raises ConfigError where no scheduler answers.
+    """
+    from distributed import Client, SpecCluster
+
+    where: Any = given
+    try:
+        if isinstance(given, int):
+            where = stack.enter_context(SpecCluster(**_processes(given, folder)))  # type: ignore[no-untyped-call] # has no types
+        client: Any = Client(where, timeout=_CONNECTING, set_as_default=False)  # type: ignore[no-untyped-call] # has no types
+        stack.enter_context(client)
+    except (OSError, ValueError, TypeError):  # nobody there; no address; no keys for TLS
+        pass
+    else:
+        if isinstance(given, int):
             client.run(end_quietly)
-        yield runner
+        return client
+    raise ConfigError(
+        _KEY,
+        f"no Dask scheduler answers at {str(given)!r}; Dask's settings have to name the keys "
+        "(distributed.comm.tls)",
+    )
 
 
 def check_address(address: str) -> None:

@@ -9,12 +9,14 @@ draws nothing, and the ledger is charged before the first draw.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
+from flows.config.sections import Columns, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
@@ -31,7 +33,10 @@ ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
 
 @dataclass(frozen=True)
 class Log:
-    """The tables to read: the units or exposures and, of grain "event", the outcome events."""
+    """The tables to read: the units or exposures and, of grain "event", the outcome events.
+
+    It says how rows are read and holds none, so that workers can be sent the log of an experiment.
+    """
 
     roster: LogFiles
     """Units with their outcomes, or exposures: ``unit arm cluster``, ``outcome`` or ``time``."""
@@ -109,7 +114,8 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         pattern = source.outcomes_path
         event_files = find_files(config.directory, "source.outcomes_path", pattern, period)
         wanted = _event_columns(config)
-        events = LogFiles(event_files, wanted, frozenset(wanted), _bring_events(config))
+        to_expressions = partial(_event_expressions, columns)
+        events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
     log = Log(
         roster=LogFiles(
@@ -118,7 +124,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         ),
         events=events,
         unit_type=identifier_type(files, columns.unit),
-        mapped=lambda values: map_outcomes(values, ends, missing),
+        mapped=partial(map_outcomes, grid=ends, missing=missing),
     )
     return Sealed(log)
 
@@ -140,24 +146,38 @@ def _roster_columns(
         wanted.append(columns.outcome)
         hidden.add(columns.outcome)
 
-    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
-        expressions = [
-            identifier(frame, path, columns.unit, "unit").alias(UNIT),
-            arm_labels(frame, path, columns.arm, arms).alias(ARM),
-            (
-                cluster(frame, path, columns.clusters)
-                if private is None
-                else private_clusters(frame, path, columns, private)
-            ).alias(CLUSTER),
-        ]
-        if by_events:
-            time = _given(columns.time)
-            return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-        if not outcomes:
-            return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
-        return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
-
+    to_expressions = partial(
+        _roster_expressions, columns, arms, private, by_events=by_events, outcomes=outcomes
+    )
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
+
+
+def _roster_expressions(
+    columns: Columns,
+    arms: tuple[str, ...],
+    private: PrivateClusters | None,
+    frame: pl.DataFrame,
+    path: Path,
+    *,
+    by_events: bool,
+    outcomes: bool,
+) -> list[pl.Expr]:
+    """How the columns of a batch of units or exposures are converted."""
+    expressions = [
+        identifier(frame, path, columns.unit, "unit").alias(UNIT),
+        arm_labels(frame, path, columns.arm, arms).alias(ARM),
+        (
+            cluster(frame, path, columns.clusters)
+            if private is None
+            else private_clusters(frame, path, columns, private)
+        ).alias(CLUSTER),
+    ]
+    if by_events:
+        time = _given(columns.time)
+        return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
+    if not outcomes:
+        return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
+    return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:
@@ -168,22 +188,18 @@ def _event_columns(config: Config) -> tuple[str, ...]:
     return (*wanted, *([columns.event] if columns.event else []))
 
 
-def _bring_events(config: Config) -> ToExpressions:
-    columns = config.columns
-
-    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
-        unit, time = columns.unit_of_events, columns.time_of_events
-        expressions = [
-            identifier(frame, path, unit, "unit").alias(UNIT),
-            microseconds(time, frame.schema[time], path).alias(TIME),
-        ]
-        value = outcome(frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
-        expressions.append(value.alias(VALUE))
-        if columns.event:
-            expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
-        return expressions
-
-    return to_expressions
+def _event_expressions(columns: Columns, frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    """How the columns of a batch of outcome events are converted."""
+    unit, time = columns.unit_of_events, columns.time_of_events
+    expressions = [
+        identifier(frame, path, unit, "unit").alias(UNIT),
+        microseconds(time, frame.schema[time], path).alias(TIME),
+    ]
+    value = outcome(frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
+    expressions.append(value.alias(VALUE))
+    if columns.event:
+        expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
+    return expressions
 
 
 def _given(name: str | None) -> str:

@@ -15,7 +15,7 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.parallel import in_batches
-from flows.raw.spill.sorted_runs import SortedRuns, parts
+from flows.raw.spill.sorted_runs import Handed, SortedRuns, parts
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
@@ -25,6 +25,10 @@ from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE
 _PLACE = "place"
 _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
+
+
+HandedFaults = tuple[Handed, dict[str, int]]
+"""Rows with a fault that somebody else found, and how many of them break each rule."""
 
 
 class FaultyRows:
@@ -51,6 +55,17 @@ class FaultyRows:
         place = pl.col(FILE).cast(pl.UInt64) * 2**_ROW_BITS + pl.col(ROW)
         kept = [name for name in PUBLIC_COLUMNS if name in rows.columns]
         self._runs.add(rows.select(RULE, *kept, place.alias(_PLACE)))
+
+    def handed_over(self) -> HandedFaults:
+        """These rows for who asked for them, as :meth:`SortedRuns.handed_over`."""
+        return self._runs.handed_over(), self.by_rule
+
+    def take_over(self, given: HandedFaults) -> None:
+        """Take the rows that somebody else has handed over, too."""
+        rows, by_rule = given
+        self._runs.take_over(rows)
+        for rule, count in by_rule.items():
+            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""

@@ -10,27 +10,29 @@ Which rows name no declared arm, or stand for a unit twice, and are set aside fo
 public.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
-import pandera.errors
 import polars as pl
 
 from flows.config.experiment import Config
+from flows.config.sections import LedgerSection
 from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
-from flows.raw.quarantine import FaultyRows, Quarantined
+from flows.raw.quarantine import FaultyRows, HandedFaults, Quarantined
 from flows.raw.reading.log_files import file_names
-from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
+from flows.raw.spill.sharing import each, n_shares
+from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts, stored
 from flows.raw.spill.unit_order import in_one_piece, order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
 from flows.raw.units.private_clusters import known_clusters, without_private_clusters
-from flows.raw.units.rows import COLUMNS, Rows, rows_of
+from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of
 from flows.runtime.progress import Progress
 from schemas.errors import InputError
 from schemas.raw import (
@@ -46,12 +48,18 @@ from schemas.raw import (
     event_rules,
     rules,
 )
-from schemas.raw_frame import fits
 from schemas.roster import Roster
 
 _MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
 _ARM_TEXT = "text of arm"
 _UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
+
+_Kept = tuple[Stored, Table]
+"""Rows that are kept, and how many of them are where (:func:`~flows.raw.units.rows.counted`)."""
+
+
+def _unheard(_: int) -> None:
+    """Tell nobody how far work has come."""
 
 
 @values_free
@@ -69,22 +77,55 @@ def validate(
     """
     raw = log.open()
     judge = _Judge(config, raw, workspace)
-    stored = tuple(judge.parts())
-    rows = rows_of(stored, config.arms.names, raw.unit_type)
+    kept = list(judge.parts())
+    found, places = [part for part, _ in kept], [counts for _, counts in kept]
+    rows = rows_of(found, config.arms.names, raw.unit_type, places)
     roster = _roster(config, rows, judge.aside, judge.rules)
     _check_left(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
 
+@dataclass(frozen=True)
+class _Work:
+    """What a worker needs to know of a log."""
+
+    config: Config | SiteConfig
+    log: Log
+
+
+@dataclass(frozen=True)
+class _ReadShare:
+    """What a worker has read of the units or exposures of a log; the numbers are public."""
+
+    rows: Handed
+    aside: HandedFaults
+    n_read: int
+    known: dict[str, int]
+
+
+@dataclass(frozen=True)
+class _JudgedRange:
+    """What is kept of a range of units, and where it is; None where nothing is."""
+
+    kept: _Kept | None
+    aside: HandedFaults
+    n_rows: int
+
+
 @dataclass
 class _Judge:
-    """One pass over a log: what is kept comes out in order, what is not goes to the pile."""
+    """One pass over a log: what is kept comes out in order, what is not goes to the pile.
+
+    With workers each of them has a judge of its own for what it reads, or for a range of units.
+    """
 
     config: Config | SiteConfig
     log: Log
     workspace: Workspace | None
     n_read: int = 0
+    known: dict[str, int] = field(default_factory=lambda: {UNIT: 0, ARM: 0})
+    """Of how many rows the unit, and the arm, could be read."""
     aside: FaultyRows = field(init=False)
     rules: tuple[Rule, ...] = field(init=False)
 
@@ -99,77 +140,146 @@ class _Judge:
         config = self.config
         return config if isinstance(config, Config) and config.source.grain == "event" else None
 
-    def parts(self) -> Iterator[Stored]:
+    def parts(self) -> Iterator[_Kept]:
         """The rows that are kept, in the order of units; checked against the schema."""
-        together = [self._read(), *self._read_events()]
-        total = together[0].n_rows
-        least = 0 if self.workspace is None else self.workspace.least_parts
-        in_memory = least == 0 and all(one.in_memory for one in together)
+        if self.workspace is None or self.workspace.workers is None:
+            return self._parts()
+        return self._parts_by_workers(self.workspace)
+
+    def _parts(self) -> Iterator[_Kept]:
+        tables = [self._read()]
+        if self.log.events is not None:
+            with Progress("reading outcome events", self.log.events.known_rows()) as progress:
+                tables.append(self.read_events(progress.advance))
+        in_memory = all(one.in_memory for one in tables)
         last: pl.Series | None = None
-        with Progress("ordering units", total) as progress:
-            for position, part in enumerate(parts(together, self.workspace, least)):
-                found, events = part[0], part[1] if len(part) > 1 else None
-                if found is None:
-                    continue
-                kept = self._judged(found, events)
+        with Progress("ordering units", tables[0].n_rows) as progress:
+            for kept in self.judged(tables, progress.advance):
                 self._check(kept, last)
                 last = kept[UNIT][-1:] if kept.height else last
-                progress.advance(found.height)
                 if len(kept):
-                    yield self._stored(kept, position, in_memory=in_memory)
+                    yield self._stored(kept, in_memory=in_memory), self.places(kept)
 
-    def _stored(self, kept: pl.DataFrame, position: int, *, in_memory: bool) -> Stored:
+    def _stored(self, kept: pl.DataFrame, *, in_memory: bool) -> Stored:
         if in_memory or self.workspace is None:
             return Stored(kept.height, kept)
-        return Stored(kept.height, self.workspace.write(kept, f"kept-{position}"))
+        return Stored(kept.height, self.workspace.write(kept, "kept"))
+
+    def _read(self) -> SortedRuns:
+        with Progress("reading the log", self.log.roster.known_rows()) as progress:
+            runs = self.read(progress.advance)
+        self._check_read()
+        return runs
+
+    # sharing it out
+
+    def _parts_by_workers(self, workspace: Workspace) -> Iterator[_Kept]:
+        work = _Work(_without_ledger(self.config), self.log)
+        tables = self._read_by_workers(work, workspace)
+        n_parts = max(-(-tables[0].n_bytes // workspace.part_bytes), n_shares(workspace))
+        # By the units of the log alone, as how many events there are may be an outcome.
+        cuts = tables[0].cuts(n_parts)
+        of_cuts = workspace.write(pl.DataFrame({UNIT: cuts}), "cuts")
+        indexes = [table.indexes for table in tables]
+        calls = [(work, indexes, of_cuts, position) for position in range(len(cuts) + 1)]
+        last: pl.Series | None = None
+        with Progress("ordering units", tables[0].n_rows) as progress:
+            for found in each(workspace, judge_range, calls):
+                self.aside.take_over(found.aside)
+                progress.advance(found.n_rows)
+                if found.kept is None:
+                    continue
+                part, places = found.kept
+                kept = part.load()
+                self._check(kept, last)
+                last = kept[UNIT][-1:]
+                yield part, places
+        for table in tables:
+            table.remove_files()
+
+    def _read_by_workers(self, work: _Work, workspace: Workspace) -> list[SortedRuns]:
+        """Have the log read by workers, a share each; the rows of its tables, in files."""
+        tables = [SortedRuns(workspace, "rows")]
+        logs = [
+            replace(self.log, roster=share) for share in self.log.roster.shares(n_shares(workspace))
+        ]
+        calls = [(replace(work, log=log),) for log in logs]
+        reading = each(workspace, read_share, calls)
+        reading_events: Iterator[Handed] = iter(())
+        if self.log.events is not None:
+            shares = self.log.events.shares(n_shares(workspace))
+            calls = [(replace(work, log=replace(self.log, events=share)),) for share in shares]
+            reading_events = each(workspace, read_share_of_events, calls)
+        with Progress("reading the log", self.log.roster.known_rows()) as progress:
+            for found in reading:
+                tables[0].take_over(found.rows)
+                self.aside.take_over(found.aside)
+                self.n_read += found.n_read
+                for name, number in found.known.items():
+                    self.known[name] += number
+                progress.advance(found.n_read)
+        self._check_read()
+        if self.log.events is not None:
+            tables.append(SortedRuns(workspace, "events"))
+            for events in reading_events:
+                tables[1].take_over(events)
+        return tables
 
     # reading
 
-    def _read(self) -> SortedRuns:
+    def read(self, advance: Callable[[int], None] = _unheard) -> SortedRuns:
         """Judge all rows by the rules that read one, and bring them on their way into order."""
         runs = SortedRuns(self.workspace, "rows")
         alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
         arms = self.config.arms.names
-        known = {UNIT: 0, ARM: 0}
-        with Progress("reading the log", self.log.roster.known_rows()) as progress:
-            for batch in self.log.batches(lambda rows: _coded(rows, arms, alone)):
-                self.n_read += batch.height
-                sound, faulty = _parted(batch)
-                if faulty is not None:
-                    self.aside.add(without_private_clusters(self.config, faulty))
-                for name in known:
-                    unread = 0 if faulty is None else faulty[name].null_count()
-                    known[name] += batch.height - unread
-                runs.add(sound)
-                progress.advance(batch.height)
-        self._check_read(known)
+        for batch in self.log.batches(lambda rows: _coded(rows, arms, alone)):
+            self.n_read += batch.height
+            sound, faulty = _parted(batch)
+            if faulty is not None:
+                self.aside.add(without_private_clusters(self.config, faulty))
+            for name in self.known:
+                unread = 0 if faulty is None else faulty[name].null_count()
+                self.known[name] += batch.height - unread
+            runs.add(sound)
+            advance(batch.height)
         return runs
 
-    def _read_events(self) -> list[SortedRuns]:
+    def read_events(self, advance: Callable[[int], None] = _unheard) -> SortedRuns:
         """Outcome events, where there are any; how many, nobody is told."""
-        if self.log.events is None:
-            return []
         runs = SortedRuns(self.workspace, "events")
-        with Progress("reading outcome events", self.log.events.known_rows()) as progress:
-            for batch in self.log.event_batches():
-                runs.add(batch.filter(pl.col(UNIT).is_not_null()))
-                progress.advance(batch.height)
-        return [runs]
+        for batch in self.log.event_batches():
+            runs.add(batch.filter(pl.col(UNIT).is_not_null()))
+            advance(batch.height)
+        return runs
 
-    def _check_read(self, known: dict[str, int]) -> None:
+    def _check_read(self) -> None:
         """Fail where there is nothing to judge."""
         names = file_names(self.log.files)
         if self.n_read == 0:
             raise InputError(f"the log is empty: no row in {names}")
         columns = self.config.columns
         for key, column in (("unit", columns.unit), ("arm", columns.arm)):
-            if known[UNIT if key == "unit" else ARM] == 0:
+            if self.known[UNIT if key == "unit" else ARM] == 0:
                 raise InputError(
                     f"columns.{key}: no row of {names} has a readable value in {column!r}; "
                     "correct the name"
                 )
 
     # judging
+
+    def judged(
+        self, tables: Sequence[SortedRuns], advance: Callable[[int], None] = _unheard
+    ) -> Iterator[pl.DataFrame]:
+        """The rows that are kept of those in ``tables``, the log and events, in their order."""
+        for part in parts(tables, self.workspace):
+            found, events = part[0], part[1] if len(part) > 1 else None
+            if found is not None:
+                yield self._judged(found, events)
+                advance(found.height)
+
+    def places(self, kept: pl.DataFrame) -> Table:
+        """How many of the rows are in which cluster and arm."""
+        return counted(kept, len(self.config.arms.names), self.workspace)
 
     def _judged(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The rows of :data:`COLUMNS` that are kept of all rows of some units."""
@@ -225,6 +335,10 @@ class _Judge:
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
+        import pandera.errors  # noqa: PLC0415 - brings pandas, and workers do without
+
+        from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
+
         try:
             fits(self.config.arms.names).validate(kept, lazy=True)
         except pandera.errors.SchemaErrors as error:
@@ -234,6 +348,45 @@ class _Judge:
             broken = [] if rises(seam) else ["parts overlap"]
         if broken:
             raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+
+
+# what workers do
+
+
+def _without_ledger(config: Config | SiteConfig) -> Config | SiteConfig:
+    """A configuration for workers: the password of a ledger's database stays here."""
+    return config.model_copy(update={"ledger": LedgerSection()})
+
+
+def read_share(work: _Work, workspace: Workspace) -> _ReadShare:
+    """Read a share of the units or exposures of a log, in a worker."""
+    judge = _Judge(work.config, work.log, workspace)
+    runs = judge.read()
+    return _ReadShare(runs.handed_over(), judge.aside.handed_over(), judge.n_read, judge.known)
+
+
+def read_share_of_events(work: _Work, workspace: Workspace) -> Handed:
+    """Read a share of the outcome events of a log, in a worker."""
+    return _Judge(work.config, work.log, workspace).read_events().handed_over()
+
+
+def judge_range(
+    work: _Work,
+    indexes: Sequence[Sequence[Path]],
+    cuts: Path,
+    position: int,
+    workspace: Workspace,
+) -> _JudgedRange:
+    """Judge all rows of the units between two cuts, in a worker."""
+    judge = _Judge(work.config, work.log, workspace)
+    places = pl.read_ipc(cuts)[UNIT]
+    tables = [SortedRuns.of(workspace, some, "rows").between(places, position) for some in indexes]
+    kept = [part for part in judge.judged(tables) if part.height]
+    found = None
+    if kept:
+        rows = pl.concat(kept)
+        found = stored(rows, workspace, "kept"), judge.places(rows)
+    return _JudgedRange(found, judge.aside.handed_over(), tables[0].n_rows)
 
 
 def _coded(batch: pl.DataFrame, arms: tuple[str, ...], alone: list[Rule]) -> pl.DataFrame:

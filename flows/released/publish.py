@@ -23,7 +23,6 @@ from schemas.released import (
     STORAGE_VERSION,
     TABLES,
     ReleaseTables,
-    UnitFiles,
     UnitTable,
 )
 from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
@@ -43,7 +42,7 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         "metrics": pl.DataFrame([asdict(metric) for metric in manifest.metrics]),
     }
     with (
-        _plain_errors(path, getattr(tables.units, "failures", [])),
+        _plain_errors(path, tables.units.failures),
         _new_file(path, memory) as connection,
     ):
         units = _units_of(tables)
@@ -118,23 +117,15 @@ def _label_kind(labels: Sequence[str]) -> str:
     return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
-def _write_units(
-    connection: duckdb.DuckDBPyConnection, units: UnitTable | UnitFiles, table: Table
-) -> None:
-    """Insert the units in the order of their ids, while they are made or from the files of parts.
+def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table: Table) -> None:
+    """Insert the units in the order of their ids, while they are made.
 
     Raises ClusterdpError where not all were written.
     """
     names = ", ".join(map(quote_name, table.columns))
-    insert = f"INSERT INTO units ({names}) SELECT {names} FROM "  # noqa: S608 - our own names
-    if isinstance(units, UnitTable):
-        connection.register("units_to_insert", units.reader)
-        connection.execute(insert + "units_to_insert")
-        connection.unregister("units_to_insert")
-    else:
-        # Sorted again, so that the layout of the file does not depend on how parts were cut.
-        paths = [str(path) for path in units.paths]
-        connection.execute(f"{insert} read_parquet($paths) ORDER BY unit_id", {"paths": paths})
+    connection.register("units_to_insert", units.reader)
+    connection.execute(f"INSERT INTO units ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
+    connection.unregister("units_to_insert")
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
     if written != units.n_rows:
         raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")

@@ -30,8 +30,9 @@ QUICK = (
 """Five minutes in all."""
 
 NAMES = (
-    "units-SIZE[-text|-hex|-hashed], flow[-SIZE], strata[-SIZE], events[-SIZE], estimates[-SIZE], "
-    "growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; SIZE such as 500k, 10m, 100m"
+    "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], strata[-SIZE], "
+    "events[-SIZE], estimates[-SIZE], growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; "
+    "SIZE such as 500k, 10m, 100m"
 )
 
 _IDS = {"text": "text", "hex": "hexadecimal", "hashed": "keyed-hash", "": "integer"}
@@ -95,13 +96,15 @@ def cases_of(word: str, place: Place) -> Iterator[Case]:
     kind, *rest = word.split("-")
     if kind == "growth" and rest[:1] == ["strata"]:
         kind, rest = "growth-strata", rest[1:]
-    ids = rest[-1] if kind == "units" and rest and rest[-1] in _IDS else ""
+    ids = rest[-1] if kind in ("units", "workers") and rest and rest[-1] in _IDS else ""
     sizes = rest[:-1] if ids else rest
     if kind not in _DEFAULTS or len(sizes) > 1 or (kind == "small" and rest):
         raise BenchError(f"there is no case {word!r}; there are {NAMES}")
     size = parse_size(sizes[0] if sizes else _DEFAULTS[kind])
     if kind == "units":
         yield _units(word, place, size, ids)
+    elif kind == "workers":
+        yield _workers(word, place, size, ids)
     elif kind == "draws":
         yield from _draws(word, size)
     else:
@@ -111,6 +114,7 @@ def cases_of(word: str, place: Place) -> Iterator[Case]:
 _DEFAULTS = {
     "units": "10m",
     "flow": "10m",
+    "workers": "10m",
     "growth": "10m",
     "growth-strata": "1m",
     "strata": "1m",
@@ -148,6 +152,27 @@ def _flow(word: str, place: Place, size: int) -> Case:
         (
             replace(plain, is_ours=False),
             replace(plain, name="clusterdp: release as a flow", needs_prefect=True),
+        ),
+        prepare,
+    )
+
+
+def _workers(word: str, place: Place, size: int, ids: str) -> Case:
+    """Whole runs, as workers start before the first step."""
+    source, prepare = _input(place, UnitLog(size, ids=ids))
+
+    def contender(name: str, run: dict[str, Any]) -> Contender:
+        sections: Sections = {"source": {"path": source}, "run": run}
+        arguments = {"config": config(place, sections), "from_first_step": False}
+        return Contender(name, Job("release", arguments), size, is_ours=bool(run))
+
+    return Case(
+        word,
+        f"{size:,} units, {_IDS[ids]} ids; one process, and two workers of one thread each besides "
+        "(start included)",
+        (
+            contender("clusterdp: release", {}),
+            contender("clusterdp: release by 2 workers", {"workers": 2}),
         ),
         prepare,
     )

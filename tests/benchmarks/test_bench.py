@@ -183,7 +183,7 @@ def test_the_aggregation_of_events_counts_from_the_first_exposure(tmp_path: Path
 
 def test_every_case_there_is_can_be_asked_for(tmp_path: Path) -> None:
     words = [*QUICK, "units-10m", "units-100m-text", "strata", "events", "estimates", "draws"]
-    words += ["growth", "growth-100m", "growth-strata-10k"]
+    words += ["workers", "workers-20m-text", "growth", "growth-100m", "growth-strata-10k"]
     for word in words:
         for case in cases_of(word, Place(tmp_path)):
             assert case.contenders[-1].is_ours

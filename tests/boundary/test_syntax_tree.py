@@ -148,7 +148,7 @@ def makes_tasks(tree: ast.Module) -> Iterator[ast.AST]:
 
 def imports_prefect(tree: ast.Module) -> Iterator[ast.AST]:
     for node in ast.walk(tree):
-        if any(is_of(name, ("prefect", "prefect_dask")) for name in imported(node)):
+        if any(is_of(name, ("prefect",)) for name in imported(node)):
             yield node
 
 
@@ -293,7 +293,6 @@ def test_the_excepted_place_does_what_the_rule_forbids_elsewhere(rule: Rule) -> 
         (imports_prefect, "from prefect import flow"),
         (imports_prefect, "import prefect.runtime"),
         (imports_prefect, "def later():\n    from prefect.context import FlowRunContext"),
-        (imports_prefect, "from prefect_dask.task_runners import DaskTaskRunner"),
         (takes_a_seed, "def noise(scale, seed=None): ..."),
         (takes_a_seed, "def noise(scale, *, rng): ..."),
         (takes_a_seed, "lambda seed: seed"),

@@ -17,7 +17,7 @@ from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
-from schemas.released import Manifest, UnitTable
+from schemas.released import Manifest
 
 NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
@@ -74,8 +74,6 @@ class Published:
 def publish_made_up(config: Config, design: AnyDesign, rows: Rows) -> Published:
     """Release made-up rows by the same function that a release calls."""
     tables = privatize(config, Sealed(rows, rows.n_units), design, _NAME)
-    if not isinstance(tables.units, UnitTable):
-        raise TypeError("without workers there is one table of units")
     units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
     for failure in tables.units.failures:
         raise failure

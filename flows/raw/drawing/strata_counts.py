@@ -1,17 +1,15 @@
 """Rounding outcomes onto the grid and counting them by stratum: how every mechanism begins."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.experiment import Config
-from flows.orchestration.workers import run_on_workers
-from flows.raw.boundary.guard import values_free
-from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import Workspace, check_folder_usable, write_frame
+from flows.raw.spill.sharing import each
+from flows.raw.spill.sorted_runs import Stored, Table, handed, received
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
@@ -88,53 +86,29 @@ def count_strata(
         cells=cell_table(strata),
         n_cells=len(strata.cell_sizes),
     )
-    if workspace is not None and workspace.workers is not None:
-        return _count_by_workers(counter, rows, strata, workspace)
     counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []
+    calls = [(counter, part, keep) for part in rows.parts]
     with Progress("counting", rows.n_units) as progress:
-        for part, frame in zip(rows.parts, rows.frames(), strict=True):
-            part_levels, part_counts = counter.of(frame)
-            counts += part_counts
-            progress.advance(frame.height)
-            if keep:
-                levels.append(
-                    part.with_rows(pl.DataFrame({LEVEL: part_levels}), workspace, "levels")
-                )
+        found = each(workspace, count_part, calls)
+        for part, (part_levels, part_counts) in zip(rows.parts, found, strict=True):
+            counts += received(part_counts)[COUNT].to_numpy().reshape(counts.shape)
+            progress.advance(part.n_rows)
+            if part_levels is not None:
+                levels.append(part_levels)
     return StrataCounts(tuple(levels), counts, strata)
 
 
-def _count_by_workers(
-    counter: StrataCounter, rows: Rows, strata: Strata, workspace: Workspace
-) -> StrataCounts:
-    """Count by workers, which leave levels and counts in the workspace."""
-    calls = [(counter, part, str(workspace.folder)) for part in rows.parts]
-    stored = run_on_workers(
-        workspace.runner,
-        count_part,
-        calls,
-        what="counting by workers",
-        rows=[part.n_rows for part in rows.parts],
-    )
-    counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
-    for _, part_counts in stored:
-        counts += part_counts.column(COUNT).to_numpy().reshape(counts.shape)
-    return StrataCounts(tuple(levels for levels, _ in stored), counts, strata)
+def count_part(
+    counter: StrataCounter, part: Stored, keep: bool, workspace: Workspace | None
+) -> tuple[Stored | None, Table]:
+    """Round and count one part; its levels, if they are kept, and its counts.
 
-
-@values_free
-def count_part(counter: StrataCounter, part: Stored, folder: str) -> tuple[Stored, Stored]:
-    """Count one part, in a worker; returns the files of its levels and of its counts.
-
-    Every call writes files of new names, so a file that a lost worker has left is never read.
+    The two belong together: of a worker that does it again, neither goes with the other's.
     """
-    check_folder_usable(folder)
     levels, counts = counter.of(labelled(part, counter.clusters))
-    of_levels, of_counts = pl.DataFrame({LEVEL: levels}), pl.DataFrame({COUNT: counts.ravel()})
-    return (
-        Stored(len(levels), write_frame(of_levels, Path(folder), "levels")),
-        Stored(counts.size, write_frame(of_counts, Path(folder), "counts")),
-    )
+    kept = part.with_rows(pl.DataFrame({LEVEL: levels}), workspace, "levels") if keep else None
+    return kept, handed(pl.DataFrame({COUNT: counts.ravel()}), workspace, "counts")
 
 
 def cell_table(strata: Strata) -> Cells:

@@ -1,63 +1,74 @@
 """The rows of the table ``units``: randomised batch by batch while the release is written."""
 
-import os
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flows.config.experiment import Config
 from flows.config.sections import LedgerSection
-from flows.orchestration.workers import run_on_workers
-from flows.raw.boundary.guard import values_free, values_free_batches
+from flows.raw.boundary.guard import values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel
-from flows.raw.spill.sorted_runs import SortedRuns, Stored, parts
+from flows.raw.spill.sharing import each
+from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, parts, stored
 from flows.raw.spill.unit_order import in_one_piece, sort_rows
-from flows.raw.spill.workspace import Workspace, check_folder_usable
+from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from schemas.arrays import Floats
 from schemas.raw import ARM, CLUSTER, UNIT
-from schemas.released import TABLES, UnitFiles, UnitTable
+from schemas.released import TABLES, UnitTable
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
+_PLACE = "place"
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """Randomises a batch of rows."""
+    """Randomises rows."""
 
     tables: ResponseTables
     cells: Cells
     grid: Floats
     weights: Floats
-    clusters: pa.Array
-    arms: pa.Array
+    clusters: tuple[str, ...]
+    arms: tuple[str, ...]
 
-    def batch(self, frame: pl.DataFrame) -> pa.RecordBatch:
-        """Draw the released rows of a frame with the columns ``unit cluster arm level``."""
+    def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """A frame with ``unit cluster arm level``, drawn levels with their cells in place of raw.
+
+        That is the position in a table with a row a cell and a column a level.
+        """
         cells = cells_of(frame, self.cells)
         levels = self.tables.draw(frame[LEVEL].to_numpy(), cells)
         place = cells.astype(np.int64) * len(self.grid) + levels
+        kind = np.uint32 if self.weights.size < 1 << 32 else np.int64
+        return frame.select(UNIT, CLUSTER, ARM, pl.Series(_PLACE, place.astype(kind)))
+
+    def released(self, drawn: pl.DataFrame) -> pa.RecordBatch:
+        """The released rows of a frame that :meth:`drawn` gives."""
+        place = drawn[_PLACE].to_numpy()
         return pa.record_batch(
             [
-                _text_or_integers(frame[UNIT]),
-                pa.DictionaryArray.from_arrays(positions(frame[CLUSTER]), self.clusters),
-                pa.DictionaryArray.from_arrays(positions(frame[ARM]), self.arms),
-                self.grid[levels],
+                _text_or_integers(drawn[UNIT]),
+                _dictionary(drawn[CLUSTER], self.clusters),
+                _dictionary(drawn[ARM], self.arms),
+                self.grid[place % len(self.grid)],
                 self.weights.ravel()[place],
             ],
             names=list(_COLUMNS),
         )
+
+    def batch(self, frame: pl.DataFrame) -> pa.RecordBatch:
+        """Draw the released rows of a frame with the columns ``unit cluster arm level``."""
+        return self.released(self.drawn(frame))
 
 
 _COLUMNS = tuple(TABLES["units"])
@@ -70,25 +81,27 @@ def unit_table(
     response: RandomisedResponse,
     weights: Floats,
     workspace: Workspace | None,
-) -> UnitTable | UnitFiles:
+) -> UnitTable:
     """The table of all units, in the order of their released ids.
 
-    Outcomes are drawn while the table is read, which is possible once. Where there are workers,
-    these draw them at once, into files. ``weights`` are the debiased values of each cell and level,
-    shape [S, K].
+    Outcomes are drawn while the table is read, which is possible once. Workers begin to draw at
+    once, part by part, and are read in order while they draw the parts to come. ``weights`` are the
+    debiased values of each cell and level, shape [S, K].
     """
-    if workspace is not None and workspace.workers is not None:
-        return _draw_by_workers(config, rows, counts, response, weights, workspace)
-    hashed = config.publish.unit_id == "keyed-hash"
     drawing = _drawing(config, rows, counts, response, weights)
-    frames = (
-        _with_hashed_ids(config, rows, counts, workspace) if hashed else _with_levels(rows, counts)
-    )
+    make: Callable[[pl.DataFrame], pa.RecordBatch] = drawing.batch
+    if workspace is not None and workspace.workers is not None:
+        frames = _drawn_by_workers(_Share.of(config, drawing), rows, counts, workspace)
+        make = drawing.released
+    elif config.publish.unit_id == "keyed-hash":
+        frames = _with_hashed_ids(config, rows, counts, workspace)
+    else:
+        frames = _with_levels(rows, counts)
     failures: list[BaseException] = []
     schema = drawing.batch(_empty(config, rows)).schema
     # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
     progress = Progress("randomising and writing", rows.n_units)
-    batches = values_free_batches(_draw(drawing, frames, progress), failures)
+    batches = values_free_batches(_batches(make, frames, progress), failures)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     return UnitTable(rows.n_units, reader, failures, rows.clusters, rows.arms)
 
@@ -100,13 +113,15 @@ def empty_units() -> UnitTable:
     return UnitTable(0, pa.RecordBatchReader.from_batches(schema, []), [])
 
 
-def _draw(
-    drawing: _Drawing, frames: Iterator[pl.DataFrame], progress: Progress
+def _batches(
+    make: Callable[[pl.DataFrame], pa.RecordBatch],
+    frames: Iterator[pl.DataFrame],
+    progress: Progress,
 ) -> Iterator[pa.RecordBatch]:
     with progress:
         # Batches are of one size, wherever parts end: in a log of events, parts are cut by the
         # number of events, and the layout of the file must not depend on that.
-        for batch in in_parallel(drawing.batch, in_batches(frames, _BATCH)):
+        for batch in in_parallel(make, in_batches(frames, _BATCH)):
             yield batch
             progress.advance(batch.num_rows)
 
@@ -127,8 +142,16 @@ def _with_hashed_ids(
     runs = SortedRuns(workspace, "hashed")
     for frame in _with_levels(rows, counts):
         for piece in frame.iter_slices(_HASHED):
-            runs.add(piece.with_columns(released_ids(config, piece[UNIT]).alias(UNIT)))
-    for (part,) in parts([runs], workspace):
+            runs.add(_hashed(config, piece))
+    yield from _sorted([runs], workspace)
+
+
+def _hashed(config: Config, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(released_ids(config, frame[UNIT]).alias(UNIT))
+
+
+def _sorted(runs: Sequence[SortedRuns], workspace: Workspace | None) -> Iterator[pl.DataFrame]:
+    for (part,) in parts(runs, workspace):
         if part is not None:
             ordered = sort_rows(part)
             del part
@@ -157,37 +180,12 @@ def _drawing(
         cells=cell_table(counts.strata),
         grid=np.array(config.outcome.grid),
         weights=weights,
-        clusters=pa.array(rows.clusters, pa.string()),
-        arms=pa.array(rows.arms, pa.string()),
+        clusters=rows.clusters,
+        arms=rows.arms,
     )
 
 
-def _draw_by_workers(
-    config: Config,
-    rows: Rows,
-    counts: StrataCounts,
-    response: RandomisedResponse,
-    weights: Floats,
-    workspace: Workspace,
-) -> UnitFiles:
-    """The table of all units, drawn by workers, a file for each part."""
-    without_ledger = {"ledger": LedgerSection()}  # the database's password stays here
-    for_workers = config.model_copy(update=without_ledger)
-    work = _Share(for_workers, _drawing(config, rows, counts, response, weights), rows.clusters)
-    calls = [
-        (work, part, levels, str(workspace.folder))
-        for part, levels in zip(rows.parts, counts.levels, strict=True)
-    ]
-    paths = run_on_workers(
-        workspace.runner,
-        draw_part,
-        calls,
-        what="randomising by workers",
-        rows=[part.n_rows for part in rows.parts],
-    )
-    schema = work.drawing.batch(_empty(config, rows)).schema
-    kind = schema.field("unit_id").type
-    return UnitFiles(rows.n_units, tuple(map(Path, paths)), kind, rows.clusters, rows.arms)
+# what workers do
 
 
 @dataclass(frozen=True)
@@ -196,23 +194,67 @@ class _Share:
 
     config: Config
     drawing: _Drawing
-    clusters: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: Config, drawing: _Drawing) -> "_Share":
+        without_ledger = {"ledger": LedgerSection()}  # the database's password stays here
+        return cls(config.model_copy(update=without_ledger), drawing)
 
 
-@values_free
-def draw_part(work: _Share, part: Stored, levels: Stored, folder: str) -> str:
-    """Draw one part, in a worker; returns the file that it is in.
+def _drawn_by_workers(
+    work: _Share, rows: Rows, counts: StrataCounts, workspace: Workspace
+) -> Iterator[pl.DataFrame]:
+    """The rows that workers draw, in the order of released ids; they begin at once."""
+    calls = [(work, part, levels) for part, levels in zip(rows.parts, counts.levels, strict=True)]
+    if work.config.publish.unit_id != "keyed-hash":
+        return _loaded(each(workspace, draw_part, calls))
+    runs = SortedRuns.of(workspace, each(workspace, hash_part, calls), "hashed")
+    cuts = runs.cuts(len(rows.parts))
+    of_cuts = workspace.write(pl.DataFrame({UNIT: cuts}), "cuts")
+    ranges = [(work, runs.indexes, of_cuts, position) for position in range(len(cuts) + 1)]
+    return _loaded(each(workspace, draw_range, ranges))
+
+
+def _loaded(drawn: Iterator[Stored | None]) -> Iterator[pl.DataFrame]:
+    """The rows of each part, whose file then is no longer needed."""
+    for part in drawn:
+        if part is not None:
+            yield part.load()
+            part.remove()
+
+
+def draw_part(work: _Share, part: Stored, levels: Stored, workspace: Workspace) -> Stored:
+    """Draw one part, in a worker.
 
     A part may be drawn twice, if its worker was taken for lost. Both draws are sound, each is in a
-    file of its own, and only the file that is returned here is published.
+    file of its own, and only the file that is returned first is read.
     """
-    check_folder_usable(folder)
-    frame = labelled(part, work.clusters).select(UNIT, ARM, CLUSTER).hstack(levels.load())
-    frame = frame.with_columns(released_ids(work.config, frame[UNIT]).alias(UNIT))
-    handle, path = tempfile.mkstemp(prefix="units-", suffix=".parquet", dir=folder)
-    with os.fdopen(handle, "wb") as file:
-        pq.write_table(pa.Table.from_batches([work.drawing.batch(frame)]), file, compression="zstd")
-    return path
+    return stored(work.drawing.drawn(_part_with_levels(work, part, levels)), workspace, "units")
+
+
+def hash_part(work: _Share, part: Stored, levels: Stored, workspace: Workspace) -> Handed:
+    """Bring the rows of one part, under hashed ids, on their way into the order of these."""
+    runs = SortedRuns(workspace, "hashed")
+    runs.add(_hashed(work.config, _part_with_levels(work, part, levels)))
+    return runs.handed_over()
+
+
+def draw_range(
+    work: _Share, indexes: Sequence[Path], cuts: Path, position: int, workspace: Workspace
+) -> Stored | None:
+    """Draw the rows between two hashed ids, in a worker; as :func:`draw_part`."""
+    runs = SortedRuns.of(workspace, indexes, "hashed").between(pl.read_ipc(cuts)[UNIT], position)
+    drawn = [work.drawing.drawn(frame) for frame in _sorted([runs], workspace)]
+    return stored(pl.concat(drawn), workspace, "units") if drawn else None
+
+
+def _part_with_levels(work: _Share, part: Stored, levels: Stored) -> pl.DataFrame:
+    frame = labelled(part, work.drawing.clusters).select(UNIT, ARM, CLUSTER)
+    return frame.hstack(levels.load())
+
+
+def _dictionary(labels: pl.Series, names: tuple[str, ...]) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(positions(labels), pa.array(names, pa.string()))
 
 
 def _text_or_integers(units: pl.Series) -> pa.Array:

@@ -36,8 +36,28 @@ def without_rows(path: Path, wanted: Wanted) -> pl.DataFrame:
     return pl.DataFrame(schema={name: schema[name] for name in wanted.names})
 
 
-def read_parquet(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
+def stretch(path: Path, share: int, of: int) -> tuple[int, int]:
+    """Where one of so many equal shares of a file's row groups begins and ends, in rows from 0.
+
+    Raises InputError where the file cannot be read.
+    """
+    try:
+        found = pq.read_metadata(path)
+        sizes = [found.row_group(group).num_rows for group in range(found.num_row_groups)]
+    except (pa.ArrowException, OSError):
+        sizes = None
+    if sizes is None:
+        raise _unreadable(path)
+    begin, end = (len(sizes) * place // of for place in (share, share + 1))
+    return sum(sizes[:begin]), sum(sizes[:end])
+
+
+def read_parquet(
+    path: Path, wanted: Wanted, size: int, begin: int = 0, end: int | None = None
+) -> Iterator[pl.DataFrame]:
     """Yield the wanted columns, ``size`` rows at a time; InputError where the file is unreadable.
+
+    Rows are those from ``begin`` to ``end``, from 0; all where there is no ``end``.
 
     In private text, bytes that are not UTF-8 become U+FFFD. The library fails at such bytes. From
     the rows that it could not give on, private text is read as bytes and decoded here, and every
@@ -48,7 +68,10 @@ def read_parquet(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame
     try:
         schema = without_rows(path, wanted).schema
         texts = [name for name in wanted.names if name in wanted.private and _is_text(schema[name])]
-        for frame in scan(path).select(wanted.names).collect_batches(chunk_size=size):
+        rows = scan(path).select(wanted.names)
+        if end is not None:
+            rows = rows.slice(begin, end - begin)
+        for frame in rows.collect_batches(chunk_size=size):
             yield frame
             n_read += frame.height
     except UNREADABLE:
@@ -56,9 +79,11 @@ def read_parquet(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame
     else:
         return
     try:
+        first, last = begin + n_read, end
         for frame in _read_decoded(path, wanted, texts, size) if texts else ():
-            rest = frame[n_read:]
-            n_read = max(0, n_read - frame.height)
+            rest = frame[first:last]
+            first = max(0, first - frame.height)
+            last = None if last is None else max(0, last - frame.height)
             if rest.height:
                 yield rest
     except (pa.ArrowException, *UNREADABLE):

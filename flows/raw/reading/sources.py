@@ -7,7 +7,8 @@ our own replace them, which name the file and the number of a line or row.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ from flows.raw.reading.csv_files import read_csv
 from flows.raw.reading.json_lines import read_json_lines
 from flows.raw.reading.log_files import UNREADABLE, Wanted, suffix
 from flows.raw.reading.parallel import in_parallel
-from flows.raw.reading.parquet_files import read_parquet, scan, without_rows
+from flows.raw.reading.parquet_files import read_parquet, scan, stretch, without_rows
 from schemas.errors import InputError
 from schemas.raw import FILE, ROW
 
@@ -35,6 +36,16 @@ _READERS: dict[str, Reader] = {
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A file of a log, or one of several shares of the row groups of a Parquet file."""
+
+    file: int
+    """Its position among the files."""
+    share: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True)
 class LogFiles:
     """The files of one table of the log, and how their rows are read."""
 
@@ -47,6 +58,8 @@ class LogFiles:
     """Gives the expressions that convert a file's columns into those that the steps use."""
     postprocess: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Applied to every batch once it is converted."""
+    pieces: tuple[Piece, ...] | None = None
+    """Those to read; None for all of all files."""
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Yield all rows, in the order of the files and of the rows in each, numbered from 1.
@@ -58,13 +71,36 @@ class LogFiles:
     def _read(self) -> Iterator[tuple[int, int, pl.DataFrame]]:
         """Batches as they are in the files, with the file's number (from 0) and the first row's."""
         wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private)
-        for position, path in enumerate(self.files):
-            row = 1
+        for piece in self.pieces or map(Piece, range(len(self.files))):
+            path, row = self.files[piece.file], 1
             if suffix(path) == ".parquet":  # an unfit type is an error whatever the values are
                 self.to_expressions(without_rows(path, wanted), path)
-            for frame in _reader(path)(path, wanted, BATCH):
-                yield position, row, frame
+            if piece.of > 1:
+                begin, end = stretch(path, piece.share, piece.of)
+                row += begin
+                frames = read_parquet(path, wanted, BATCH, begin, end)
+            else:
+                frames = _reader(path)(path, wanted, BATCH)
+            for frame in frames:
+                yield piece.file, row, frame
                 row += frame.height
+
+    def shares(self, number: int) -> "list[LogFiles]":
+        """The same files in about so many shares, in their order, to be read at the same time.
+
+        How many there are depends on the number and formats of the files alone, not on rows. Text
+        is read from its beginning, so a file of it is in one share.
+        """
+        of = -(-number // len(self.files))
+        pieces = [
+            Piece(position, share, shares)
+            for position, path in enumerate(self.files)
+            for shares in [of if suffix(path) == ".parquet" else 1]
+            for share in range(shares)
+        ]
+        number = min(number, len(pieces))
+        ends = [len(pieces) * share // number for share in range(number + 1)]
+        return [replace(self, pieces=tuple(pieces[begin:end])) for begin, end in pairwise(ends)]
 
     def _convert(self, batch: tuple[int, int, pl.DataFrame]) -> pl.DataFrame:
         position, row, frame = batch

@@ -4,10 +4,13 @@ Rows come in batches and are held until they fill their share of memory. They ar
 written into the workspace as a *sorted run*. Once all rows have come, the units are cut into ranges
 that are small enough. A *part* is all that the sorted runs hold of one range: all rows of its
 units, and of no others. Where all rows fit into memory there is one part, and nothing is written.
+
+Where workers do it, each sorts the runs of what it has read, and tells of them in an *index*, a
+file; units are cut into ranges by the indexes of all, and a worker works on a range at a time.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from schemas.raw import UNIT
 Unit = str | int
 
 _SAMPLED = 1024  # rows of a sorted run for each sampled unit
+_INDEX_FILE, _INDEX_ROWS, _INDEX_BYTES, _INDEX_SAMPLES = "file", "n_rows", "n_bytes", "samples"
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Stored:
             return Stored(frame.height, frame)
         return Stored(frame.height, workspace.write(frame, name))
 
+    def remove(self) -> None:
+        """Remove the file, which nobody needs any more, where there is one."""
+        if isinstance(self.place, Path):
+            self.place.unlink(missing_ok=True)
+
     def load(self, start: int = 0, length: int | None = None) -> pl.DataFrame:
         """The rows, or ``length`` of them from ``start``."""
         if isinstance(self.place, pl.DataFrame):
@@ -58,18 +67,60 @@ class Stored:
         return pl.scan_ipc(self.place).select(name).slice(start, length).collect()[name]
 
 
+def stored(frame: pl.DataFrame, workspace: Workspace | None, name: str) -> Stored:
+    """Rows as they are, in memory; those that a worker made in a file, for others to read."""
+    if workspace is None or not workspace.is_shared:
+        return Stored(frame.height, frame)
+    return Stored(frame.height, workspace.write(frame, name))
+
+
+Table = pl.DataFrame | Path
+"""A small table: as it is or, of a worker, in a file, since how many rows it has may be private."""
+
+
+def handed(table: pl.DataFrame, workspace: Workspace | None, name: str) -> Table:
+    """A small table for who asked for it."""
+    if workspace is None or not workspace.is_shared:
+        return table
+    return workspace.write(table, name)
+
+
+def received(table: Table) -> pl.DataFrame:
+    """A small table that somebody else made."""
+    return table if isinstance(table, pl.DataFrame) else pl.read_ipc(table)
+
+
 @dataclass(frozen=True)
 class _SortedRun:
     """A sorted run of rows, and the unit of every 1,024th of them."""
 
     rows: Stored
     samples: pl.Series
+    begin: int
+    """The first row that counts, from 0; those before it are another's part."""
+    end: int
+    """Where those that count end."""
+
+    @classmethod
+    def whole(cls, rows: Stored, samples: pl.Series) -> "_SortedRun":
+        return cls(rows, samples, 0, rows.n_rows)
+
+    @property
+    def inner_samples(self) -> pl.Series:
+        """The samples of the rows that count."""
+        begin, end = (-(-place // _SAMPLED) for place in (self.begin, self.end))
+        return self.samples[begin:end]
 
     def cut(self, unit: Unit) -> int:
         """The number of rows whose unit comes before ``unit``."""
         block = max(_place(self.samples, unit) - 1, 0)
         units = self.rows.column(self.samples.name, block * _SAMPLED, _SAMPLED)
         return block * _SAMPLED + _place(units, unit)
+
+    def between(self, least: Unit | None, end: Unit | None) -> "_SortedRun":
+        """The same of the units from ``least`` on, that come before ``end``."""
+        first = self.begin if least is None else self.cut(least)
+        return replace(self, begin=first, end=self.end if end is None else self.cut(end))
 
 
 class SortedRuns:
@@ -83,6 +134,8 @@ class SortedRuns:
         self._waiting: list[pl.DataFrame] = []
         self._waiting_bytes = 0
         self._written: list[_SortedRun] = []
+        self.indexes: list[Path] = []
+        """Of the runs that workers have handed over."""
         self.n_rows = 0
         self.n_bytes = 0
 
@@ -120,24 +173,97 @@ class SortedRuns:
         del frames
         place = workspace.write(rows, f"{self._name}-run-{len(self._written)}")
         samples = rows[self._by].gather_every(_SAMPLED)
-        self._written.append(_SortedRun(Stored(rows.height, place), samples))
+        self._written.append(_SortedRun.whole(Stored(rows.height, place), samples))
+
+    # runs that others sorted
+
+    def handed_over(self) -> "SortedRuns | Path":
+        """These rows for who asked for them; of a worker's all are written, and told of in a file.
+
+        How many there are stays in that file, as it may be an outcome: how many events, say.
+        """
+        if self._workspace is None or not self._workspace.is_shared:
+            return self
+        runs = self.runs(self._workspace)
+        index = {
+            _INDEX_FILE: [str(run.rows.place) for run in runs],
+            _INDEX_ROWS: [run.rows.n_rows for run in runs],
+            _INDEX_SAMPLES: [run.samples for run in runs],
+        }
+        frame = pl.DataFrame(index).with_columns(pl.lit(self.n_bytes).alias(_INDEX_BYTES))
+        return self._workspace.write(frame, f"{self._name}-index")
+
+    def take_over(self, given: "SortedRuns | Path") -> None:
+        """Take the rows that somebody else has handed over, too."""
+        if isinstance(given, SortedRuns):
+            self._waiting += given._waiting
+            self._waiting_bytes += given._waiting_bytes
+            self._written += given._written
+            self.n_rows += given.n_rows
+            self.n_bytes += given.n_bytes
+            return
+        self.indexes.append(given)
+        index = pl.read_ipc(given)
+        for file, n_rows, samples in index.select(
+            _INDEX_FILE, _INDEX_ROWS, _INDEX_SAMPLES
+        ).iter_rows():
+            kind = index.schema[_INDEX_SAMPLES].inner  # type: ignore[attr-defined] # of a list
+            units = pl.Series(self._by, samples, dtype=kind)
+            self._written.append(_SortedRun.whole(Stored(n_rows, Path(file)), units))
+            self.n_rows += n_rows
+        if index.height:
+            self.n_bytes += int(index[_INDEX_BYTES][0])
+
+    @classmethod
+    def of(
+        cls, workspace: Workspace | None, indexes: Iterable["Handed"], name: str
+    ) -> "SortedRuns":
+        """All the rows that workers have told of in these files."""
+        runs = cls(workspace, name)
+        for index in indexes:
+            runs.take_over(index)
+        return runs
+
+    def cuts(self, n_parts: int) -> pl.Series:
+        """The units at which to cut all rows, which others have handed over, into ranges."""
+        return _cuts(self._written, n_parts)
+
+    def between(self, cuts: pl.Series, position: int) -> "SortedRuns":
+        """The rows of one of the ranges that such cuts make, from 0."""
+        least, end = (
+            None if place in (0, len(cuts) + 1) else cuts[place - 1]
+            for place in (position, position + 1)
+        )
+        some = SortedRuns(self._workspace, self._name, self._by)
+        some._written = [run.between(least, end) for run in self._written]
+        some.n_rows = sum(run.end - run.begin for run in some._written)
+        some.n_bytes = self.n_bytes * some.n_rows // max(self.n_rows, 1)
+        return some
+
+    def remove_files(self) -> None:
+        """Remove the files of all runs, which nobody needs any more."""
+        for run in self._written:
+            run.rows.remove()
+
+
+Handed = SortedRuns | Path
+"""Rows that somebody hands over: as they are or, of a worker, the index of their files."""
 
 
 def parts(
-    tables: Sequence[SortedRuns], workspace: Workspace | None, least: int = 0
+    tables: Sequence[SortedRuns], workspace: Workspace | None
 ) -> Iterator[list[pl.DataFrame | None]]:
     """Yield, for one range of units after the other, the rows of each of the ``tables``.
 
     The rows of a table are None where it has none of the range. Ranges come in the order of units;
-    the rows within one are unsorted. With ``least`` above 0 there are at least about so many
-    ranges, and all rows are written first.
+    the rows within one are unsorted.
     """
-    if workspace is None or (least == 0 and all(table.in_memory for table in tables)):
+    if workspace is None or all(table.in_memory for table in tables):
         yield [table.take() for table in tables]
         return
     runs = [table.runs(workspace) for table in tables]
     size = sum(table.n_bytes for table in tables)
-    n_parts = max(-(-size // workspace.part_bytes), least)
+    n_parts = -(-size // workspace.part_bytes)
     cuts = _cuts([run for runs_of_table in runs for run in runs_of_table], n_parts)
     bounds = [[_bounds(run, cuts) for run in runs_of_table] for runs_of_table in runs]
     for position in range(len(cuts) + 1):
@@ -156,18 +282,19 @@ def _gather(runs: list[_SortedRun], bounds: list[list[int]]) -> pl.DataFrame | N
     return pl.concat(pieces) if pieces else None
 
 
-def _cuts(runs: list[_SortedRun], n_parts: int) -> list[Unit]:
+def _cuts(runs: list[_SortedRun], n_parts: int) -> pl.Series:
     """The units at which to cut all rows into about ``n_parts`` ranges of about the same size."""
-    if not runs:
-        return []
-    samples = pl.concat([run.samples for run in runs]).sort()
-    places = np.linspace(0, len(samples), n_parts + 1)[1:-1].astype(np.int64)
-    return list(samples[places].unique(maintain_order=True))
+    samples = [run.inner_samples for run in runs]
+    if not sum(map(len, samples)):
+        return pl.Series([])
+    units = pl.concat(samples).sort()
+    places = np.linspace(0, len(units), n_parts + 1)[1:-1].astype(np.int64)
+    return units[places].unique(maintain_order=True)
 
 
-def _bounds(run: _SortedRun, cuts: list[Unit]) -> list[int]:
+def _bounds(run: _SortedRun, cuts: Iterable[Unit]) -> list[int]:
     """The positions in a sorted run where the rows of each range begin and end."""
-    return [0, *(run.cut(unit) for unit in cuts), run.rows.n_rows]
+    return [run.begin, *(run.cut(unit) for unit in cuts), run.end]
 
 
 def _place(units: pl.Series, unit: Unit) -> int:

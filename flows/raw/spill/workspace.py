@@ -13,22 +13,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from flows.config.experiment import Config
-from flows.orchestration.workers import task_runner
+from flows.orchestration.workers import Workers, started_workers
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder
-from schemas.errors import ClusterdpError, ConfigError
+from schemas.errors import ClusterdpError
 
 PREFIX = ".spill-"
 
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 _LIMIT = re.compile(r"([0-9.]+) ?([KMGT])(i?)B")
-_PARTS_A_WORKER = 4  # so that a slow or lost worker delays few parts
-_ASSUMED_WORKERS = 8  # of a scheduler, as their number is not known before it is asked
 _LEAST_FOR_ENGINE = 256_000_000  # bytes; DuckDB cannot write a large file with less
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -45,38 +42,38 @@ def bytes_of(limit: str) -> int:
 class Workspace:
     """The memory that a run may use, and a folder for the rows that do not fit into it."""
 
-    def __init__(
-        self, directory: Path, limit: int, stack: ExitStack, workers: int | str | None = None
-    ) -> None:
-        """Note where the folder will be, and the ``limit`` in bytes; no folder is made yet.
-
-        With ``workers`` all parts are written into the folder, where the workers find them.
-        """
+    def __init__(self, directory: Path, limit: int, stack: ExitStack) -> None:
+        """Note where the folder will be, and the ``limit`` in bytes; no folder is made yet."""
         self._directory = directory
         self._stack = stack
         self._folder: Path | None = None
-        self._runner: Any = None
         self.limit = limit
-        self.workers = workers
+        self.workers: Workers | None = None
+        """Those that parts are shared out to; they find all of them in the folder."""
+        self.is_shared = False
+        """Whether this is a worker's view: what it makes has to be in the folder."""
+
+    @classmethod
+    def of_worker(cls, folder: Path, limit: int) -> "Workspace":
+        """The folder of a run in the eyes of a worker, which may take ``limit`` bytes itself."""
+        workspace = cls(folder.parent, limit, ExitStack())
+        workspace._folder, workspace.is_shared = folder, True
+        return workspace
 
     @property
-    def least_parts(self) -> int:
-        """The least number of parts, so that every worker has some; 0 without workers."""
-        if self.workers is None:
-            return 0
-        return _PARTS_A_WORKER * (
-            self.workers if isinstance(self.workers, int) else _ASSUMED_WORKERS
-        )
+    def share(self) -> int:
+        """Bytes that each process may take which sorts and works on rows."""
+        return self.limit if self.workers is None else self.workers.share(self.limit)
 
     @property
     def run_bytes(self) -> int:
         """Bytes of rows that are sorted at once; sorting holds them about three times."""
-        return self.limit * 2 // 9
+        return self.share * 2 // 9
 
     @property
     def part_bytes(self) -> int:
         """Bytes of rows that are worked on at once, where not all are in memory."""
-        return max(self.limit // 24, 1)
+        return max(self.share // 24, 1)
 
     @property
     def engine_bytes(self) -> int:
@@ -93,18 +90,6 @@ class Workspace:
             self._stack.callback(remove_if_empty, missing)
             self._folder = self._stack.enter_context(working_folder(self._directory, PREFIX))
         return self._folder
-
-    @property
-    def runner(self) -> Any:
-        """The task runner of the workers; the first use starts it, the end of the run stops it.
-
-        Raises ConfigError where no workers are configured.
-        """
-        if self.workers is None:
-            raise ConfigError("run.workers", "none are configured")
-        if self._runner is None:
-            self._runner = self._stack.enter_context(task_runner(self.workers, self.folder))
-        return self._runner
 
     def write(self, frame: pl.DataFrame, name: str) -> Path:
         """Write a frame to a new file in the folder (:func:`write_frame`)."""
@@ -135,21 +120,18 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
     )
 
 
-def check_folder_usable(folder: str) -> None:
-    """Raise ConfigError where this process, a worker, cannot use the folder of a workspace."""
-    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise ConfigError(
-            "run.spill_directory",
-            f"a worker cannot use {folder}; name a folder that all workers see under the same "
-            "path, and let them run as the user of this run",
-        )
-
-
 @contextmanager
 def open_workspace(config: Config) -> Iterator[Workspace]:
-    """Open the workspace of a run, after removing the folders that killed runs have left."""
+    """Open the workspace of a run, after removing the folders that killed runs have left.
+
+    Where workers are configured they begin to start; their first work waits until they are there.
+    """
     directory = config.spill_directory
     if directory.is_dir():
         sweep(directory, PREFIX)
     with ExitStack() as stack:
-        yield Workspace(directory, bytes_of(config.run.memory_limit), stack, config.run.workers)
+        workspace = Workspace(directory, bytes_of(config.run.memory_limit), stack)
+        if config.run.workers is not None:
+            started = started_workers(config.run.workers, workspace.folder)
+            workspace.workers = stack.enter_context(started)
+        yield workspace

@@ -16,12 +16,16 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
+from flows.raw.spill.sharing import each
+from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.label_response import LabelResponse
 from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER
+
+_SIZE = "n_units"
 
 # reading
 
@@ -85,14 +89,27 @@ def with_randomised_clusters(config: Config, rows: Rows, workspace: Workspace | 
     names = tuple(sorted(private.names))
     response = LabelResponse.of(len(names), private.epsilon)
     sizes = np.zeros((len(names), len(rows.arms)), dtype=np.int64)
-    stored = []
+    drawn = []
+    calls = [(part, names, len(rows.arms), response) for part in rows.parts]
     with Progress("randomising clusters", rows.n_units) as progress:
-        for part in rows.parts:
-            frame = _randomised(part.load(), names, response)
-            sizes += _counted(frame, sizes.shape)
-            stored.append(part.with_rows(frame, workspace, "clusters"))
-            progress.advance(frame.height)
-    return Rows(tuple(stored), rows.unit_type, rows.arms, names, sizes)
+        for part, part_sizes in each(workspace, randomise_part, calls):
+            sizes += received(part_sizes)[_SIZE].to_numpy().reshape(sizes.shape)
+            drawn.append(part)
+            progress.advance(part.n_rows)
+    return Rows(tuple(drawn), rows.unit_type, rows.arms, names, sizes)
+
+
+def randomise_part(
+    part: Stored,
+    names: tuple[str, ...],
+    n_arms: int,
+    response: LabelResponse,
+    workspace: Workspace | None,
+) -> tuple[Stored, Table]:
+    """Draw the clusters of one part; its rows with these, and their sizes."""
+    frame = _randomised(part.load(), names, response)
+    sizes = pl.DataFrame({_SIZE: _counted(frame, (len(names), n_arms)).ravel()})
+    return part.with_rows(frame, workspace, "clusters"), handed(sizes, workspace, "sizes")
 
 
 def _randomised(

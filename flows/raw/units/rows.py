@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.raw.spill.sorted_runs import Stored
+from flows.raw.spill.sorted_runs import Stored, Table, handed, received
+from flows.raw.spill.workspace import Workspace
 from schemas.arrays import Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
@@ -50,29 +51,38 @@ def labelled(part: Stored, clusters: tuple[str, ...]) -> pl.DataFrame:
     return part.load().with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
 
 
-def rows_of(parts: Sequence[Stored], arms: tuple[str, ...], unit_type: pl.DataType) -> Rows:
-    """Count who is where in the parts of a log."""
-    found = [_counted(part.column(CLUSTER), part.column(ARM), len(arms)) for part in parts]
-    clusters = tuple(sorted({name for names, _ in found for name in names}))
-    places = {name: place for place, name in enumerate(clusters)}
+def rows_of(
+    parts: Sequence[Stored],
+    arms: tuple[str, ...],
+    unit_type: pl.DataType,
+    places: Sequence[Table] | None = None,
+) -> Rows:
+    """Put the parts of a log together; ``places`` say who is where in each, if that is known."""
+    if places is None:
+        places = [counted(part.load(), len(arms), None) for part in parts]
+    found = [received(place) for place in places]
+    clusters = tuple(sorted({name for one in found for name in one[CLUSTER]}))
+    positions_of = {name: place for place, name in enumerate(clusters)}
     sizes = np.zeros((len(clusters), len(arms)), dtype=np.int64)
-    for names, counts in found:
-        sizes[[places[name] for name in names]] += counts
+    for one in found:
+        sizes[[positions_of[name] for name in one[CLUSTER]]] += one.drop(CLUSTER).to_numpy()
     kind = pl.Enum(clusters)
-    stored = tuple(_with_clusters(part, kind) for part in parts)
-    return Rows(stored, unit_type, arms, clusters, sizes)
+    labelled_parts = tuple(_with_clusters(part, kind) for part in parts)
+    return Rows(labelled_parts, unit_type, arms, clusters, sizes)
 
 
-def _counted(cluster: pl.Series, arm: pl.Series, n_arms: int) -> tuple[list[str], Ints]:
-    """The clusters of some rows, and their units by arm, shape [clusters, arms]."""
-    labels = cluster.unique()
+def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Table:
+    """The clusters of some rows as text, and a column for each arm: its units in each of them."""
+    labels = rows[CLUSTER].unique()
     codes = positions(labels)
     width = int(codes.max()) + 1
-    place = positions(cluster).astype(np.int64)
+    place = positions(rows[CLUSTER]).astype(np.int64)
     place *= n_arms
-    place += positions(arm)
-    counts = np.bincount(place, minlength=width * n_arms).reshape(width, n_arms)
-    return labels.cast(pl.String).to_list(), counts[codes]
+    place += positions(rows[ARM])
+    counts = np.bincount(place, minlength=width * n_arms).reshape(width, n_arms)[codes]
+    columns = {f"arm {arm}": counts[:, arm] for arm in range(n_arms)}
+    frame = pl.DataFrame({CLUSTER: labels.cast(pl.String), **columns})
+    return handed(frame, workspace, "places")
 
 
 def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:

@@ -1,7 +1,7 @@
-"""Releases whose parts are shared out to Dask's workers: real flow runs, real processes.
+"""Releases whose parts are shared out to Dask's workers: real processes.
 
-False alarms of a run of this file: one χ² test at 1e-6. Runs are few, as each has to start
-processes that import all of this; every one is looked at from several sides.
+False alarms of a run of this file: one χ² test at 1e-6. As starting processes takes seconds, most
+tests share two workers; one starts its own as a release does, and one has somebody else's.
 """
 
 import hmac
@@ -20,34 +20,49 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
 import pytest
 from dask import config as dask_settings
+from distributed.scheduler import KilledWorker
 from distributed.security import Security
 from numpy.typing import NDArray
-from prefect import flow
 from scipy.stats import chi2
 
 from flows.cli.main import run
 from flows.ledger.account import Account
 from flows.orchestration import workers as sharing
-from flows.raw.drawing import strata_counts, unit_stream
+from flows.orchestration.workers import Workers, started_workers
 from flows.raw.drawing.strata_counts import StrataCounter, count_part
+from flows.raw.spill.sharing import check_folder_usable, each
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.spill.workspace import check_folder_usable, open_workspace
+from flows.raw.spill.workspace import open_workspace
 from flows.release import release
-from flows.runtime.progress import Progress
-from schemas.errors import ClusterdpError, ConfigError, StepError
-from tests.boundary.canary import Watch, leaks_into, plant
-from tests.conftest import EXACT, Builder, Experiment, a_log, released, told
+from schemas.errors import ClusterdpError, ConfigError, InputError, StepError
+from tests.boundary.canary import Planted, Watch, leaks_into, plant, plant_events
+from tests.conftest import EXACT, Builder, Experiment, a_log, build_experiment, released, told
+from tests.flows.raw.spill.test_out_of_core import (
+    EVENTS,
+    FORMATS,
+    Log,
+    Made,
+    as_integers,
+    as_text,
+    assert_alike,
+    exposed,
+    faulty,
+    in_files,
+    made,
+)
+from tests.flows.raw.units.test_private_clusters import KEPT, private
 from tests.support.modes import mode
 
 pytestmark = pytest.mark.slow
 
 N_UNITS = 100_000
-"""Rows are cut into parts by every 8192nd unit, so that there are several parts of these."""
+"""Rows are cut into parts by every 1024th unit, so that there are several parts of these."""
 
 FALSE_ALARM = 1e-6
 TWO = {"workers": 2}
@@ -56,7 +71,7 @@ Process = subprocess.Popen[bytes]
 PATIENCE = 600.0  # seconds after which a test counts as stuck
 
 
-# what is seen of the work while it is shared out
+# workers, and what is seen of their work
 
 
 class Seen:
@@ -66,40 +81,65 @@ class Seen:
         """Begin to listen."""
         self.sent: list[bytes] = []
         self.back: list[bytes] = []
-        self.n_parts: list[int] = []
+        self.n_tasks: dict[str, int] = {}
         self.modes: set[tuple[str, int]] = set()
-        self.scratch: list[Path] = []
-        self.progress: list[tuple[str, int]] = []
-        self.before: Callable[[Any, Path, str], None] = lambda *_: None
-        for module in (strata_counts, unit_stream):
-            monkeypatch.setattr(module, "run_on_workers", self._listening)
-        progress = self.progress
+        self.before: Callable[[Workers, Path, str], None] = lambda *_: None
+        each_of = Workers.each
 
-        class Heard(Progress):
-            def advance(self, rows: int) -> None:
-                progress.append((self._what, rows))
-                super().advance(rows)
+        def listening(workers: Workers, tasks: Sequence[Any]) -> Iterator[Any]:
+            name, folder = repr(tasks[0]), Path(tasks[0].folder)
+            self.sent.append(pickle.dumps(tasks))
+            self.n_tasks[name] = len(tasks)
+            self.before(workers, folder, name)
+            return self._heard(each_of(workers, tasks), folder)
 
-        monkeypatch.setattr(sharing, "Progress", Heard)
+        monkeypatch.setattr(Workers, "each", listening)
 
-    def _listening(
-        self, runner: Any, function: Any, calls: Sequence[tuple[Any, ...]], **told: Any
-    ) -> list[Any]:
-        folder = Path(calls[0][-1])
-        self.sent.append(pickle.dumps(calls))
-        self.n_parts.append(len(calls))
-        self.before(runner, folder, function.__name__)
-        found = sharing.run_on_workers(runner, function, calls, **told)
-        self.back.append(pickle.dumps(found))
-        self.modes |= {(file.suffix, mode(file)) for file in folder.glob("*.*")}
-        self.modes.add(("folder", mode(folder)))
-        self.scratch += folder.rglob("worker-*")
-        return found
+    def _heard(self, results: Iterator[Any], folder: Path) -> Iterator[Any]:
+        for result in results:
+            self.back.append(pickle.dumps(result))
+            self.modes |= {(file.suffix, mode(file)) for file in folder.glob("*.*")}
+            self.modes.add(("folder", mode(folder)))
+            yield result
+
+    def leaks(self, planted: Planted) -> list[str]:
+        """The secrets that went over the wire."""
+        wire = (*self.sent, *self.back)
+        return [one.name for one in planted.secrets if any(map(one.is_in, map(spelt, wire)))]
+
+
+def spelt(wire: bytes) -> bytes:
+    """What was sent, with the numbers in it as text."""
+    return wire + repr(pickle.loads(wire)).encode()  # noqa: S301 - made above
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     return Seen(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    with started_workers(2, tmp_path_factory.mktemp("scratch")) as workers:
+        yield workers
+
+
+@pytest.fixture
+def shared(two_workers: Workers, monkeypatch: pytest.MonkeyPatch) -> Workers:
+    """Runs with ``workers = 2`` have these instead of two of their own."""
+
+    @contextmanager
+    def these(number: int, folder: Path) -> Iterator[Workers]:
+        assert number == two_workers.number
+        assert mode(folder) == 0o700
+        yield two_workers
+
+    monkeypatch.setattr("flows.raw.spill.workspace.started_workers", these)
+    return two_workers
+
+
+def client_of(workers: Workers) -> Any:
+    return workers._starting.result()
 
 
 def nothing_is_left(built: Experiment) -> bool:
@@ -115,61 +155,206 @@ def charges(built: Experiment) -> list[float]:
 # the same release
 
 
-def test_workers_make_the_release_that_one_process_makes(
-    prefect_harness: Path, experiment: Builder, tmp_path: Path, seen: Seen
-) -> None:
-    """Units, order, strata and, as the parameters are exact ones, outcomes."""
-    log = a_log(N_UNITS).sample(fraction=1.0, shuffle=True, seed=3)
-    built = experiment(log, privacy=EXACT, run=TWO)
-    shared = release(str(built.config))
-    assert min(seen.n_parts) >= 4, "too few parts to share out"
-    assert len(seen.scratch) >= 2, "the workers' folders are elsewhere"
-    assert nothing_is_left(built)
-    for what, n_parts in zip(("counting", "randomising"), seen.n_parts, strict=True):
-        told_of = [rows for which, rows in seen.progress if which == f"{what} by workers"]
-        assert (len(told_of), sum(told_of)) == (n_parts, N_UNITS)
+@pytest.fixture
+def both(tmp_path: Path, shared: Workers) -> Callable[..., tuple[Made, Made]]:
+    """Gives a function that releases one log by one process, and again by workers."""
 
-    text = built.config.read_text(encoding="utf-8").replace("workers = 2", "")
-    built.config.write_text(text, encoding="utf-8")
-    assert built.run().status == "unchanged"  # who works on it is no part of a release
-    alone = built.run("alone")
-    for table in ("units", "strata", "pools", "outcomes", "debias", "counts"):
-        one, other = (released(path, f"FROM main.{table}") for path in (alone.path, shared.path))
-        assert one.equals(other), table
-    ids = released(shared.path, "units")["unit_id"]
-    assert ids.to_list() == sorted(log["customer"])
+    def release_both(log: Log, file: str, **sections: Any) -> tuple[Made, Made]:
+        folder = tmp_path / "experiment"
+        sections = {"privacy": EXACT, **sections}
+        alone = made(build_experiment(folder, log, file, **sections))
+        by_workers = build_experiment(folder, log, file, **sections, run=TWO)
+        assert by_workers.run().status == "unchanged"  # who works on it is no part of a release
+        return alone, made(by_workers, revise=True)
+
+    return release_both
+
+
+def mixed(log: pl.DataFrame) -> Log:
+    """The rows in files of all formats, some of several row groups."""
+    size = log.height // 5
+    endings = ("parquet", "csv", "jsonl", "csv.gz", "parquet")
+    return {f"logs/{i}.{end}": log[i * size : (i + 1) * size] for i, end in enumerate(endings)}
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "formats mixed", "one file"])
+def test_workers_make_the_release_that_one_process_makes(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, seen: Seen, name: str
+) -> None:
+    """Units, order, outcomes (as parameters are exact ones), roster, digests and quarantine."""
+    kind, ending, unit_id = FORMATS.get(name, (as_text, "*", "plain"))
+    publish: dict[str, Any] = {"unit_id": unit_id}
+    if unit_id == "keyed-hash":
+        (tmp_path / "key").write_bytes(b"k" * 32)
+        publish["key_file"] = str(tmp_path / "key")
+    log = faulty(kind(a_log(3000)))
+    files = mixed(log) if ending == "*" else in_files(log, ending)
+    if name == "one file":
+        files = {"logs/one.parquet": log}
+    alone, by_workers = both(files, f"logs/*.{ending}", publish=publish)
+    assert_alike(alone, by_workers)
+    assert alone.roster.quarantined > 300
+    drawing = {"hash_part", "draw_range"} if unit_id == "keyed-hash" else {"draw_part"}
+    assert set(seen.n_tasks) == {"read_share", "judge_range", "count_part", *drawing}
+
+
+@pytest.mark.parametrize(("kind", "aggregate"), [(as_text, "count"), (as_integers, "sum")])
+def test_workers_attribute_events_as_one_process_does(
+    both: Callable[..., tuple[Made, Made]],
+    seen: Seen,
+    kind: Callable[[pl.DataFrame], pl.DataFrame],
+    aggregate: str,
+) -> None:
+    outcome = {"aggregate": aggregate, "cap": 3.0 if aggregate == "sum" else None}
+    assert_alike(*both(exposed(kind), "logs/*.parquet", **EVENTS, outcome=outcome))
+    assert seen.n_tasks["read_share_of_events"] == 8
+
+
+def test_the_layout_of_a_file_says_nothing_of_parts(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, seen: Seen
+) -> None:
+    """More rows than DuckDB is given at once, cut elsewhere by workers."""
+    n_rows = 1_100_000
+    row = np.arange(n_rows)
+    log = pl.DataFrame(
+        {
+            "customer": row * 7919 % 1_100_009,
+            "variant": pl.Series(["none", "mail"]).gather(row % 2),
+            "region": pl.Series(["east", "west"]).gather(row // 2 % 2),
+            "clicks": (row * 7919 % 101 % 4).astype(float),
+        }
+    )
+    alone, by_workers = both({"log.parquet": log}, "log.parquet")
+    assert alone.public == by_workers.public
+    assert alone.tables["units"].equals(by_workers.tables["units"])
+    assert seen.n_tasks["draw_part"] == 8
+    layouts = [
+        released(
+            path,
+            "SELECT column_name, row_group_id, segment_id, start, count "
+            "FROM pragma_storage_info('units') ORDER BY ALL",
+        )
+        for path in sorted((tmp_path / "experiment/releases/trial").glob("trial.*.duckdb"))
+    ]
+    assert len(layouts) == 2
+    assert layouts[0]["row_group_id"].n_unique() == 9
+    places = ["column_name", "row_group_id", "start", "count"]
+    one, other = (
+        layout.filter(pl.col("column_name") == "unit_id").select(places) for layout in layouts
+    )
+    assert one.equals(other)
+
+
+def test_private_clusters_are_randomised_by_workers(
+    experiment: Builder, shared: Workers, seen: Seen
+) -> None:
+    """At a price at which labels stay as they are; what is counted raw is told to nobody."""
+    log = a_log(3000)
+    sections = private(KEPT, None, privacy=dict(EXACT))
+    built = experiment(in_files(log, "parquet"), "logs/*.parquet", **sections, run=TWO)
+    units = released(built.run().path, "units")
+    assert seen.n_tasks["randomise_part"] > 1
+    assert units["unit_id"].to_list() == log["customer"].to_list()
+    assert units["cluster"].to_list() == log["region"].to_list()
+    assert units["outcome"].to_list() == log["clicks"].to_list()
+
+
+def test_what_publishes_no_units_counts_by_workers(
+    experiment: Builder, shared: Workers, seen: Seen
+) -> None:
+    log = a_log(3000)
+    privacy = {"mechanism": "noisy-histogram", "epsilon": 600.0}
+    built = experiment(in_files(log, "parquet"), "logs/*.parquet", privacy=privacy, run=TWO)
+    found = released(built.run().path, "counts").sort("pool", "arm", "outcome")
+    true = log.group_by("region", "variant", "clicks").len().sort("region", "variant", "clicks")
+    assert found["noisy_count"].to_list() == true["len"].to_list()
+    assert set(seen.n_tasks) == {"read_share", "judge_range", "count_part"}
+
+
+BROKEN: dict[str, tuple[Log | dict[str, Any], str]] = {
+    "two files are": (
+        {"logs/0.parquet": a_log(500), "logs/1.csv": "customer,variant\n", "logs/2.jsonl": "{"},
+        "1.csv: there is no column",
+    ),
+    "the last one is": (
+        {"logs/0.parquet": a_log(500), "logs/1.parquet": b"PAR1 and no more"},
+        "1.parquet: cannot be read as Parquet",
+    ),
+    "a row is": (
+        {"logs/0.csv": a_log(500), "logs/1.jsonl": '{"customer": "a"}\nno\n'},
+        "1.jsonl: cannot be read as JSON Lines: line 2 does not parse",
+    ),
+    "none has a row": ({"logs/0.parquet": a_log(0)}, "the log is empty: no row in"),
+    "no arm can be read": (
+        {"logs/0.parquet": a_log(500).with_columns(variant=pl.lit(None, pl.String))},
+        "columns.arm: no row of",
+    ),
+    "nothing is left": (
+        {"logs/0.parquet": a_log(500).with_columns(variant=pl.lit("fax"))},
+        "no row is left: all 500 were set aside",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_log_that_cannot_be_used_is_refused_in_the_same_words(
+    experiment: Builder, shared: Workers, name: str
+) -> None:
+    log, words = BROKEN[name]
+    found = []
+    for settings in ({}, TWO):
+        built = experiment(log, "logs/*", run=settings)
+        before = built.entries
+        with pytest.raises(InputError) as caught:
+            built.run()
+        found.append(str(caught.value))
+        assert built.entries == before
+    assert found[0] == found[1]
+    assert words in found[0]
 
 
 # the same distribution, though workers die
 
 
+PHASES = {
+    "read_share": "rows-run-*",
+    "judge_range": "kept-*",
+    "count_part": "levels-*",
+    "hash_part": "hashed-run-*",
+    "draw_range": "units-*",
+}
+"""What is done by workers, and which files show that some of it is done."""
+
+
 def test_lost_workers_change_nothing_of_a_release(
-    prefect_harness: Path, experiment: Builder, seen: Seen
+    experiment: Builder, shared: Workers, seen: Seen
 ) -> None:
-    """One dies at the first levels that are written, another at the first units."""
+    """One dies in the middle of each phase."""
     key = b"k" * 32
+    log = a_log(N_UNITS)
     built = experiment(
-        a_log(N_UNITS),
+        in_files(log.sample(fraction=1.0, shuffle=True, seed=3), "parquet", 8),
+        "logs/*.parquet",
         privacy={"mechanism": "cluster-dp", "epsilon": 2.0, "strata_statistic": "counts"},
         publish={"unit_id": "keyed-hash", "key_file": "ids.key"},
         run=TWO,
     )
     (built.folder / "ids.key").touch(mode=0o600)
     (built.folder / "ids.key").write_bytes(key)
-    killers: list[Killer] = []
+    killers: dict[str, Killer] = {}
 
-    def arm(runner: Any, folder: Path, name: str) -> None:
-        names = {"count_part": "levels-*.arrow", "draw_part": "units-*.parquet"}
-        pids = runner.client.run(os.getpid)
-        killers.append(Killer(folder, names[name], sorted(pids.values())[0]))
-        killers[-1].start()
+    def arm(workers: Workers, folder: Path, name: str) -> None:
+        pids = client_of(workers).run(os.getpid)
+        killers[name] = Killer(folder, PHASES[name], sorted(pids.values())[0])
+        killers[name].start()
 
     seen.before = arm
-    result = release(str(built.config))
-    for killer, n_parts in zip(killers, seen.n_parts, strict=True):
+    result = built.run()
+    assert set(killers) == set(PHASES)
+    for name, killer in killers.items():
         killer.join(PATIENCE)
         assert killer.n_done is not None, "nobody was killed"
-        assert killer.n_done < n_parts, "it was killed when all was done"
+        assert killer.n_done < seen.n_tasks[name], "it was killed when all was done"
     assert (result.status, result.roster.n_units) == ("published", N_UNITS)
     assert sorted(path.name for path in built.releases.glob("*.duckdb")) == [
         "latest.duckdb",
@@ -179,7 +364,6 @@ def test_lost_workers_change_nothing_of_a_release(
     assert nothing_is_left(built)
 
     units = released(result.path, "units")
-    log = a_log(N_UNITS)
     hashed = {hmac.digest(key, one.encode(), "sha256").hex(): one for one in log["customer"]}
     assert units["unit_id"].to_list() == sorted(hashed)
     truth = units.with_columns(pl.col("unit_id").replace_strict(hashed).alias("customer")).join(
@@ -190,6 +374,28 @@ def test_lost_workers_change_nothing_of_a_release(
     assert p_value(result.path, truth, 1.0) > FALSE_ALARM
     assert p_value(result.path, truth, 1.3) < FALSE_ALARM  # the power of it
     assert p_value(result.path, truth, 0.7) < FALSE_ALARM
+
+
+def test_a_part_that_kills_every_worker_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask gives it up; so do we, in words that say what to do."""
+    killed: Any = KilledWorker  # wants the scheduler's own notes
+    future = Mock(**{"result.side_effect": killed("draw_part-1", None, 3)})
+    monkeypatch.setattr(sharing, "_as_they_end", lambda *_: iter([0]))
+    with pytest.raises(ConfigError, match=r"^run\.workers: workers died of the same part again"):
+        next(sharing._results([future], Mock()))
+
+
+def test_a_failure_waits_for_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ends first, results and failures come in the order of the tasks."""
+    ends = [sharing._Attempt(0), sharing._Attempt(failure=InputError("x")), sharing._Attempt(2)]
+    futures = [Mock(**{"result.return_value": end}) for end in ends]
+    client = Mock()
+    monkeypatch.setattr(sharing, "_as_they_end", lambda *_: iter([1, 0]))
+    results = sharing._results(futures, client)
+    assert next(results) == 0
+    with pytest.raises(InputError, match="x"):
+        next(results)
+    client.cancel.assert_called_once_with([futures[2]])
 
 
 class Killer(threading.Thread):
@@ -249,34 +455,54 @@ def table(rows: pl.DataFrame, grid: list[float]) -> NDArray[np.float64]:
 
 
 def test_no_outcome_leaves_the_private_folder(
-    experiment: Builder, watch: Watch, seen: Seen
+    experiment: Builder, watch: Watch, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not over the wire, not to Dask's or Prefect's files, logs and states; umask 0."""
+    """Not over the wire, not to Dask's or Prefect's files, logs and states; umask 0.
+
+    The workers are those that a flow of Prefect's starts, and do without Prefect.
+    """
     planted = plant(partial(experiment, run=TWO))
     looked: list[str] = []
+    looked_at: list[str] = []
 
-    def look(runner: Any, folder: Path, name: str) -> None:
-        outside = folder / "dask-scratch-space"
-        assert outside.is_dir()
-        looked.extend(leaks_into(outside, *planted.secrets))
+    def look(workers: Workers, folder: Path, name: str) -> None:
+        looked_at.append(name)
+        if name != "count_part":
+            return
+        assert len(list(folder.glob("dask-scratch-space/worker-*"))) >= 2
+        looked.extend(leaks_into(folder / "dask-scratch-space", *planted.secrets))
         # The search would find it in what must not be sent: the rows of a part.
         part = pl.concat([pl.read_ipc(file) for file in folder.glob("kept-*")])
         assert planted.named("outcome").is_in(pickle.dumps(part.rows()))
-        listens_to_nobody_else(runner)
+        client = client_of(workers)
+        listens_to_nobody_else(client)
+        # By functions that a worker has: one of ours would bring this file's imports along.
+        with_prefect = client.run(eval, "'prefect' in __import__('sys').modules")
+        assert set(with_prefect.values()) == {False}
+        assert set(client.run(os.getenv, "POLARS_MAX_THREADS").values()) == {"1"}
 
     seen.before = look
     result = release(str(planted.built.config))
     assert result.roster.n_units == 25
-    assert seen.modes == {("folder", 0o700), (".arrow", 0o600), (".parquet", 0o600)}
+    assert looked_at == ["read_share", "judge_range", "count_part", "hash_part", "draw_range"]
+    assert seen.modes == {("folder", 0o700), (".arrow", 0o600)}
     assert looked == []
-    for secret in planted.secrets:
-        assert not any(secret.is_in(wire) for wire in (*seen.sent, *seen.back)), secret.name
+    assert seen.leaks(planted) == []
     assert watch.leaks(planted, result) == []
+    assert nothing_is_left(planted.built)
 
 
-def listens_to_nobody_else(runner: Any) -> None:
+def test_no_event_goes_over_the_wire(experiment: Builder, shared: Workers, seen: Seen) -> None:
+    """Nor how many there are."""
+    planted = plant_events(partial(experiment, run=TWO))
+    planted.built.run()
+    assert "read_share_of_events" in seen.n_tasks
+    assert seen.modes == {("folder", 0o700), (".arrow", 0o600)}
+    assert seen.leaks(planted) == []
+
+
+def listens_to_nobody_else(client: Any) -> None:
     """Dask does what anybody tells it to: so it listens on loopback, to who has the keys."""
-    client = runner.client
     assert client.scheduler.address.startswith("tls://")
     assert client.security.require_encryption
     pids = {os.getpid(), *client.run(os.getpid).values()}
@@ -293,30 +519,24 @@ def listens_to_nobody_else(runner: Any) -> None:
             pytest.fail("there is a page to look at")
 
 
+@pytest.mark.usefixtures("shared")
 def test_what_fails_on_a_worker_tells_no_row(experiment: Builder, watch: Watch) -> None:
     """By an error of Polars that holds what it could not read, and by a folder not to be seen."""
     planted = plant(partial(experiment, run=TWO))
     canary = planted.named("covariate")
-    config = planted.built.load()
     errors: list[BaseException] = []
-
-    @flow(name="clusterdp-release")
-    def failing() -> None:
-        with open_workspace(config) as workspace:
-            rows = pl.DataFrame(
-                {"cluster": [canary.marks[0].decode()], "arm": ["mail"], "outcome": [1.0]}
-            )
-            part = Stored(1, workspace.write(rows, "kept-0"))
-            cells = np.zeros((1, 2), np.uint32)
-            counting = StrataCounter((0.0, 1.0), True, ("east",), cells, 1)
-            for folder in (str(workspace.folder), "/nowhere"):
-                with pytest.raises(ClusterdpError) as caught:
-                    sharing.run_on_workers(
-                        workspace.runner, count_part, [(counting, part, folder)], what="x", rows=[1]
-                    )
-                errors.append(caught.value)
-
-    failing()
+    with open_workspace(planted.built.load()) as workspace:
+        rows = pl.DataFrame(
+            {"cluster": [canary.marks[0].decode()], "arm": ["mail"], "outcome": [1.0]}
+        )
+        part = Stored(1, workspace.write(rows, "kept-0"))
+        cells = np.zeros((1, 2), np.uint32)
+        counting = StrataCounter((0.0, 1.0), True, ("east",), cells, 1)
+        for folder in (workspace.folder, Path("/nowhere")):
+            workspace._folder = folder
+            with pytest.raises(ClusterdpError) as caught:
+                list(each(workspace, count_part, [(counting, part, True)]))
+            errors.append(caught.value)
     assert isinstance(errors[0], StepError)
     assert str(errors[0]).startswith("count_part failed with ")
     assert isinstance(errors[1], ConfigError)
@@ -381,7 +601,6 @@ def write_keys(folder: Path) -> dict[str, str]:
 
 
 def test_a_scheduler_at_an_address(
-    prefect_harness: Path,
     experiment: Builder,
     tmp_path: Path,
     seen: Seen,
@@ -395,26 +614,29 @@ def test_a_scheduler_at_an_address(
     (tmp_path / "spill").mkdir()
     with cluster(tmp_path) as (address, scheduler, workers):
         built = experiment(
-            a_log(N_UNITS), run={"workers": address, "spill_directory": str(tmp_path / "spill")}
+            in_files(a_log(N_UNITS), "parquet", 8),
+            "logs/*.parquet",
+            run={"workers": address, "spill_directory": str(tmp_path / "spill")},
         )
 
-        def kill_one(runner: Any, folder: Path, name: str) -> None:
-            runner.client.wait_for_workers(2 if name == "count_part" else 1, PATIENCE)
-            if name == "count_part":
-                Killer(folder, "levels-*.arrow", workers[0].pid).start()
+        def kill_one(given: Workers, folder: Path, name: str) -> None:
+            client_of(given).wait_for_workers(2 if name in ("read_share", "judge_range") else 1)
+            if name == "judge_range":
+                Killer(folder, "kept-*.arrow", workers[0].pid).start()
 
         seen.before = kill_one
-        result = release(str(built.config))
+        result = built.run()
         assert result.status == "published"
         assert workers[0].wait(PATIENCE) == -signal.SIGKILL
         assert len(released(result.path, "units")) == N_UNITS
         assert charges(built) == [2.0, 1]
         assert not list((tmp_path / "spill").iterdir())
 
-        def kill_all(runner: Any, folder: Path, name: str) -> None:
-            workers[1].kill()
-            workers[1].wait()
-            monkeypatch.setattr(sharing, "_PATIENCE", 1.0)
+        def kill_all(given: Workers, folder: Path, name: str) -> None:
+            if name == "draw_part":
+                workers[1].kill()
+                workers[1].wait()
+                monkeypatch.setattr(sharing, "_PATIENCE", 1.0)
 
         seen.before = kill_all
         refused(built, "run.workers: the Dask scheduler has no workers left; start some", capsys)
@@ -465,7 +687,7 @@ def test_without_the_extra(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built = experiment(run=TWO)
-    monkeypatch.setitem(sys.modules, "prefect_dask.task_runners", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r'run\.workers: install .* extra "distributed" first'):
         built.run()
     assert charges(built) == [0.0, 0]
@@ -479,6 +701,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         check_folder_usable(str(tmp_path / "elsewhere"))
 
 
-def test_no_process_is_left() -> None:
-    """After all of the above."""
-    assert multiprocessing.active_children() == []
+def test_no_process_is_left(two_workers: Workers) -> None:
+    """After all of the above, but for those that tests share."""
+    pids = set(client_of(two_workers).run(os.getpid).values())
+    assert {child.pid for child in multiprocessing.active_children()} <= pids

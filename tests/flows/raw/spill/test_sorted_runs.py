@@ -115,7 +115,7 @@ def test_a_unit_that_equals_a_cut_stays_whole(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = frame(np.repeat(np.arange(300), 20))
-    monkeypatch.setattr(runs, "_cuts", lambda *_: [0, 17, 18, 250, 299])
+    monkeypatch.setattr(runs, "_cuts", lambda *_: pl.Series([0, 17, 18, 250, 299]))
     found = list(
         parts([filled(workspace, log[np.random.default_rng(2).permutation(N)])], workspace)
     )
@@ -131,7 +131,7 @@ def test_cuts_on_the_wrong_side_of_a_unit_are_found(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = frame(np.repeat(np.arange(300), 20))
-    monkeypatch.setattr(runs, "_cuts", lambda *_: [17])
+    monkeypatch.setattr(runs, "_cuts", lambda *_: pl.Series([17]))
     monkeypatch.setattr(runs, "_place", place_right)
     assert sizes(list(parts([filled(workspace, log)], workspace))) != [17 * 20, 283 * 20]
 
@@ -180,7 +180,7 @@ def test_what_fits_stays_in_memory(workspace: Workspace, tmp_path: Path) -> None
 
 def test_without_a_room_everything_stays_in_memory() -> None:
     log = frame(shuffled(N, N))
-    found = list(parts([filled(None, log)], None, least=5))
+    found = list(parts([filled(None, log)], None))
     assert len(found) == 1
     assert_whole(found, log)
 
@@ -199,9 +199,43 @@ def test_as_many_parts_as_workers_want_where_there_are_so_many(
     workspace: Workspace, units: list[int], least: int, expected: list[list[int]]
 ) -> None:
     log = frame(units, pl.Int64())
-    found = list(parts([filled(workspace, log)], workspace, least))
+    found = in_ranges(workspace, [log], least)
     assert [sizes(found)] == expected
     assert_whole(found, log)
+
+
+def in_ranges(workspace: Workspace, logs: list[pl.DataFrame], number: int) -> list[Part]:
+    """The rows of each range, as workers get them who were told of runs by others."""
+    theirs = Workspace.of_worker(workspace.folder, LIMIT)
+    indexes = [
+        [filled(theirs, log[::2]).handed_over(), filled(theirs, log[1::2]).handed_over()]
+        for log in logs
+    ]
+    whole = [SortedRuns.of(theirs, some, "rows") for some in indexes]
+    assert [one.n_rows for one in whole] == [log.height for log in logs]
+    cuts = whole[0].cuts(number)
+    ranges = [[one.between(cuts, at) for one in whole] for at in range(len(cuts) + 1)]
+    return [part for tables in ranges for part in parts(tables, theirs)]
+
+
+@pytest.mark.parametrize("number", [1, 2, 7, 40])
+@pytest.mark.parametrize("name", LOGS)
+def test_ranges_that_workers_are_told_of_hold_every_row_once(
+    workspace: Workspace, name: str, number: int
+) -> None:
+    """Cut by the first of two tables, each handed over by two workers."""
+    logs = [frame(LOGS[name]), frame(shuffled(500, N, seed=8))]
+    assert_whole(in_ranges(workspace, logs, number), *logs)
+
+
+def test_rows_of_this_process_are_handed_over_as_they_are(workspace: Workspace) -> None:
+    log = frame(shuffled(200, 50))
+    came, both = filled(workspace, log), SortedRuns(workspace, "rows")
+    for some in (came.handed_over(), filled(workspace, log).handed_over()):
+        assert isinstance(some, SortedRuns)
+        both.take_over(some)
+    assert both.n_rows == 400
+    assert_whole(list(parts([both], workspace)), pl.concat([log, log]))
 
 
 def test_nothing_at_all_is_one_part_of_nothing(workspace: Workspace) -> None:
@@ -239,7 +273,8 @@ def test_any_texts_in_any_batches_come_together(
         for batch in batches:
             came.add(log[begun : begun + len(batch)])
             begun += len(batch)
-        assert_whole(list(parts([came], workspace, least)), log)
+        assert_whole(list(parts([came], workspace)), log)
+        assert_whole(in_ranges(workspace, [log], least), log)
 
 
 def test_rows_are_found_again_wherever_they_lie(workspace: Workspace) -> None:

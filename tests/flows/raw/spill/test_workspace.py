@@ -3,12 +3,15 @@
 import fcntl
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from flows.orchestration.workers import Workers
+from flows.raw.spill.sharing import n_shares
 from flows.raw.spill.workspace import PREFIX, Workspace, bytes_of, open_workspace
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
@@ -18,11 +21,9 @@ FRAME = pl.DataFrame({"unit": ["a", "b"]})
 
 
 @contextmanager
-def a_room(
-    directory: Path, limit: int = 1000, workers: int | str | None = None
-) -> Iterator[Workspace]:
+def a_room(directory: Path, limit: int = 1000) -> Iterator[Workspace]:
     with ExitStack() as stack:
-        yield Workspace(directory, limit, stack, workers)
+        yield Workspace(directory, limit, stack)
 
 
 def left_by_the_dead(directory: Path) -> Path:
@@ -64,10 +65,20 @@ def test_memory_is_shared_out_within_the_limit(tmp_path: Path) -> None:
         assert workspace.engine_bytes == 256_000_000  # DuckDB does not write a large file with less
 
 
-@pytest.mark.parametrize(("workers", "parts"), [(None, 0), (1, 4), (3, 12), ("tcp://there", 32)])
-def test_every_worker_has_some_parts(tmp_path: Path, workers: int | str | None, parts: int) -> None:
-    with a_room(tmp_path, workers=workers) as workspace:
-        assert workspace.least_parts == parts
+@pytest.mark.parametrize(
+    ("workers", "shares", "run_bytes"),
+    [(None, 1, 5333), (1, 4, 3000), (3, 12, 1777), ("x", 32, 3000)],
+)
+def test_every_worker_has_a_share_of_work_and_memory(
+    tmp_path: Path, workers: int | str | None, shares: int, run_bytes: int
+) -> None:
+    """Elsewhere each may take as much as this process."""
+    with a_room(tmp_path, 24_000) as workspace:
+        workspace.workers = None if workers is None else Workers(workers, Future())
+        assert n_shares(workspace) == shares
+        assert workspace.run_bytes == run_bytes
+        theirs = Workspace.of_worker(workspace.folder, workspace.share)
+        assert (theirs.run_bytes, theirs.part_bytes) == (run_bytes, workspace.part_bytes)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
