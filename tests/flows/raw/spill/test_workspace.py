@@ -67,7 +67,7 @@ def test_memory_is_shared_out_within_the_limit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "shares", "run_bytes"),
-    [(None, 1, 5333), (1, 4, 3000), (3, 12, 1777), ("x", 32, 3000)],
+    [(None, 1, 5333), (1, 4, 5333), (3, 12, 1777), ("x", 32, 5333)],
 )
 def test_every_worker_has_a_share_of_work_and_memory(
     tmp_path: Path, workers: int | str | None, shares: int, run_bytes: int
