@@ -53,18 +53,18 @@ def labelled(part: Stored, clusters: tuple[str, ...]) -> pl.DataFrame:
 def rows_of(parts: Sequence[Stored], arms: tuple[str, ...], unit_type: pl.DataType) -> Rows:
     """Count who is where in the parts of a log."""
     found = [_counted(part.column(CLUSTER), part.column(ARM), len(arms)) for part in parts]
-    clusters = tuple(sorted({name for names, _ in found for name in names}))
-    places = {name: place for place, name in enumerate(clusters)}
-    sizes = np.zeros((len(clusters), len(arms)), dtype=np.int64)
-    for names, counts in found:
-        sizes[[places[name] for name in names]] += counts
-    kind = pl.Enum(clusters)
+    names = pl.concat([labels for labels, _ in found]) if found else pl.Series(dtype=pl.String)
+    names = names.unique().sort()
+    kind = pl.Enum(names)
+    sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
+    for labels, counts in found:
+        sizes[positions(labels.cast(kind))] += counts
     stored = tuple(_with_clusters(part, kind) for part in parts)
-    return Rows(stored, unit_type, arms, clusters, sizes)
+    return Rows(stored, unit_type, arms, tuple(names.to_list()), sizes)
 
 
-def _counted(cluster: pl.Series, arm: pl.Series, n_arms: int) -> tuple[list[str], Ints]:
-    """The clusters of some rows, and their units by arm, shape [clusters, arms]."""
+def _counted(cluster: pl.Series, arm: pl.Series, n_arms: int) -> tuple[pl.Series, Ints]:
+    """The clusters of some rows, as text, and their units by arm, shape [clusters, arms]."""
     labels = cluster.unique()
     codes = positions(labels)
     width = int(codes.max()) + 1
@@ -72,14 +72,25 @@ def _counted(cluster: pl.Series, arm: pl.Series, n_arms: int) -> tuple[list[str]
     place *= n_arms
     place += positions(arm)
     counts = np.bincount(place, minlength=width * n_arms).reshape(width, n_arms)
-    return labels.cast(pl.String).to_list(), counts[codes]
+    return labels.cast(pl.String), counts[codes]
 
 
 def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:
     """A part in memory with its clusters as an Enum; others are made so when they are loaded."""
     if not isinstance(part.place, pl.DataFrame):
         return part
-    return Stored(part.n_rows, part.place.with_columns(pl.col(CLUSTER).cast(kind)))
+    return Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
+
+
+def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:
+    """Labels, none of them missing, as an Enum that has them all; each name is looked up once."""
+    names = labels.unique()
+    if len(names) == 0:
+        return labels.cast(kind)
+    codes = positions(names)
+    place = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
+    place[codes] = positions(names.cast(kind))
+    return pl.Series(labels.name, place[positions(labels)]).cat.to(kind)
 
 
 def positions(labels: pl.Series) -> NDArray[np.uint32]:

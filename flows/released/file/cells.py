@@ -7,10 +7,12 @@ and a file in another order is sorted.
 """
 
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from schemas.arrays import Floats, Ints
 
@@ -82,9 +84,8 @@ class Cells:
         checked or have written themselves.
         """
         query = _AS_IT_LIES if self.is_in_order(table) else _SORTED
-        rows = self._connection.sql(query.format(table=table, column=column)).to_arrow_table()
+        (found,) = read_columns(self._connection, query.format(table=table, column=column))
         shape = (len(self.rank), self.n_outcomes)
-        found: Floats = rows["value"].to_numpy()
         return found.reshape(shape) if len(found) else np.zeros(shape)
 
     @cached_property
@@ -95,5 +96,14 @@ class Cells:
     @cached_property
     def rank(self) -> Ints:
         """The row of :meth:`matrix` for each numbered (pool, arm), shape [P]."""
-        places = self._connection.sql(_PLACES).to_arrow_table()["place"].to_numpy()
+        (places,) = read_columns(self._connection, _PLACES)
         return np.argsort(np.argsort(places))
+
+
+def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDArray[Any], ...]:
+    """The columns of a query's result, which are numbers.
+
+    By polars, as pyarrow looks for pandas before it gives an array, which takes a second.
+    """
+    rows = pl.DataFrame(connection.sql(query).to_arrow_table())
+    return tuple(column.to_numpy() for column in rows)

@@ -5,7 +5,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from flows.released.file.cells import Cells
+from flows.released.file.cells import Cells, read_columns
 from schemas.arrays import Floats
 
 _GRID: Final = "SELECT outcome FROM main.outcomes ORDER BY 1"
@@ -38,7 +38,7 @@ def broken_debias_rule(connection: duckdb.DuckDBPyConnection, cells: Cells) -> s
     rate = _rate(connection)
     if rate is None:
         return None
-    grid = connection.sql(_GRID).to_arrow_table()["outcome"].to_numpy()
+    (grid,) = read_columns(connection, _GRID)
     prior, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
     if not bool(np.all(np.abs(prior.sum(axis=1) - 1.0) <= 1e-9)):
         return "debias: probabilities add up to 1"
@@ -76,16 +76,14 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells) -> bool:
 
     Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
     """
-    sizes = connection.sql(_SIZES).to_arrow_table()
-    found = connection.sql(_FOUND).to_arrow_table()
-    names = ("stratum", "level", "n", "known", "low", "high")
-    stratum, level, n, known, low, high = (found[name].to_numpy() for name in names)
+    sizes, pool = read_columns(connection, _SIZES)
+    stratum, level, n, known, low, high = read_columns(connection, _FOUND)
     n_units = int(connection.execute(_N_UNITS).fetchall()[0][0])
     if int(n.sum()) != n_units or not np.array_equal(n, known):
         return False
     counted = np.bincount(stratum, n, minlength=len(sizes))
-    if not np.array_equal(counted, sizes["n_units"].to_numpy()):
+    if not np.array_equal(counted, sizes):
         return False
-    place = cells.rank[sizes["pool"].to_numpy()][stratum] * cells.n_outcomes + level
+    place = cells.rank[pool][stratum] * cells.n_outcomes + level
     weight = cells.matrix("debias", "weight").reshape(-1)[place]
     return bool(np.all((low == weight) & (high == weight)))
