@@ -10,16 +10,15 @@ from schemas.arrays import Floats
 
 _GRID: Final = "SELECT outcome FROM main.outcomes ORDER BY 1"
 _RATE: Final = "SELECT resampling_probability FROM main.metrics"
-_N_UNITS: Final = "SELECT count(*) FROM main.units"
+_N_UNITS: Final = "SELECT count(*), count(unit_id), count(outcome_debiased) FROM main.units"
 _SIZES: Final = """
     SELECT s.n_units, p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
     ORDER BY s.code"""
 _FOUND: Final = """
-    SELECT s.code AS stratum, o.level, f.n, f.known, f.low, f.high
+    SELECT s.code AS stratum, o.level, f.n, f.low, f.high
     FROM (
         SELECT cluster, arm, outcome, count(*) AS n,
-            least(count(unit_id), count(outcome_debiased)) AS known,
             min(outcome_debiased) AS low, max(outcome_debiased) AS high
         FROM main.units GROUP BY cluster, arm, outcome
     ) AS f
@@ -77,9 +76,11 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells) -> bool:
     Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
     """
     sizes, pool = read_columns(connection, _SIZES)
-    stratum, level, n, known, low, high = read_columns(connection, _FOUND)
-    n_units = int(connection.execute(_N_UNITS).fetchall()[0][0])
-    if int(n.sum()) != n_units or not np.array_equal(n, known):
+    n_units, *known = connection.execute(_N_UNITS).fetchall()[0]
+    if known != [n_units, n_units]:
+        return False
+    stratum, level, n, low, high = read_columns(connection, _FOUND)
+    if int(n.sum()) != n_units:  # some have an outcome, a cluster or an arm that nobody counts
         return False
     counted = np.bincount(stratum, n, minlength=len(sizes))
     if not np.array_equal(counted, sizes):
