@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.evidence import Slices, sum_by
+from estimators.evidence import Slices, distinct, sum_by
 from schemas.arrays import Floats, Ints
 
 MIN_UNITS = 2
@@ -58,7 +58,8 @@ def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool
     where that is not so, and where even merged they hold fewer than two units of an arm.
     """
     width = int(slices.cluster.max(initial=0)) + 1
-    keys, key = np.unique(slices.group * width + slices.cluster, return_inverse=True)
+    size = (int(slices.group.max(initial=0)) + 1) * width
+    keys, key = distinct(slices.group * width + slices.cluster, size)
     group = keys // width
     rows = [np.flatnonzero(slices.arm == code) for code in (arm, control)]
     n = np.stack([sum_by(key[row], slices.n_units[row], len(keys)) for row in rows])

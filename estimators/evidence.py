@@ -19,6 +19,27 @@ def sum_by(target: Ints, values: Floats, size: int) -> Floats:
     return np.bincount(target, weights=values, minlength=size).astype(np.float64, copy=False)
 
 
+def distinct(keys: Ints, size: int) -> tuple[Ints, Ints]:
+    """Return the different ``keys`` in order, and the position of each key among them.
+
+    Keys are whole numbers from 0 to ``size`` − 1, shape [n]. This is NumPy's ``unique``, but
+    nothing is sorted where keys rise already, or where few numbers are none of them.
+    """
+    if bool(np.all(keys[1:] > keys[:-1])):
+        return keys, np.arange(len(keys))
+    if size > _DENSE * len(keys):
+        found, position = np.unique(keys, return_inverse=True)
+        return found, position
+    found = np.flatnonzero(np.bincount(keys, minlength=size))
+    place = np.zeros(size, dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[keys]
+
+
+_DENSE = 8
+"""Up to so many numbers a key a table of them all is faster than sorting."""
+
+
 @dataclass(frozen=True)
 class Slices:
     """One row a slice; all arrays have the shape [R]."""
@@ -184,9 +205,11 @@ def calibrate(
     used = weight[slices.pool] > 0
     if not used.any():
         return Sums(value, noise, fourth)
-    target, share, pool = target[used], share[used], slices.pool[used]
-    n, spread = slices.n_units[used], debiased.noise[used]
-    pairs, pair = np.unique(target * len(weight) + pool, return_inverse=True)
+    pool, n, spread = slices.pool, slices.n_units, debiased.noise
+    if not used.all():
+        target, share, pool = target[used], share[used], pool[used]
+        n, spread = n[used], spread[used]
+    pairs, pair = distinct(target * len(weight) + pool, n_targets * len(weight))
     at, at_pool = pairs // len(weight), pairs % len(weight)
     factor = weight[at_pool] * sum_by(pair, share, len(pairs))
     common = sum_by(pair, share * n * spread, len(pairs)) / whole.n_units[at_pool]
@@ -251,13 +274,16 @@ class Evidence:
         """Debias ``slices``, and ``everyone``, the whole strata that the slices are parts of."""
         size = len(pools.prior_mean)
         by_square = replace(everyone, pool=pools.square_cells(everyone.pool))
-        all_squares = debias_square(everyone, pools, rate)
+        all_means, all_squares = (
+            debias(everyone, pools, rate) for debias in (debias_mean, debias_square)
+        )
+        is_all = slices is everyone
         return cls(
             slices=slices,
             pools=pools,
-            mean=debias_mean(slices, pools, rate),
-            square=debias_square(slices, pools, rate),
-            whole_mean=pool_means(everyone, debias_mean(everyone, pools, rate), size),
+            mean=all_means if is_all else debias_mean(slices, pools, rate),
+            square=all_squares if is_all else debias_square(slices, pools, rate),
+            whole_mean=pool_means(everyone, all_means, size),
             whole_square=pool_means(by_square, all_squares, len(pools.of_square.value)),
             rate=rate,
             center=float(grid.mean()),

@@ -50,7 +50,10 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
             if not len(strata.weight):
                 continue
             total = sum_by(strata.group, strata.weight, 1)
-            arm_mean, _ = arm_means(given, name, strata, total, by_pairs=False)
+            share = strata.weight / total[strata.group]
+            side = _Side(given, strata.treated, strata, share, len(total))
+            weight = pool_weights(given, name)
+            arm_mean = _arm_mean(side, weight, _no_pairs(side), neyman=name == "tau_q")
             mean = float(arm_mean.mean[0]) + evidence.center
             error = sqrt(float(arm_mean.variance[0]))
             results.append(Mean(evidence.metric, arm, name, mean, error))

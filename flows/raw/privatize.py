@@ -67,6 +67,7 @@ def privatize(
     weights = debias_vector(
         grid, statistics.response.prior, statistics.response.resampling_probability
     )
+    cells = tables.cells_table(strata, grid)
     return ReleaseTables(
         manifest=manifest,
         outcomes=tables.grid_table(grid),
@@ -76,8 +77,8 @@ def privatize(
             _weights(config, design, strata),
         ),
         strata=tables.strata_table(strata),
-        debias=_debias(strata, statistics, grid, weights),
-        counts=tables.counts_table(strata, grid, statistics.noisy_counts),
+        debias=_debias(cells, statistics, weights),
+        counts=tables.counts_table(cells, statistics.noisy_counts),
         squares=tables.squares_table(config, design, stratum_counts.counts, strata),
         units=unit_table(
             config, private_rows, stratum_counts, statistics.response, weights, workspace
@@ -139,11 +140,11 @@ def _pools(
 
 
 def _debias(
-    strata: Strata, statistics: StrataRelease, grid: Floats, weights: Floats
+    cells: dict[str, pl.Series], statistics: StrataRelease, weights: Floats
 ) -> pl.DataFrame:
     return tables.by_metric(
         {
-            **tables.cells_table(strata, grid),
+            **cells,
             "probability": pl.Series(statistics.response.prior.ravel()),
             "weight": pl.Series(weights.ravel()),
         }

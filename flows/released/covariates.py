@@ -129,7 +129,7 @@ def estimate_covariates(
         )
     known = units.filter("known")
     fit = table.fit(known.height, path)
-    evidence = released.evidence()
+    evidence = released.whole
     design = _design(table, units)
     _check_width(table, design, evidence, released)
     adjusted = _adjust(released, evidence, units, design, level)

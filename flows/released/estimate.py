@@ -70,7 +70,7 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
 
 
 def _estimate_all(released: Released, level: float) -> list[Estimate]:
-    evidence, manifest = released.evidence(), released.manifest
+    evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
             evidence,
@@ -100,7 +100,7 @@ def _means_frame(released: Released) -> pl.DataFrame:
     """The rows of the table ``means``; none where only differences are published."""
     if released.pools.of_difference is not None:
         return no_rows("means")
-    of_arms = means(released.evidence(), released.arms, same_shares=released.manifest.same_shares)
+    of_arms = means(released.whole, released.arms, same_shares=released.manifest.same_shares)
     return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
 
 

@@ -29,6 +29,10 @@ from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_tabl
 
 _FULL = "No space left on device"  # also in errors of other types, such as that of a transaction
 
+_REPEATED = "SET force_compression = 'dictionary'"
+"""For text, which repeats: DuckDB would choose it, too, after it had tried others."""
+_UNKNOWN = "SET force_compression = 'auto'"
+
 
 def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> None:
     """Write ``tables`` to a new DuckDB file at ``path``, without estimates and means; close it.
@@ -48,8 +52,10 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         units = _units_of(tables)
         for name, table in (SCHEMA | {"units": units}).items():
             _create(connection, name, table)
+        connection.execute(_REPEATED)
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
+        connection.execute(_UNKNOWN)
         _write_units(connection, tables.units, units)
         connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
@@ -143,7 +149,9 @@ def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> N
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
     """Insert the rows of a frame into a table, in their order, columns matched by name."""
     names = ", ".join(map(quote_name, TABLES[table]))
-    connection.register("frame_to_insert", frame.select(list(TABLES[table])).to_arrow())
+    # As polars holds it: texts are not copied.
+    rows = frame.select(list(TABLES[table])).to_arrow(compat_level=pl.CompatLevel.newest())
+    connection.register("frame_to_insert", rows)
     query = f"INSERT INTO {table} ({names}) SELECT {names} FROM frame_to_insert"  # noqa: S608 - our own names
     connection.execute(query)
     connection.unregister("frame_to_insert")

@@ -18,6 +18,8 @@ from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from schemas.arrays import Floats, Ints
 
+_SLAB = 1 << 16  # cells whose priors are computed at a time: they stay in the processor's cache
+
 
 @dataclass(frozen=True)
 class ClusterDP:
@@ -52,5 +54,9 @@ def noisy_prior(counts: Ints, parameters: Parameters) -> StrataRelease:
         raise ValueError("this mechanism's prior is made of noisy counts: it needs a noise scale")
     noisy = parameters.counts.noised(counts)
     gamma = parameters.truncation_threshold
-    prior = realised_prior(truncated_prior(noisy, counts.sum(axis=1), gamma), gamma)
+    n_units, prior = counts.sum(axis=1), np.empty(counts.shape)
+    step = max(1, _SLAB // counts.shape[1])
+    for start in range(0, len(counts), step):
+        part = slice(start, start + step)
+        prior[part] = realised_prior(truncated_prior(noisy[part], n_units[part], gamma), gamma)
     return StrataRelease(noisy, RandomisedResponse(parameters.resampling_probability, prior))

@@ -492,7 +492,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     of_arm = codes(units["arm"], prepared.arms)
     places = UnitPositions(np.zeros_like(cluster), cluster, of_arm, strata.cells(cluster, of_arm))
     again = replace(prepared, places=places)
-    found, wanted = again.evidence(StrataRelease(noisy, response), levels), file.evidence()
+    found, wanted = again.evidence(StrataRelease(noisy, response), levels), file.whole
     assert file.arms == tuple(prepared.arms)
     assert_same_evidence(found, wanted)
 

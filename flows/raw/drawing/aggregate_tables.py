@@ -43,7 +43,7 @@ def release_aggregates(
         pools=_pools(config, design, statistics, strata),
         strata=tables.strata_table(strata),
         debias=no_rows("debias"),  # nothing is resampled
-        counts=tables.counts_table(strata, grid, statistics.noisy_counts),
+        counts=tables.counts_table(tables.cells_table(strata, grid), statistics.noisy_counts),
         squares=tables.squares_table(config, design, stratum_counts.counts, strata),
         units=empty_units(),
     )

@@ -15,7 +15,7 @@ from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats, Integers, Ints
 from schemas.names import ReleaseName
 from schemas.released import (
     NEIGHBOURS,
@@ -97,7 +97,9 @@ def grid_table(grid: Floats) -> pl.DataFrame:
 
 def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     """Pool, arm and outcome: a row for every (pool, arm) with units and every value of the grid."""
-    pool, arm = (np.repeat(part, len(grid)) for part in np.nonzero(strata.cell_of >= 0))
+    pool, arm = (
+        np.repeat(part.astype(np.uint32), len(grid)) for part in np.nonzero(strata.cell_of >= 0)
+    )
     return {
         "pool": named(strata.pools, pool),
         "arm": named(strata.arms, arm),
@@ -105,11 +107,14 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     }
 
 
-def counts_table(strata: Strata, grid: Floats, noisy: Ints | None) -> pl.DataFrame:
-    """A row for each of the ``noisy`` counts of cells, shape [S, K]; no row where it is None."""
+def counts_table(cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:
+    """A row for each of the ``noisy`` counts, shape [S, K]; no row where it is None.
+
+    ``cells`` are of :func:`cells_table`.
+    """
     if noisy is None:
         return no_rows("counts")
-    return by_metric({**cells_table(strata, grid), "noisy_count": pl.Series(noisy.ravel())})
+    return by_metric({**cells, "noisy_count": pl.Series(noisy.ravel())})
 
 
 def check_squares_fit(design: AnyDesign, strata: Strata) -> None:
@@ -143,7 +148,7 @@ def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strat
     )
 
 
-def named(names: list[str], positions: Ints) -> pl.Series:
+def named(names: list[str], positions: Integers) -> pl.Series:
     """The names at these positions, shape [n]."""
     return pl.Series(names, dtype=pl.String).gather(positions)
 

@@ -61,14 +61,14 @@ def rows_of(
     if places is None:
         places = [counted(part.load(), len(arms), None) for part in parts]
     found = [received(place) for place in places]
-    clusters = tuple(sorted({name for one in found for name in one[CLUSTER]}))
-    positions_of = {name: place for place, name in enumerate(clusters)}
-    sizes = np.zeros((len(clusters), len(arms)), dtype=np.int64)
+    names = pl.concat([one[CLUSTER] for one in found]) if found else pl.Series(dtype=pl.String)
+    names = names.unique().sort()
+    kind = pl.Enum(names)
+    sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
     for one in found:
-        sizes[[positions_of[name] for name in one[CLUSTER]]] += one.drop(CLUSTER).to_numpy()
-    kind = pl.Enum(clusters)
+        sizes[positions(one[CLUSTER].cast(kind))] += one.drop(CLUSTER).to_numpy()
     labelled_parts = tuple(_with_clusters(part, kind) for part in parts)
-    return Rows(labelled_parts, unit_type, arms, clusters, sizes)
+    return Rows(labelled_parts, unit_type, arms, tuple(names.to_list()), sizes)
 
 
 def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Table:
@@ -89,7 +89,18 @@ def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:
     """A part in memory with its clusters as an Enum; others are made so when they are loaded."""
     if not isinstance(part.place, pl.DataFrame):
         return part
-    return Stored(part.n_rows, part.place.with_columns(pl.col(CLUSTER).cast(kind)))
+    return Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
+
+
+def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:
+    """Labels, none of them missing, as an Enum that has them all; each name is looked up once."""
+    names = labels.unique()
+    if len(names) == 0:
+        return labels.cast(kind)
+    codes = positions(names)
+    place = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
+    place[codes] = positions(names.cast(kind))
+    return pl.Series(labels.name, place[positions(labels)]).cat.to(kind)
 
 
 def positions(labels: pl.Series) -> NDArray[np.uint32]:

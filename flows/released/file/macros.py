@@ -110,7 +110,7 @@ class _Macros:
     @property
     def constants(self) -> dict[str, str]:
         """What is the same in every row, as SQL spells it."""
-        evidence = self.released.evidence()
+        evidence = self.released.whole
         odds = evidence.rate / (1.0 - evidence.rate)
         names = ["tau_q", "combined"] if evidence.has_statistic else ["tau_q"]
         return {
@@ -164,9 +164,8 @@ def _as_released(kind: str) -> str:
 
 def _pool_facts(released: Released) -> pl.DataFrame:
     """What the estimators know of each (pool, arm), ready to be joined; 0 for no statistic."""
-    evidence, pools = released.evidence(), released.pools
+    evidence, pools = released.whole, released.pools
     cell = pools.square_cells(np.arange(len(pools.pool)))
-    labels = released.places.select("pool_code", "pool", "arm").unique().sort("pool_code")
     facts = {
         "n_units": evidence.whole_mean.n_units,
         "prior_mean": pools.prior_mean,
@@ -187,7 +186,7 @@ def _pool_facts(released: Released) -> pl.DataFrame:
         "square_cell": cell,
         "square_units": evidence.whole_square.n_units[cell],
     }
-    return labels.select("pool", "arm").with_columns(
+    return released.pool_names.with_columns(
         **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()}
     )
 

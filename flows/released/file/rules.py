@@ -2,7 +2,7 @@
 
 Estimates are computed from what a file states. Where its statements contradict each other (no
 pools, λ = 1, infinite noise, units that its strata do not count) the estimates would be nonsense,
-or fail with an error elsewhere. So DuckDB checks all rules once, when a file is opened, in one pass
+or fail with an error elsewhere. So all rules are checked once, when a file is opened, in few passes
 over each table.
 """
 
@@ -10,6 +10,8 @@ from typing import Final
 
 import duckdb
 
+from flows.released.file.cells import Cells
+from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
 from schemas.names import NAME, PERIOD
 from schemas.released import NEIGHBOURS, NEIGHBOURS_WITH_CLUSTERS, TABLES
 from schemas.tables import TEXT, UNNAMED
@@ -160,11 +162,22 @@ _ONCE_A_CELL = """
     FROM main.{table} AS t
     LEFT JOIN main.pools AS p ON p.pool = t.pool AND p.arm = t.arm
     LEFT JOIN main.outcomes AS o ON o.outcome = t.outcome"""
+_CELLS: Final = {
+    "debias: each pool and arm has each outcome once, where units are published": (
+        "debias",
+        "resampling_probability IS NOT NULL",
+    ),
+    "counts: each pool and arm has each outcome once, where counts are published": (
+        "counts",
+        "strata_statistic IN ('counts', 'count-and-complement')",
+    ),
+}
+"""Rules on a table, with the condition on ``metrics`` where it has rows."""
 _OF_AN_ARM = """
     SELECT count(*) = count(DISTINCT {key})
         AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true) FROM main.{table}"""
 
-_WHOLE: Final[dict[str, str]] = {
+_OF_STRATA: Final[dict[str, str]] = {
     "outcomes: each stands once, and there are n_outcomes": """
         SELECT count(*) = (SELECT n_outcomes FROM main.metrics)
             AND count(DISTINCT outcome) = count(*)
@@ -188,27 +201,10 @@ _WHOLE: Final[dict[str, str]] = {
         SELECT sum(n_units) = (SELECT n_units FROM main.release)
             AND count(DISTINCT cluster) <= (SELECT n_clusters FROM main.release)
         FROM main.strata""",
-    "debias: each pool and arm has each outcome once, where units are published": (
-        _ONCE_A_CELL.format(table="debias", published="resampling_probability IS NOT NULL")
-    ),
-    "counts: each pool and arm has each outcome once, where counts are published": (
-        _ONCE_A_CELL.format(
-            table="counts", published="strata_statistic IN ('counts', 'count-and-complement')"
-        )
-    ),
-    "debias: probabilities add up to 1": """
-        SELECT coalesce(bool_and(abs(total - 1) <= 1e-9), true)
-        FROM (SELECT sum(probability) AS total FROM main.debias GROUP BY pool, arm)""",
-    "debias: weights are those that undo the randomisation": """
-        SELECT coalesce(bool_and(
-            abs(weight * (1 - rate) - (outcome - rate * mean)) <= 1e-9 * reach
-        ), true)
-        FROM (
-            SELECT weight, outcome, (SELECT resampling_probability FROM main.metrics) AS rate,
-                sum(probability * outcome) OVER (PARTITION BY pool, arm) AS mean,
-                (SELECT max(abs(outcome)) FROM main.outcomes) AS reach
-            FROM main.debias
-        )""",
+}
+"""Queries that give true where a rule on whole tables holds; they come after those on rows."""
+
+_OF_ARMS: Final[dict[str, str]] = {
     "squares: each arm of the release once, or none at all, beside means or differences": """
         SELECT count(*) = 0 OR (
             (SELECT strata_statistic FROM main.metrics) IN ('means', 'differences')
@@ -232,28 +228,8 @@ _WHOLE: Final[dict[str, str]] = {
             WHEN (SELECT resampling_probability FROM main.metrics) IS NULL THEN 0
             ELSE (SELECT n_units FROM main.release) END
         FROM main.units""",
-    "units: each has an id, and an outcome and its weight as in debias; strata count them": """
-        WITH found AS (
-            SELECT cluster, arm, outcome, count(*) AS n,
-                count(unit_id) = count(*) AND count(outcome_debiased) = count(*) AS whole,
-                min(outcome_debiased) AS low, max(outcome_debiased) AS high
-            FROM main.units GROUP BY cluster, arm, outcome
-        ), placed AS (
-            SELECT s.cluster, s.arm, s.n_units, f.n,
-                coalesce(whole AND low = weight AND high = weight, false) AS fits
-            FROM found AS f
-            FULL JOIN main.strata AS s ON s.cluster = f.cluster AND s.arm = f.arm
-            LEFT JOIN main.debias AS d
-            ON d.pool = s.pool AND d.arm = s.arm AND d.outcome = f.outcome
-        ), counted AS (
-            SELECT bool_and(fits) AS fit, sum(n) = any_value(n_units) AS agree
-            FROM placed GROUP BY cluster, arm
-        )
-        SELECT (SELECT resampling_probability FROM main.metrics) IS NULL
-            OR bool_and(fit AND coalesce(agree, false))
-        FROM counted""",
 }
-"""Queries that give true where a rule on whole tables holds; they come after those on rows."""
+"""The same, for rules that come after those on ``debias`` and ``counts``."""
 
 
 def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
@@ -268,10 +244,35 @@ def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
             return f"{table}: {name}"
     if _bytes(connection) > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
         return "tables are of a size that fits the file's"
-    for name, query in _WHOLE.items():
+    name = _broken_table(connection, _OF_STRATA)
+    if name is not None:
+        return name
+    cells = Cells(connection)
+    return (
+        next((name for name in _CELLS if not _has_cells(connection, cells, *_CELLS[name])), None)
+        or broken_debias_rule(connection, cells)
+        or _broken_table(connection, _OF_ARMS)
+        or broken_unit_rule(connection, cells)
+    )
+
+
+def _broken_table(connection: duckdb.DuckDBPyConnection, rules: dict[str, str]) -> str | None:
+    """The first rule on whole tables that does not hold."""
+    for name, query in rules.items():
         if connection.execute(query).fetchall() != [(True,)]:
             return name
     return None
+
+
+def _has_cells(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, table: str, published: str
+) -> bool:
+    """Whether ``table`` has each outcome in each pool and arm once, where it has rows at all."""
+    is_published = connection.execute(f"SELECT {published} FROM main.metrics").fetchall()[0][0]  # noqa: S608 - constants of ours
+    if is_published and cells.is_in_order(table):
+        return True
+    query = _ONCE_A_CELL.format(table=table, published=published)
+    return connection.execute(query).fetchall() == [(True,)]
 
 
 def _broken_row(

@@ -12,12 +12,19 @@ import polars as pl
 
 from estimators.debias import response_noise_variance
 from estimators.pool_statistics import Cumulants
-from flows.released.file.evidence import read_frame
+from flows.released.file.evidence import Parameters, read_frame
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
 from flows.released.page import figures
 from schemas.arrays import Floats
 from schemas.released import Manifest
+
+MOST_ARMS = 8
+"""Arms in a figure; the tables have all of them."""
+MOST_WEIGHTS = 24
+"""Rows of the table of debias vectors; half of them where there are more vectors than fit."""
+MOST_LINES = 40
+"""Debias vectors in the figure."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,9 @@ class Contents:
     strata: pl.DataFrame
     n_pools: int
     debias: pl.DataFrame
+    """Of the largest pools, as many as a page shows."""
+    n_vectors: int
+    """Arms of pools that have a debias vector."""
     has_units: bool
     macros: frozenset[str]
 
@@ -65,9 +75,14 @@ def read_contents(path: Path) -> Contents:
         manifest = read_manifest(connection)
         outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
         strata = read_frame(connection, _query("strata"))
-        others = sorted(set(strata["arm"].to_list()) - {manifest.control})
+        others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
-        debias = read_frame(connection, _query("debias"))
+        shown: Parameters = {
+            "listed": MOST_WEIGHTS,
+            "drawn": MOST_LINES,
+            "arms": list(arms[:MOST_ARMS]),
+        }
+        debias = read_frame(connection, _query("debias"), shown)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
         return Contents(
             manifest=manifest,
@@ -79,6 +94,7 @@ def read_contents(path: Path) -> Contents:
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             debias=debias,
+            n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
             has_units=has_units,
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
         )

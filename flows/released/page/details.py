@@ -11,18 +11,12 @@ import numpy as np
 import polars as pl
 
 from flows.released.page import figures
-from flows.released.page.contents import Contents
+from flows.released.page.contents import MOST_ARMS, MOST_LINES, MOST_WEIGHTS, Contents
 
-MOST_ARMS = 8
-"""Arms in a figure; the tables have all of them."""
 MOST_ROWS = 60
 """Rows of a table, so that the page stays small however many clusters there are."""
-MOST_WEIGHTS = 24
-"""Rows of the table of debias vectors; half of them where there are more vectors than fit."""
 MOST_CLUSTERS = 20
 """Clusters that are named; where there are more, half as many, the largest."""
-MOST_LINES = 40
-"""Debias vectors in the figure."""
 
 
 def estimator_name(one: str, statistic: str) -> str:
@@ -134,7 +128,7 @@ def debias_facts(contents: Contents) -> dict[str, Any] | None:
     if rate is None or not contents.has_units or not rows.height:
         return None
     vectors = rows.partition_by("pool", "arm", maintain_order=True)
-    listed, size = len(vectors), max(len(contents.outcomes), 1)
+    listed, size = contents.n_vectors, max(len(contents.outcomes), 1)
     if listed * size > MOST_WEIGHTS:
         listed = max(1, MOST_WEIGHTS // 2 // size)
     arms = contents.arms[:MOST_ARMS]
@@ -142,7 +136,7 @@ def debias_facts(contents: Contents) -> dict[str, Any] | None:
     return {
         "kept": 1 - rate,
         "svg": _debias_figure(contents, arms, drawn),
-        "n_vectors": len(vectors),
+        "n_vectors": contents.n_vectors,
         "n_drawn": len(drawn),
         "n_arms": len(arms),
         "groups": [one.head(MOST_ROWS).to_dicts() for one in vectors[:listed]],

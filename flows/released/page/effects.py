@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from flows.released.page import figures
-from flows.released.page.contents import Contents
-from flows.released.page.details import MOST_ARMS, MOST_ROWS, estimator_name
+from flows.released.page.contents import MOST_ARMS, Contents
+from flows.released.page.details import MOST_ROWS, estimator_name
 from flows.released.page.words import short, shown
 
 MOST_LEADS = 3

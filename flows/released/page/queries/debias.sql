@@ -1,7 +1,14 @@
--- Priors, debias vectors and noisy counts, largest pools first.
+-- Priors, debias vectors and noisy counts of the largest pools that a page shows.
+WITH vectors AS (
+    SELECT metric, pool, arm, sum(n_units) OVER (PARTITION BY pool) AS size FROM main.pools
+), shown AS (
+    (FROM vectors ORDER BY size DESC, pool, arm LIMIT $listed)
+    UNION
+    (FROM vectors WHERE list_contains($arms, arm) ORDER BY size DESC, pool, arm LIMIT $drawn)
+)
 SELECT d.pool, d.arm, d.outcome, d.probability, d.weight, c.noisy_count
-FROM main.debias AS d
+FROM shown AS s
+JOIN main.debias AS d ON d.metric = s.metric AND d.pool = s.pool AND d.arm = s.arm
 LEFT JOIN main.counts AS c
 ON c.metric = d.metric AND c.pool = d.pool AND c.arm = d.arm AND c.outcome = d.outcome
-JOIN (SELECT pool, sum(n_units) AS size FROM main.pools GROUP BY pool) AS p ON p.pool = d.pool
-ORDER BY p.size DESC, d.pool, d.arm, d.outcome
+ORDER BY s.size DESC, d.pool, d.arm, d.outcome

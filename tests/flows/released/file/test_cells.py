@@ -1,0 +1,118 @@
+"""Rows of debias and counts are read as they lie only where each is in its place."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.released.estimate import estimate_file
+from flows.released.file.cells import Cells
+from flows.released.file.read import open_release
+from flows.released.file.unit_rules import undo_response
+from flows.released.page.contents import read_contents
+from flows.released.report import report
+from schemas.errors import InputError
+from tests.conftest import a_log, build_experiment
+from tests.faults.hostile import Change, changed, said
+
+ORDERS = {
+    "cells the other way round": "ORDER BY pool DESC, arm DESC, outcome",
+    "outcomes the other way round": "ORDER BY pool, arm, outcome DESC",
+    "all mixed": "ORDER BY hash(pool, arm, outcome, 7)",
+}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = a_log(600, arms=("none", "mail", "call"), clusters=("w", "east", "n", "z"))
+    privacy = {"mechanism": "cluster-dp", "epsilon": 4.0, "min_stratum": 5}
+    folder = tmp_path_factory.mktemp("sound") / "e"
+    return (
+        build_experiment(folder, log, privacy=privacy, arms={"treatments": ["mail", "call"]})
+        .run()
+        .path
+    )
+
+
+def rewritten(table: str, order: str) -> Change:
+    return said(
+        f"CREATE TEMP TABLE kept AS FROM {table} {order}",
+        f"DELETE FROM {table}",
+        f"INSERT INTO {table} FROM kept",
+        "CHECKPOINT",
+    )
+
+
+@pytest.mark.parametrize("table", ["debias", "counts", "pools", "strata", "outcomes"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_order_of_rows_in_a_file_does_not_matter(
+    sound: Path, tmp_path: Path, table: str, order: str
+) -> None:
+    columns = {"outcomes": ("pool", "arm"), "pools": ("outcome",), "strata": ("outcome",)}
+    given = ORDERS[order]
+    for absent in columns.get(table, ()):
+        given = given.replace(absent, "1")
+    theirs = changed(sound, tmp_path, rewritten(table, given))
+
+    for one, other in zip(estimate_file(sound), estimate_file(theirs), strict=True):
+        for name, value in asdict(one).items():
+            same = pytest.approx(value, rel=1e-12) if isinstance(value, float) else value
+            assert getattr(other, name) == same, name
+    assert report(read_contents(theirs)) == report(read_contents(sound))
+
+
+def test_a_file_in_order_is_read_as_it_lies_and_another_is_sorted(
+    sound: Path, tmp_path: Path
+) -> None:
+    theirs = changed(sound, tmp_path, rewritten("debias", ORDERS["all mixed"]))
+    matrices = []
+    for path, is_kept in ((sound, True), (theirs, False)):
+        with open_release(path) as connection:
+            cells = Cells(connection)
+            assert cells.is_in_order("debias") is is_kept
+            assert cells.is_in_order("counts")
+            matrices.append(cells.matrix("debias", "weight"))
+            sorted_rows = connection.execute(
+                "SELECT weight FROM main.debias ORDER BY pool, arm, outcome"
+            ).fetchnumpy()["weight"]
+            by_name = matrices[-1][cells.rank]
+            assert by_name.ravel().tolist() == sorted_rows.tolist()
+    assert np.array_equal(matrices[0], matrices[1])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE debias SET outcome = 1 WHERE outcome = 2 AND pool = 'n' AND arm = 'mail'",
+        "UPDATE debias SET arm = 'mail' WHERE arm = 'call' AND pool = 'n' AND outcome = 1",
+        "UPDATE debias SET pool = 'east' WHERE arm = 'call' AND pool = 'n' AND outcome = 1",
+        "DELETE FROM debias WHERE arm = 'call' AND pool = 'n' AND outcome = 1",
+        "INSERT INTO debias FROM debias LIMIT 1",
+    ],
+)
+def test_a_row_in_another_ones_place_is_refused(sound: Path, tmp_path: Path, change: str) -> None:
+    theirs = changed(sound, tmp_path, said(change))
+    with pytest.raises(InputError, match="debias: each pool and arm has each outcome once"):
+        estimate_file(theirs)
+
+
+def test_two_outcomes_of_a_cell_that_swap_their_weights_are_refused(
+    sound: Path, tmp_path: Path
+) -> None:
+    swap = said(
+        "UPDATE debias SET outcome = CASE outcome WHEN 1 THEN 2 ELSE 1 END "
+        "WHERE outcome IN (1, 2) AND pool = 'n' AND arm = 'mail'"
+    )
+    with pytest.raises(InputError, match="debias: weights are those that undo"):
+        estimate_file(changed(sound, tmp_path, swap))
+
+
+def test_weights_undo_the_response_to_a_billionth() -> None:
+    grid, prior, rate = np.array([0.0, 1.0, 4.0]), np.array([[0.2, 0.3, 0.5]] * 2), 0.4
+    weights = (grid - rate * (prior @ grid)[:, np.newaxis]) / (1 - rate)
+    off = weights.copy()
+    off[1, 2] += 1e-8
+
+    assert undo_response(grid, prior, weights, rate)
+    assert not undo_response(grid, prior, off, rate)
