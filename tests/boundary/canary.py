@@ -133,14 +133,22 @@ def contents(path: Path) -> Iterator[bytes | str]:
                 yield spelt(database.execute(f'FROM "{schema}"."{table}"').fetchall())
 
 
+_PLAIN = (str, int, float, bool, datetime, type(None))
+
+
 def spelt(value: object) -> str:
-    """All that a value holds, as an error message without any restraint would show it."""
+    """All that a value holds, as an error message without any restraint would show it.
+
+    Of a table column by column, as nothing that is looked for is longer than a value.
+    """
+    if type(value) in _PLAIN:
+        return str(value)
     if isinstance(value, Sealed):
         value = value.open()
     if isinstance(value, pl.DataFrame):
-        value = value.rows()
+        value = value.get_columns()
     if isinstance(value, pl.Series):
-        value = value.to_list()
+        return _spelt_column(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, bytes | memoryview):
@@ -167,6 +175,12 @@ class Before:
         """What the files of a folder hold now."""
         files = [path for path in folder.rglob("*") if path.is_file()]
         return {path: cls(content := path.read_bytes(), _hashes(path, content)) for path in files}
+
+
+def _spelt_column(column: pl.Series) -> str:
+    kind = column.dtype
+    is_plain = kind.is_numeric() or kind.is_temporal() or kind == pl.String
+    return " ".join(map(str if is_plain else spelt, column.to_list()))
 
 
 def _hashes(path: Path, content: bytes) -> frozenset[int]:
