@@ -365,9 +365,22 @@ def prefect_harness() -> Iterator[Path]:
     from prefect.settings import (  # noqa: PLC0415
         PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
     )
-    from prefect.testing.utilities import prefect_test_harness  # noqa: PLC0415
+    from prefect.testing import utilities  # noqa: PLC0415
 
-    with prefect_test_harness(server_startup_timeout=int(PATIENCE)):
+    from flows.orchestration.server_database import kept_database  # noqa: PLC0415 - likewise
+
+    def with_tables() -> str:
+        """Give a new folder with the tables that Prefect would take seconds to make."""
+        folder = tempfile.mkdtemp()
+        content = kept_database()
+        if content is not None:
+            Path(folder, "prefect-test.db").write_bytes(content)
+        return folder
+
+    with (
+        patch.object(utilities, "mkdtemp", with_tables),
+        utilities.prefect_test_harness(server_startup_timeout=int(PATIENCE)),
+    ):
         setup_logging()  # now: at the first run it would hold on to that test's standard error
         yield Path(str(DATABASE.value()).partition(":///")[2]).parent
 

@@ -63,6 +63,11 @@ def begin_database() -> None:
         pass
 
 
+def kept_database() -> bytes | None:
+    """The database that is kept for this Prefect, None where there is none that may be used."""
+    return read_kept(_kept_path())
+
+
 def read_kept(path: Path) -> bytes | None:
     """The database kept at ``path``; None unless file and folder are this user's, and it is whole.
 

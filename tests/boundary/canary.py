@@ -15,12 +15,13 @@ import stat
 import struct
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NoReturn
 
 import duckdb
@@ -123,11 +124,8 @@ def contents(path: Path) -> Iterator[bytes | str]:
         yield gzip.decompress(content)
     elif content.startswith(b"PAR1"):
         yield spelt(pl.read_parquet(path))
-    elif content.startswith(b"SQLite format 3"):
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            for (table,) in tables.fetchall():
-                yield spelt(connection.execute(f'SELECT * FROM "{table}"').fetchall())
+    elif content.startswith(SQLITE):
+        yield from map(spelt, rows_of_sqlite(path))
     elif content[8:12] == b"DUCK":
         with duckdb.connect(str(path), read_only=True) as database:
             found = database.execute("SELECT schema_name, table_name FROM duckdb_tables()")
@@ -135,14 +133,22 @@ def contents(path: Path) -> Iterator[bytes | str]:
                 yield spelt(database.execute(f'FROM "{schema}"."{table}"').fetchall())
 
 
+_PLAIN = (str, int, float, bool, datetime, type(None))
+
+
 def spelt(value: object) -> str:
-    """All that a value holds, as an error message without any restraint would show it."""
+    """All that a value holds, as an error message without any restraint would show it.
+
+    Of a table column by column, as nothing that is looked for is longer than a value.
+    """
+    if type(value) in _PLAIN:
+        return str(value)
     if isinstance(value, Sealed):
         value = value.open()
     if isinstance(value, pl.DataFrame):
-        value = value.rows()
+        value = value.get_columns()
     if isinstance(value, pl.Series):
-        value = value.to_list()
+        return _spelt_column(value)
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, bytes | memoryview):
@@ -156,19 +162,103 @@ def spelt(value: object) -> str:
     return str(value)
 
 
-def leaks_into(folder: Path, *secrets: Secret, root: Path | None = None) -> list[str]:
+@dataclass
+class Before:
+    """What stood in a growing file before there was a secret, which need not be searched for it."""
+
+    content: bytes = b""
+    rows: frozenset[int] = frozenset()
+    """The hashes of its rows, where it is a database of SQLite's."""
+
+    @classmethod
+    def of(cls, folder: Path) -> "dict[Path, Before]":
+        """What the files of a folder hold now."""
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return {path: cls(content := path.read_bytes(), _hashes(path, content)) for path in files}
+
+
+def _spelt_column(column: pl.Series) -> str:
+    kind = column.dtype
+    is_plain = kind.is_numeric() or kind.is_temporal() or kind == pl.String
+    return " ".join(map(str if is_plain else spelt, column.to_list()))
+
+
+def _hashes(path: Path, content: bytes) -> frozenset[int]:
+    rows = rows_of_sqlite(path) if content.startswith(SQLITE) else []
+    return frozenset(hash(row) for of_table in rows for row in of_table)
+
+
+SQLITE = b"SQLite format 3"
+_BLOCK = 4096
+
+
+def rows_of_sqlite(path: Path) -> Iterator[list[tuple[Any, ...]]]:
+    """All rows, table by table."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (table,) in tables.fetchall():
+            yield connection.execute(f'SELECT * FROM "{table}"').fetchall()
+
+
+def changed(before: bytes, now: bytes, margin: int) -> bytes:
+    """The blocks of ``now`` that are others than at the same place ``before``.
+
+    With ``margin`` bytes on either side: whatever is that long and was not there is in it whole.
+    """
+    whole = min(len(before), len(now)) // _BLOCK
+    old, new = (np.frombuffer(text[: whole * _BLOCK], np.uint8) for text in (before, now))
+    differs = (old != new).reshape(whole, _BLOCK).any(axis=1)
+    places = [*(np.flatnonzero(differs) * _BLOCK).tolist()]
+    parts = [now[max(place - margin, 0) : place + _BLOCK + margin] for place in places]
+    return b"\n".join([*parts, now[max(whole * _BLOCK - margin, 0) :]])
+
+
+def new_contents(path: Path, before: Before | None, margin: int) -> Iterator[bytes | str]:
+    """:func:`contents`, but of a file that stood there before only what is new in it."""
+    if before is None:
+        yield from contents(path)
+        return
+    content = path.read_bytes()
+    if content.startswith(SQLITE):
+        yield changed(before.content, content, margin)
+        for rows in rows_of_sqlite(path):
+            yield spelt([row for row in rows if hash(row) not in before.rows])
+    elif content != before.content:
+        # Only a database, and the journal beside it, is written in blocks.
+        if path.name.endswith(("-wal", "-journal", "-shm")):
+            yield changed(before.content, content, margin)
+        else:
+            yield from contents(path)
+
+
+def leaks_into(
+    folder: Path,
+    *secrets: Secret,
+    root: Path | None = None,
+    before: Mapping[Path, Before] = MappingProxyType({}),
+) -> list[str]:
     """Which of the secrets are in which files of a folder, packed or not, other than at home.
 
-    Homes are relative to ``root``.
+    Homes are relative to ``root``; ``before`` is what stood there before there were the secrets.
     """
     found = []
+    margin = max((len(mark) for secret in secrets for mark in secret.marks), default=0)
+    in_file: dict[tuple[int, int], list[bool]] = {}  # which secrets; a file may have two names
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        pieces = list(contents(file))
-        for secret in secrets:
+        place = (file.stat().st_dev, file.stat().st_ino)
+        if place not in in_file:
+            pieces = [without_gaps(one) for one in new_contents(file, before.get(file), margin)]
+            in_file[place] = [any(map(secret.is_in, pieces)) for secret in secrets]
+        for secret, is_in in zip(secrets, in_file[place], strict=True):
             at_home = root is not None and secret.home and file in root.glob(secret.home)
-            if not at_home and any(map(secret.is_in, pieces)):
+            if is_in and not at_home:
                 found.append(f"{secret.name} in {file}")
     return found
+
+
+def without_gaps(content: bytes | str) -> bytes | str:
+    """Shorten the long runs of zero bytes, of which databases have many, and secrets none."""
+    return re.sub(rb"\0{64,}", bytes(64), content) if isinstance(content, bytes) else content
 
 
 def exposed(folder: Path) -> list[str]:
@@ -357,18 +447,21 @@ class Watch:
 
     folders: tuple[Path, ...]
     heard: Callable[[], str]
+    before: Mapping[Path, Before]
+    """What stood in the folders before the run, and before there was anything to look for."""
 
     def leaks(self, planted: Planted, *more: object) -> list[str]:
         """Where secrets are to be found that should not be there, and what is open to others."""
         built = planted.built
         for log in built.folder.glob("log.*"):
             log.unlink()
+        heard = self.heard()  # first: until then logs and states come in
         found = [
             leak
             for folder in (*self.folders, built.folder)
-            for leak in leaks_into(folder, *planted.secrets, root=built.folder)
+            for leak in leaks_into(folder, *planted.secrets, root=built.folder, before=self.before)
         ]
-        texts = {"what was heard": self.heard(), "what came back": spelt(more)}
+        texts = {"what was heard": heard, "what came back": spelt(more)}
         for place, text in texts.items():
             found += [
                 f"{secret.name} in {place}" for secret in planted.secrets if secret.is_in(text)
@@ -396,7 +489,8 @@ def watching(
 
     umask = os.umask(0)
     try:
-        yield Watch((temporary, prefect, Path(os.environ["PREFECT_HOME"])), heard)
+        home = Path(os.environ["PREFECT_HOME"])
+        yield Watch((temporary, prefect, home), heard, Before.of(prefect) | Before.of(home))
     finally:
         os.umask(umask)
 

@@ -32,11 +32,13 @@ from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
     CLIPPED,
     LOW_AND_HIGH,
+    Before,
     Canary,
     Explosive,
     Ids,
     Planted,
     Watch,
+    changed,
     leaks_into,
     plant,
     spelt,
@@ -96,6 +98,43 @@ def test_the_search_finds_what_is_planted(
     file.unlink()
     write(file, canary.value if form == "number" else canary.word)
     assert leaks_into(tmp_path, canary.secret()) == [f"canary in {file}"]
+
+
+@pytest.mark.parametrize("way", ["a new row", "another value", "in the journal"])
+@pytest.mark.parametrize("form", ["number", "word"])
+def test_the_search_finds_what_has_come_since(tmp_path: Path, form: str, way: str) -> None:
+    """In a database that there was before, of which only what is new is searched."""
+    early, canary = Canary.hatch(), Canary.hatch()
+    value: float | str = canary.value if form == "number" else canary.word
+    with closing(sqlite3.connect(tmp_path / "file")) as connection:
+        connection.execute(f"PRAGMA journal_mode = {'wal' if way == 'in the journal' else 'off'}")
+        connection.execute("CREATE TABLE t (x)")
+        rows = [(f"innocent {number}",) for number in range(5000)]
+        connection.executemany("INSERT INTO t VALUES (?)", [*rows, (early.word,)])
+        connection.commit()
+        before = Before.of(tmp_path)
+        assert leaks_into(tmp_path, canary.secret(), early.secret(), before=before) == []
+        if way == "another value":
+            connection.execute("UPDATE t SET x = ? WHERE rowid = 2500", (value,))
+        else:
+            connection.execute("INSERT INTO t VALUES (?)", (value,))
+        connection.commit()
+        found = leaks_into(tmp_path, canary.secret(), before=before)
+    assert found
+    assert set(found) <= {f"canary in {tmp_path / name}" for name in ("file", "file-wal")}
+
+
+def test_the_search_finds_a_mark_across_blocks() -> None:
+    """Wherever it begins, and also where it grew out of what was there."""
+    before = bytes(20_000)
+    for place in (0, 1, 4090, 4095, 4096, 8190, 16_380, 16_384, 19_990):
+        for kept in (b"", b"MA", b"MARK"):
+            old = before[:place] + kept + before[place + len(kept) :]
+            now = before[:place] + b"MARKED" + before[place + 6 :]
+            assert b"MARKED" in changed(old, now, 6)
+            assert b"MARKED" in changed(old[: place + 3], now, 6)
+            assert b"MARKED" in changed(b"", now, 6)
+    assert len(changed(before, before, 6)) < 4096 + 6
 
 
 @pytest.mark.parametrize("order", ["<d", ">d", "<q", ">q"])

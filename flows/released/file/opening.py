@@ -66,10 +66,7 @@ _FOREIGN = {
 _TABLES = f"""
     SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND schema_name = 'main'
 """  # noqa: S608 - constants of ours
-_COLUMNS = f"""
-    SELECT column_name, data_type FROM duckdb_columns()
-    WHERE {_IN_FILE} AND schema_name = 'main' AND table_name = ? ORDER BY column_index
-"""  # noqa: S608 - constants of ours
+_COLUMNS = f"SELECT name, type FROM pragma_table_info('{_NAME}.main.' || ?) ORDER BY cid"  # noqa: S608 - constants of ours
 _VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
 _METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608 - constants of ours
 _DEFINITION = """

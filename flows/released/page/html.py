@@ -6,6 +6,7 @@ nothing. Two things alone are put in as they are, both our own: the style sheet,
 :mod:`flows.released.page.svg` writes them.
 """
 
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -17,7 +18,13 @@ from flows.released.page.words import clean, grouped, rounded_down, rounded_up, 
 def render(**sections: Any) -> str:
     """Fill in ``templates/page.html``. Raises UndefinedError where a template misses a value."""
     style = files("flows.released.page").joinpath("style.css").read_text(encoding="utf-8")
-    return environment().get_template("page.html").render(style=style, **sections)
+    return _templates().get_template("page.html").render(style=style, **sections)
+
+
+@cache
+def _templates() -> Environment:
+    """The environment of every page: to compile the templates takes as long as to fill them in."""
+    return environment()
 
 
 def environment() -> Environment:

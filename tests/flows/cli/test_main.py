@@ -590,10 +590,14 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
     experiment: Builder, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the program claimed less than the mechanism costs: listing alone shows it."""
-    from privatizers.audit.audit import audit  # noqa: PLC0415 - the command finds the one put here
+    # The command finds what is put here.
+    from flows.raw.audit.private_step import StepEffort, audit_step  # noqa: PLC0415
+    from privatizers.audit.audit import audit  # noqa: PLC0415
 
     little = Effort(noised_cells=3_000, units=200_000, calls=40)
     monkeypatch.setattr("privatizers.audit.audit.audit", partial(audit, effort=little))
+    quick = StepEffort(units=100_000, clusters=300, again=60)  # of the step, which is sound
+    monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
     built = experiment(privacy=LOCAL)
     honest = built.load().design()
     monkeypatch.setattr(

@@ -30,6 +30,7 @@ from prefect.settings import (
 
 from flows.orchestration.prefect_server import PrefectServer, prefect_server, shown
 from flows.orchestration.prefect_settings import configure_prefect
+from flows.orchestration.server_database import check_database
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Builder, Program
 
@@ -257,14 +258,27 @@ def a_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [damaged, damaged_within, a_folder])
+def test_a_damaged_database_is_named(home: Path, make: Any) -> None:
+    """Whatever is wrong with it: the next test has every command say so."""
+    home.mkdir(0o700)
+    make(home / "prefect.db")
+    with pytest.raises(InputError) as caught:
+        check_database()
+    told = str(caught.value)
+    assert told.startswith(f"{home / 'prefect.db'}: Prefect's database cannot be used (")
+    assert "move it away" in told
+    assert "\n" not in told
+
+
 @pytest.mark.parametrize("command", ["release", "serve"])
-def test_a_damaged_database_is_named(
-    clusterdp: Program, experiment: Builder, make: Any, command: str
+def test_every_command_names_a_damaged_database(
+    clusterdp: Program, experiment: Builder, command: str
 ) -> None:
+    """By what the server found as it checked it, whichever damage that was."""
     built = experiment()
     home = built.folder / ".clusterdp"
     home.mkdir(0o700)
-    make(home / "prefect.db")
+    damaged_within(home / "prefect.db")
     more = ["--cron", "15 3 * * *"] if command == "serve" else ["--prefect"]
     ended = clusterdp(command, built.config, *more)
     assert ended.returncode == 2

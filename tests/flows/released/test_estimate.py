@@ -254,26 +254,31 @@ def told(path: Path) -> tuple[Told, list[str]]:
     ), arms
 
 
-def assert_is_told(path: Path, *, same_shares: bool, level: float = 0.95) -> list[Estimate]:
-    """Every estimate of the file is its transcription."""
+def assert_is_told(
+    path: Path, *, same_shares: bool, levels: tuple[float, ...] = (0.95,)
+) -> list[Estimate]:
+    """Every estimate of the file is its transcription, at each level; gives those at the first."""
     release, arms = told(path)
-    found = estimate_file(path, level)
-    for one in found:
-        expected = contrast(release, one.estimator, arms.index(one.arm), same_shares=same_shares)
+    by_level = [estimate_file(path, level) for level in levels]
+    for ones in zip(*by_level, strict=True):
+        estimator, arm = ones[0].estimator, ones[0].arm
+        expected = contrast(release, estimator, arms.index(arm), same_shares=same_shares)
         assert expected is not None
         error = math.sqrt(expected.variance)
-        reach = stats.t.ppf((1 + level) / 2, expected.degrees_of_freedom) * error
-        wanted = {
-            "estimate": expected.estimate,
-            "std_error": error,
-            "privacy_std_error": math.sqrt(expected.noise_variance),
-            "n_units": expected.n_units,
-            "ci_lower": expected.estimate - reach,
-            "ci_upper": expected.estimate + reach,
-        }
-        for name, number in wanted.items():
-            assert getattr(one, name) == pytest.approx(number, rel=1e-9, abs=1e-9), name
-    return found
+        for one, level in zip(ones, levels, strict=True):
+            assert (one.estimator, one.arm) == (estimator, arm)
+            reach = stats.t.ppf((1 + level) / 2, expected.degrees_of_freedom) * error
+            wanted = {
+                "estimate": expected.estimate,
+                "std_error": error,
+                "privacy_std_error": math.sqrt(expected.noise_variance),
+                "n_units": expected.n_units,
+                "ci_lower": expected.estimate - reach,
+                "ci_upper": expected.estimate + reach,
+            }
+            for name, number in wanted.items():
+                assert getattr(one, name) == pytest.approx(number, rel=1e-9, abs=1e-9), name
+    return by_level[0]
 
 
 MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
@@ -299,8 +304,7 @@ def test_every_estimate_is_its_transcription_from_the_tables(
         .run()
         .path
     )  # fmt: skip
-    found = assert_is_told(path, same_shares=same_shares)
-    assert_is_told(path, same_shares=same_shares, level=0.8)
+    found = assert_is_told(path, same_shares=same_shares, levels=(0.95, 0.8))
     sizes = released(path, "SELECT pool, count(DISTINCT cluster) AS n FROM main.strata GROUP BY 1")
     lone = mechanism != "cluster-free-dp"
     assert sorted(sizes["n"]) == ([1, 2] if lone else [3])

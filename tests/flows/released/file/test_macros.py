@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,7 @@ import pytest
 from scipy.special import stdtr, stdtrit
 
 from estimators.effects import effects
-from flows.released.file.evidence import MOMENTS, read_frame, read_released, slices_of
+from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
@@ -175,6 +176,13 @@ def small(case_of: Callable[[str], Case]) -> Case:
     return case_of("pools of small clusters, merged")
 
 
+@cache
+def read_once(path: Path) -> Released:
+    """What the engine knows of a file, which nobody can change."""
+    with open_release(path) as connection:
+        return read_released(connection, read_manifest(connection))
+
+
 def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     """What the estimators say of segments; rows that are to be ignored have been left out."""
     query = f"""
@@ -183,9 +191,9 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
         JOIN members AS m ON m.unit_id = u.unit_id::VARCHAR
         GROUP BY m.segment, u.cluster, u.arm ORDER BY ALL
     """
-    with open_release(path) as connection:
+    release = read_once(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
         connection.register("members", segments.unique().to_arrow())
-        release = read_released(connection, read_manifest(connection))
         rows = read_frame(connection, query, {"center": float(release.grid.mean())})
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
