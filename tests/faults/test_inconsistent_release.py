@@ -153,7 +153,7 @@ CASES = {
         "UPDATE units SET outcome = 'nan'",
         "UPDATE units SET outcome = NULL",
         "UPDATE units SET unit_id = NULL WHERE outcome = 1",
-        "UPDATE units SET arm = 'nobody'",
+        "ALTER TABLE units ALTER arm TYPE VARCHAR; UPDATE units SET arm = 'nobody'",
         "UPDATE units SET cluster = NULL",
         "UPDATE units SET arm = 'mail'",
         "UPDATE units SET outcome_debiased = 0",
