@@ -26,13 +26,19 @@ class Cumulants:
 
     @classmethod
     def of_discrete_laplace(cls, scale: float) -> "Cumulants":
-        """Return the cumulants of Z with P(Z = k) ∝ a^|k|, a = exp(−1/``scale``).
+        """Return the cumulants of :func:`discrete_laplace_cumulants`."""
+        second, fourth = discrete_laplace_cumulants(scale)
+        return cls(float(second), float(fourth))
 
-        κ₂ = 2a/(1 − a)², κ₄ = 2a(1 + 4a + a²)/(1 − a)⁴.
-        """
-        a = np.exp(-1.0 / scale)
-        gap = -np.expm1(-1.0 / scale)
-        return cls(float(2 * a / gap**2), float(2 * a * (1 + 4 * a + a * a) / gap**4))
+
+def discrete_laplace_cumulants(scale: Rate) -> tuple[Rate, Rate]:
+    """Return variance and fourth cumulant of Z with P(Z = k) ∝ a^|k|, a = exp(−1/``scale``).
+
+    κ₂ = 2a/(1 − a)², κ₄ = 2a(1 + 4a + a²)/(1 − a)⁴. For one scale or an array of them.
+    """
+    a = np.exp(-1.0 / scale)
+    gap = -np.expm1(-1.0 / scale)
+    return 2 * a / gap**2, 2 * a * (1 + 4 * a + a * a) / gap**4
 
 
 def unit_noise(

@@ -113,12 +113,18 @@ def _end(code: int) -> None:
     os._exit(code)
 
 
+@functools.cache
+def _program() -> Callable[..., Any]:
+    """All commands, read off their signatures once a process."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str], *, debug: bool = False) -> int:
     """Run one command and return its exit code, failures told on standard error."""
     try:
         check_current_folder()
         try:
-            app(arguments, prog_name="clusterdp")
+            _program()(arguments, prog_name="clusterdp")
         finally:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:

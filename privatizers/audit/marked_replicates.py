@@ -20,7 +20,7 @@ from privatizers.audit.sampling import Effort, kind_of, noised_cells, signature
 from privatizers.mechanisms.mechanism import Mechanism
 from schemas.arrays import Floats, Ints
 
-_CELLS = 1 << 20  # cells that get noise at once: bounds memory
+_CELLS = 1 << 16  # cells that get noise at once: they stay in the cache
 _CATEGORIES = 3 << 5
 _TO_CHOOSE = 0.1  # share of the replicates that the event is chosen with
 _NEAR = 0.035  # how far a bound may be under the ε that an event shows, as a share of it

@@ -14,7 +14,10 @@ from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.noisy_counts import moved_cells
 from schemas.arrays import Floats
 
-_HALVINGS = 100
+_LEAST_PART = np.exp(-20.0)
+"""Of the odds that a pure ε allows: what a δ allows is not less."""
+
+_MOST_EXPONENT = 700.0  # a double holds e^709
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,17 @@ def approximate_odds(
 ) -> Floats:
     """Return the r = λ/(1 − λ) for (ε, δ) in all, where ``shares`` of ε pay for the strata.
 
-    r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0; otherwise r is found by bisection on δ(ε). γ is
-    ``least_probability``; ``shift`` is None where no statistic of strata is published.
-    ``square_shares`` of ε pay for arms' sums of squares. Shape [J].
+    r = 1/(γ (e^(ε (1 − share)) − 1)) for δ = 0. γ is ``least_probability``; ``shift`` is None where
+    no statistic of strata is published. ``square_shares`` of ε pay for arms' sums of squares. Shape
+    [J].
+
+    Otherwise: let the statistic have the privacy loss v with mass m_v, and g_v = e^(ε − v) − 1,
+    which is positive, for v ≤ ε · share. Then δ(ε) = Σ_v m_v max(1 − r γ g_v, 0)/(1 + r), the
+    greatest of what subsets of the v add up to, so it is at most δ where
+
+        r ≥ (M − δ)/(γ G + δ),  M = Σ m_v and G = Σ m_v g_v over the subset,
+
+    for each. The subset that asks for most has the greatest v: r is the maximum over these alone.
     """
     gamma = least_probability
     pure: Floats = 1.0 / (gamma * np.expm1(epsilon * (1.0 - shares - square_shares)))
@@ -78,26 +89,9 @@ def approximate_odds(
         over = 1.0 / (1.0 + np.exp(-loss))
         values = np.concatenate([values + loss, values - loss], axis=1)
         mass = np.concatenate([mass * over, mass * (1.0 - over)], axis=1)
-    low, high = np.log(pure) - 20.0, np.log(pure)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        fits = _delta(epsilon, np.exp(middle), gamma, values, mass) <= delta
-        low, high = np.where(fits, low, middle), np.where(fits, middle, high)
-    odds: Floats = np.exp(high)
-    return odds
-
-
-def _delta(epsilon: float, odds: Floats, gamma: float, values: Floats, mass: Floats) -> Floats:
-    """Return δ(ε) of a response at ``odds`` together with a statistic's losses; shape [J]."""
-    rate = odds / (1.0 + odds)
-    loss = np.log1p(1.0 / (odds * gamma))
-    total = np.zeros_like(odds)
-    kinds = (
-        (loss, 1.0 - rate + rate * gamma),
-        (-loss, rate * gamma),
-        (np.zeros_like(loss), rate * (1.0 - 2.0 * gamma)),
-    )
-    for response, share in kinds:
-        over = np.maximum(-np.expm1(epsilon - (values + response[:, np.newaxis])), 0.0)
-        total += share * np.sum(mass * over, axis=1)
-    return total
+    order = np.argsort(-values, axis=1)
+    values, mass = (np.take_along_axis(part, order, axis=1) for part in (values, mass))
+    gain = np.expm1(np.minimum(epsilon - values, _MOST_EXPONENT))
+    total, gains = np.cumsum(mass, axis=1), np.cumsum(mass * gain, axis=1)
+    odds: Floats = np.max((total - delta) / (gamma * gains + delta), axis=1)
+    return np.clip(odds, pure * _LEAST_PART, pure)

@@ -20,7 +20,8 @@ import numpy as np
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
-    counts_noise,
+    PoolCountsNoise,
+    discrete_laplace_cumulants,
     square_noise,
     unit_noise,
 )
@@ -309,16 +310,14 @@ def unit_variance(
     guess = project_guess(values, question.guess, grid)
     outcomes = guess if truth is None else project_guess(values, truth, grid)
     uniform, rate = np.full(k, 1.0 / k), odds / (1.0 + odds)
-    noise = [
-        statistic_noise_of(grid, lattice, statistic, question.epsilon * share) for share in shares
-    ]
+    second, fourth = _statistic_noise(grid, grid, lattice, statistic, question.epsilon * shares)
     squares = (grid - grid.mean()) ** 2
     return UnitVariance(
         sampling=sampling_variance(question, grid, truth),
         response=unit_noise(grid, outcomes, uniform, rate)[:, np.newaxis],
         declared=unit_noise(grid, guess, uniform, rate),
-        statistic=np.array([cumulants.second for cumulants in noise]),
-        fourth=np.array([cumulants.fourth for cumulants in noise]),
+        statistic=second,
+        fourth=fourth,
         square=SquareVariance(
             response=unit_noise(squares, outcomes, uniform, rate),
             declared=unit_noise(squares, guess, uniform, rate),
@@ -338,10 +337,9 @@ def _square_noise(
     """
     variance = np.full(len(shares), np.inf)
     if statistic == "counts":
-        k, squares = len(grid), (grid - grid.mean()) ** 2
-        for at, share in enumerate(shares):
-            counts = NoisyCounts(k, moved_cells(k) / (question.epsilon * share))
-            variance[at] = counts_noise(counts.noise_scale, counts.statistic).of_sum(squares).second
+        squares = (grid - grid.mean()) ** 2
+        spent = question.epsilon * shares
+        variance, _ = _statistic_noise(grid, squares, None, statistic, spent)
     paid = squared > 0
     if paid.any():
         centred = (grid - (grid[0] + grid[-1]) / 2.0) ** 2
@@ -357,14 +355,26 @@ def sampling_variance(question: Question, grid: Floats, truth: Floats | None = N
     return float(guess @ deviation**2) + rounding_variance(values, guess, grid)
 
 
-def statistic_noise_of(
-    grid: Floats, lattice: Lattice | None, statistic: StatisticName, epsilon: float
-) -> Cumulants:
-    """Return the noise of a pool's sum by its statistic, which ``epsilon`` pays for."""
+def _statistic_noise(
+    grid: Floats,
+    values: Floats,
+    lattice: Lattice | None,
+    statistic: StatisticName,
+    epsilons: Floats,
+) -> tuple[Floats, Floats]:
+    """Return variance and fourth cumulant of the noise of a pool's sum of ``values``, shape [J].
+
+    ``values`` are those of the points of ``grid``: these themselves for means. ``epsilons`` pay
+    for the statistic.
+    """
     if statistic == "none":
-        return Cumulants(float("inf"), 0.0)
+        return np.full(len(epsilons), np.inf), np.zeros(len(epsilons))
+    one, k = Cumulants(1.0, 1.0), len(grid)
     if lattice is not None:
-        noise = Cumulants.of_discrete_laplace(lattice.most / epsilon)
-        return MeansStatisticNoise(noise, lattice.step_of(grid.tolist())).of_outcomes
-    counts = NoisyCounts(len(grid), moved_cells(len(grid)) / epsilon)
-    return counts_noise(counts.noise_scale, counts.statistic).of_sum(grid)
+        of_one = MeansStatisticNoise(one, lattice.step_of(grid.tolist())).of_outcomes
+        second, fourth = discrete_laplace_cumulants(lattice.most / epsilons)
+    else:
+        complement = NoisyCounts(k, 1.0).statistic == "count-and-complement"
+        of_one = PoolCountsNoise(one, complement).of_sum(values)
+        second, fourth = discrete_laplace_cumulants(moved_cells(k) / epsilons)
+    return second * of_one.second, fourth * of_one.fourth

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from estimators.debias import prior_moments
-from estimators.evidence import Evidence, Pools, Slices, Statistic
+from estimators.evidence import Evidence, Pools, Slices, Statistic, sum_by
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -17,6 +17,9 @@ from estimators.pool_statistics import (
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
 from schemas.arrays import Floats, Ints
+
+_MOST_COUNTS = 2
+"""Counts of levels beside the units that they are counts of, above which units are taken."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,65 @@ class UnitPositions:
 
 def slices_of(steps: Floats, positions: UnitPositions) -> Slices:
     """Return the slices of units whose outcomes, less the grid's mean, are ``steps``, shape [n]."""
-    n_clusters, n_arms = int(positions.cluster.max()) + 1, int(positions.arm.max()) + 1
-    key = (positions.group * n_clusters + positions.cluster) * n_arms + positions.arm
-    size = int(key.max()) + 1
-    n = np.bincount(key, minlength=size).astype(np.float64)
-    at = np.flatnonzero(n)
-    pool_of_key = np.zeros(size, dtype=np.int64)
-    pool_of_key[key] = positions.pool
-    mean = np.bincount(key, steps, size) / np.maximum(n, 1)
-    square = np.bincount(key, (steps - mean[key]) ** 2, size) / np.maximum(n - 1, 1)
-    fourth = np.bincount(key, steps**4, size) / np.maximum(n, 1)
-    group, rest = np.divmod(at, n_clusters * n_arms)
-    cluster, arm = np.divmod(rest, n_arms)
-    return Slices(group, cluster, arm, pool_of_key[at], n[at], mean[at], square[at], fourth[at])
+    keys, key = _Keys.of(positions)
+    size = len(keys.n_units)
+    n, squares = np.maximum(keys.n_units, 1), steps**2
+    mean = sum_by(key, steps, size) / n
+    square = sum_by(key, (steps - mean[key]) ** 2, size)
+    return keys.slices(mean, square, sum_by(key, squares**2, size) / n)
+
+
+def slices_of_levels(levels: Ints, steps: Floats, positions: UnitPositions) -> Slices:
+    """Return the slices of units with these ``levels``, shape [n], which are few.
+
+    ``steps`` are the outcomes of all levels, less the grid's mean, shape [V]. The same as
+    ``slices_of(steps[levels], positions)`` up to rounding, from counts of levels where these take
+    less than the units do.
+    """
+    keys, key = _Keys.of(positions)
+    size, n_levels = len(keys.n_units), len(steps)
+    if size * n_levels > _MOST_COUNTS * len(levels):
+        return slices_of(steps[levels], positions)
+    key *= n_levels
+    key += levels
+    counts = np.bincount(key, minlength=size * n_levels).reshape(size, n_levels)
+    shares = counts / np.maximum(keys.n_units, 1)[:, np.newaxis]
+    mean = shares @ steps
+    square = np.einsum("sv,sv->s", counts, (steps - mean[:, np.newaxis]) ** 2)
+    return keys.slices(mean, square, shares @ steps**4)
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """All (group, cluster, arm) that could have units, those without units included; shape [S]."""
+
+    n_clusters: int
+    n_arms: int
+    n_units: Floats
+    pool: Ints
+
+    @classmethod
+    def of(cls, positions: UnitPositions) -> tuple["_Keys", Ints]:
+        """Return them, and the position of every unit among them, shape [n]."""
+        n_clusters, n_arms = int(positions.cluster.max()) + 1, int(positions.arm.max()) + 1
+        key = positions.group * n_clusters
+        key += positions.cluster
+        key *= n_arms
+        key += positions.arm
+        n = np.bincount(key).astype(np.float64)
+        pool = np.zeros(len(n), dtype=np.int64)
+        pool[key] = positions.pool
+        return cls(n_clusters, n_arms, n, pool), key
+
+    def slices(self, mean: Floats, square: Floats, fourth: Floats) -> Slices:
+        """Return the slices of those with units; ``square`` are sums about the mean."""
+        at = np.flatnonzero(self.n_units)
+        group, rest = np.divmod(at, self.n_clusters * self.n_arms)
+        cluster, arm = np.divmod(rest, self.n_arms)
+        variance = square / np.maximum(self.n_units - 1, 1)
+        return Slices(
+            group, cluster, arm, self.pool[at], self.n_units[at], mean[at], variance[at], fourth[at]
+        )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from privatizers.simulation.pools import (
     UnitPositions,
     noise_of,
     pools_of,
-    slices_of,
+    slices_of_levels,
     without_privacy,
 )
 from schemas.arrays import Bools, Floats, Ints
@@ -261,15 +261,15 @@ class Releases:
         return self._slices(self.trial.grid, levels, inside)
 
     def _slices(self, values: Floats, levels: Ints, inside: Bools | None) -> Slices:
-        steps = (values - self.trial.grid.mean())[levels]
+        steps = values - self.trial.grid.mean()
         if inside is None:
-            return slices_of(steps, self.positions)
+            return slices_of_levels(levels, steps, self.positions)
         if inside.shape != self.trial.cluster.shape:
             raise ValueError(
                 f"inside has the shape {inside.shape}, not [units] = {self.trial.cluster.shape}"
             )
         at = np.flatnonzero(np.tile(inside, self.n_releases))
-        return slices_of(steps[at], self.positions.take(at))
+        return slices_of_levels(levels[at], steps, self.positions.take(at))
 
     def evidence(self, inside: Bools | None = None, rate: float | None = None) -> Evidence:
         """What an analyst has of the releases; a ``rate`` other than λ is an error on purpose."""

@@ -511,7 +511,7 @@ RATIO = {True: (0.79, 1.35), False: (0.9, 1.35)}
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("title", [*PLAIN, *PRIVATE])
+@pytest.mark.parametrize("title", [*PLAIN, *PRIVATE], scope="module")
 def test_intervals_cover_and_are_not_much_too_wide(title: str) -> None:
     """8 estimators with privacy: 8 · 2.6e-6 false alarms, of coverage, mean and variance."""
     private = title in PRIVATE
@@ -532,7 +532,7 @@ def test_the_check_of_coverage_catches_noise_forgotten() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("title", [*PLAIN, "hardly anything but noise"])
+@pytest.mark.parametrize("title", [*PLAIN, "hardly anything but noise"], scope="module")
 def test_the_check_of_the_variance_catches_one_that_is_a_third_short(title: str) -> None:
     """With privacy V̂ is right on average, and is taken for it once in 1e7."""
     low, _ = RATIO[title in PRIVATE]

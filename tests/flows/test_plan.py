@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_design_of
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
+from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
@@ -522,12 +524,9 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits that draw little."""
-    from privatizers.audit.audit import audit  # noqa: PLC0415 - the command finds the one put here
-
     little = Effort(noised_cells=3_000, units=200_000, calls=40)
     monkeypatch.setattr(
-        "privatizers.audit.audit.audit",
-        lambda *claim: audit(*claim, confidence=1 - 1e-6, effort=little),
+        "flows.audit.audit_claim", partial(audit, confidence=1 - 1e-6, effort=little)
     )
 
 

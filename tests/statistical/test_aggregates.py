@@ -53,7 +53,8 @@ CASES = {
         "noisy-horvitz-thompson", (-2, 0, 1, 6), ((30, 20, 25), (42, 63, 33)), 1.0, 6_000
     ),
 }
-every_case = pytest.mark.parametrize("case", CASES)
+every_case = pytest.mark.parametrize("case", CASES, scope="module")
+"""One worker has all tests of a case, and simulates it once."""
 
 
 @dataclass(frozen=True)
@@ -203,13 +204,13 @@ def test_intervals_cover_the_truth_as_often_as_they_say(case: str) -> None:
     assert found(case).coverage > LEAST_COVERAGE
 
 
-@pytest.mark.parametrize("case", ["counts", "two outcomes"])
+@pytest.mark.parametrize("case", ["counts", "two outcomes"], scope="module")
 def test_with_counts_nothing_is_exaggerated(case: str) -> None:
     assert found(case).ratio < 1.15
     assert found(case).coverage < MOST_OF_COUNTS
 
 
-@pytest.mark.parametrize("case", ["counts", "two outcomes' differences"])
+@pytest.mark.parametrize("case", ["counts", "two outcomes' differences"], scope="module")
 def test_a_variance_without_its_noise_would_be_caught(case: str) -> None:
     """Negative control: what privacy adds, left out of a right estimate's variance."""
     own = found(case)

@@ -106,7 +106,8 @@ CASES = [
     for name in DESIGNS
     for epsilon in (0.5, 2.0, 4.0)
 ]
-every_case = pytest.mark.parametrize(("name", "epsilon"), CASES)
+every_case = pytest.mark.parametrize(("name", "epsilon"), CASES, scope="module")
+"""Tests of one case stand together, so one worker has them all and simulates it once."""
 
 
 def slices_of_interest(trial: Trial) -> dict[str, NDArray[np.bool_] | None]:

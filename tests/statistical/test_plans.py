@@ -30,7 +30,8 @@ BY_COUNTS = {1.0: 0.231, 2.0: 0.140, 4.0: 0.104}
 POPULATIONS, RELEASES = 10, 100
 COVERAGES = (0.912, 0.990)
 
-every_epsilon = pytest.mark.parametrize("epsilon", BY_COUNTS)
+every_epsilon = pytest.mark.parametrize("epsilon", BY_COUNTS, scope="module")
+"""One worker has all tests of an ε, and simulates it once."""
 
 
 @cache

@@ -62,7 +62,8 @@ CASES = {
     "combined, means": Case(250, (4, 4), 12, "means", "combined"),
     "merged": Case(300, (3, 1), 4, "none", "tau_q", same_shares=True),
 }
-every_case = pytest.mark.parametrize("name", CASES)
+every_case = pytest.mark.parametrize("name", CASES, scope="module")
+"""One worker has all tests of a case, and simulates it once."""
 
 
 @cache

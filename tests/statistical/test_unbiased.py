@@ -119,7 +119,8 @@ def private(
     return joined([in_every_release(part.evidence(), estimator) for part in parts])
 
 
-every_mechanism = pytest.mark.parametrize("name", NAMES)
+every_mechanism = pytest.mark.parametrize("name", NAMES, scope="module")
+"""One worker has all tests of a case, and simulates it once."""
 both_populations = pytest.mark.parametrize("constant", [True, False], ids=["constant", "varied"])
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)
 

@@ -6,6 +6,7 @@ nothing itself: all its randomness is that of the code under audit.
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -47,7 +48,7 @@ class Layout:
         """The number of units."""
         return len(self.arm)
 
-    @property
+    @cached_property
     def units(self) -> pl.Series:
         """The ids of the units, in order."""
         return pl.Series(UNIT, [f"u{number:08d}" for number in range(self.n_units)])

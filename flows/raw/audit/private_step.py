@@ -84,15 +84,20 @@ def audit_step(
 
     Sound code fails with a probability of at most 1 − ``confidence``.
     """
+    return list(checks_of_step(config, design, confidence=confidence, effort=effort))
+
+
+def checks_of_step(
+    config: Config, design: AnyDesign, *, confidence: float = 0.9999, effort: StepEffort = USUAL
+) -> Iterator[Check]:
+    """Yield the checks of :func:`audit_step` one after the other, each as it is asked for."""
     error = (1.0 - confidence) / _LAWS
     with _with_key(config) as made_up:
         run = _Run(made_up, design)
-        return [
-            exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units"),
-            *_large(run, effort, error),
-            judge_events(REPEATED, _repeated(run, effort.again), error),
-            _rounded(run, effort, error),
-        ]
+        yield exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units")
+        yield from _large(run, effort, error)
+        yield judge_events(REPEATED, _repeated(run, effort.again), error)
+        yield _rounded(run, effort, error)
 
 
 @contextmanager
@@ -198,7 +203,8 @@ def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
     units = layout(run.config, effort.units, max(2, min(effort.clusters, run.most_strata)))
     levels = on_grid(run.config, units.n_units)
     rows = units.rows(run.grid[levels])
-    first, second = (_draws(run, units, levels, run.published(rows)) for _ in range(2))
+    truth = _truth(run, units, levels)
+    first, second = (_draws(run, units, truth, run.published(rows)) for _ in range(2))
     noise = [
         event
         for noises in zip(first.noise, second.noise, strict=True)
@@ -229,17 +235,17 @@ class _Draws:
     """The drawn clusters; None where clusters are public."""
 
 
-def _draws(run: _Run, layout: Layout, levels: Ints, release: Published) -> _Draws:
-    """Work out what was drawn for a release from rows with these levels, shape [n]."""
+def _truth(run: _Run, layout: Layout, levels: Ints) -> pl.DataFrame:
+    """The level and the cluster of each made-up unit, under the id that it is released with."""
+    ids = released_ids(run.config, layout.units)
+    return pl.DataFrame({"unit_id": ids, "level": levels, "label": layout.cluster})
+
+
+def _draws(run: _Run, layout: Layout, truth: pl.DataFrame, release: Published) -> _Draws:
+    """Work out what was drawn for a release from rows of which this is the ``truth``."""
     if isinstance(run.design, AggregateDesign):
+        levels = truth["level"].to_numpy()
         return _Draws(release, _aggregate_noise(run, layout, levels, release), None, None)
-    truth = pl.DataFrame(
-        {
-            "unit_id": released_ids(run.config, layout.units),
-            "level": levels,
-            "label": layout.cluster,
-        }
-    )
     units = release.units.join(truth, on="unit_id", how="left", maintain_order="left")
     cell = release.cells_of(units["cluster"], units["arm"])
     level = units["level"].to_numpy()
@@ -311,7 +317,8 @@ def _repeated(run: _Run, again: int) -> list[Events]:
     levels = on_grid(run.config, units.n_units, salt=5)
     rows = units.rows(run.grid[levels])
     times = min(again, max(20, run.most_strata))
-    releases = [_draws(run, units, levels, run.published(rows)) for _ in range(times)]
+    truth = _truth(run, units, levels)
+    releases = [_draws(run, units, truth, run.published(rows)) for _ in range(times)]
     events = [] if run.config.private_clusters is not None else _noise_by_stratum(releases)
     outcomes, labels = [draws.responses for draws in releases], [draws.labels for draws in releases]
     for responses in (outcomes, labels):

@@ -3,6 +3,7 @@
 All but the sums of squares, which are drawn here, are made of public facts or of drawn numbers.
 """
 
+import functools
 import math
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,6 +31,12 @@ from schemas.tables import UNNAMED
 
 ACCOUNT = "population"
 """Who pays for a release: the whole population, whoever is in the log."""
+
+
+@functools.cache
+def _package_version() -> str:
+    """The version that is installed, looked up among packages once a process."""
+    return version("clusterdp")
 
 
 def manifest_of(
@@ -63,7 +70,7 @@ def manifest_of(
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
         account_key_fingerprint=None,
         schema_version=SCHEMA_VERSION,
-        package_version=version("clusterdp"),
+        package_version=_package_version(),
         metrics=(_metric_of(config, design),),
     )
 

@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -369,19 +370,29 @@ def test_a_statistic_helps_as_much_as_is_forecast_wherever_pools_lie(
 # No design by hand is better
 
 
-def by_hand(
-    asked: Question, grid: Sequence[float], statistic: str, share: float, squares: float = 0.0
-) -> float:
-    """Σ ln V, stratum by stratum, for clusters that stand for themselves, δ = 0."""
-    k, y, values = len(grid), np.array(grid), asked.values
+@cache
+def rounded_by_hand(
+    values: tuple[float, ...], guess: tuple[float, ...], grid: tuple[float, ...]
+) -> tuple[Floats, float]:
+    """The guess on the grid, value by value, and the variance that rounding adds."""
+    k, y = len(grid), np.array(grid)
     p = np.zeros(k)
     rounding = 0.0
-    for value, weight in zip(values, asked.guess, strict=True):
+    for value, weight in zip(values, guess, strict=True):
         at = min(max(int(np.searchsorted(y, value, "right")) - 1, 0), k - 2)
         up = (value - y[at]) / (y[at + 1] - y[at])
         p[at] += weight * (1 - up)
         p[at + 1] += weight * up
         rounding += weight * (value - y[at]) * (y[at + 1] - value)
+    return p, rounding
+
+
+def by_hand(
+    asked: Question, grid: Sequence[float], statistic: str, share: float, squares: float = 0.0
+) -> float:
+    """Σ ln V, stratum by stratum, for clusters that stand for themselves, δ = 0."""
+    k, y, values = len(grid), np.array(grid), asked.values
+    p, rounding = rounded_by_hand(tuple(values), tuple(asked.guess), tuple(grid))
     own = float(asked.guess @ values**2 - (asked.guess @ values) ** 2) + rounding
     spent = 0.0 if statistic == "none" else share * asked.epsilon
     r = k / (math.exp(asked.epsilon * (1 - squares) - spent) - 1)
