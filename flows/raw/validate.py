@@ -27,7 +27,7 @@ from flows.raw.quarantine import FaultyRows, HandedFaults, Quarantined
 from flows.raw.reading.log_files import file_names
 from flows.raw.spill.sharing import each, n_shares
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts, stored
-from flows.raw.spill.unit_order import in_one_piece, order_units, rises
+from flows.raw.spill.unit_order import order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
@@ -329,9 +329,7 @@ class _Judge:
     def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
         arms = pl.Enum(self.config.arms.names)
         code = pl.Series([], dtype=arms).to_physical().dtype
-        return rows.select(COLUMNS).with_columns(
-            in_one_piece(rows[UNIT]), pl.col(ARM).cast(code).cat.to(arms)
-        )
+        return rows.select(COLUMNS).with_columns(pl.col(ARM).cast(code).cat.to(arms))
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""

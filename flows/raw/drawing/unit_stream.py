@@ -15,7 +15,7 @@ from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_tab
 from flows.raw.reading.parallel import in_batches, in_parallel
 from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, parts, stored
-from flows.raw.spill.unit_order import in_one_piece, sort_rows
+from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
@@ -153,9 +153,7 @@ def _hashed(config: Config, frame: pl.DataFrame) -> pl.DataFrame:
 def _sorted(runs: Sequence[SortedRuns], workspace: Workspace | None) -> Iterator[pl.DataFrame]:
     for (part,) in parts(runs, workspace):
         if part is not None:
-            ordered = sort_rows(part)
-            del part
-            yield ordered.with_columns(in_one_piece(ordered[UNIT]))
+            yield sort_rows(part)
 
 
 def _empty(config: Config, rows: Rows) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flows.raw.spill import unit_keys as keys_module
 from flows.raw.spill import unit_order as order
 from flows.raw.spill.unit_keys import unit_keys
-from flows.raw.spill.unit_order import in_one_piece, order_units, rises, sort_rows
+from flows.raw.spill.unit_order import order_units, rises, sort_rows
 
 texts = st.lists(
     st.one_of(
@@ -133,11 +133,13 @@ def test_the_order_is_the_same_however_many_texts_are_looked_at_at_once() -> Non
         assert ordered(units) == by_bytes(units)
 
 
-def test_texts_brought_into_one_piece_stay_as_they_are() -> None:
-    units = pl.Series("unit", [*TIED, "", "é", "short"]).gather([60, 3, 61, 0, 62, 3])
-    assert in_one_piece(units).to_list() == units.to_list()
-    assert in_one_piece(units).name == "unit"
-    assert in_one_piece(pl.Series([3, 1])).to_list() == [3, 1]
+@pytest.mark.parametrize("units", [["b", "a", "é", ""], ["22", "11", "22", "aé"[:2]], ["", ""]])
+def test_texts_in_order_lie_one_after_the_other(units: list[str]) -> None:
+    """Whether all are of one length, in bytes, or not."""
+    found = order_units(pl.Series("unit", units)).units
+    assert found.to_list() == by_bytes(units)
+    _, _, content = found.to_arrow(compat_level=pl.CompatLevel.oldest()).buffers()
+    assert (bytes(content) if content else b"") == "".join(by_bytes(units)).encode()
 
 
 @pytest.mark.parametrize("cut", [slice(3, 9), slice(0, 0), slice(5, None)])
