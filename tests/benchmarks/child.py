@@ -10,7 +10,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +87,17 @@ def release(
     key = path.with_name(KEY)
     key.touch(0o600)
     key.write_bytes(b"the key of a benchmark, of no use to anybody")
-    _settle(prefect_home or work)
-    import scipy.stats  # noqa: F401, PLC0415 - else it is imported on the way, and timed
+    with _server(prefect_home, Path(work)):
+        from flows import release as page  # noqa: PLC0415 - after Prefect's surroundings
 
-    from flows import release as page  # noqa: PLC0415 - after Prefect's surroundings
-
-    run: Any = page.release if prefect_home else page.release_period
-    if prefect_home:
-        _start_prefect()
-    noise = _timed_noise()
-    steps = _Steps()
-    log = logging.getLogger("clusterdp")
-    log.setLevel(logging.INFO)
-    log.addHandler(steps)
-    with watch:
-        result = run(str(path))
+        run: Any = page.release if prefect_home else page.release_period
+        noise = _timed_noise()
+        steps = _Steps()
+        log = logging.getLogger("clusterdp")
+        log.setLevel(logging.INFO)
+        log.addHandler(steps)
+        with watch:
+            result = run(str(path))
     if from_first_step:
         if steps.begin is None:
             raise RuntimeError(
@@ -116,44 +113,45 @@ def release(
 
 def empty_steps(watch: Watch, work: str, prefect_home: str | None, steps: int) -> int:
     """A flow of so many steps that do nothing: what Prefect itself takes, once it has started."""
-    _settle(prefect_home or work)
-    from flows.orchestration.step import step  # noqa: PLC0415 - after Prefect's surroundings
-
-    def nothing() -> None:
-        pass
-
-    def all_of_them() -> None:
-        for _ in range(steps):
-            step(nothing)()
-
-    run = all_of_them
-    if prefect_home:
+    with _server(prefect_home, Path(work)):
         from prefect import flow  # noqa: PLC0415 - after its surroundings are settled
 
-        run = flow(name="empty-steps", persist_result=False, retries=0)(all_of_them)
-        _start_prefect()
-    with watch:
-        run()
+        from flows.orchestration.step import step  # noqa: PLC0415 - likewise
+
+        def nothing() -> None:
+            pass
+
+        @flow(name="empty-steps", persist_result=False, retries=0)
+        def all_of_them() -> None:
+            for _ in range(steps):
+                step(nothing)()
+
+        with watch:
+            all_of_them()
     return steps
 
 
-def _settle(home: str) -> None:
-    """Give Prefect the surroundings that the command line gives it, and a home of this bench's."""
-    from flows.orchestration.prefect_settings import configure_prefect  # noqa: PLC0415 - before anything imports Prefect
+@contextmanager
+def _server(home: str | None, work: Path) -> Iterator[None]:
+    """A server of Prefect's for one run, with a home of this bench's, that has answered a flow."""
+    if home is None:
+        yield
+        return
+    from flows.orchestration.prefect_server import server_for_one_run  # noqa: PLC0415 - before anything imports Prefect
 
     os.environ["PREFECT_HOME"] = home
-    configure_prefect(Path(home))
+    with server_for_one_run(work / "bench.toml", wanted=True) as server:
+        if server is None:
+            raise RuntimeError("no server, where one was wanted")
+        server.wait()
+        from prefect import flow  # noqa: PLC0415 - after its surroundings are settled
 
+        @flow(name="warm-up", persist_result=False, retries=0)
+        def warm_up() -> None:
+            pass
 
-def _start_prefect() -> None:
-    """Run a flow that does nothing, so that Prefect's server is up."""
-    from prefect import flow  # noqa: PLC0415 - after its surroundings are settled
-
-    @flow(name="warm-up", persist_result=False, retries=0)
-    def warm_up() -> None:
-        pass
-
-    warm_up()
+        warm_up()
+        yield
 
 
 def _timed_noise() -> list[float]:

@@ -213,6 +213,15 @@ def test_a_bench_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> N
     assert list(folder.iterdir()) == []
 
 
+def test_a_flow_is_measured_beside_a_plain_run(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    told = ["--rounds", "1", "--results", str(results), "flow-2k", "small"]
+    assert bench.main(told) == 0
+    flow, small = json.loads((results / "results.json").read_text())["cases"]
+    assert [one["rows"] for one in flow["contenders"]] == [2_000, 2_000]
+    assert [one["rows"] for one in small["contenders"]] == [7, 5_000]
+
+
 def test_growth_is_plotted(tmp_path: Path) -> None:
     """Of units and of strata, ours beside DuckDB's; nothing of it is among the ratios."""
     results = tmp_path / "results"
