@@ -229,7 +229,8 @@ class _Judge:
 
     def read(self, advance: Callable[[int], None] = _unheard) -> SortedRuns:
         """Judge all rows by the rules that read one, and bring them on their way into order."""
-        runs = SortedRuns(self.workspace, "rows")
+        n_tables = 1 if self.log.events is None else 2
+        runs = SortedRuns(self.workspace, "rows", n_tables=n_tables)
         alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
         arms = self.config.arms.names
         for batch in self.log.batches(lambda rows: _coded(rows, arms, alone)):
@@ -246,7 +247,7 @@ class _Judge:
 
     def read_events(self, advance: Callable[[int], None] = _unheard) -> SortedRuns:
         """Outcome events, where there are any; how many, nobody is told."""
-        runs = SortedRuns(self.workspace, "events")
+        runs = SortedRuns(self.workspace, "events", n_tables=2)
         for batch in self.log.event_batches():
             runs.add(batch.filter(pl.col(UNIT).is_not_null()))
             advance(batch.height)

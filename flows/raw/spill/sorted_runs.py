@@ -126,9 +126,15 @@ class _SortedRun:
 class SortedRuns:
     """Rows that are being sorted; the names of their files in the workspace begin with ``name``."""
 
-    def __init__(self, workspace: Workspace | None, name: str, by: str = UNIT) -> None:
-        """Begin without rows, to be sorted by a column. Without a workspace all stay in memory."""
+    def __init__(
+        self, workspace: Workspace | None, name: str, by: str = UNIT, *, n_tables: int = 1
+    ) -> None:
+        """Begin without rows, to be sorted by a column. Without a workspace all stay in memory.
+
+        They are one of ``n_tables`` whose rows are held at the same time.
+        """
         self._workspace = workspace
+        self._n_tables = n_tables
         self._name = name
         self._by = by
         self._waiting: list[pl.DataFrame] = []
@@ -148,8 +154,9 @@ class SortedRuns:
         self._waiting_bytes += size
         self.n_rows += rows.height
         self.n_bytes += size
-        if self._workspace is not None and self._waiting_bytes > self._workspace.run_bytes:
-            self._write(self._workspace)
+        workspace = self._workspace
+        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
+            self._write(workspace)
 
     @property
     def in_memory(self) -> bool:
