@@ -53,11 +53,11 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a draft of this run read-only.
+    """Open a draft of this run, to read it and to add to it.
 
     ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
     """
-    with duckdb.connect(str(path), read_only=True, config=memory_limit(memory)) as connection:
+    with duckdb.connect(str(path), config=memory_limit(memory)) as connection:
         yield connection
 
 
