@@ -50,11 +50,10 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         _new_file(path, memory) as connection,
     ):
         units = _units_of(tables)
-        connection.execute(_creation(SCHEMA | {"units": units}))
-        connection.execute(_REPEATED)
+        connection.execute(f"{_REPEATED}; BEGIN; {_creation(SCHEMA | {'units': units})}")
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
-        connection.execute(_UNKNOWN)
+        connection.execute(f"COMMIT; {_UNKNOWN}")
         _write_units(connection, tables.units, units)
         connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
@@ -142,8 +141,8 @@ def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table:
 
 
 def _creation(tables: Mapping[str, Table]) -> str:
-    """Statements that make the tables at once, with comments on them and on their columns."""
-    statements = ["BEGIN"]
+    """Statements that make the tables, with comments on them and on their columns."""
+    statements = []
     for name, table in tables.items():
         columns = {quote_name(column): fact for column, fact in table.columns.items()}
         kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
@@ -153,7 +152,7 @@ def _creation(tables: Mapping[str, Table]) -> str:
             f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
             for column, fact in columns.items()
         ]
-    return "; ".join([*statements, "COMMIT"])
+    return "; ".join(statements)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
