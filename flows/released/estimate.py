@@ -55,9 +55,9 @@ def estimate(
     """
     with open_draft(draft, memory) as connection:
         released = read_released(connection, read_manifest(connection))
-    estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
-    frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
-    add_estimates(draft, frames, released, memory)
+        estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
+        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
+        add_estimates(connection, draft, frames, released)
     return estimates
 
 

@@ -4,7 +4,7 @@ Only what may be published reaches this step, so no page of the file and no log 
 anything else. The file is closed before it gets its public name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -50,27 +50,30 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         _new_file(path, memory) as connection,
     ):
         units = _units_of(tables)
-        for name, table in (SCHEMA | {"units": units}).items():
-            _create(connection, name, table)
-        connection.execute(_REPEATED)
+        connection.execute(f"{_REPEATED}; BEGIN; {_creation(SCHEMA | {'units': units})}")
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
-        connection.execute(_UNKNOWN)
+        connection.execute(f"COMMIT; {_UNKNOWN}")
         _write_units(connection, tables.units, units)
         connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
 
 def add_estimates(
-    path: Path, frames: dict[str, pl.DataFrame], released: Released, memory: int | None = None
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    frames: dict[str, pl.DataFrame],
+    released: Released,
 ) -> None:
-    """Add the rows of ``estimates`` and ``means``, and the macros, to a draft, and close it."""
-    with (
-        _plain_errors(path, ()),
-        duckdb.connect(str(path), config=memory_limit(memory)) as connection,
-    ):
+    """Add the rows of ``estimates`` and ``means``, and the macros, to the open draft at ``path``.
+
+    They are on the disk then.
+    """
+    with _plain_errors(path, ()):
+        connection.execute("BEGIN")
         for name, frame in frames.items():
             _insert(connection, name, frame)
         add_macros(connection, released)
+        connection.execute("COMMIT")
         connection.execute("CHECKPOINT")  # closing alone would hide a failure
 
 
@@ -137,17 +140,25 @@ def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table:
         raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str, table: Table) -> None:
-    """Make a table, with comments on it and on its columns."""
-    kinds = ", ".join(f"{quote_name(column)} {fact.kind}" for column, fact in table.columns.items())
-    connection.execute(f"CREATE TABLE {name} ({kinds})")
-    connection.execute(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
-    for column, fact in table.columns.items():
-        connection.execute(f"COMMENT ON COLUMN {name}.{quote_name(column)} IS {text(fact.comment)}")
+def _creation(tables: Mapping[str, Table]) -> str:
+    """Statements that make the tables, with comments on them and on their columns."""
+    statements = []
+    for name, table in tables.items():
+        columns = {quote_name(column): fact for column, fact in table.columns.items()}
+        kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
+        statements.append(f"CREATE TABLE {name} ({kinds})")
+        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
+        statements += [
+            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
+            for column, fact in columns.items()
+        ]
+    return "; ".join(statements)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:
     """Insert the rows of a frame into a table, in their order, columns matched by name."""
+    if frame.is_empty():
+        return
     names = ", ".join(map(quote_name, TABLES[table]))
     # As polars holds it: texts are not copied.
     rows = frame.select(list(TABLES[table])).to_arrow(compat_level=pl.CompatLevel.newest())

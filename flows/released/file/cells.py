@@ -57,6 +57,7 @@ class Cells:
         ``orders``, for what was found of the order of rows. The file is open for reading alone.
         """
         self._connection = connection
+        self._orders: dict[str, bool] = {}
         connection.execute(_NUMBER)
 
     def is_in_order(self, table: str) -> bool:
@@ -67,6 +68,11 @@ class Cells:
         once: as many rows as there are pairs have places of their own among the pairs, and are
         about the pair of their place.
         """
+        if table not in self._orders:
+            self._orders[table] = self._find_order(table)
+        return self._orders[table]
+
+    def _find_order(self, table: str) -> bool:
         known = self._connection.execute(_KNOWN_ORDER, {"table": table}).fetchall()
         if known:
             return bool(known[0][0])

@@ -70,18 +70,24 @@ class _Macros:
             else "no_segments",
         }.items():
             connection.execute(f"CREATE MACRO {signature} AS TABLE {filled(body, self.parts)}")
-        for name, comment in MACROS.items():
-            connection.execute(f"COMMENT ON MACRO TABLE {name} IS {text(comment)}")
+        comments = (
+            f"COMMENT ON MACRO TABLE {name} IS {text(comment)}" for name, comment in MACROS.items()
+        )
+        connection.execute("; ".join(comments))
 
     def _write_table(
         self, connection: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame
     ) -> None:
         place = f"{self.schema}.{name}"
         connection.register("frame_to_insert", frame.to_arrow())
-        connection.execute(f"CREATE TABLE {place} AS FROM frame_to_insert")
-        connection.execute(f"COMMENT ON TABLE {place} IS {text(_FOR_MACROS)}")
-        for column in frame.columns:
-            connection.execute(f"COMMENT ON COLUMN {place}.{column} IS {text(_FOR_MACROS)}")
+        statements = [
+            f"CREATE TABLE {place} AS FROM frame_to_insert",
+            *(
+                f"COMMENT ON {what} IS {text(_FOR_MACROS)}"
+                for what in (f"TABLE {place}", *(f"COLUMN {place}.{one}" for one in frame.columns))
+            ),
+        ]
+        connection.execute("; ".join(statements))
         connection.unregister("frame_to_insert")
 
     @property

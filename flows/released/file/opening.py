@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
@@ -24,6 +23,10 @@ from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
 from schemas.tables import MACROS, PREFIX, TEXT_IDS, UNNAMED
 
 Settings = dict[str, str | bool | int | float | list[str]]
+_Columns = list[tuple[str, str]]
+"""Names and types of a table's columns, in order."""
+_KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
+"""How DuckDB spells the definition of a table, by its name, columns and types; once a process."""
 
 _NAME = "opened"  # the file is attached under this name
 _CLOSED: Settings = {
@@ -63,15 +66,20 @@ _FOREIGN = {
         )""",  # noqa: S608 - constants of ours
 }
 """Kinds of objects that no release holds, with the queries that find the name of one."""
-_TABLES = f"""
-    SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND schema_name = 'main'
+_ANY_FOREIGN = " UNION ALL ".join(
+    f"(SELECT '{kind}', * FROM ({query}) LIMIT 1)"  # noqa: S608 - constants of ours
+    for kind, query in _FOREIGN.items()
+)
+_COLUMNS = f"""
+    SELECT table_name, column_name, data_type FROM duckdb_columns()
+    WHERE {_IN_FILE} AND schema_name = 'main' AND table_name IN ({_TABLE_NAMES})
+    ORDER BY table_oid, column_index
 """  # noqa: S608 - constants of ours
-_COLUMNS = f"SELECT name, type FROM pragma_table_info('{_NAME}.main.' || ?) ORDER BY cid"  # noqa: S608 - constants of ours
 _VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
 _METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608 - constants of ours
-_DEFINITION = """
-    SELECT sql FROM duckdb_tables()
-    WHERE database_name = ? AND schema_name = 'main' AND table_name = ?
+_DEFINITIONS = """
+    SELECT table_name, sql FROM duckdb_tables()
+    WHERE database_name = $database AND schema_name = 'main'
 """
 
 
@@ -126,10 +134,12 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(config=_CLOSED)
     try:
         allowed = ", ".join(text(str(file)) for file in (path, log))  # DuckDB looks for the log
-        connection.execute(f"SET allowed_paths = [{allowed}]")
-        connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
-        connection.execute(f"ATTACH {text(str(path))} AS {_NAME} (READ_ONLY, TYPE duckdb)")
+        connection.execute(
+            f"SET allowed_paths = [{allowed}];"
+            "SET enable_external_access = false;"
+            "SET lock_configuration = true;"
+            f"ATTACH {text(str(path))} AS {_NAME} (READ_ONLY, TYPE duckdb)"
+        )
     except (duckdb.Error, UnicodeEncodeError):
         connection.close()
     else:
@@ -165,34 +175,49 @@ def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
 
     The queries run in the empty database, where function names mean DuckDB's own functions.
     """
+    view = connection.execute(_VIEW).fetchone()
+    if view is not None:
+        return _foreign("view", view[0])
+    columns = _columns(connection)
+    problem = _version_problem(connection, columns)
+    if problem is not None:
+        return problem
+    found = dict(connection.execute(_ANY_FOREIGN).fetchall())
+    for kind in _FOREIGN:
+        if kind in found:
+            return _foreign(kind, found[kind])
+    differing = _differing_tables(connection, columns)
     return (
-        _foreign(connection, "view", _VIEW)
-        or _version_problem(connection)
-        or next((problem for kind in _FOREIGN if (problem := _foreign(connection, kind))), None)
-        or _table_problem(connection, "metrics")
+        (_other_columns("metrics") if "metrics" in differing else None)
         or _metrics_problem(connection)
-        or next((problem for name in TABLES if (problem := _table_problem(connection, name))), None)
+        or next((_other_columns(name) for name in TABLES if name in differing), None)
     )
 
 
-def _foreign(connection: duckdb.DuckDBPyConnection, kind: str, query: str = "") -> str | None:
-    row = connection.execute(query or f"{_FOREIGN[kind]} LIMIT 1").fetchone()
-    if row is None:
-        return None
-    return f"not a clusterdp release: it holds the {kind} '{shown(str(row[0]))}'"
+def _foreign(kind: str, name: object) -> str:
+    return f"not a clusterdp release: it holds the {kind} '{shown(str(name))}'"
 
 
-def _version_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
+def _columns(connection: duckdb.DuckDBPyConnection) -> dict[str, _Columns]:
+    """The columns of each table of the file that has the name of one of a release."""
+    found: dict[str, _Columns] = {}
+    for table, column, kind in connection.execute(_COLUMNS).fetchall():
+        found.setdefault(table, []).append((column, kind))
+    return found
+
+
+def _version_problem(
+    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]
+) -> str | None:
     """Say why the file's schema version cannot be read, or which table is missing.
 
     The version comes first, as files of other versions have other tables.
     """
-    tables = {row[0] for row in connection.execute(_TABLES).fetchall()}
-    missing = [table for table in TABLES if table not in tables]
+    missing = [table for table in TABLES if table not in columns]
     if "release" in missing:
         return "not a clusterdp release (no table release)"
-    columns = connection.execute(_COLUMNS, ["release"]).fetchall()
-    if not {("schema_version", "INTEGER"), ("package_version", "VARCHAR")}.issubset(columns):
+    stated = {("schema_version", "INTEGER"), ("package_version", "VARCHAR")}
+    if not stated.issubset(columns["release"]):
         return "not a clusterdp release (table release does not say its schema version)"
     rows = connection.execute(_VERSIONS).fetchall()
     if len(rows) != 1:
@@ -216,29 +241,68 @@ def _metrics_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
     )
 
 
-def _table_problem(connection: duckdb.DuckDBPyConnection, name: str) -> str | None:
-    """Say that a table differs from a release's: its definition is compared word by word.
+def _differing_tables(
+    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]
+) -> set[str]:
+    """The tables that differ from a release's: definitions are compared word by word.
 
-    So it has no checks, keys, collations, defaults or generated columns.
+    So none has checks, keys, collations, defaults or generated columns.
     """
-    present: list[tuple[Any, ...]] = connection.execute(_COLUMNS, [name]).fetchall()
-    if len(present) != len(TABLES[name]):
-        return _other_columns(name)
-    for (column, kind), (declared, usual) in zip(present, TABLES[name].items(), strict=True):
-        if column != declared or not _is_allowed(name, column, kind, usual):
-            return _other_columns(name)
-    labels = {column: kind for column, kind in present if kind.startswith(_ENUM)}
-    stand_ins = {column: f"ENUM({text(column)})" for column in labels}
-    columns = (f"{quote_name(column)} {stand_ins.get(column, kind)}" for column, kind in present)
-    connection.execute(f"CREATE TABLE memory.main.{name} ({', '.join(columns)})")
-    ours, theirs = (
-        str(connection.execute(_DEFINITION, [database, name]).fetchall()[0][0])
-        for database in ("memory", _NAME)
+    possible = {name: columns[name] for name in TABLES if _has_our_columns(name, columns[name])}
+    ours = _own_definitions(connection, possible)
+    theirs = _definitions(connection, _NAME)
+    return {
+        name
+        for name in TABLES
+        if name not in ours or theirs[name] not in (ours[name], _with_compression(ours[name]))
+    }
+
+
+def _has_our_columns(table: str, columns: _Columns) -> bool:
+    return [column for column, _ in columns] == list(TABLES[table]) and all(
+        _is_allowed(table, column, kind, TABLES[table][column]) for column, kind in columns
     )
-    connection.execute(f"DROP TABLE memory.main.{name}")
-    for column, kind in labels.items():  # their labels are compared, and never run as SQL
-        ours = ours.replace(stand_ins[column], kind, 1)
-    return None if theirs in (ours, _with_compression(ours)) else _other_columns(name)
+
+
+def _own_definitions(
+    connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns]
+) -> dict[str, str]:
+    """How DuckDB spells the definitions of tables that have these columns and nothing else.
+
+    They are made in the empty database, once a process. An ENUM there has its column's name for a
+    label: the labels of the file are put in afterwards, and never run as SQL.
+    """
+    made = {
+        name: tuple((column, _stand_in(column, kind)) for column, kind in columns)
+        for name, columns in tables.items()
+    }
+    unknown = [(name, kinds) for name, kinds in made.items() if (name, kinds) not in _KNOWN]
+    if unknown:
+        statements = ["BEGIN"]
+        for name, kinds in unknown:
+            spelt = ", ".join(f"{quote_name(column)} {kind}" for column, kind in kinds)
+            statements.append(f"CREATE TABLE memory.main.{name} ({spelt})")
+        connection.execute("; ".join(statements))
+        found = _definitions(connection, "memory")
+        connection.execute("ROLLBACK")
+        _KNOWN.update({(name, kinds): found[name] for name, kinds in unknown})
+    definitions = {name: _KNOWN[name, kinds] for name, kinds in made.items()}
+    for name, columns in tables.items():
+        for column, kind in columns:
+            if kind.startswith(_ENUM):
+                stand_in = _stand_in(column, kind)
+                definitions[name] = definitions[name].replace(stand_in, kind, 1)
+    return definitions
+
+
+def _stand_in(column: str, kind: str) -> str:
+    """The type; of an ENUM, the type with the column's name for its one label."""
+    return f"ENUM({text(column)})" if kind.startswith(_ENUM) else kind
+
+
+def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
+    rows = connection.execute(_DEFINITIONS, {"database": database}).fetchall()
+    return {str(name): str(definition) for name, definition in rows}
 
 
 def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:

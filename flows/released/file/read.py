@@ -14,6 +14,8 @@ from flows.released.file.sql import quote_name
 from schemas.errors import InputError
 from schemas.released import TABLES, Manifest, Metric
 
+_COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
+
 
 @dataclass(frozen=True)
 class ReleaseFile:
@@ -51,21 +53,19 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 @contextmanager
 def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a draft of this run read-only.
+    """Open a draft of this run, to read it and to add to it.
 
     ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
     """
-    with duckdb.connect(str(path), read_only=True, config=memory_limit(memory)) as connection:
+    with duckdb.connect(str(path), config=memory_limit(memory)) as connection:
         yield connection
 
 
 def read_release(path: Path) -> ReleaseFile:
     """Read the manifest of a released file and count the rows of its tables."""
     with open_release(path) as connection:
-        counts = {
-            table: int(_row(connection, f"SELECT count(*) FROM main.{table}")[0])  # noqa: S608 - our own table names
-            for table in TABLES
-        }
+        found = dict(connection.execute(_COUNTS).fetchall())
+        counts = {table: int(found[table]) for table in TABLES}
         return ReleaseFile(path.absolute(), read_manifest(connection), counts)
 
 
@@ -79,10 +79,3 @@ def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, A
     names = list(TABLES[table])
     query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table}"  # noqa: S608 - our own names
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]
-
-
-def _row(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
-    row = connection.execute(query).fetchone()
-    if row is None:
-        raise AssertionError(f"no row from: {query}")
-    return row

@@ -174,60 +174,64 @@ _CELLS: Final = {
 }
 """Rules on a table, with the condition on ``metrics`` where it has rows."""
 _OF_AN_ARM = """
-    SELECT count(*) = count(DISTINCT {key})
-        AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true) FROM main.{table}"""
+    count(*) = count(DISTINCT (arm, estimator))
+    AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true)"""
 
-_OF_STRATA: Final[dict[str, str]] = {
-    "outcomes: each stands once, and there are n_outcomes": """
-        SELECT count(*) = (SELECT n_outcomes FROM main.metrics)
-            AND count(DISTINCT outcome) = count(*)
-        FROM main.outcomes""",
-    "pools: each pool and arm stands once": """
-        SELECT count(*) = count(DISTINCT (pool, arm)) FROM main.pools""",
-    "pools: there is control, and another arm (one other, of differences)": """
-        SELECT bool_or(arm = (SELECT control FROM main.release)) AND count(DISTINCT arm) >= 2
+_OF_STRATA: Final[dict[str, dict[str, str]]] = {
+    "outcomes": {
+        "each stands once, and there are n_outcomes": """
+            count(*) = (SELECT n_outcomes FROM main.metrics)
+            AND count(DISTINCT outcome) = count(*)""",
+    },
+    "pools": {
+        "each pool and arm stands once": "count(*) = count(DISTINCT (pool, arm))",
+        "there is control, and another arm (one other, of differences)": """
+            bool_or(arm = (SELECT control FROM main.release)) AND count(DISTINCT arm) >= 2
             AND (count(DISTINCT arm) = 2
-                OR (SELECT strata_statistic FROM main.metrics) <> 'differences')
-        FROM main.pools""",
-    "strata: each cluster and arm stands once, each cluster in one pool": """
-        SELECT count(*) = count(DISTINCT (cluster, arm))
-            AND count(DISTINCT cluster) = count(DISTINCT (cluster, pool)) FROM main.strata""",
-    "strata: their units add up to those of their pools": """
-        SELECT bool_and(p.n_units IS NOT DISTINCT FROM s.n_units)
-        FROM main.pools AS p FULL JOIN (
-            SELECT pool, arm, sum(n_units) AS n_units FROM main.strata GROUP BY pool, arm
-        ) AS s ON s.pool = p.pool AND s.arm = p.arm""",
-    "strata: their units add up to n_units, their clusters to n_clusters at most": """
-        SELECT sum(n_units) = (SELECT n_units FROM main.release)
-            AND count(DISTINCT cluster) <= (SELECT n_clusters FROM main.release)
-        FROM main.strata""",
+                OR (SELECT strata_statistic FROM main.metrics) <> 'differences')""",
+    },
+    "strata": {
+        "each cluster and arm stands once, each cluster in one pool": """
+            count(*) = count(DISTINCT (cluster, arm))
+            AND count(DISTINCT cluster) = count(DISTINCT (cluster, pool))""",
+        "their units add up to those of their pools": """(
+            SELECT bool_and(p.n_units IS NOT DISTINCT FROM s.n_units)
+            FROM main.pools AS p FULL JOIN (
+                SELECT pool, arm, sum(n_units) AS n_units FROM main.strata GROUP BY pool, arm
+            ) AS s ON s.pool = p.pool AND s.arm = p.arm)""",
+        "their units add up to n_units, their clusters to n_clusters at most": """
+            sum(n_units) = (SELECT n_units FROM main.release)
+            AND count(DISTINCT cluster) <= (SELECT n_clusters FROM main.release)""",
+    },
 }
-"""Queries that give true where a rule on whole tables holds; they come after those on rows."""
+"""Conditions on whole tables, which come after those on rows. One that is null counts as false."""
 
-_OF_ARMS: Final[dict[str, str]] = {
-    "squares: each arm of the release once, or none at all, beside means or differences": """
-        SELECT count(*) = 0 OR (
-            (SELECT strata_statistic FROM main.metrics) IN ('means', 'differences')
-            AND count(*) = count(DISTINCT arm)
-            AND count(*) = (SELECT count(DISTINCT arm) FROM main.pools)
-            AND bool_and(arm IN (SELECT arm FROM main.pools))
-        ) FROM main.squares""",
-    "squares: one noise_scale, and the centre is the middle of the outcomes": """
-        SELECT count(DISTINCT noise_scale) <= 1 AND coalesce(bool_and(
-            abs(centre - (SELECT min(outcome) + max(outcome) FROM main.outcomes) / 2)
-            <= 1e-9 * (SELECT max(abs(outcome)) FROM main.outcomes)
-        ), true) FROM main.squares""",
-    "means: each arm of the release has each estimator once at most": _OF_AN_ARM.format(
-        table="means", key="(arm, estimator)"
-    ),
-    "estimates: each arm of the release has each estimator once at most": _OF_AN_ARM.format(
-        table="estimates", key="(arm, estimator)"
-    ),
-    "units: there are n_units where units are published, else none": """
-        SELECT count(*) = CASE
-            WHEN (SELECT resampling_probability FROM main.metrics) IS NULL THEN 0
-            ELSE (SELECT n_units FROM main.release) END
-        FROM main.units""",
+_OF_ARMS: Final[dict[str, dict[str, str]]] = {
+    "squares": {
+        "each arm of the release once, or none at all, beside means or differences": """
+            count(*) = 0 OR (
+                (SELECT strata_statistic FROM main.metrics) IN ('means', 'differences')
+                AND count(*) = count(DISTINCT arm)
+                AND count(*) = (SELECT count(DISTINCT arm) FROM main.pools)
+                AND bool_and(arm IN (SELECT arm FROM main.pools)))""",
+        "one noise_scale, and the centre is the middle of the outcomes": """
+            count(DISTINCT noise_scale) <= 1 AND coalesce(bool_and(
+                abs(centre - (SELECT min(outcome) + max(outcome) FROM main.outcomes) / 2)
+                <= 1e-9 * (SELECT max(abs(outcome)) FROM main.outcomes)
+            ), true)""",
+    },
+    "means": {
+        "each arm of the release has each estimator once at most": _OF_AN_ARM,
+    },
+    "estimates": {
+        "each arm of the release has each estimator once at most": _OF_AN_ARM,
+    },
+    "units": {
+        "there are n_units where units are published, else none": """
+            count(*) = CASE
+                WHEN (SELECT resampling_probability FROM main.metrics) IS NULL THEN 0
+                ELSE (SELECT n_units FROM main.release) END""",
+    },
 }
 """The same, for rules that come after those on ``debias`` and ``counts``."""
 
@@ -238,62 +242,79 @@ def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
     The current schema of ``connection`` has the tables of a release, with one row in ``release``
     and one in ``metrics``; ``size`` is the size of the file in bytes.
     """
-    for table, rules in _ROWS.items():
-        name = _broken_row(connection, table, rules)
-        if name is not None:
-            return f"{table}: {name}"
-    if _bytes(connection) > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
+    held, n_bytes = _judge_rows(connection)
+    name = _first_broken(_ROWS, held)
+    if name is not None:
+        return name
+    if n_bytes > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
         return "tables are of a size that fits the file's"
     name = _broken_table(connection, _OF_STRATA)
     if name is not None:
         return name
     cells = Cells(connection)
     return (
-        next((name for name in _CELLS if not _has_cells(connection, cells, *_CELLS[name])), None)
+        _broken_cells(connection, cells)
         or broken_debias_rule(connection, cells)
         or _broken_table(connection, _OF_ARMS)
         or broken_unit_rule(connection, cells)
     )
 
 
-def _broken_table(connection: duckdb.DuckDBPyConnection, rules: dict[str, str]) -> str | None:
+def _judge_rows(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, list[bool | None]], int]:
+    """Which rules on rows hold, by one pass over each table but the units.
+
+    The second value is the memory in bytes that these tables take, which are read whole later. A
+    small file can hold large tables, as repeated values and texts are compressed.
+    """
+    rows = connection.execute(_JUDGE_ROWS).fetchall()
+    return {table: held for table, held, _ in rows}, sum(int(n_bytes) for *_, n_bytes in rows)
+
+
+def _broken_table(
+    connection: duckdb.DuckDBPyConnection, rules: dict[str, dict[str, str]]
+) -> str | None:
     """The first rule on whole tables that does not hold."""
-    for name, query in rules.items():
+    queries = (
+        f"SELECT '{table}', [{', '.join(f'coalesce({rule}, false)' for rule in of_table.values())}]"  # noqa: S608 - constants of ours
+        f" FROM main.{table}"
+        for table, of_table in rules.items()
+    )
+    return _first_broken(rules, dict(connection.execute(" UNION ALL ".join(queries)).fetchall()))
+
+
+def _first_broken(
+    rules: dict[str, dict[str, str]], held: dict[str, list[bool | None]]
+) -> str | None:
+    """The first rule that is found not to hold; without a row, a rule on rows is neither."""
+    for table, of_table in rules.items():
+        for name, holds in zip(of_table, held[table], strict=True):
+            if holds is False:
+                return f"{table}: {name}"
+    return None
+
+
+def _broken_cells(connection: duckdb.DuckDBPyConnection, cells: Cells) -> str | None:
+    """The first table that lacks an outcome of a pool and arm, or has one twice, if it has rows."""
+    conditions = ", ".join(published for _, published in _CELLS.values())
+    found = connection.execute(f"SELECT {conditions} FROM main.metrics").fetchall()[0]  # noqa: S608 - constants of ours
+    for (name, (table, published)), is_published in zip(_CELLS.items(), found, strict=True):
+        if is_published and cells.is_in_order(table):
+            continue
+        query = _ONCE_A_CELL.format(table=table, published=published)
         if connection.execute(query).fetchall() != [(True,)]:
             return name
     return None
 
 
-def _has_cells(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, table: str, published: str
-) -> bool:
-    """Whether ``table`` has each outcome in each pool and arm once, where it has rows at all."""
-    is_published = connection.execute(f"SELECT {published} FROM main.metrics").fetchall()[0][0]  # noqa: S608 - constants of ours
-    if is_published and cells.is_in_order(table):
-        return True
-    query = _ONCE_A_CELL.format(table=table, published=published)
-    return connection.execute(query).fetchall() == [(True,)]
-
-
-def _broken_row(
-    connection: duckdb.DuckDBPyConnection, table: str, rules: dict[str, str]
-) -> str | None:
-    """The first rule that some row of a table breaks, by one pass for all rules."""
+def _judging(table: str, rules: dict[str, str]) -> str:
+    """The query that tells which rules all rows of a table keep, and how large the table is."""
     tests = ", ".join(f"bool_and(coalesce({rule}, false))" for rule in rules.values())
-    query = f"SELECT {tests} FROM main.{table} AS t, main.release AS r, main.metrics AS m"  # noqa: S608 - constants of ours
-    results = connection.execute(query).fetchall()[0]
-    return next((name for name, holds in zip(rules, results, strict=True) if holds is False), None)
+    texts = [name for name, kind in TABLES[table].items() if kind == TEXT]
+    lengths = "".join(f' + coalesce(sum(strlen(t."{name}")), 0)' for name in texts)
+    return (
+        f"SELECT '{table}', [{tests}], {len(TABLES[table]) * 8} * count(*){lengths} "  # noqa: S608 - constants of ours
+        f"FROM main.{table} AS t, main.release AS r, main.metrics AS m"
+    )
 
 
-def _bytes(connection: duckdb.DuckDBPyConnection) -> int:
-    """The memory that the tables take which are read whole, in bytes: all but the units.
-
-    A small file can hold large tables, as repeated values and texts are compressed.
-    """
-    total = 0
-    for table in TABLES.keys() - {"units"}:
-        texts = [name for name, kind in TABLES[table].items() if kind == TEXT]
-        lengths = "".join(f' + coalesce(sum(strlen("{name}")), 0)' for name in texts)
-        query = f"SELECT {len(TABLES[table]) * 8} * count(*){lengths} FROM main.{table}"  # noqa: S608 - constants of ours
-        total += int(connection.execute(query).fetchall()[0][0])
-    return total
+_JUDGE_ROWS: Final = " UNION ALL ".join(_judging(table, rules) for table, rules in _ROWS.items())
