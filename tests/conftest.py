@@ -4,6 +4,7 @@ Prefect reads its environment when it is imported, so this file sets that first 
 """
 
 import atexit
+import gc
 import gzip
 import json
 import os
@@ -45,6 +46,17 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMOR
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 _exit_status: list[int] = []
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Look for no garbage while tests are collected: next to nothing is, and looking takes long."""
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave out what was collected, as it stays, whenever garbage is looked for from now on."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

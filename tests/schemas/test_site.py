@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +168,14 @@ def test_what_is_no_file_is_not_read(
         read_report(path)
 
 
+@cache
+def _sound_text() -> str:
+    return to_text(a_report())
+
+
 def spelt(**fields: str) -> str:
     """The text of a sound report with these fields spelt so, and a checksum that is none."""
-    sound = to_text(a_report())
+    sound = _sound_text()
     for name, value in fields.items():
         before, line, after = re.split(rf'("{name}": [^\n]*?)(?=,?\n)', sound)
         assert line

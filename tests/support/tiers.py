@@ -41,11 +41,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def into_tiers(items: list[pytest.Item]) -> None:
-    """Mark every test with its tier, and sort them by it; what is marked slow comes first."""
+    """Mark every test with its tier, and sort them by it; what is marked slow comes first.
+
+    Cases of one function have one tier, but where some are marked.
+    """
+    known: dict[tuple[object, bool], str] = {}
+    places: dict[pytest.Item, tuple[int, bool]] = {}
     for item in items:
-        if _marked(item) is None:
-            item.add_marker(_tier(item))
-    items.sort(key=lambda item: (TIERS.index(_marked(item) or "unit"), not _is_slow(item)))
+        is_slow = _is_slow(item)
+        tier = _marked(item)
+        if tier is None:
+            cases = (getattr(item, "function", item), is_slow)
+            tier = known.get(cases) or known.setdefault(cases, _tier(item))
+            item.add_marker(tier)
+        places[item] = (TIERS.index(tier), not is_slow)
+    items.sort(key=places.__getitem__)
 
 
 @pytest.hookimpl(wrapper=True)

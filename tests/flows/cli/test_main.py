@@ -595,7 +595,7 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
     from privatizers.audit.audit import audit  # noqa: PLC0415
 
     little = Effort(noised_cells=3_000, units=200_000, calls=40)
-    monkeypatch.setattr("privatizers.audit.audit.audit", partial(audit, effort=little))
+    monkeypatch.setattr("flows.audit.audit_claim", partial(audit, effort=little))
     quick = StepEffort(units=100_000, clusters=300, again=60)  # of the step, which is sound
     monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
     built = experiment(privacy=LOCAL)
