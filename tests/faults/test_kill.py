@@ -66,7 +66,9 @@ def end_of(child):
 RUNS = """
 import gc
 # What a run imports on its way, but no thread of it: each child would import it anew.
-import numpy.testing, pyarrow.pandas_compat, scipy.special, sqlalchemy.dialects.sqlite.pysqlite
+import _strptime, encodings.utf_8_sig
+import numpy.testing, pyarrow.compute, pyarrow.pandas_compat, scipy.special
+import schemas.raw_frame, sqlalchemy.dialects.sqlite.pysqlite
 from flows.release import release_period
 
 gc.freeze()
@@ -133,6 +135,8 @@ print(json.dumps(ends))
 """
 
 CALLS = """
+import gc
+import sqlalchemy.dialects.sqlite.pysqlite  # as above: what a child imports, it reads
 from flows.ledger.rules import Fingerprint
 from flows.ledger.account import Account
 from flows.config.experiment import Config
@@ -188,6 +192,7 @@ def replace(folder, number):
 act, template = GIVEN
 if act == "publish":
     CONFIG = load(Path(template) / "trial.toml")
+gc.freeze()
 ends = []
 while 0 not in ends:
     folder = copy_of(Path(template), FOLDER / str(len(ends)))

@@ -219,6 +219,7 @@ def found_in(number, case):
     if number == 5: time.sleep(3600)
     return []
 chunk.found_in = found_in
+chunk._import_all = lambda: None  # whichever cases these are: nobody runs them
 chunk.main("reports", {first}, {chunks})
 """
 

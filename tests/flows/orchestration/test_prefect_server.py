@@ -24,6 +24,7 @@ import pytest
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_HOME,
+    PREFECT_SERVER_DATABASE_CONNECTION_URL,
     get_current_settings,
     temporary_settings,
 )
@@ -115,7 +116,8 @@ def headers() -> dict[str, str]:
 def home(tmp_path: Path) -> Iterator[Path]:
     """Prefect without a server of the session, with a home of its own."""
     folder = tmp_path / "home"
-    with temporary_settings({PREFECT_HOME: folder}, restore_defaults=[PREFECT_API_URL]):
+    of_the_session = [PREFECT_API_URL, PREFECT_SERVER_DATABASE_CONNECTION_URL]
+    with temporary_settings({PREFECT_HOME: folder}, restore_defaults=of_the_session):
         os.environ["PREFECT_HOME"] = str(folder)
         yield folder
 
