@@ -5,8 +5,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -112,15 +112,46 @@ def test_nothing_is_kept_in_a_folder_that_others_may_write(tmp_path: Path) -> No
     assert list((tmp_path / "clusterdp").iterdir()) == []
 
 
-BEGIN = "from flows.orchestration.server_database import begin_database; begin_database()"
+BEGIN = """if True:
+    import os, sys
+    from flows.orchestration.server_database import begin_database
+    import prefect.server.database
+    from prefect.settings import PREFECT_HOME, temporary_settings
+    for home in map(str.strip, sys.stdin):
+        child = os.fork()
+        if child == 0:
+            with temporary_settings({PREFECT_HOME: home}):
+                begin_database()
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
 
 
-def begin(home: Path, cache: Path) -> None:
-    """Make the database of a server with this home, in a process of its own."""
-    home.mkdir()
+@contextmanager
+def beginner(folder: Path, cache: Path) -> Iterator[Callable[[Path], None]]:
+    """Gives a function that makes the database of a server with a home, in a process of its own.
+
+    Each is a fork of one that has imported Prefect, which takes as long as all else.
+    """
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
-    ours |= {"PREFECT_HOME": str(home), "XDG_CACHE_HOME": str(cache)}
-    subprocess.run([sys.executable, "-c", BEGIN], env=ours, check=True)
+    ours |= {"PREFECT_HOME": str(folder), "XDG_CACHE_HOME": str(cache)}
+    with subprocess.Popen(
+        [sys.executable, "-c", BEGIN],
+        env=ours,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+
+        def begin(home: Path) -> None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            home.mkdir()
+            process.stdin.write(f"{home}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "0\n"
+
+        yield begin
 
 
 def tables(database: Path) -> set[str]:
@@ -133,21 +164,22 @@ def tables(database: Path) -> set[str]:
 def test_the_second_home_begins_with_what_the_first_one_made(tmp_path: Path) -> None:
     """Seen by a table that only the kept database has."""
     cache, marked = tmp_path / "cache", tmp_path / "marked"
-    begin(tmp_path / "first", cache)
-    (kept,) = (cache / "clusterdp").iterdir()
-    content = read_kept(kept)
-    assert content is not None
-    marked.write_bytes(content)
-    made = tables(tmp_path / "first" / "prefect.db")
-    assert tables(marked) == made >= {"flow_run", "alembic_version"}
-    with closing(sqlite3.connect(marked)) as connection:
-        connection.executescript("PRAGMA journal_mode = DELETE; CREATE TABLE mark (a)")
-    keep(kept, marked.read_bytes())
-    begin(tmp_path / "second", cache)
-    database = tmp_path / "second" / "prefect.db"
-    assert tables(database) == made | {"mark"}
-    assert stat.S_IMODE(database.stat().st_mode) == 0o600
-    kept.chmod(0o644)
-    begin(tmp_path / "third", cache)
-    assert tables(tmp_path / "third" / "prefect.db") == made
-    assert read_kept(kept) not in (None, marked.read_bytes())  # made anew
+    with beginner(tmp_path / "none", cache) as begin:
+        begin(tmp_path / "first")
+        (kept,) = (cache / "clusterdp").iterdir()
+        content = read_kept(kept)
+        assert content is not None
+        marked.write_bytes(content)
+        made = tables(tmp_path / "first" / "prefect.db")
+        assert tables(marked) == made >= {"flow_run", "alembic_version"}
+        with closing(sqlite3.connect(marked)) as connection:
+            connection.executescript("PRAGMA journal_mode = DELETE; CREATE TABLE mark (a)")
+        keep(kept, marked.read_bytes())
+        begin(tmp_path / "second")
+        database = tmp_path / "second" / "prefect.db"
+        assert tables(database) == made | {"mark"}
+        assert stat.S_IMODE(database.stat().st_mode) == 0o600
+        kept.chmod(0o644)
+        begin(tmp_path / "third")
+        assert tables(tmp_path / "third" / "prefect.db") == made
+        assert read_kept(kept) not in (None, marked.read_bytes())  # made anew
