@@ -43,7 +43,7 @@ RUN |= {"scipy", "sqlalchemy"}
 
 ALLOWED = {
     "--help": set(),
-    "inspect": {"duckdb", "pydantic"},  # the latter by typer, which every command pays
+    "inspect": {"duckdb", "numpy", "pydantic"},  # the latter by typer, which every command pays
     "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
     "estimate": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "check": RUN,

@@ -3,11 +3,12 @@
 from dataclasses import asdict
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
 from flows.released.estimate import estimate_file
-from flows.released.file.cells import Cells
+from flows.released.file.cells import Cells, read_columns
 from flows.released.file.read import open_release
 from flows.released.file.unit_rules import undo_response
 from flows.released.page.contents import read_contents
@@ -116,3 +117,13 @@ def test_weights_undo_the_response_to_a_billionth() -> None:
 
     assert undo_response(grid, prior, weights, rate)
     assert not undo_response(grid, prior, off, rate)
+
+
+def test_a_missing_number_equals_none() -> None:
+    """Of masked numbers comparisons are masked, too, and all of none hold."""
+    with duckdb.connect() as connection:
+        query = "FROM (VALUES (1, 1.5, true), (NULL, NULL, true), (3, 2.5, true)) AS t (a, b, c)"
+        a, b, c = read_columns(connection, query)
+    assert not isinstance(a, np.ma.MaskedArray)
+    assert ((a >= 0).tolist(), (b >= 0).tolist()) == ([True, False, True], [True, False, True])
+    assert c.all()
