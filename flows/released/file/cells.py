@@ -115,6 +115,6 @@ def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDA
 
 def _with_nan(column: NDArray[Any]) -> NDArray[Any]:
     """A column whose missing numbers are NaN, so that nothing that is compared with them holds."""
-    if isinstance(column, np.ma.MaskedArray):
-        return column.astype(np.float64).filled(np.nan)
-    return column
+    is_missing = np.ma.getmaskarray(column)
+    found: NDArray[Any] = np.ma.getdata(column)
+    return np.where(is_missing, np.nan, found) if is_missing.any() else found
