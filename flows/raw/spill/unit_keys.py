@@ -212,6 +212,9 @@ def _coded(texts: _Texts, places: list[_Place]) -> tuple[Words, NDArray[np.bool_
         if len(seen) and seen.max() >= _UNKNOWN:
             _note_unexpected(texts, piece, places, unexpected)
 
+    if n_texts <= _PIECE:
+        code(0)
+        return keys, unexpected
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(code, range(0, n_texts, _PIECE)))
     return keys, unexpected

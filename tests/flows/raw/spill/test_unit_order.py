@@ -31,6 +31,7 @@ def ordered(units: list[str]) -> list[str]:
     return sort_rows(pl.DataFrame({"unit": pl.Series(units, dtype=pl.String)}))["unit"].to_list()
 
 
+@pytest.mark.statistical  # a law over many instances
 @settings(deadline=None)
 @given(prefixes, texts)
 @example("", [])
@@ -103,6 +104,7 @@ def test_units_whose_keys_agree_are_compared_in_full() -> None:
         assert ordered(units) != by_bytes(units)
 
 
+@pytest.mark.statistical  # a law over many instances
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "ab", "a\0", "", *TIED[:9]]), max_size=30))
 def test_repeated_units_are_known_and_stay_in_their_order(units: list[str]) -> None:
