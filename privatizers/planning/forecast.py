@@ -29,11 +29,9 @@ from privatizers.planning.predicted_variance import (
     UnitVariance,
     contrast_weights,
 )
-from privatizers.planning.sobol import sobol_points
 from schemas.arrays import Floats, Ints
 
-_LOG2_SCENARIOS = 9
-_SCENARIOS = 2**_LOG2_SCENARIOS
+_SCENARIOS = 512
 """Possible values of counts and noise that are averaged over."""
 
 _MOST_SIZES = 40
@@ -202,10 +200,11 @@ def _scenarios(guess: Floats, noise_scale: float) -> tuple[Floats, Floats]:
     Counts are given as (N − n p)/√n, by the normal limit of their law; noise by the continuous
     Laplace law, once with either sign where there is one noisy count and its complement (K = 2).
     """
-    from scipy.special import ndtri  # noqa: PLC0415 - takes a quarter of a second
+    from scipy.special import ndtri  # noqa: PLC0415 - takes a second
+    from scipy.stats import qmc  # noqa: PLC0415 - likewise
 
     k = len(guess)
-    even = sobol_points(2 * k, _LOG2_SCENARIOS) + 0.5 / _SCENARIOS
+    even = qmc.Sobol(2 * k, scramble=False).random(_SCENARIOS) + 0.5 / _SCENARIOS
     normal, root = ndtri(even[:, :k]), np.sqrt(guess)
     counts = root * normal - guess * (normal @ root)[:, np.newaxis]
     side = even[:, k:] - 0.5
