@@ -207,7 +207,7 @@ def _dask() -> Iterator[None]:
             import dask
 
             stack.enter_context(dask.config.set(settings))
-            import distributed  # noqa: F401
+            import distributed  # noqa: F401 - by this thread, see above
         except ImportError:
             installed = False
         else:

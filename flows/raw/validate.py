@@ -10,7 +10,7 @@ Which rows name no declared arm, or stand for a unit twice, and are set aside fo
 public.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from flows.raw.spill.unit_order import order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
-from flows.raw.units.private_clusters import known_clusters, without_private_clusters
+from flows.raw.units.private_clusters import without_private_clusters
+from flows.raw.units.roster import check_left, roster_of
+from flows.raw.units.row_faults import coded, first_broken, of_units, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of
 from flows.runtime.progress import Progress
 from schemas.errors import InputError
@@ -41,7 +43,6 @@ from schemas.raw import (
     FAULT,
     OUTCOME,
     RULE,
-    TIME,
     UNIT,
     UNIT_RULES,
     Rule,
@@ -49,10 +50,6 @@ from schemas.raw import (
     rules,
 )
 from schemas.roster import Roster
-
-_MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
-_ARM_TEXT = "text of arm"
-_UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
 
 _Kept = tuple[Stored, Table]
 """Rows that are kept, and how many of them are where (:func:`~flows.raw.units.rows.counted`)."""
@@ -80,8 +77,10 @@ def validate(
     kept = list(judge.parts())
     found, places = [part for part, _ in kept], [counts for _, counts in kept]
     rows = rows_of(found, config.arms.names, raw.unit_type, places)
-    roster = _roster(config, rows, judge.aside, judge.rules)
-    _check_left(config, roster, judge.n_read)
+    n_aside = judge.aside.by_rule
+    by_rule = {rule.name: n_aside[rule.name] for rule in judge.rules if rule.name in n_aside}
+    roster = roster_of(config, rows, by_rule)
+    check_left(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
@@ -233,9 +232,9 @@ class _Judge:
         runs = SortedRuns(self.workspace, "rows", n_tables=n_tables)
         alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
         arms = self.config.arms.names
-        for batch in self.log.batches(lambda rows: _coded(rows, arms, alone)):
+        for batch in self.log.batches(lambda rows: coded(rows, arms, alone)):
             self.n_read += batch.height
-            sound, faulty = _parted(batch)
+            sound, faulty = parted(batch)
             if faulty is not None:
                 self.aside.add(without_private_clusters(self.config, faulty))
             for name in self.known:
@@ -295,7 +294,7 @@ class _Judge:
         repeated = order.repeats | np.append(order.repeats[1:], False)
         faulty = rows[FAULT].to_numpy() > 0
         wrong = rows.filter(pl.Series(repeated))
-        named = wrong.with_columns(_first_broken(_of_units(self.rules)).alias(RULE))
+        named = wrong.with_columns(first_broken(of_units(self.rules)).alias(RULE))
         self._put_aside(named.filter(pl.col(FAULT) == 0))
         rows = rows.filter(pl.Series(~(repeated | faulty)))
         return self._finished(rows)
@@ -305,7 +304,7 @@ class _Judge:
     ) -> pl.DataFrame:
         """The same of exposures, each unit with the outcome that its events come to."""
         found = first_exposures(part)
-        name = _of_units(self.rules)[0].name
+        name = of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
         source, outcome = config.source, config.outcome
         values = np.full(found.kept.height, np.nan)
@@ -386,105 +385,3 @@ def judge_range(
         rows = pl.concat(kept)
         found = stored(rows, workspace, "kept"), judge.places(rows)
     return _JudgedRange(found, judge.aside.handed_over(), tables[0].n_rows)
-
-
-def _coded(batch: pl.DataFrame, arms: tuple[str, ...], alone: list[Rule]) -> pl.DataFrame:
-    """Arms as codes (UInt32), and :data:`FAULT`: 0, or 1 for rows that break one of these rules.
-
-    Where some do, the columns ``text of arm`` and ``rule`` say more.
-    """
-    if _is_sound(batch):
-        return batch.with_columns(
-            pl.col(ARM).to_physical().cast(pl.UInt32), pl.lit(0, pl.UInt8).alias(FAULT)
-        )
-    text = batch.with_columns(pl.col(ARM, CLUSTER).cast(pl.String))
-    declared = pl.col(ARM).cast(pl.Enum(arms), strict=False).to_physical().cast(pl.UInt32)
-    other = pl.col(ARM).hash() % (int(_MISSING) - _UNDECLARED) + _UNDECLARED
-    code = pl.coalesce(
-        declared,
-        pl.when(pl.col(ARM).is_not_null()).then(other.cast(pl.UInt32)),
-        pl.lit(_MISSING, pl.UInt32),
-    )
-    return text.with_columns(_first_broken(alone).alias(RULE)).with_columns(
-        code.alias(ARM),
-        pl.col(ARM).alias(_ARM_TEXT),
-        pl.col(CLUSTER).cast(pl.Categorical),
-        pl.col(RULE).is_not_null().cast(pl.UInt8).alias(FAULT),
-    )
-
-
-def _parted(batch: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """All rows that have a unit, faulty ones to judge it by; and the faulty ones, as text."""
-    if RULE not in batch.columns:
-        return batch, None
-    faulty = batch.filter(pl.col(RULE).is_not_null()).with_columns(
-        pl.col(_ARM_TEXT).alias(ARM), pl.col(CLUSTER).cast(pl.String)
-    )
-    return batch.filter(pl.col(UNIT).is_not_null()).drop(RULE, _ARM_TEXT), faulty
-
-
-def _is_sound(batch: pl.DataFrame) -> bool:
-    """Whether no row of a batch breaks a rule by itself, told without looking at each."""
-    named = [name for name in (UNIT, CLUSTER, TIME) if name in batch.columns]
-    is_declared = isinstance(batch.schema[ARM], pl.Enum)
-    return is_declared and all(batch[name].null_count() == 0 for name in named)
-
-
-def _first_broken(applied: Iterable[Rule]) -> pl.Expr:
-    """Name of the first rule a row breaks; null where it breaks none."""
-    return pl.coalesce([pl.when(rule.faulty).then(pl.lit(rule.name)) for rule in applied])
-
-
-def _of_units(applied: Iterable[Rule]) -> list[Rule]:
-    return [rule for rule in applied if rule.name in UNIT_RULES]
-
-
-def _roster(
-    config: Config | SiteConfig, rows: Rows, aside: FaultyRows, applied: tuple[Rule, ...]
-) -> Roster:
-    by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
-    if isinstance(config, SiteConfig):
-        shares, protected = None, config.protects_arms
-    else:
-        shares, protected = config.arms.expected_shares, False
-    return Roster(
-        n_units=rows.n_units,
-        n_clusters=known_clusters(config, rows),
-        units_by_arm={} if protected else by_arm,
-        quarantined=aside.n_rows,
-        quarantined_by_rule={
-            rule.name: aside.by_rule[rule.name] for rule in applied if rule.name in aside.by_rule
-        },
-        sample_ratio_p=_sample_ratio(list(by_arm.values()), shares),
-    )
-
-
-def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> float | None:
-    """p-value of Pearson's χ² test of the arm sizes against the intended shares."""
-    total = sum(observed)
-    if shares is None or total == 0:
-        return None
-    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
-
-    expected = [share * total for share in shares]
-    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
-    return float(chdtrc(len(observed) - 1, statistic))
-
-
-def _check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
-    """Fail where the log cannot be released; by public facts alone."""
-    aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
-    if roster.n_units == 0:
-        raise InputError(
-            f"no row is left: all {n_read:,} were set aside ({aside}); "
-            "check columns and arms in the configuration"
-        )
-    for arm, count in roster.units_by_arm.items():
-        if count < (2 if isinstance(config, SiteConfig) else 1):
-            key = "arms.control" if arm == config.arms.control else "arms.treatments"
-            has = f"{count} unit(s)" if count else "no units"
-            raise InputError(
-                f"{key}: the declared arm {arm!r} has {has} in this log"
-                + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
-                + (f" (rows set aside: {aside})" if aside else "")
-            )

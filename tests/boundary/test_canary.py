@@ -299,8 +299,8 @@ OUTCOME, IDS = {"outcome"}, {"id", "id set aside"}
         ("flows.raw.ingest.outcome", OUTCOME | IDS, in_a_chain, "log.csv"),
         ("flows.raw.ingest.outcome", OUTCOME | IDS, in_a_chain, "log.jsonl"),
         ("flows.raw.ingest.map_outcomes", OUTCOME, as_a_panic, "log.parquet"),
-        ("flows.raw.validate._roster", OUTCOME | {"id"}, in_a_chain, "log.parquet"),
-        ("flows.raw.validate._parted", OUTCOME | IDS, as_ours, "log.parquet"),
+        ("flows.raw.validate.roster_of", OUTCOME | {"id"}, in_a_chain, "log.parquet"),
+        ("flows.raw.validate.parted", OUTCOME | IDS, as_ours, "log.parquet"),
         ("flows.raw.validate._Judge._check", OUTCOME | {"id"}, in_a_chain, "log.parquet"),
         ("flows.raw.fingerprint._content", {"id"}, in_a_chain, "log.parquet"),
         ("hmac.new", {"digest key"}, in_a_chain, "log.parquet"),
@@ -387,7 +387,7 @@ def test_the_command_line_tells_nothing_of_it_even_with_debug(
 ) -> None:
     planted = plant(experiment)
     explosive = Explosive(in_a_chain)
-    monkeypatch.setattr("flows.raw.validate._roster", explosive)
+    monkeypatch.setattr("flows.raw.validate.roster_of", explosive)
     assert run([command, str(planted.built.config)], debug=True) == 1
     assert planted.named("outcome").is_in(explosive.said)
     assert watch.leaks(planted) == []

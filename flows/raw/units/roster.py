@@ -1,0 +1,56 @@
+"""What may be told of a log: how many units there are and where, and what was set aside."""
+
+from flows.config.experiment import Config
+from flows.config.site import SiteConfig
+from flows.raw.units.private_clusters import known_clusters
+from flows.raw.units.rows import Rows
+from schemas.errors import InputError
+from schemas.roster import Roster
+
+
+def roster_of(config: Config | SiteConfig, rows: Rows, by_rule: dict[str, int]) -> Roster:
+    """The facts about a log of which these rows are kept, and so many set aside by each rule."""
+    by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
+    if isinstance(config, SiteConfig):
+        shares, protected = None, config.protects_arms
+    else:
+        shares, protected = config.arms.expected_shares, False
+    return Roster(
+        n_units=rows.n_units,
+        n_clusters=known_clusters(config, rows),
+        units_by_arm={} if protected else by_arm,
+        quarantined=sum(by_rule.values()),
+        quarantined_by_rule=by_rule,
+        sample_ratio_p=_sample_ratio(list(by_arm.values()), shares),
+    )
+
+
+def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> float | None:
+    """p-value of Pearson's χ² test of the arm sizes against the intended shares."""
+    total = sum(observed)
+    if shares is None or total == 0:
+        return None
+    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
+
+    expected = [share * total for share in shares]
+    statistic = sum((o - e) ** 2 / e for o, e in zip(observed, expected, strict=True))
+    return float(chdtrc(len(observed) - 1, statistic))
+
+
+def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
+    """Fail where the log cannot be released; by public facts alone."""
+    aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
+    if roster.n_units == 0:
+        raise InputError(
+            f"no row is left: all {n_read:,} were set aside ({aside}); "
+            "check columns and arms in the configuration"
+        )
+    for arm, count in roster.units_by_arm.items():
+        if count < (2 if isinstance(config, SiteConfig) else 1):
+            key = "arms.control" if arm == config.arms.control else "arms.treatments"
+            has = f"{count} unit(s)" if count else "no units"
+            raise InputError(
+                f"{key}: the declared arm {arm!r} has {has} in this log"
+                + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
+                + (f" (rows set aside: {aside})" if aside else "")
+            )
