@@ -377,7 +377,7 @@ def prefect_harness() -> Iterator[Path]:
     from prefect.settings import (  # noqa: PLC0415
         PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
     )
-    from prefect.testing import utilities  # noqa: PLC0415
+    from prefect.testing import utilities  # noqa: PLC0415 - takes seconds, few tests need it
 
     from flows.orchestration.server_database import kept_database  # noqa: PLC0415 - likewise
 

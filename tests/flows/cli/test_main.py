@@ -591,8 +591,8 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
 ) -> None:
     """As if the program claimed less than the mechanism costs: listing alone shows it."""
     # The command finds what is put here.
-    from flows.raw.audit.private_step import StepEffort, audit_step  # noqa: PLC0415
-    from privatizers.audit.audit import audit  # noqa: PLC0415
+    from flows.raw.audit.private_step import StepEffort, audit_step  # noqa: PLC0415 - one test's
+    from privatizers.audit.audit import audit  # noqa: PLC0415 - likewise
 
     little = Effort(noised_cells=3_000, units=200_000, calls=40)
     monkeypatch.setattr("flows.audit.audit_claim", partial(audit, effort=little))

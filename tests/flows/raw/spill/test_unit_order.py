@@ -48,6 +48,7 @@ def test_texts_stand_in_the_order_of_their_bytes(prefix: str, units: list[str]) 
     assert ordered(given_texts) == by_bytes(given_texts)
 
 
+@pytest.mark.statistical  # a law over many instances
 @settings(deadline=None)
 @given(prefixes, texts, st.integers(1, 64))
 def test_keys_never_contradict_the_order(prefix: str, units: list[str], bits: int) -> None:
@@ -59,6 +60,7 @@ def test_keys_never_contradict_the_order(prefix: str, units: list[str], bits: in
         assert len(set(keys.words.tolist())) == len(set(given_texts))
 
 
+@pytest.mark.statistical  # a law over many instances
 @settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=30), st.integers(1, 64))
 @example([2**63 - 1, -(2**63)], 64)
@@ -117,6 +119,7 @@ def test_repeated_units_are_known_and_stay_in_their_order(units: list[str]) -> N
     assert found.repeats.tolist() == expected
 
 
+@pytest.mark.statistical  # a law over many instances
 @settings(deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2**62, 2**62 + 1, -(2**62), 2**63 - 1]), max_size=30))
 def test_repeated_integers_are_known_and_stay_in_their_order(units: list[int]) -> None:
