@@ -6,14 +6,13 @@ from typing import Any
 
 from flows.config.experiment import AnyDesign
 from flows.config.load import check_period, load
-from flows.config.resolve import resolve_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
-from flows.ledger.database import Statement
+from flows.ledger.statement import Statement
 from flows.orchestration.step import plain_step
+from flows.raw.charge import PeriodRows, look
 from flows.raw.ingest import ingest
 from flows.raw.spill.workspace import open_workspace
-from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from schemas.roster import Roster
 
@@ -67,7 +66,8 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     with open_workspace(config) as workspace:
         log = plain_step(ingest)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)
-        design = resolve_design(config, known_sizes(config, rows)).design
+        left = look(account, PeriodRows(config, period, rows, roster), workspace)
+        roster, design = left.roster, left.chosen.design
     warnings = key.warnings if key else ()
     private = config.private_clusters is not None
     return CheckResult(roster, design, account.statement(), warnings, private)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flows.config.load import check_period, load_site
 from flows.ledger.account import Account
-from flows.ledger.database import Statement
+from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.quarantine import write_quarantine

@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects import Estimate
 from flows.config.load import check_period, load
-from flows.config.resolve import predicted_errors, resolve_design
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
-from flows.ledger.database import Statement
+from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.step import step
-from flows.raw.fingerprint import fingerprint
+from flows.raw.charge import PeriodRows, charge_rows
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
-from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.released.estimate import estimate, estimate_file
 from flows.released.file.draft import workplace
@@ -77,11 +75,11 @@ def release_period(
     with workplace(config.releases) as folder, open_workspace(config) as workspace:
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log, workspace)
-        sizes = known_sizes(config, rows)
-        chosen = resolve_design(config, sizes)
-        forecast = predicted_errors(config, chosen, sizes)
-        made_from = step(fingerprint)(chosen.config, rows, chosen.design)
-        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        # Before any draw; what is charged may be fewer rows than were read.
+        charge, asked = charge_rows(
+            account, PeriodRows(config, period, rows, roster), folder, workspace, revise=revise
+        )
+        roster, chosen = asked.roster, asked.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
             return _unchanged(charge, roster, known)
@@ -89,10 +87,10 @@ def release_period(
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config, aside, charge.name.release_id)
             tables = step(privatize)(
-                chosen.config, rows, chosen.design, charge.name, workspace, roster
+                chosen.config, asked.rows, chosen.design, charge.name, workspace, roster
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
-            estimates = step(estimate)(charge.draft, workspace.engine_bytes, forecast)
+            estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

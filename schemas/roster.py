@@ -16,14 +16,23 @@ class Roster:
     quarantined: int
     quarantined_by_rule: dict[str, int] = field(default_factory=dict)
     sample_ratio_p: float | None = None
+    n_returning: int | None = None
+    """Units that the experiment has released before; None where nobody looked for them."""
+    n_arm_changed: int | None = None
+    """Of those, the ones that were in another arm then."""
+    account_key_fingerprint: str | None = None
+    """Of the key of the accounts by unit, where there are any."""
+    notes: tuple[str, ...] = ()
+    """What is to be told of the accounts."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Problems that the operator should look into; none of them stops a release."""
         if self.sample_ratio_p is None or self.sample_ratio_p >= SAMPLE_RATIO_ALARM:
-            return ()
+            return self.notes
         sizes = ", ".join(f"{arm} {count:,}" for arm, count in self.units_by_arm.items())
         return (
+            *self.notes,
             f"sample ratio mismatch (p = {self.sample_ratio_p:.2g}): the arm sizes ({sizes}) do "
             "not fit the intended shares; find out why before you trust an effect, or declare "
             "arms.shares",

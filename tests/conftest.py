@@ -108,7 +108,7 @@ _DEFAULTS: dict[str, Section] = {
     "columns": {"unit": "customer", "arm": "variant", "cluster": "region", "outcome": "clicks"},
     "arms": {"control": "none", "treatments": ["mail"]},
     "outcome": {"values": [0, 1, 2, 3]},
-    "privacy": {"mechanism": "cluster-dp", "epsilon": 2.0},
+    "privacy": {"mechanism": "cluster-dp", "epsilon": 2.0, "budget_epsilon": 1000.0},
 }
 
 EXACT: Section = {

@@ -85,7 +85,7 @@ def ledger(
     notes: tuple[str, ...] = ()
     if abandon is not None:
         notes = (f"{shown(abandon)} is {account.abandon(abandon)} now",)
-    statement = account.statement()
+    statement = account.statement(exact=True)
     text = partial(ledger_text, statement, everything=everything)
     return Answer(text, ledger_document(name, statement, everything=everything), notes=notes)
 

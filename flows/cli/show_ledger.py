@@ -9,7 +9,7 @@ from flows.runtime.terminal import pairs, table
 from privatizers.accounting.budget import NO_LIMIT, Budget
 
 if TYPE_CHECKING:
-    from flows.ledger.database import Statement
+    from flows.ledger.statement import Statement
 
 
 def ledger_document(name: str, statement: "Statement", *, everything: bool) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def check_config(config: Config) -> None:
     _check_outcome(config.outcome)
     _check_publish(config.publish)
     _check_budget(config.privacy)
+    _check_account(config.privacy)
     _check_without_units(config.privacy)
     _check_grain(config)
     if config.private_clusters is not None:
@@ -53,6 +54,7 @@ def _check_places(config: Config) -> None:
         "publish.directory": config.publish.directory,
         "publish.key_file": config.publish.key_file,
         "quarantine.directory": config.quarantine.directory,
+        "ledger.key_file": config.ledger.key_file,
         "run.spill_directory": config.run.spill_directory,
     }
     for key, path in written.items():
@@ -194,6 +196,19 @@ def _check_budget(privacy: Privacy) -> None:
         amount = getattr(privacy, key)
         if amount is not None and amount < 0:
             raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
+
+
+def _check_account(privacy: Privacy) -> None:
+    """What only accounts by unit can do."""
+    if privacy.account == "unit":
+        return
+    for key, default in (("returning", "charge"), ("spent", "refuse")):
+        if getattr(privacy, key) != default:
+            raise ConfigError(
+                f"privacy.{key}",
+                f'"{getattr(privacy, key)}" needs account = "unit": an account of the population '
+                "does not know who was in a release",
+            )
 
 
 def _check_without_units(privacy: Privacy) -> None:

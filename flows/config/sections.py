@@ -228,8 +228,16 @@ class Privacy(ConfigSection):
     """δ of one release; 0 for pure differential privacy."""
     population: str | None = None
     """Who pays: experiments on the same people name the same; None: the experiment."""
+    account: Literal["unit", "population"] = "unit"
+    """Whether a unit pays for the releases it is in, or everybody for every release."""
+    returning: Literal["charge", "set_aside"] = "charge"
+    """What becomes of units that the experiment has released before, in another period: they pay
+    again, or they are set aside, so that everyone is released once."""
+    spent: Literal["refuse", "set_aside"] = "refuse"
+    """What becomes of a release with units that cannot pay for it: it is refused, or they are set
+    aside."""
     budget_epsilon: Number | None = None
-    """The most ε that the population may pay over all releases; None: no limit."""
+    """The most ε that a member of the population may pay over all releases; None: no limit."""
     budget_delta: Number | None = None
     """The same of δ."""
     resampling_probability: Number | None = None
@@ -293,6 +301,9 @@ class LedgerSection(ConfigSection):
 
     url: Name = "sqlite:///ledger.sqlite"
     """A database in SQLite or PostgreSQL, as SQLAlchemy spells it."""
+    key_file: Name | None = None
+    """The key of the accounts by unit, 32 bytes, one for a ledger; None: ``account.key`` beside a
+    ledger in SQLite, made when it is first needed. PostgreSQL has no default."""
 
 
 class Quarantine(ConfigSection):

@@ -4,6 +4,7 @@ The order, which a kill at any moment survives: reserve (charged, durably) → d
 draft → note that it is about to become public → give it its name → note that it is public.
 """
 
+import math
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,9 @@ from pathlib import Path
 from flows.config.experiment import Config
 from flows.config.load import load_any
 from flows.config.site import SiteConfig
-from flows.ledger.database import ChargeGrant, Ledger, Statement, ledger_url
+from flows.ledger.database import ChargeGrant, Ledger
+from flows.ledger.members import Accounts, Members
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -22,9 +25,12 @@ from flows.ledger.rules import (
     State,
     Terms,
     amount_text,
+    check_accounts,
+    of_period,
     refuse_early,
 )
 from flows.ledger.shelf import shelf_of
+from flows.ledger.statement import Statement
 from flows.released.file.draft import (
     complete,
     draft_in,
@@ -36,6 +42,11 @@ from flows.released.file.draft import (
 from flows.runtime.working_folders import lock_if_dead
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
+
+UNLIMITED = (
+    "privacy.budget_epsilon is not set: nothing limits what a unit pays over all releases; declare "
+    "how much that may be"
+)
 
 
 @dataclass(frozen=True)
@@ -60,8 +71,10 @@ class Charge:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That other populations have paid for the same people."""
-        return tuple(
+        """That other populations have paid for the same people, and that no budget is declared."""
+        terms = self.receipt.statement.terms
+        unlimited = () if terms.limit.epsilon < math.inf else (UNLIMITED,)
+        return unlimited + tuple(
             f"exactly these units were released under population {name!r} too, for epsilon "
             f"{amount_text(paid.epsilon)}; whoever is in both has paid the sum. Name one "
             "population for both (privacy.population), so that one budget covers it"
@@ -81,11 +94,33 @@ class Account:
             population=config.population,
             cost=config.cost,
             limit=config.budget,
+            by_unit=isinstance(config, Config) and config.privacy.account == "unit",
+            once=isinstance(config, Config) and config.privacy.returning == "set_aside",
+            spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
         )
 
-    def statement(self) -> Statement:
-        """What the population has paid, with all its entries; changes nothing."""
-        return self._ledger.statement(self._terms)
+    @property
+    def terms(self) -> Terms:
+        """Who pays, how much for one release, and how much in all."""
+        return self._terms
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether accounts of units were begun, under some key."""
+        return self._ledger.has_accounts(self._terms.population)
+
+    def statement(self, *, exact: bool = False) -> Statement:
+        """What the population has paid, with all its entries; changes nothing.
+
+        If it is to be ``exact``, the accounts of all units are added up, which takes a while.
+        """
+        return self._ledger.statement(self._terms, exact=exact)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Look at accounts and charge them, while no other run of the population does."""
+        with self._ledger.turn(self._terms.population):
+            yield
 
     def abandon(self, release_id: str) -> State:
         """Settle an unfinished charge of the experiment, as an operator says; its new state."""
@@ -95,15 +130,56 @@ class Account:
         """Raise BudgetError where no log could make the charge fit; changes nothing."""
         refuse_early(self._ledger.entries(self._terms), self._terms, period, revise=revise)
 
-    def reserve(self, period: str, made_from: Fingerprint, folder: Path, *, revise: bool) -> Charge:
+    def settle(self) -> None:
+        """Finish what dead runs left, and enter published files that the ledger does not know."""
+        strays = self._shelf.strays(self._ledger)
+        try:
+            self._ledger.settle(self._terms.population, resolve_charge, strays)
+        finally:
+            self._point_latest()  # a run may have been killed just before it
+
+    def accounts(self, members: Members, period: str) -> Accounts:
+        """What the units of a log have paid; to be called in the population's turn."""
+        self.settle()
+        return self._ledger.accounts(self._terms, members, period)
+
+    def sum_up(self, members: Members) -> None:
+        """Let a later run read fewer registers; in the turn, once it is charged."""
+        with suppress(ClusterdpError):  # nothing depends on it
+            self._ledger.sum_up(self._terms.population, members)
+
+    def look_at_accounts(self, members: Members, period: str) -> Accounts | None:
+        """The same for a dry run: changes nothing; None where no accounts were begun."""
+        return self._ledger.look_at_accounts(self._terms, members, period)
+
+    def check_accounts(self, accounts: Accounts, period: str) -> None:
+        """Raise BudgetError where a release of units with these accounts would be refused.
+
+        One of a period that was released may turn out unchanged, and is not.
+        """
+        entries = self._ledger.entries(self._terms)
+        if not of_period(entries, self._terms.experiment, period):
+            check_accounts(entries, self._terms, accounts)
+
+    def reserve(
+        self,
+        period: str,
+        made_from: Fingerprint,
+        folder: Path,
+        *,
+        revise: bool,
+        accounts: Accounts | None = None,
+    ) -> Charge:
         """Charge for a release of ``period``, to be drafted in the working ``folder``.
 
-        Finishes what dead runs left, first. Raises ConflictError and BudgetError; nothing is
-        charged then.
+        With accounts by unit, ``accounts`` are those of its units. Finishes what dead runs left,
+        first. Raises ConflictError and BudgetError; nothing is charged then.
         """
+        if self._terms.by_unit and accounts is None:
+            raise AssertionError("each unit has an account here, and nobody has looked at it")
         shelf = self._shelf
         asked = ChargeRequest(
-            self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix
+            self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix, accounts
         )
         strays = shelf.strays(self._ledger)
         try:

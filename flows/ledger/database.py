@@ -6,18 +6,20 @@ one after the other. It is durable before any noise is drawn.
 """
 
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, DBAPIError, MultipleResultsFound
+from sqlalchemy.exc import DBAPIError, MultipleResultsFound
 from sqlalchemy.pool import NullPool
 
+from flows.ledger.members import Accounts, Members
+from flows.ledger.migrations import OLDEST, migrate
+from flows.ledger.place import is_there, make_durable, make_private
+from flows.ledger.registers import Shelves, new_register, prefix_of
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -28,11 +30,12 @@ from flows.ledger.rules import (
     UnknownRelease,
     decide,
     same_people,
-    spent,
 )
+from flows.ledger.statement import Statement
 from flows.ledger.tables import (
     CHARGES,
     METADATA,
+    REGISTERS,
     VERSION_TABLE,
     concerns,
     entries_for,
@@ -43,76 +46,21 @@ from flows.ledger.tables import (
     unfinished,
     update,
 )
-from flows.runtime.files import private_directory
-from flows.runtime.paths import absolute, check_place
-from flows.runtime.regular_files import other_than_file
+from flows.ledger.turn import turn_by_file, turn_by_server
+from flows.ledger.unit_accounts import known_key, read_accounts, sum_up, tally
 from privatizers.accounting.budget import Budget
-from privatizers.accounting.composition import composed_epsilon
-from schemas.errors import ClusterdpError, ConfigError, InputError, shown
+from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputError, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VERSION = 1
+VERSION = 2
 _WAIT_SECONDS = 60
 _CONNECT_SECONDS = 60  # a busy server may take long to answer
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
 ResolveCharge = Callable[[Entry], State]
 """Finds out what became of an unfinished charge; the state it is in where that is unknown."""
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What a population has paid and may pay; ``entries`` are its own, the oldest first."""
-
-    terms: Terms
-    entries: tuple[Entry, ...]
-
-    @property
-    def spent(self) -> Budget:
-        """What a unit that is in every release of the population has paid."""
-        return spent(self.entries, self.terms.population)
-
-    @property
-    def n_releases(self) -> int:
-        """How many charges make up what was spent."""
-        return sum(entry.counts for entry in self.entries)
-
-    @cached_property
-    def composed(self) -> Budget | None:
-        """What all charges come to together, had they been fixed in advance; see `composition`.
-
-        At the budget's δ, or the sum's where that is greater or alone. None where it tells nothing
-        that the sum does not: of one charge, without a δ, or less than a thousandth below the sum.
-        """
-        prices = [entry.cost for entry in self.entries if entry.counts]
-        limit = self.terms.limit.delta
-        delta = max(self.spent.delta, limit if limit < 1.0 else 0.0)
-        if len(prices) < 2 or not 0.0 < delta < 1.0:
-            return None
-        epsilon = composed_epsilon(prices, delta)
-        return Budget(epsilon, delta) if epsilon < 0.999 * self.spent.epsilon else None
-
-    def composed_json(self) -> dict[str, float | None]:
-        """The fields of ``clusterdp ledger --json`` on :attr:`composed`; null where it is None."""
-        found = self.composed
-        return {
-            "composed_epsilon": None if found is None else found.epsilon,
-            "composed_delta": None if found is None else found.delta,
-        }
-
-    def as_json(self) -> dict[str, Any]:
-        """The amounts, as ``clusterdp release --json`` gives them; null where no limit is set."""
-        limit = self.terms.limit
-        return {
-            "population": self.terms.population,
-            "spent_epsilon": self.spent.epsilon,
-            "spent_delta": self.spent.delta,
-            "budget_epsilon": None if limit.epsilon == float("inf") else limit.epsilon,
-            "budget_delta": None if limit.delta == float("inf") else limit.delta,
-            "n_releases": self.n_releases,
-        }
 
 
 @dataclass(frozen=True)
@@ -159,6 +107,7 @@ class Ledger:
         """Connect to nothing yet; :func:`ledger_url` checks what a configuration says."""
         self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         hidden = [name for name in url.query if "password" in name]
+        self._shelves = Shelves(None if self._file is None else self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
         if self._file is not None:
             self._engine = sa.create_engine(
@@ -167,7 +116,7 @@ class Ledger:
                 connect_args={"timeout": _WAIT_SECONDS},
                 hide_parameters=True,
             )
-            sa.event.listen(self._engine, "connect", _make_durable)
+            sa.event.listen(self._engine, "connect", make_durable)
             return
         # What a server's defaults say must not weaken the ledger: each statement has to see what
         # was committed before the lock was had, and a commit has to be on the disk.
@@ -188,6 +137,67 @@ class Ledger:
         """Where it is, without a password."""
         return self._shown
 
+    @property
+    def _folder(self) -> Path:
+        """Where the accounts by unit are, of a ledger in a file."""
+        if self._file is None:
+            raise AssertionError("a ledger on a server has no folder")
+        return self._file.with_name(f"{self._file.name}.accounts")
+
+    def turn(self, population: str) -> AbstractContextManager[None]:
+        """Let no other run look at the population's accounts or charge them meanwhile."""
+        if self._file is None:
+            return turn_by_server(self._engine, population)
+        make_private(self._file)
+        return turn_by_file(self._folder, population)
+
+    @_told_plainly
+    def settle(
+        self,
+        population: str,
+        resolve_charge: ResolveCharge = lambda entry: entry.state,
+        found: Sequence[UnknownRelease] = (),
+    ) -> None:
+        """Settle charges that runs left unfinished, and enter ``found`` releases.
+
+        These are published ones that the ledger does not know: it was lost, or is new.
+        """
+        with self._alone() as connection:
+            self._resolve_charges(connection, resolve_charge)
+            self._enter(connection, population, found)
+
+    @_told_plainly
+    def accounts(self, terms: Terms, members: Members, period: str) -> Accounts:
+        """Find out what the units of a log have paid; to be called in the population's turn.
+
+        Raises ConfigError where the accounts were begun under another key.
+        """
+        return read_accounts(
+            self._alone, self._engine.connect, self._shelves, terms, members, period
+        )
+
+    @_told_plainly
+    def sum_up(self, population: str, members: Members) -> None:
+        """Make sums of registers, so that few have to be read; in the population's turn."""
+        key = members.key_fingerprint
+        sum_up(self._alone, self._engine.connect, self._shelves, population, key)
+
+    @_told_plainly
+    def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:
+        """The same as it is now, for a dry run: changes nothing; None where none were begun."""
+        if not self.has_accounts(terms.population):
+            return None
+        return read_accounts(None, self._engine.connect, self._shelves, terms, members, period)
+
+    @_told_plainly
+    def has_accounts(self, population: str) -> bool:
+        """Whether accounts by unit were begun, under some key."""
+        with self._reading() as connection:
+            return connection is not None and (
+                sa.inspect(connection).has_table("clusterdp_populations")
+                and known_key(connection, population) is not None
+            )
+
     @_told_plainly
     def reserve(
         self,
@@ -197,14 +207,10 @@ class Ledger:
     ) -> ChargeGrant:
         """Charge one more draw, or name the release that answers already.
 
-        In one transaction charges that runs left unfinished are settled, and published releases
-        that the ledger does not know (it was lost, or is new) are entered; in another it is
-        decided. Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does;
-        what was settled or entered stays then.
+        Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does; what
+        :meth:`settle` did first stays then.
         """
-        with self._alone() as connection:
-            self._resolve_charges(connection, resolve_charge)
-            self._enter(connection, asked.terms.population, found)
+        self.settle(asked.terms.population, resolve_charge, found)
         with self._alone() as connection:
             entries = entries_for(connection, asked)
             decision = decide(entries, asked)
@@ -212,14 +218,41 @@ class Ledger:
             charge = None
             if decision.unchanged is None:
                 charge = insert(connection, new_row(asked, decision.name, path))
+                self._enter_members(connection, entries, asked, charge)
             return ChargeGrant(
                 decision=decision,
                 charge=charge,
                 path=decision.unchanged.path if decision.unchanged else path,
-                statement=_statement(connection, asked.terms),
+                statement=_statement(connection, asked.terms, asked.accounts),
                 same_people=same_people(entries, asked),
                 unfinished=tuple(e.draft for e in unfinished(connection) if e.draft is not None),
             )
+
+    def _enter_members(
+        self, connection: sa.Connection, entries: Sequence[Entry], asked: ChargeRequest, charge: int
+    ) -> None:
+        """Write down who is in the release that is charged."""
+        accounts, population = asked.accounts, asked.terms.population
+        if accounts is None:
+            return
+        now = {
+            entry.id
+            for entry in entries
+            if entry.population == population and entry.counts and entry.roster is not None
+        }
+        if now != accounts.charges and (asked.terms.sets_aside or not now <= accounts.charges):
+            raise ConflictError(
+                f"charges of population {population!r} changed while its accounts were read; "
+                "nothing was charged. Run it again"
+            )
+        name = f"{prefix_of(population)}-{charge}"
+        members = accounts.members
+        written = self._shelves.write(connection, name, [members.words])
+        histories = members.histories(asked.terms.cost)
+        row = new_register(population, name, members.key_fingerprint, written, histories)
+        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == name))
+        connection.execute(sa.insert(REGISTERS).values(row))
+        connection.execute(sa.update(CHARGES).where(CHARGES.c.id == charge).values(roster=name))
 
     def begin_publishing(self, charge: int) -> None:
         """Note that the release may become public from now on; ClusterdpError if it may not."""
@@ -269,10 +302,19 @@ class Ledger:
             return {slot for slot in connection.execute(query).scalars() if slot is not None}
 
     @_told_plainly
-    def statement(self, terms: Terms) -> Statement:
-        """Return what a population has paid; changes nothing, and makes no ledger."""
+    def statement(self, terms: Terms, *, exact: bool = False) -> Statement:
+        """Return what a population has paid; changes nothing, and makes no ledger.
+
+        If it is to be ``exact``, the accounts of all units are looked at, which takes a while.
+        """
         with self._reading() as connection:
-            return Statement(terms, ()) if connection is None else _statement(connection, terms)
+            if connection is None:
+                return Statement(terms, ())
+            found = _statement(connection, terms)
+            if exact and any(entry.roster is not None for entry in found.entries):
+                counted = tally(connection, self._shelves, found.entries, terms.population)
+                return replace(found, tally=counted)
+            return found
 
     @_told_plainly
     def entries(self, terms: Terms) -> list[Entry]:
@@ -307,7 +349,7 @@ class Ledger:
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:
         """Open the ledger to look at it; None where there is none."""
-        if self._file is not None and not _is_there(self._file):
+        if self._file is not None and not is_there(self._file):
             yield None
             return
         with self._engine.connect() as connection:
@@ -318,79 +360,35 @@ class Ledger:
     def _alone(self) -> Iterator[sa.Connection]:
         """Open a transaction that no other one of the ledger runs beside; make what is missing."""
         if self._file is not None:
-            _make_private(self._file)
+            make_private(self._file)
         with self._engine.connect() as connection, connection.begin():
             if self._file is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             METADATA.create_all(connection)
-            if self._version(connection) is None:
+            version = self._version(connection)
+            if version is None:
                 connection.execute(sa.insert(VERSION_TABLE).values(version=VERSION))
+            elif version < VERSION:
+                migrate(connection, version)
             yield connection
 
     def _version(self, connection: sa.Connection) -> int | None:
         """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
         version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one_or_none()
-        if version not in (None, VERSION):
+        if version is not None and not OLDEST <= version <= VERSION:
             raise InputError(
-                f"ledger {self}: has version {shown(version)}, this program knows {VERSION}; use "
-                "the clusterdp that made it"
+                f"ledger {self}: has version {shown(version)}, this program knows those up "
+                f"to {VERSION}; use the clusterdp that made it"
             )
         return version
 
 
-def ledger_url(url: str, directory: Path) -> sa.URL:
-    """Read ``ledger.url``, SQLite paths relative to ``directory``; raises ConfigError."""
-    try:
-        parsed = sa.make_url(url)
-        parsed.get_dialect()
-    except (ArgumentError, ValueError):
-        parsed = None
-    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise ConfigError("ledger.url", "not sqlite:///FILE or postgresql+psycopg://HOST/DATABASE")
-    if parsed.get_backend_name() == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
-    if parsed.database in (None, "", ":memory:") or parsed.query:
-        raise ConfigError("ledger.url", "a SQLite ledger is a plain file: sqlite:///FILE")
-    written = parsed.database or ""
-    check_place(directory, written, "ledger.url")
-    path = absolute(directory, written, "ledger.url")
-    return parsed.set(drivername="sqlite+pysqlite", database=str(path))
-
-
-def _make_durable(connection: Any, _record: object) -> None:
-    """Let a commit outlive a power cut, also where the ledger lies apart from the releases."""
-    connection.execute("PRAGMA synchronous = EXTRA")
-
-
-def _is_there(path: Path) -> bool:
-    """Whether there is a file of this name; InputError where there is anything else."""
-    try:
-        path.stat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise InputError(f"ledger {path}: cannot be looked at ({error.strerror})") from None
-    problem = other_than_file(path)
-    if problem is not None:
-        raise InputError(f"ledger {path}: {problem}")
-    return True
-
-
-def _make_private(path: Path) -> None:
-    """Make an empty file that its owner alone can read, where there is none."""
-    if _is_there(path):
-        return
-    if not path.parent.is_dir():
-        private_directory(path.parent)
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError as error:
-        raise InputError(f"ledger {path}: cannot be made ({error.strerror})") from None
-
-
-def _statement(connection: sa.Connection, terms: Terms) -> Statement:
+def _statement(
+    connection: sa.Connection, terms: Terms, accounts: Accounts | None = None
+) -> Statement:
     """The population's entries without their digests, which nobody outside need see."""
     entries = select(connection, CHARGES.c.population == terms.population)
-    return Statement(terms, tuple(replace(entry, fingerprint=None) for entry in entries))
+    lost = frozenset() if accounts is None else accounts.lost
+    return Statement(terms, tuple(replace(entry, fingerprint=None) for entry in entries), lost)

@@ -43,6 +43,8 @@ def entry_of(row: sa.Row[Any]) -> Entry:
         fingerprint=None
         if rows is None or units is None or settings is None
         else Fingerprint(rows, units, settings),
+        roster=found.text_or_nothing("roster"),
+        most=found.most(),
     )
 
 
@@ -99,6 +101,12 @@ class _Row:
         if not (found >= 0.0 and math.isfinite(found)):
             raise self.wrong(column, "not a number from 0 on")
         return found
+
+    def most(self) -> Budget:
+        """The most that a unit had paid; nothing where the release has no register."""
+        if self.text_or_nothing("roster") is None:
+            return Budget()
+        return Budget(self.amount("most_epsilon"), self.amount("most_delta"))
 
     def state(self) -> State:
         found = self.text("state")

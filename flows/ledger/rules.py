@@ -11,13 +11,14 @@ Only a reservation that is still one may begin to publish, so a run whose reserv
 back can no longer publish anything. :mod:`flows.ledger.database` keeps the entries in a database.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from flows.ledger.members import Accounts
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, total
 from schemas.errors import BudgetError, ConflictError
@@ -82,6 +83,10 @@ class Entry:
     """UTC, without a time zone attached."""
     fingerprint: Fingerprint | None = None
     """None where the entry was made from a published file."""
+    roster: str | None = None
+    """The register of the units in it; None where it counts for everybody."""
+    most: Budget = field(default_factory=Budget)
+    """The most that one of these units had paid for releases with a register, with this one."""
 
     @property
     def counts(self) -> bool:
@@ -124,6 +129,17 @@ class Terms:
     cost: Budget
     limit: Budget
     """The population's budget; infinite where none is declared."""
+    by_unit: bool = False
+    """Whether a unit pays for the releases it is in; else everybody pays for every release."""
+    once: bool = False
+    """Whether units that were released in another period are set aside."""
+    spares: bool = False
+    """Whether units that cannot pay are set aside."""
+
+    @property
+    def sets_aside(self) -> bool:
+        """Whether who is in a release follows from what was released before."""
+        return self.once or self.spares
 
 
 @dataclass(frozen=True)
@@ -140,6 +156,8 @@ class ChargeRequest:
     revise: bool = False
     suffix: str = ".duckdb"
     """Of the file that is published."""
+    accounts: Accounts | None = None
+    """What the units have paid, where each has an account."""
 
     def path_of(self, name: ReleaseName) -> Path:
         """Where a release of that name is published."""
@@ -159,9 +177,30 @@ def amount_text(amount: float) -> str:
     return repr(amount).removesuffix(".0")
 
 
-def spent(entries: Iterable[Entry], population: str) -> Budget:
-    """Add up what the ``population`` has paid: what a unit in every one of its releases has."""
-    return total(entry.cost for entry in entries if entry.population == population and entry.counts)
+def spent(entries: Iterable[Entry], population: str, lost: Collection[int] = ()) -> Budget:
+    """The most that a member of the ``population`` has paid, ε and δ each.
+
+    Releases without a register, or whose register is ``lost``, count for everybody. Of the others
+    each tells what its units had paid by then; charges given back since may make that too much.
+    """
+    counted = [entry for entry in entries if entry.population == population and entry.counts]
+    most = [entry.most for entry in counted if entry.roster is not None]
+    of_units = Budget(
+        max((each.epsilon for each in most), default=0.0),
+        max((each.delta for each in most), default=0.0),
+    )
+    return total((of_everybody(counted, population, lost), of_units))
+
+
+def of_everybody(entries: Iterable[Entry], population: str, lost: Collection[int] = ()) -> Budget:
+    """What everybody has paid: for releases of which nobody knows who is in them."""
+    return total(
+        entry.cost
+        for entry in entries
+        if entry.population == population
+        and entry.counts
+        and (entry.roster is None or entry.id in lost)
+    )
 
 
 def decide(entries: Sequence[Entry], asked: ChargeRequest) -> Decision:
@@ -171,13 +210,17 @@ def decide(entries: Sequence[Entry], asked: ChargeRequest) -> Decision:
     Raises ConflictError where the period is being released, or was from other rows or settings
     (unless a revision is asked for), and BudgetError where the population cannot pay.
     """
-    period = _of_period(entries, asked.terms.experiment, asked.period)
+    period = of_period(entries, asked.terms.experiment, asked.period)
     for entry in period:
         if entry.state in OPEN:
             raise _being_released(entry)
     if period and not asked.revise:
         return _unchanged(period, asked)
-    check_budget(entries, asked.terms.population, asked.terms.cost, asked.terms.limit)
+    if asked.accounts is None:
+        check_budget(entries, asked.terms.population, asked.terms.cost, asked.terms.limit)
+    else:
+        _check_nobody_waits(entries, asked)
+        check_accounts(entries, asked.terms, asked.accounts)
     revision = max((entry.name.revision for entry in period), default=0) + 1
     return Decision(ReleaseName(asked.terms.experiment, asked.period, revision))
 
@@ -190,9 +233,61 @@ def refuse_early(
     A period that was released may turn out unchanged, and an unfinished run may turn out dead:
     neither is refused here.
     """
-    if revise or not _of_period(entries, terms.experiment, period):
+    if revise or not of_period(entries, terms.experiment, period):
         done = [entry for entry in entries if entry.state not in OPEN]
+        if terms.by_unit:  # who is in the log, nobody knows yet
+            done = [entry for entry in done if entry.roster is None]
         check_budget(done, terms.population, terms.cost, terms.limit)
+
+
+def check_accounts(entries: Sequence[Entry], terms: Terms, accounts: Accounts) -> None:
+    """Raise BudgetError where a unit cannot pay, saying how many cannot and for what they paid.
+
+    Every unit is to have paid at most the limit: for releases that count for everybody, for those
+    it is in, and for this one.
+    """
+    everybody = of_everybody(entries, terms.population, accounts.lost)
+    cost, limit = terms.cost, terms.limit
+    short = accounts.cannot_pay(everybody, cost, limit, accounts.codes)
+    n_short = int(short.sum())
+    if n_short == 0:
+        return
+    paid = [everybody + each for each in accounts.paid(accounts.codes[short]).values()]
+    most = Budget(max(b.epsilon for b in paid), max(b.delta for b in paid))
+    name = "epsilon" if any((b + cost).epsilon > limit.epsilon for b in paid) else "delta"
+    rest = limit.left_after(most)
+    costs, left, whole = (amount_text(getattr(b, name)) for b in (cost, rest, limit))
+    raise BudgetError(
+        f"refused: this release costs {name} {costs}, which {n_short:,} of its {len(short):,} "
+        f"units cannot pay: of the {whole} that each of population {terms.population!r} may pay, "
+        f"{left} is left to one of them; nothing was drawn or written.\n"
+        f"{_paid_for(entries, terms.population, accounts, name)}"
+        f"Ask for a smaller privacy.{name}; or leave these units out "
+        '(privacy.spent = "set_aside"); or, if they may pay more, raise '
+        f"privacy.budget_{name}"
+    )
+
+
+def _paid_for(entries: Sequence[Entry], population: str, accounts: Accounts, which: str) -> str:
+    """What the units that cannot pay were in; releases that count for everybody, too."""
+    paid = [
+        entry
+        for entry in entries
+        if entry.population == population
+        and entry.counts
+        and (entry.roster is None or entry.id in accounts.lost or accounts.found_in.get(entry.id))
+    ]
+    return _spending(paid, which, accounts.found_in)
+
+
+def _check_nobody_waits(entries: Sequence[Entry], asked: ChargeRequest) -> None:
+    """Raise ConflictError where who is set aside hangs on whether another run will publish."""
+    if not asked.terms.once:
+        return
+    for entry in entries:
+        same = entry.name.experiment == asked.terms.experiment and entry.name.period != asked.period
+        if same and entry.state in OPEN:
+            raise _being_released(entry)
 
 
 def check_budget(entries: Sequence[Entry], population: str, cost: Budget, limit: Budget) -> None:
@@ -215,11 +310,13 @@ def check_budget(entries: Sequence[Entry], population: str, cost: Budget, limit:
     )
 
 
-def _spending(paid: Sequence[Entry], which: str) -> str:
+def _spending(paid: Sequence[Entry], which: str, units: Mapping[int, int] | None = None) -> str:
+    """The last few that took something, and how many of the units that cannot pay each has."""
     if not paid:
         return ""
     named = [
         f"{shown(each.name.release_id)} {amount_text(getattr(each.cost, which))}"
+        + (f" ({units[each.id]:,} of them)" if units and units.get(each.id) else "")
         for each in paid[-_SHOWN:]
     ]
     more = len(paid) - len(named)
@@ -240,7 +337,8 @@ def same_people(entries: Iterable[Entry], asked: ChargeRequest) -> dict[str, Bud
     return {name: spent(theirs, name) for name in sorted({each.population for each in theirs})}
 
 
-def _of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[Entry]:
+def of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[Entry]:
+    """The charges of a period that count."""
     wanted = (experiment, period)
     return [
         entry

@@ -37,10 +37,43 @@ CHARGES = sa.Table(
     sa.Column("rows_digest", sa.Text),
     sa.Column("units_digest", sa.Text, index=True),
     sa.Column("settings_digest", sa.Text),
+    # Since version 2. The register of who is in the release; null: it counts for everybody.
+    sa.Column("roster", sa.Text, index=True),
+    # The most that any of its units had then paid for releases with a register, this one included.
+    sa.Column("most_epsilon", sa.Text),
+    sa.Column("most_delta", sa.Text),
+    sa.Column("file_sha256", sa.Text),
 )
+POPULATIONS = sa.Table(
+    "clusterdp_populations",
+    METADATA,
+    sa.Column("population", sa.Text, primary_key=True),
+    sa.Column("key_fingerprint", sa.Text, nullable=False),
+)
+REGISTERS = sa.Table(
+    "clusterdp_registers",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("population", sa.Text, nullable=False, index=True),
+    sa.Column("key_fingerprint", sa.Text, nullable=False),
+    sa.Column("n_words", sa.BigInteger, nullable=False),
+    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("histories", sa.Text, nullable=False),
+    # The charges that it sums up, of registers made from others; null of a release's own.
+    sa.Column("charges", sa.Text),
+)
+PIECES = sa.Table(
+    "clusterdp_register_pieces",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("piece", sa.Integer, primary_key=True),
+    sa.Column("words", sa.LargeBinary, nullable=False),
+)
+"""Words of registers, where the ledger is on a server; else they are in files beside it."""
 
 _READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
 """All columns as the database gives them: :func:`entry_of` finds out what they are."""
+_SINCE_2 = ("roster", "most_epsilon", "most_delta", "file_sha256")
 
 
 def concerns(terms: Terms) -> sa.ColumnElement[bool]:
@@ -58,7 +91,11 @@ def entries_for(connection: sa.Connection, asked: ChargeRequest) -> list[Entry]:
 
 def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
     """The entries that fulfil a condition, the oldest first."""
-    query = sa.select(*_READ).where(condition).order_by(CHARGES.c.id)
+    version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar()
+    columns = _READ
+    if version == 1:  # read before it is brought up to date
+        columns = [sa.null().label(c.name) if c.name in _SINCE_2 else c for c in _READ]
+    query = sa.select(*columns).where(condition).order_by(CHARGES.c.id)
     return [entry_of(row) for row in connection.execute(query)]
 
 
@@ -68,9 +105,12 @@ def unfinished(connection: sa.Connection) -> list[Entry]:
 
 
 def new_row(asked: ChargeRequest, name: ReleaseName, path: Path) -> dict[str, Any]:
-    """The row of a charge that is granted."""
-    digests, terms = asked.fingerprint, asked.terms
+    """The row of a charge that is granted; its register is named once it is written."""
+    digests, terms, accounts = asked.fingerprint, asked.terms, asked.accounts
+    most = None if accounts is None else accounts.most(terms.cost)
     return row_of(terms.population, name, terms.cost, State.RESERVED, path) | {
+        "most_epsilon": None if most is None else repr(most.epsilon),
+        "most_delta": None if most is None else repr(most.delta),
         "draft": None if asked.draft is None else str(asked.draft),
         "rows_digest": digests.rows,
         "units_digest": digests.units,

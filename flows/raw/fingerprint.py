@@ -6,13 +6,10 @@ first use and kept with the rows that were set aside, on the ledger's private si
 
 import hmac
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,16 +22,11 @@ from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, positions
-from flows.runtime.files import folder_lock, private_directory, sync_directory
+from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
-from flows.runtime.small_files import UnreadableError, read_small
-from privatizers.noise.randomness import secret_key
-from schemas.errors import InputError
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
 KEY_FILE = "digest.key"
-_KEY_SIZE = 32
-_LARGEST = 1_000_000  # bytes of a file that is still read, to say how many it has
 _LOST = (
     "without it a period that was published can no longer be told to be unchanged, and counts as "
     "in conflict"
@@ -75,7 +67,8 @@ def digested(
 
     ``of`` tells things of another kind apart, those of a site say.
     """
-    key = _digest_key(config.path(config.quarantine.directory) / KEY_FILE)
+    path = config.path(config.quarantine.directory) / KEY_FILE
+    key = kept_key(path, "a ledger's digests", _LOST)
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
     of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
     with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * n_units) as done:
@@ -196,6 +189,9 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
         "unit_id": config.publish.unit_id,
         "unit_id_key": key.name if key else None,
     }
+    privacy = config.privacy
+    if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
+        document["returning"], document["spent"] = privacy.returning, privacy.spent
     private = config.private_clusters
     if private is not None:  # else as it was before there were any
         document["private_clusters"] = {
@@ -205,53 +201,3 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
             "missing": private.missing_name,
         }
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
-
-
-# the key
-
-
-def _digest_key(path: Path) -> bytes:
-    """Read the key, or make it where there is none; never another where there is one."""
-    try:
-        if not path.exists():
-            _make_key(path)
-        if _half_of(path).exists():  # of a run that was killed right after the key had its name
-            with folder_lock(path.parent):
-                _half_of(path).unlink(missing_ok=True)
-        key = read_small(path, _LARGEST)
-    except OSError as error:
-        raise InputError(
-            f"{path}: this key cannot be read or made ({error.strerror}); correct its permissions "
-            f"or its folder's ({_LOST})"
-        ) from None
-    except UnreadableError as error:
-        raise InputError(
-            f"{path}: {error}, where the key of a ledger's digests lies; put it back from a copy, "
-            f"or move away what is there for a new one to be made ({_LOST})"
-        ) from None
-    if len(key) != _KEY_SIZE:
-        raise InputError(
-            f"{path}: this key is damaged ({len(key)} bytes, not {_KEY_SIZE}); put it back from a "
-            f"copy, or move it away for a new one to be made ({_LOST})"
-        )
-    return key
-
-
-def _half_of(path: Path) -> Path:
-    return path.with_name(f".{path.name}.half-written")
-
-
-def _make_key(path: Path) -> None:
-    """Make a key whole or not at all; of several processes at once, the first one's stays."""
-    private_directory(path.parent)
-    with folder_lock(path.parent):
-        half = _half_of(path)
-        half.unlink(missing_ok=True)  # of a run that was killed: the lock is ours
-        with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secret_key())
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            path.hardlink_to(half)  # which, unlike a renaming, overwrites nothing
-        half.unlink()
-        sync_directory(path.parent)

@@ -27,7 +27,8 @@ import pytest
 
 from flows.config.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import Fingerprint
 from flows.released.file.draft import LATEST, complete, workplace
 from flows.released.file.read import read_release

@@ -22,7 +22,8 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError

@@ -23,7 +23,8 @@ from flows.cli.show_sites import site_text
 from flows.config.load import load_site
 from flows.config.site import Covariate
 from flows.ledger.account import Account
-from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import Fingerprint
 from flows.multisite import SiteResult, report_period
 from flows.raw.site_rows import cell_of, ingest_site

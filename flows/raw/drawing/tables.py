@@ -29,9 +29,6 @@ from schemas.released import (
 from schemas.roster import Roster
 from schemas.tables import UNNAMED
 
-ACCOUNT = "population"
-"""Who pays for a release: the whole population, whoever is in the log."""
-
 
 @functools.cache
 def _package_version() -> str:
@@ -44,6 +41,8 @@ def manifest_of(
 ) -> Manifest:
     """The row of ``release`` and the row of ``metrics``; ``rows`` have the published clusters."""
     private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
+    account_key = None if roster is None else roster.account_key_fingerprint
+    by_unit = account_key is not None
     return Manifest(
         release_id=name.release_id,
         experiment=name.experiment,
@@ -61,14 +60,14 @@ def manifest_of(
         n_clusters=len(rows.clusters),
         n_set_aside=None if roster is None else roster.quarantined,
         sample_ratio_p=None if roster is None else roster.sample_ratio_p,
-        n_returning=None,
-        n_arm_changed=None,
-        account=ACCOUNT,
-        returning=None,
+        n_returning=None if roster is None else roster.n_returning,
+        n_arm_changed=None if roster is None else roster.n_arm_changed,
+        account="unit" if by_unit else "population",
+        returning=config.privacy.returning if by_unit else None,
         rows_each=None,
         budget_epsilon=None if math.isinf(budget) else budget,
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
-        account_key_fingerprint=None,
+        account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
         metrics=(_metric_of(config, design),),

@@ -99,7 +99,7 @@ def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:
         return labels.cast(kind)
     codes = positions(names)
     place = np.zeros(int(codes.max()) + 1, dtype=np.uint32)
-    place[codes] = positions(names.cast(kind))
+    place[codes] = positions(names.cast(pl.String).cast(kind))
     return pl.Series(labels.name, place[positions(labels)]).cat.to(kind)
 
 

@@ -197,7 +197,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
             "population": "trial",
             "spent_epsilon": 2.0,
             "spent_delta": 0.0,
-            "budget_epsilon": None,
+            "budget_epsilon": 1000.0,
             "budget_delta": None,
             "n_releases": 1,
         },
@@ -226,7 +226,7 @@ def test_release_speaks_to_people_and_refuses_other_rows(
     assert revised["release_id"] == "trial.once.r2"
     assert revised["ledger"]["spent_epsilon"] == revised["ledger"]["budget_epsilon"] == 4.0
     refused = command("release", built.config, "--revise")
-    assert_plain_error(refused, 3, "of the 4", "0 is left", "trial.once.r1 2, trial.once.r2 2")
+    assert_plain_error(refused, 3, "of the 4", "0 is left", "trial.once.r1 2 (240 of")
 
 
 # ledger
@@ -418,7 +418,7 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
         "neighbours": "one unit's outcome (substitution)",
         "n_units": 240,
         "n_set_aside": 0,
-        "account": "population",
+        "account": "unit",
         "path": str(result.path),
     }
     assert {name: found[name] for name in expected} == expected

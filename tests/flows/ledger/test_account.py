@@ -7,19 +7,32 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from flows.ledger import account as charging
 from flows.ledger.account import Account, Charge, resolve_charge
-from flows.ledger.database import Ledger, ledger_url
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, Fingerprint, State
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
-from tests.conftest import Builder, Experiment, build_experiment
+from tests.conftest import Builder, Experiment, Section, build_experiment
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Builder:
+    """Experiments whose releases everybody pays for: there is no log here to look for units in."""
+
+    def build(*logs: Any, **sections: Section) -> Experiment:
+        privacy = {"account": "population", **sections.pop("privacy", {})}
+        return build_experiment(tmp_path / "experiment", *logs, privacy=privacy, **sections)
+
+    return build
+
 
 ROWS = Fingerprint("k-1:rows", "k-1:units", "k-1:settings")
 OTHER_ROWS = Fingerprint("k-1:other rows", "k-1:units", "k-1:settings")

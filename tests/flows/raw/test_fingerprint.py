@@ -311,6 +311,8 @@ CENTRES: dict[str, Any] = {
 }
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "privacy.returning": [{"privacy": {"returning": "set_aside"}}],
+    "privacy.spent": [{"privacy": {"spent": "set_aside"}}],
     "arms.control": [{"arms": {"control": "nobody"}}],
     "arms.treatments": [
         {"arms": {"treatments": ["mail", "fax"]}},
@@ -354,6 +356,8 @@ def of_events(**changes: dict[str, Any]) -> dict[str, Any]:
 
 
 INNOCENT: dict[str, list[dict[str, Any]]] = {
+    "privacy.account": [{"privacy": {"account": "population"}}],
+    "ledger.key_file": [{"ledger": {"key_file": "other.key"}}],
     "source.path": [{"source": {"path": "elsewhere/*.csv"}}],
     "columns.unit": [{"columns": {"unit": "person"}}],
     "columns.arm": [{"columns": {"arm": "group"}}],
@@ -631,7 +635,7 @@ def test_runs_at_once_make_one_key(experiment: Builder, monkeypatch: pytest.Monk
         time.sleep(0.02)
         return secret_key()
 
-    monkeypatch.setattr("flows.raw.fingerprint.secret_key", slowly)
+    monkeypatch.setattr("flows.runtime.key_files.secret_key", slowly)
     with ThreadPoolExecutor(n_runs) as pool:
         found = set(pool.map(run, range(n_runs)))
     assert len(found) == 1
@@ -649,7 +653,7 @@ def test_a_key_that_another_run_made_first_stays(
         key_of(built).write_bytes(winner)
         return secret_key()
 
-    monkeypatch.setattr("flows.raw.fingerprint.secret_key", too_late)
+    monkeypatch.setattr("flows.runtime.key_files.secret_key", too_late)
     found = of_frame(built.load(), kept_rows(BASE))
     assert key_of(built).read_bytes() == winner
     assert found.rows == expected_rows(winner, BASE, "text")
@@ -665,7 +669,7 @@ def test_a_run_that_dies_while_making_the_key_leaves_none(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("flows.raw.fingerprint.secret_key", dies)
+        patched.setattr("flows.runtime.key_files.secret_key", dies)
         with pytest.raises(KeyboardInterrupt):
             of_run(built)
     assert not key_of(built).exists()

@@ -1,6 +1,7 @@
 """The released file: the contract's tables and types, whole, closed, and open to everybody."""
 
 import os
+import re
 import stat
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
@@ -125,8 +126,7 @@ are additions of ours.
 """
 
 NOT_KNOWN = {
-    "segment", "label", "measured_in", "numerator", "denominator", "returning",
-    "unit_id_key_fingerprint", "account_key_fingerprint",
+    "segment", "label", "measured_in", "numerator", "denominator", "unit_id_key_fingerprint",
 }  # fmt: skip
 """Columns of text that are null in a release such as these."""
 
@@ -218,6 +218,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
     path = experiment(privacy={"epsilon": 0.7}).run("2026-11-20").path
     row = released(path, "release").to_dicts()[0]
     assert before <= row.pop("created_at") <= before + timedelta(minutes=5)
+    assert re.fullmatch("[0-9a-f]{32}", row.pop("account_key_fingerprint"))
     expected = {
         "release_id": "trial.2026-11-20.r1",
         "experiment": "trial",
@@ -233,14 +234,13 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "n_clusters": 2,
         "n_set_aside": 0,
         "sample_ratio_p": 1.0,
-        "n_returning": None,
-        "n_arm_changed": None,
-        "account": "population",
-        "returning": None,
+        "n_returning": 0,
+        "n_arm_changed": 0,
+        "account": "unit",
+        "returning": "charge",
         "rows_each": None,
-        "budget_epsilon": None,
+        "budget_epsilon": 1000.0,
         "unit_id_key_fingerprint": None,
-        "account_key_fingerprint": None,
         "cluster_epsilon": None,
         "schema_version": 4,
         "package_version": version("clusterdp"),
@@ -444,7 +444,11 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
         "latest.duckdb",
         "trial.once.r1.duckdb",
     ]
-    assert built.files == [
+    (register, lock) = [name for name in built.files if name.startswith("ledger.sqlite.accounts/")]
+    assert lock.endswith(".lock")
+    assert register.endswith("-1")
+    assert [name for name in built.files if name not in (lock, register)] == [
+        "account.key",
         "ledger.sqlite",
         "log.parquet",
         "quarantine/digest.key",

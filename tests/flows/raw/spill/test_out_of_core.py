@@ -79,7 +79,7 @@ def made(built: Experiment, *, revise: bool = False) -> Made:
         return prints[-1]
 
     with in_small_pieces() as written, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("flows.release.fingerprint", noted)
+        patched.setattr("flows.raw.charge.fingerprint", noted)
         result = built.run(revise=revise)
     aside = built.quarantine / f"{result.release_id}.parquet"
     tables = ("units", "strata", "pools", "debias", "counts", "means", "estimates")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flows.config.experiment import Config
 from flows.config.unit_id_key import UnitIdKey, read_key
+from flows.ledger.account_key import read_account_key
 from flows.raw.units.unit_ids import released_ids
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, released
@@ -250,4 +251,5 @@ def test_a_release_states_it(experiment: Builder, tmp_path: Path) -> None:
     key = read_key(built.load())
     assert key is not None
     assert row["unit_id_key_fingerprint"] == key.fingerprint
-    assert row["account_key_fingerprint"] is None
+    account = read_account_key(built.load(), begun=True)
+    assert row["account_key_fingerprint"] == account.fingerprint != key.fingerprint

@@ -1,0 +1,43 @@
+"""The key of the accounts by unit: who holds it can tell by an id what that unit was in.
+
+It stays with the ledger, one for all its populations; each of these has a key made from it.
+"""
+
+import hmac
+
+from flows.config.experiment import Config
+from flows.ledger.members import AccountKey
+from flows.ledger.place import ledger_url
+from flows.runtime.key_files import kept_key
+from schemas.errors import ConfigError
+
+KEY_FILE = "account.key"
+_LOST = "without it nobody who has paid can be recognised, and releases charged by unit are refused"
+
+
+def read_account_key(config: Config, *, begun: bool) -> AccountKey:
+    """Read the key of the accounts of a configuration's population.
+
+    It is made where there is none, unless accounts were ``begun`` under one. The key of a
+    population is HMAC-SHA-256 of its name and purpose under the ledger's. Raises ConfigError where
+    a ledger on a server has no key named, InputError where it cannot be read or made.
+    """
+    written = config.ledger.key_file
+    if written is not None:
+        path = config.path(written)
+    else:
+        database = ledger_url(config.ledger.url, config.directory)
+        if database.get_backend_name() != "sqlite":
+            raise ConfigError(
+                "ledger.key_file",
+                "missing: with accounts by unit all machines that use a ledger on a server need "
+                "the same key; name a file, which is made if there is none, and copy it to the "
+                'others. Or let everybody pay for every release (privacy.account = "population")',
+            )
+        path = config.path(database.database or "").with_name(KEY_FILE)
+    secret = kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun)
+    population = config.population.encode()
+    return AccountKey(
+        hmac.digest(secret, b"units\0" + population, "sha256"),
+        hmac.digest(secret, b"which key\0" + population, "sha256").hex()[:32],
+    )

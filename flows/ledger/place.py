@@ -1,0 +1,63 @@
+"""Where a ledger is: what a configuration says of it, and the file that one in SQLite is."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from flows.runtime.files import private_directory
+from flows.runtime.paths import absolute, check_place
+from flows.runtime.regular_files import other_than_file
+from schemas.errors import ConfigError, InputError
+
+
+def ledger_url(url: str, directory: Path) -> sa.URL:
+    """Read ``ledger.url``, SQLite paths relative to ``directory``; raises ConfigError."""
+    try:
+        parsed = sa.make_url(url)
+        parsed.get_dialect()
+    except (ArgumentError, ValueError):
+        parsed = None
+    if parsed is None or parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError("ledger.url", "not sqlite:///FILE or postgresql+psycopg://HOST/DATABASE")
+    if parsed.get_backend_name() == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    if parsed.database in (None, "", ":memory:") or parsed.query:
+        raise ConfigError("ledger.url", "a SQLite ledger is a plain file: sqlite:///FILE")
+    written = parsed.database or ""
+    check_place(directory, written, "ledger.url")
+    path = absolute(directory, written, "ledger.url")
+    return parsed.set(drivername="sqlite+pysqlite", database=str(path))
+
+
+def make_durable(connection: Any, _record: object) -> None:
+    """Let a commit outlive a power cut, also where the ledger lies apart from the releases."""
+    connection.execute("PRAGMA synchronous = EXTRA")
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is a file of this name; InputError where there is anything else."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise InputError(f"ledger {path}: cannot be looked at ({error.strerror})") from None
+    problem = other_than_file(path)
+    if problem is not None:
+        raise InputError(f"ledger {path}: {problem}")
+    return True
+
+
+def make_private(path: Path) -> None:
+    """Make an empty file that its owner alone can read, where there is none."""
+    if is_there(path):
+        return
+    if not path.parent.is_dir():
+        private_directory(path.parent)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise InputError(f"ledger {path}: cannot be made ({error.strerror})") from None

@@ -1,0 +1,226 @@
+"""Registers of a ledger: who is in which releases, kept beside SQLite or in pieces in PostgreSQL.
+
+A register is rising 64-bit words (:mod:`privatizers.accounting.histories`). Each release has one of
+its own, which never changes. *Sums* of several are made so that few have to be read; they are made
+again from releases' own wherever they are lost. What is read is compared with its SHA-256.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from flows.ledger.tables import PIECES, REGISTERS
+from flows.runtime.files import private_directory, sync_directory
+from privatizers.accounting.histories import History, Presence, history_of
+from schemas.arrays import Words
+from schemas.errors import InputError
+
+BLOCK = 1 << 21
+"""Words that are read at once, 16 MB."""
+_PIECE = 1 << 20
+_WORD = np.dtype("<u8")
+
+
+class DamagedRegisterError(Exception):
+    """A register is missing, or is not what was written."""
+
+
+@dataclass(frozen=True)
+class RegisterRow:
+    """What the ledger knows of a register."""
+
+    name: str
+    key_fingerprint: str
+    n_words: int
+    sha256: str
+    histories: tuple[History, ...]
+    charges: frozenset[int]
+    """The charges that it sums up; of a release's own none are said here."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written of a register."""
+
+    n_words: int
+    sha256: str
+
+
+def prefix_of(population: str) -> str:
+    """What the names of a population's registers begin with: a digest, whatever its name holds."""
+    return hashlib.sha256(population.encode()).hexdigest()[:16]
+
+
+class Shelves:
+    """Where the words of registers are: files in a ``folder``, or else the database."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Keep registers in files in ``folder``; None: in the database."""
+        self._folder = folder
+
+    def write(self, connection: sa.Connection, name: str, blocks: Iterable[Words]) -> Written:
+        """Write the words of a register, for good once the transaction is; InputError if not."""
+        digest, n_words = hashlib.sha256(), 0
+        if self._folder is None:
+            connection.execute(sa.delete(PIECES).where(PIECES.c.name == name))
+            left = np.zeros(0, dtype=_WORD)
+            piece = 0
+            for block in blocks:
+                words = np.concatenate([left, block]).astype(_WORD, copy=False)
+                while len(words) >= _PIECE:
+                    self._put(connection, name, piece, words[:_PIECE], digest)
+                    words, piece, n_words = words[_PIECE:], piece + 1, n_words + _PIECE
+                left = words
+            self._put(connection, name, piece, left, digest)
+            return Written(n_words + len(left), digest.hexdigest())
+        path = self._folder / name
+        try:
+            private_directory(self._folder)
+            path.unlink(missing_ok=True)  # of a transaction that was killed
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+                for block in blocks:
+                    content = np.ascontiguousarray(block, dtype=_WORD).data.cast("B")
+                    digest.update(content)
+                    out.write(content)
+                    n_words += len(block)
+                out.flush()
+                os.fsync(out.fileno())
+            sync_directory(self._folder)
+        except OSError as error:
+            raise InputError(
+                f"{path}: cannot write who is in this release here ({error.strerror}); nothing "
+                "was charged. Make room, or correct its permissions, and run again"
+            ) from None
+        return Written(n_words, digest.hexdigest())
+
+    def _put(
+        self, connection: sa.Connection, name: str, piece: int, words: Words, digest: Any
+    ) -> None:
+        content = words.tobytes()
+        digest.update(content)
+        row = {"name": name, "piece": piece, "words": content}
+        connection.execute(sa.insert(PIECES).values(row))
+
+    def blocks(self, connection: sa.Connection, row: RegisterRow) -> Iterator[Words]:
+        """The words, block by block; raises DamagedRegisterError, at the end at the latest."""
+        digest, n_words = hashlib.sha256(), 0
+        for content in self._contents(connection, row.name):
+            if len(content) % _WORD.itemsize:
+                raise DamagedRegisterError
+            digest.update(content)
+            n_words += len(content) // _WORD.itemsize
+            if n_words > row.n_words:
+                raise DamagedRegisterError
+            yield np.frombuffer(content, _WORD)
+        if (n_words, digest.hexdigest()) != (row.n_words, row.sha256):
+            raise DamagedRegisterError
+
+    def _contents(self, connection: sa.Connection, name: str) -> Iterator[bytes]:
+        if self._folder is None:
+            piece = 0
+            while True:
+                one = sa.and_(PIECES.c.name == name, PIECES.c.piece == piece)
+                found = connection.execute(sa.select(PIECES.c.words).where(one)).scalar()
+                if found is None:
+                    return
+                yield bytes(found)
+                piece += 1
+        path = self._folder / name
+        try:
+            if not path.is_file():
+                raise DamagedRegisterError
+            with path.open("rb") as file:
+                while content := file.read(BLOCK * _WORD.itemsize):
+                    yield content
+        except OSError:
+            raise DamagedRegisterError from None
+
+    def remove(self, connection: sa.Connection, names: Iterable[str]) -> None:
+        """Remove words that no register of the ledger has any more."""
+        for name in names:
+            if self._folder is None:
+                connection.execute(sa.delete(PIECES).where(PIECES.c.name == name))
+            else:
+                (self._folder / name).unlink(missing_ok=True)
+
+    def strays(self, connection: sa.Connection, population: str) -> list[str]:
+        """Names of what killed runs left of this population, whose turn it is."""
+        known = set(connection.execute(sa.select(REGISTERS.c.name)).scalars())
+        mine = f"{prefix_of(population)}-"
+        if self._folder is None:
+            pieces = sa.select(PIECES.c.name).where(PIECES.c.name.startswith(mine)).distinct()
+            found = list(connection.execute(pieces).scalars())
+        else:
+            found = [path.name for path in self._folder.glob(f"{mine}*")]
+        return [name for name in found if name not in known]
+
+
+def register_rows(connection: sa.Connection, population: str) -> dict[str, RegisterRow]:
+    """The registers of a population, by name; those that cannot be understood are left out."""
+    query = sa.select(REGISTERS).where(REGISTERS.c.population == population)
+    rows = (_row_of(found) for found in connection.execute(query).mappings())
+    return {row.name: row for row in rows if row is not None}
+
+
+def _row_of(found: Any) -> RegisterRow | None:
+    """What a row of the table says; None where somebody has altered it."""
+    try:
+        charges = found["charges"]
+        return RegisterRow(
+            name=str(found["name"]),
+            key_fingerprint=str(found["key_fingerprint"]),
+            n_words=int(found["n_words"]),
+            sha256=str(found["sha256"]),
+            histories=_histories_of(json.loads(found["histories"])),
+            charges=frozenset(int(each) for each in json.loads(charges))
+            if charges
+            else frozenset(),
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def new_register(
+    population: str,
+    name: str,
+    key_fingerprint: str,
+    written: Written,
+    histories: Iterable[History],
+    charges: Iterable[int] | None = None,
+) -> dict[str, Any]:
+    """The row of a register that was written."""
+    ways: dict[Presence, int] = {}
+    coded = [
+        [[ways.setdefault(way, len(ways)), times] for way, times in history]
+        for history in histories
+    ]
+    listed = [[way.experiment, way.arm, repr(way.epsilon), repr(way.delta)] for way in ways]
+    return {
+        "name": name,
+        "population": population,
+        "key_fingerprint": key_fingerprint,
+        "n_words": written.n_words,
+        "sha256": written.sha256,
+        "histories": json.dumps({"ways": listed, "histories": coded}),
+        "charges": None if charges is None else json.dumps(sorted(charges)),
+    }
+
+
+def _histories_of(document: Any) -> tuple[History, ...]:
+    ways = [
+        Presence(str(experiment), str(arm), float(epsilon), float(delta))
+        for experiment, arm, epsilon, delta in document["ways"]
+    ]
+    if any(not (way.epsilon >= 0.0 and way.delta >= 0.0) for way in ways):
+        raise ValueError
+    return tuple(
+        history_of({ways[int(number)]: int(times) for number, times in history})
+        for history in document["histories"]
+    )

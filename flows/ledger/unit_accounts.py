@@ -1,0 +1,350 @@
+"""The accounts by unit of one population: read from registers, checked, summed up.
+
+Who calls these has the population's turn (:mod:`flows.ledger.turn`), so no charge of it is made
+meanwhile.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import sqlalchemy as sa
+
+from flows.ledger.members import Accounts, Members
+from flows.ledger.registers import (
+    DamagedRegisterError,
+    RegisterRow,
+    Shelves,
+    new_register,
+    prefix_of,
+    register_rows,
+)
+from flows.ledger.rules import OPEN, Entry, Terms, of_everybody
+from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
+from privatizers.accounting.budget import Budget
+from privatizers.accounting.histories import (
+    Codes,
+    Histories,
+    History,
+    Register,
+    TooManyHistoriesError,
+    codes_in,
+    cost_of,
+    digests_of,
+    merged,
+    united,
+)
+from schemas.arrays import Words
+from schemas.errors import ConfigError, InputError
+
+_MOST_WORDS = 1 << 28  # of a sum: 2 GB
+
+Connect = Callable[[], AbstractContextManager[sa.Connection]]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What all units of a population have paid, one by one."""
+
+    n_units: int
+    """How many are known; those of releases without a register are not."""
+    most: Budget
+    """The most that anybody has paid, ε and δ each."""
+    median_epsilon: float
+    histories: dict[History, int]
+    """How many units have which."""
+    lost: frozenset[int]
+
+
+def check_key(connection: sa.Connection, population: str, fingerprint: str, *, begin: bool) -> None:
+    """Raise ConfigError where the population's accounts were begun under another key.
+
+    The first key that is asked about is the one, where they are to ``begin``. A second one could
+    make somebody who has paid already look like somebody new.
+    """
+    known = known_key(connection, population)
+    if known is None:
+        if not begin:
+            return
+        row = {"population": population, "key_fingerprint": fingerprint}
+        connection.execute(sa.insert(POPULATIONS).values(row))
+    elif known != fingerprint:
+        raise ConfigError(
+            "ledger.key_file",
+            f"is not the key that the accounts of population {population!r} were begun with, so "
+            "nobody who has paid could be recognised; nothing was charged. Name that key, or put "
+            "it back from a copy",
+        )
+
+
+def known_key(connection: sa.Connection, population: str) -> str | None:
+    """The fingerprint of the key of a population's accounts; None where it has none yet."""
+    query = sa.select(POPULATIONS.c.key_fingerprint).where(POPULATIONS.c.population == population)
+    return connection.execute(query).scalar_one_or_none()
+
+
+class _Sources:
+    """The registers that together tell of all charges that count, those that can be read."""
+
+    def __init__(
+        self, shelves: Shelves, entries: Sequence[Entry], rows: Mapping[str, RegisterRow], key: str
+    ) -> None:
+        self._shelves = shelves
+        self._own = {entry.id: rows.get(entry.roster or "") for entry in entries}
+        self.charges = frozenset(e.id for e in entries if e.counts and e.roster is not None)
+        self.settled = frozenset(
+            e.id for e in entries if e.id in self.charges and e.state not in OPEN
+        )
+        self._key = key
+        self.lost: set[int] = set()
+        sums = [row for row in rows.values() if row.charges and row.key_fingerprint == key]
+        self.sums: list[RegisterRow] = []
+        covered: set[int] = set()
+        for row in sorted(sums, key=lambda one: -len(one.charges)):
+            if row.charges <= self.charges and not row.charges & covered:
+                self.sums.append(row)
+                covered |= row.charges
+        self.own: dict[int, RegisterRow] = {}
+        self._take_own(self.charges - covered)
+
+    def _take_own(self, charges: Collection[int]) -> None:
+        """Read of these charges what each release has itself."""
+        for charge in sorted(charges):
+            row = self._own.get(charge)
+            if row is None or row.key_fingerprint != self._key:
+                self.lost.add(charge)
+            else:
+                self.own[charge] = row
+
+    def give_up(self, row: RegisterRow) -> None:
+        """Do without a register that is damaged: without a sum, or without a release's own."""
+        if row in self.sums:
+            self.sums.remove(row)
+            self._take_own(row.charges)
+            return
+        for charge, own in list(self.own.items()):
+            if own == row:
+                del self.own[charge]
+                self.lost.add(charge)
+
+    def own_of(self, charges: Collection[int]) -> list[tuple[int, RegisterRow]]:
+        """Each release's own register, of these charges, where there is one."""
+        found = ((charge, self._own.get(charge)) for charge in sorted(charges))
+        return [(charge, row) for charge, row in found if row is not None]
+
+    @property
+    def rows(self) -> list[RegisterRow]:
+        """All of them."""
+        return [*self.sums, *self.own.values()]
+
+    def blocks(self, connection: sa.Connection, row: RegisterRow) -> Iterator[Words]:
+        """The words of one."""
+        return self._shelves.blocks(connection, row)
+
+
+def read_accounts(
+    begin: Connect | None,
+    connect: Connect,
+    shelves: Shelves,
+    terms: Terms,
+    members: Members,
+    period: str,
+) -> Accounts:
+    """Find out what the units of a log have paid; ``begin`` holds the whole ledger, shortly.
+
+    Without ``begin`` the ledger is looked at as it is, and nothing in it changes.
+    """
+    with (begin or connect)() as connection:
+        check_key(connection, terms.population, members.key_fingerprint, begin=begin is not None)
+        entries = select(connection, CHARGES.c.population == terms.population)
+        rows = register_rows(connection, terms.population)
+        if begin is not None:
+            shelves.remove(connection, shelves.strays(connection, terms.population))
+    sources = _Sources(shelves, entries, rows, members.key_fingerprint)
+    with connect() as connection:
+        histories = Histories()
+        wanted = digests_of(members.words)
+        codes = _looked_up(connection, sources, wanted, histories)
+        mine = {
+            entry.id
+            for entry in entries
+            if (entry.name.experiment, entry.name.period) == (terms.experiment, period)
+        }
+        without_own = codes
+        for charge, row in sources.own_of((sources.charges - sources.lost) & mine):
+            try:
+                theirs = codes_in(wanted, sources.blocks(connection, row))
+            except DamagedRegisterError:  # a sum has it all the same
+                raise _lost_one(charge, entries) from None
+            without_own = histories.joined(without_own, theirs, row.histories, sign=-1)
+        accounts = Accounts(
+            members=members,
+            codes=codes,
+            codes_without_own=without_own,
+            histories=histories.known,
+            charges=sources.charges,
+            lost=frozenset(sources.lost),
+            everybody=of_everybody(entries, terms.population, sources.lost),
+            warnings=_lost_warnings(entries, sources.lost),
+        )
+        short = accounts.cannot_pay(accounts.everybody, terms.cost, terms.limit, codes)
+        if not short.any():
+            return accounts
+        found_in: dict[int, int] = {}
+        for charge, row in sources.own_of(sources.charges - sources.lost):
+            try:
+                there = codes_in(wanted[short], sources.blocks(connection, row)) > 0
+            except DamagedRegisterError:
+                continue
+            found_in[charge] = int(there.sum())
+        return accounts.knowing(found_in)
+
+
+def _looked_up(
+    connection: sa.Connection, sources: _Sources, wanted: Words, histories: Histories
+) -> Codes:
+    codes = np.zeros(len(wanted), dtype=np.int32)
+    read: list[RegisterRow] = []
+    while left := [row for row in sources.rows if row not in read]:
+        row = left[0]
+        read.append(row)
+        try:
+            theirs = codes_in(wanted, sources.blocks(connection, row))
+            if theirs.max(initial=0) >= len(row.histories):
+                raise DamagedRegisterError
+        except DamagedRegisterError:
+            sources.give_up(row)
+        else:
+            codes = histories.joined(codes, theirs, row.histories)
+    return codes
+
+
+def _lost_one(charge: int, entries: Sequence[Entry]) -> InputError:
+    (name,) = [entry.name.release_id for entry in entries if entry.id == charge]
+    return InputError(
+        f"the ledger's list of the units in {name} is lost or damaged, so nobody can tell who was "
+        "released by it; nothing was charged. Put it back from a copy"
+    )
+
+
+def _lost_warnings(entries: Sequence[Entry], lost: Collection[int]) -> tuple[str, ...]:
+    names = [entry.name.release_id for entry in entries if entry.id in lost]
+    if not names:
+        return ()
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return (
+        f"the ledger's lists of the units in {len(names)} release(s) are lost, damaged or under "
+        f"another key ({listed}); they count for everybody. Put them back from a copy",
+    )
+
+
+# summing up
+
+
+def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, key: str) -> None:
+    """Make one sum of the smallest registers, where each is not far smaller than the next.
+
+    So each register that is left is at least about as large as all smaller ones together, and a
+    night reads few of them. Charges that a run is still to leave may be given back: they wait.
+    """
+    with connect() as connection:
+        entries = select(connection, CHARGES.c.population == population)
+        rows_by_name = register_rows(connection, population)
+    sources = _Sources(shelves, entries, rows_by_name, key)
+    settled = [row for charge, row in sources.own.items() if charge in sources.settled]
+    rows = sorted([*settled, *sources.sums], key=lambda row: row.n_words)
+    size, n_taken = 0, 0
+    for row in rows:
+        if n_taken and not (row.n_words < 2 * size and size + row.n_words <= _MOST_WORDS):
+            break
+        size, n_taken = size + row.n_words, n_taken + 1
+    taken = rows[:n_taken]
+    if len(taken) < 2:
+        return
+    of_own = {charge for charge, row in sources.own.items() if row in taken}
+    charges = frozenset(of_own.union(*(row.charges for row in taken)))
+    name = f"{prefix_of(population)}-{max(charges)}-{len(charges)}"
+    histories = Histories()
+    with connect() as connection:
+        registers = [
+            Register(lambda row=row: shelves.blocks(connection, row), row.histories, row.n_words)  # type: ignore[misc]
+            for row in taken
+        ]
+        try:
+            written = shelves.write(connection, name, merged(registers, histories))
+        except (DamagedRegisterError, TooManyHistoriesError, InputError):
+            connection.rollback()
+            return  # looking up will tell which; a sum saves time alone
+        summed = new_register(population, name, key, written, histories.known, charges)
+        connection.commit()
+    old = [one.name for one in taken if one.charges]
+    with begin() as connection:
+        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name.in_([*old, name])))
+        connection.execute(sa.insert(REGISTERS).values(summed))
+    with begin() as connection:
+        shelves.remove(connection, [one for one in old if one != name])
+
+
+def tally(
+    connection: sa.Connection, shelves: Shelves, entries: Sequence[Entry], population: str
+) -> Tally | None:
+    """Add up what every unit has paid; None where the population has no accounts by unit."""
+    key = known_key(connection, population)
+    if key is None:
+        return None
+    sources = _Sources(shelves, entries, register_rows(connection, population), key)
+    while True:
+        counts: dict[History, int] = {}
+        rows = sources.rows
+        reading: list[RegisterRow] = []
+        try:
+            _count(connection, sources, rows, counts, reading)
+        except DamagedRegisterError:
+            sources.give_up(reading[-1])
+            continue
+        break
+    everybody = of_everybody(entries, population, sources.lost)
+    paid = sorted(((everybody + cost_of(h), n) for h, n in counts.items()), key=_epsilon)
+    n_units = sum(counts.values())
+    middle, seen = everybody.epsilon, 0
+    for amount, n in paid:
+        seen += n
+        if 2 * seen >= n_units:
+            middle = amount.epsilon
+            break
+    most = Budget(
+        max((amount.epsilon for amount, _ in paid), default=everybody.epsilon),
+        max((amount.delta for amount, _ in paid), default=everybody.delta),
+    )
+    return Tally(n_units, most, middle, counts, frozenset(sources.lost))
+
+
+def _epsilon(one: tuple[Budget, int]) -> float:
+    return one[0].epsilon
+
+
+def _count(
+    connection: sa.Connection,
+    sources: _Sources,
+    rows: Sequence[RegisterRow],
+    counts: dict[History, int],
+    reading: list[RegisterRow],
+) -> None:
+    def blocks(row: RegisterRow) -> Iterator[Words]:
+        try:
+            yield from sources.blocks(connection, row)
+        except DamagedRegisterError:
+            reading.append(row)
+            raise
+
+    histories = Histories()
+    registers = [
+        Register(lambda row=row: blocks(row), row.histories, row.n_words)  # type: ignore[misc]
+        for row in rows
+    ]
+    for _, codes in united(registers, histories):
+        there = np.bincount(codes, minlength=len(histories))
+        known = histories.known
+        for number in np.flatnonzero(there).tolist():
+            counts[known[number]] = counts.get(known[number], 0) + int(there[number])

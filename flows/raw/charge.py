@@ -1,0 +1,94 @@
+"""Between reading and drawing: choose a design, look at accounts, charge for the rows."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from flows.config.experiment import Config
+from flows.config.resolve import ResolvedDesign, predicted_errors, resolve_design
+from flows.ledger.account import Account, Charge
+from flows.ledger.account_key import read_account_key
+from flows.ledger.members import Accounts
+from flows.orchestration.step import step
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.fingerprint import fingerprint
+from flows.raw.spill.workspace import Workspace
+from flows.raw.units.account_digests import digest_units
+from flows.raw.units.known_units import set_known_aside
+from flows.raw.units.private_clusters import known_sizes
+from flows.raw.units.rows import Rows
+from schemas.roster import Roster
+
+
+@dataclass(frozen=True)
+class PeriodRows:
+    """Rows to be released of a period, and what follows from their public facts."""
+
+    config: Config
+    period: str
+    rows: Sealed[Rows]
+    roster: Roster
+
+    @cached_property
+    def chosen(self) -> ResolvedDesign:
+        """The design of their release."""
+        return resolve_design(self.config, known_sizes(self.config, self.rows))
+
+    @cached_property
+    def forecast(self) -> dict[tuple[str, str], float]:
+        """The standard errors that are to be expected, by arm and estimator."""
+        return predicted_errors(self.config, self.chosen, known_sizes(self.config, self.rows))
+
+
+def charge_rows(
+    account: Account, read: PeriodRows, folder: Path, workspace: Workspace, *, revise: bool
+) -> tuple[Charge, PeriodRows]:
+    """Charge for a release of the rows of a period; returns the rows that were charged for.
+
+    Whether a period is unchanged is judged by all rows of its log, and by the design for them. With
+    accounts by unit some may then be left out for what was released before, and the design is that
+    for the rest. No other run of the population looks at its accounts meanwhile.
+    """
+    made_from = step(fingerprint)(read.config, read.rows, read.chosen.design)
+    if not account.terms.by_unit:
+        with account.turn():
+            return account.reserve(read.period, made_from, folder, revise=revise), read
+    key = read_account_key(read.config, begun=account.has_accounts)
+    members = step(digest_units)(read.config, read.rows, key)
+    with account.turn():
+        accounts = account.accounts(members, read.period)
+        left, accounts = _left(read, accounts, workspace)
+        charge = account.reserve(read.period, made_from, folder, revise=revise, accounts=accounts)
+        if charge.is_new:
+            account.sum_up(members)
+    return charge, left
+
+
+def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
+    """The rows that would be left, by accounts as they are now; charges and changes nothing.
+
+    Raises BudgetError where units cannot pay.
+    """
+    if not account.terms.by_unit or not account.has_accounts:
+        return read
+    key = read_account_key(read.config, begun=True)
+    members = step(digest_units)(read.config, read.rows, key)
+    accounts = account.look_at_accounts(members, read.period)
+    if accounts is None:
+        return read
+    left, accounts = _left(read, accounts, workspace)
+    account.check_accounts(accounts, read.period)
+    return left
+
+
+def _left(
+    read: PeriodRows, accounts: Accounts, workspace: Workspace
+) -> tuple[PeriodRows, Accounts]:
+    """The rows that are left after the rules that read accounts, and the accounts of these."""
+    known = step(set_known_aside)(read.config, read.rows, read.roster, accounts, workspace)
+    if known.rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
+        left = replace(read, roster=known.roster)
+        vars(left).update({k: v for k, v in vars(read).items() if k in ("chosen", "forecast")})
+        return left, known.accounts
+    left = PeriodRows(read.config, read.period, known.rows, known.roster)
+    return left, known.accounts

@@ -1,0 +1,139 @@
+"""Units that were released before, or cannot pay: set aside by public facts alone.
+
+Who was in which release is public, and so is what each unit has paid for them.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from flows.config.experiment import Config
+from flows.ledger.members import Accounts
+from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.sealed import Sealed
+from flows.raw.spill.workspace import Workspace
+from flows.raw.units.roster import check_left, roster_of
+from flows.raw.units.rows import Rows, rows_of
+from schemas.arrays import Bools
+from schemas.errors import InputError
+from schemas.roster import SAMPLE_RATIO_ALARM, Roster
+
+RELEASED_BEFORE = "released_before"
+BUDGET_SPENT = "budget_spent"
+
+
+@dataclass(frozen=True)
+class KnownUnits:
+    """The rows that are released of a log, by the accounts of its units."""
+
+    rows: Sealed[Rows]
+    roster: Roster
+    accounts: Accounts
+    """Of the units that are left."""
+
+
+@values_free
+def set_known_aside(
+    config: Config,
+    rows: Sealed[Rows],
+    roster: Roster,
+    accounts: Accounts,
+    workspace: Workspace | None,
+) -> KnownUnits:
+    """Leave out units by their accounts, as ``privacy.returning`` and ``privacy.spent`` say.
+
+    The rules apply in this order, against every release but those of the log's own period:
+    ``released_before``, of units that the experiment has released; ``budget_spent``, of those that
+    would have paid more than they may. Raises InputError where nothing is left, or where a register
+    that the rules need is lost.
+    """
+    raw = rows.open()
+    before = accounts.released_before
+    known = replace(
+        roster,
+        n_returning=int(before.sum()),
+        n_arm_changed=accounts.n_arm_changed,
+        account_key_fingerprint=accounts.members.key_fingerprint,
+        notes=(*roster.notes, *accounts.warnings),
+    )
+    kept = np.ones(raw.n_units, dtype=np.bool_)
+    by_rule = dict(roster.quarantined_by_rule)
+    notes: list[str] = []
+    if config.privacy.returning == "set_aside":
+        _check_nothing_lost(accounts)
+        kept = ~accounts.of_rows(before)
+        _count(by_rule, RELEASED_BEFORE, ~kept)
+    if config.privacy.spent == "set_aside":
+        _check_nothing_lost(accounts)
+        short = accounts.of_rows(
+            accounts.cannot_pay(
+                accounts.everybody, config.cost, config.budget, accounts.codes_without_own
+            )
+        )
+        out = short & kept
+        _count(by_rule, BUDGET_SPENT, out)
+        notes = _by_arm(accounts, kept, out)
+        kept &= ~short
+    if kept.all():
+        return KnownUnits(rows, known, accounts)
+    left = _kept(raw, kept, workspace)
+    facts = roster_of(config, left, by_rule)
+    facts = replace(
+        facts,
+        n_returning=known.n_returning,
+        n_arm_changed=known.n_arm_changed,
+        account_key_fingerprint=known.account_key_fingerprint,
+        notes=(*known.notes, *notes),
+    )
+    check_left(config, facts, raw.n_units + roster.quarantined)
+    return KnownUnits(Sealed(left, left.n_units), facts, accounts.kept(kept))
+
+
+def _check_nothing_lost(accounts: Accounts) -> None:
+    if accounts.lost:
+        raise InputError(
+            f"{accounts.warnings[0]}. Until then nobody can tell who was released before, so no "
+            "unit can be set aside for it, and nothing was charged"
+        )
+
+
+def _count(by_rule: dict[str, int], rule: str, out: Bools) -> None:
+    if out.any():
+        by_rule[rule] = int(out.sum())
+
+
+def _kept(rows: Rows, kept: Bools, workspace: Workspace | None) -> Rows:
+    """Some of the rows, where they were: in memory, or in files of the workspace."""
+    parts = []
+    begun = 0
+    for part in rows.parts:
+        wanted = kept[begun : begun + part.n_rows]
+        begun += part.n_rows
+        if wanted.any():
+            frame = part.load().filter(pl.Series(wanted))
+            parts.append(part.with_rows(frame, workspace, "kept"))
+        part.remove()
+    return rows_of(parts, rows.arms, rows.unit_type)
+
+
+def _by_arm(accounts: Accounts, kept: Bools, out: Bools) -> list[str]:
+    """Warn where arms differ in how many cannot pay: whoever is left is then no fair sample."""
+    arms = accounts.members.arms
+    n_arms = len(accounts.members.arm_names)
+    left, gone = (np.bincount(arms[rows], minlength=n_arms) for rows in (kept & ~out, out))
+    if not gone.any() or not left.any():
+        return []
+    from scipy.special import chdtrc  # noqa: PLC0415 - takes a quarter of a second
+
+    observed = np.stack([left, gone]).astype(np.float64)
+    observed = observed[:, observed.sum(axis=0) > 0]
+    expected = observed.sum(axis=1, keepdims=True) * observed.sum(axis=0) / observed.sum()
+    p = float(chdtrc(observed.shape[1] - 1, ((observed - expected) ** 2 / expected).sum()))
+    told = (
+        f"{BUDGET_SPENT}: {int(gone.sum()):,} unit(s) that came back were set aside, as they "
+        "cannot pay; who comes back may depend on the treatment"
+    )
+    if p < SAMPLE_RATIO_ALARM:
+        told += f", and here the arms differ in it (p = {p:.2g}): do not trust the effects"
+    return [told]

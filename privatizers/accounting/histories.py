@@ -1,0 +1,238 @@
+"""Accounts by unit: who was in which releases, and what each of them has paid so.
+
+Who is in a release is public in this model, and so is what it costs. A history of releases, each of
+them chosen after seeing the ones before, costs a unit the sum of the prices of those that it is in,
+and costs nobody more than the greatest of these sums: a release without the unit is the same
+function of the same data, whatever the unit's outcome is. So releases of different people cost
+each of them one release.
+
+A *register* says of units what releases they were in. Units are digests, 52 bits of a keyed digest
+in the upper part of a word; the lower 12 bits hold a number from 1 on, that of a *history*: how
+often the unit was in a release of one experiment, in one arm, at one price. Words rise, and no
+digest stands twice. Two units with one digest are charged together, which errs toward privacy: of
+N units about N²/2⁵³ pairs are.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privatizers.accounting.budget import Budget, total
+from schemas.arrays import Words
+
+CODE_BITS = 12
+"""Bits of a word that hold the number of a history."""
+MOST_HISTORIES = 1 << CODE_BITS
+"""Numbers that a register can tell apart; 0 stands for nothing."""
+
+_BITS = np.uint64(CODE_BITS)
+_CODES = np.uint64(MOST_HISTORIES - 1)
+_KEPT = 1 << 16  # histories whose sums are remembered
+_SMALL_DOMAIN = 1 << 20  # pairs of numbers that are counted by a table of all there can be
+
+Codes = NDArray[np.int32]
+"""Numbers of histories."""
+
+
+@dataclass(frozen=True, order=True)
+class Presence:
+    """One way to be in a release: of what experiment, in what arm, at what price."""
+
+    experiment: str
+    arm: str
+    epsilon: float
+    delta: float
+
+
+History = tuple[tuple[Presence, int], ...]
+"""How often a unit was in releases, by the way that it was in them; sorted, without zeros."""
+
+
+def history_of(times: Mapping[Presence, int]) -> History:
+    """Return the history of who was so often in releases of each kind."""
+    return tuple(sorted((presence, n) for presence, n in times.items() if n))
+
+
+@lru_cache(_KEPT)
+def cost_of(history: History) -> Budget:
+    """What a unit of this history has paid: the sum of the prices, rounded up once."""
+    return total(
+        Budget(presence.epsilon, presence.delta) for presence, n in history for _ in range(n)
+    )
+
+
+class TooManyHistoriesError(Exception):
+    """There are more histories than a register can tell apart."""
+
+
+class Histories:
+    """Histories by their numbers, in the order in which they were met; 0 is that of nobody."""
+
+    def __init__(self, known: Iterable[History] = ((),)) -> None:
+        """Begin with these; the first is the empty one."""
+        self._numbers: dict[History, int] = {}
+        for history in known:
+            self.number(history)
+
+    def __len__(self) -> int:
+        """How many there are, the empty one included."""
+        return len(self._numbers)
+
+    @property
+    def known(self) -> tuple[History, ...]:
+        """All of them, by number."""
+        return tuple(self._numbers)
+
+    def number(self, history: History) -> int:
+        """The number of a history, a new one where it has none."""
+        return self._numbers.setdefault(history, len(self._numbers))
+
+    def joined(
+        self, codes: Codes, others: Codes, theirs: Sequence[History], sign: int = 1
+    ) -> Codes:
+        """Numbers of the histories that two come to together, unit by unit; shapes [n].
+
+        ``codes`` are numbers of this object, ``others`` those of ``theirs``. With ``sign`` −1 the
+        second is taken out of the first.
+        """
+        if not others.any():
+            return codes
+        width = len(theirs)
+        pairs = codes.astype(np.int64) * width + others
+        n_pairs = len(self) * width
+        if n_pairs <= _SMALL_DOMAIN:
+            met = np.flatnonzero(np.bincount(pairs, minlength=n_pairs))
+            place = np.zeros(n_pairs, dtype=np.int32)
+            place[met] = self._numbers_of(met, width, theirs, sign)
+            numbers: Codes = place[pairs]
+            return numbers
+        met, inverse = np.unique(pairs, return_inverse=True)
+        return np.array(self._numbers_of(met, width, theirs, sign), dtype=np.int32)[inverse]
+
+    def _numbers_of(
+        self, met: NDArray[np.int64], width: int, theirs: Sequence[History], sign: int
+    ) -> list[int]:
+        known = self.known
+        return [
+            self.number(_sum(known[pair // width], theirs[pair % width], sign))
+            for pair in met.tolist()
+        ]
+
+
+@lru_cache(_KEPT)
+def _sum(first: History, second: History, sign: int) -> History:
+    times = dict(first)
+    for presence, n in second:
+        times[presence] = times.get(presence, 0) + sign * n
+    return history_of(times)
+
+
+def digests_of(words: Words) -> Words:
+    """The digests in words, without the numbers of histories."""
+    digests: Words = words >> _BITS
+    return digests
+
+
+def row_words(digests: Words, codes: NDArray[np.integer]) -> Words:
+    """Put digests (64 bits, the lower 12 of which are dropped) and numbers together; shapes [n]."""
+    words: Words = digests & ~_CODES
+    words |= codes.astype(np.uint64)
+    return words
+
+
+def first_of_each(rising: Words) -> NDArray[np.bool_]:
+    """Which words begin a new digest; ``rising``, shape [n]."""
+    digests = digests_of(rising)
+    new = np.ones(len(rising), dtype=np.bool_)
+    np.not_equal(digests[1:], digests[:-1], out=new[1:])
+    return new
+
+
+def codes_in(wanted: Words, blocks: Iterable[Words]) -> Codes:
+    """Look rising digests up in a register; its number for each, 0 where it has none.
+
+    ``blocks`` are the register's words, one block after the other. Shape of the result: [wanted].
+    """
+    found = np.zeros(len(wanted), dtype=np.int32)
+    for block in blocks:
+        if not len(block) or not len(wanted):
+            continue
+        digests = digests_of(block)
+        start = int(np.searchsorted(wanted, digests[0]))
+        stop = int(np.searchsorted(wanted, digests[-1], side="right"))
+        some = wanted[start:stop]
+        place = np.searchsorted(digests, some)
+        hits = np.flatnonzero(digests[place] == some)
+        found[start + hits] = (block[place[hits]] & _CODES).astype(np.int32)
+    return found
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register to be read: its words, block by block, and the histories by number."""
+
+    blocks: Callable[[], Iterator[Words]]
+    histories: tuple[History, ...]
+    n_words: int
+
+
+def united(
+    registers: Sequence[Register], histories: Histories, span: int = 1 << 21
+) -> Iterator[tuple[Words, Codes]]:
+    """All digests of some registers, rising, with what their histories come to together.
+
+    They come in parts of about ``span`` digests of each register, whatever their number; numbers
+    are those of ``histories``.
+    """
+    longest = max((register.n_words for register in registers), default=0)
+    n_parts = max(1, -(-longest // span))
+    ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]
+    readers = [_Below(register.blocks()) for register in registers]
+    for end in ends:
+        parts = [reader.take(end) for reader in readers]
+        digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
+        codes = np.zeros(len(digests), dtype=np.int32)
+        for register, part in zip(registers, parts, strict=True):
+            theirs = codes_in(digests, [part])
+            codes = histories.joined(codes, theirs, register.histories)
+        yield digests, codes
+
+
+def merged(registers: Sequence[Register], histories: Histories) -> Iterator[Words]:
+    """The words of one register that says what several say; ``histories`` are met on the way.
+
+    Raises TooManyHistoriesError where there are more than a register can tell apart.
+    """
+    for digests, codes in united(registers, histories):
+        if len(histories) > MOST_HISTORIES:
+            raise TooManyHistoriesError
+        words: Words = digests << _BITS
+        words |= codes.astype(np.uint64)
+        yield words
+
+
+class _Below:
+    """Takes words off the front of a register."""
+
+    def __init__(self, blocks: Iterator[Words]) -> None:
+        self._blocks = blocks
+        self._left: Words = np.zeros(0, dtype=np.uint64)
+
+    def take(self, end: int) -> Words:
+        """All words below ``end``, which is beyond the greatest word or a multiple of a digest."""
+        bound = np.uint64(end >> CODE_BITS)
+        taken = []
+        while True:
+            n = int(np.searchsorted(digests_of(self._left), bound)) if len(self._left) else 0
+            taken.append(self._left[:n])
+            self._left = self._left[n:]
+            if len(self._left):
+                break
+            following = next(self._blocks, None)
+            if following is None:
+                break
+            self._left = following
+        return np.concatenate(taken)
