@@ -291,9 +291,12 @@ def _check_nobody_waits(entries: Sequence[Entry], asked: ChargeRequest) -> None:
 
 
 def check_budget(entries: Sequence[Entry], population: str, cost: Budget, limit: Budget) -> None:
-    """Raise BudgetError where ``population`` cannot pay ``cost``, saying who spent the rest."""
+    """Raise BudgetError where ``population`` cannot pay ``cost``, saying who spent the rest.
+
+    Everybody pays for every one of the ``entries`` that is the population's.
+    """
     paid = [entry for entry in entries if entry.population == population and entry.counts]
-    before = spent(paid, population)
+    before = total(entry.cost for entry in paid)
     after = before + cost
     if after.fits_into(limit):
         return

@@ -26,6 +26,8 @@ class Statement:
     @property
     def spent(self) -> Budget:
         """The most that a member of the population has paid, ε and δ each."""
+        if not self.terms.by_unit:
+            return total(entry.cost for entry in self.entries if entry.counts)
         if self.tally is not None:
             return self.tally.most
         return spent(self.entries, self.terms.population, self.lost)

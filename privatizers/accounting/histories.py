@@ -191,14 +191,55 @@ def united(
     n_parts = max(1, -(-longest // span))
     ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]
     readers = [_Below(register.blocks()) for register in registers]
+    numbers = [np.array([histories.number(h) for h in each.histories]) for each in registers]
+    fit = len(histories) <= MOST_HISTORIES
     for end in ends:
         parts = [reader.take(end) for reader in readers]
-        digests = np.unique(np.concatenate([digests_of(part) for part in parts]))
-        codes = np.zeros(len(digests), dtype=np.int32)
-        for register, part in zip(registers, parts, strict=True):
-            theirs = codes_in(digests, [part])
-            codes = histories.joined(codes, theirs, register.histories)
-        yield digests, codes
+        if fit:
+            yield _combined_by_sorting(parts, numbers, histories)
+        else:
+            yield _combined_by_lookup(parts, registers, histories)
+
+
+def _combined_by_sorting(
+    parts: Sequence[Words], numbers: Sequence[NDArray[np.int64]], histories: Histories
+) -> tuple[Words, Codes]:
+    """Digests and joint histories of parts, whose own histories have these ``numbers``.
+
+    All words are sorted at once, their numbers with them; digests that stand more than once are
+    then few, or stand in a few patterns.
+    """
+    words = np.concatenate(
+        [row_words(part, new[part & _CODES]) for part, new in zip(parts, numbers, strict=True)]
+    )
+    words.sort()
+    digests, codes = digests_of(words), (words & _CODES).astype(np.int32)
+    while True:
+        again = np.zeros(len(digests), dtype=np.bool_)  # the digest before is the same
+        np.equal(digests[1:], digests[:-1], out=again[1:])
+        if not again.any():
+            return digests, codes
+        second = again.copy()
+        second[1:] &= ~again[:-1]
+        place = np.flatnonzero(second)
+        codes[place - 1] = histories.joined(codes[place - 1], codes[place], histories.known)
+        digests, codes = digests[~second], codes[~second]
+
+
+def _combined_by_lookup(
+    parts: Sequence[Words], registers: Sequence[Register], histories: Histories
+) -> tuple[Words, Codes]:
+    """The same where histories have numbers that words cannot hold."""
+    digests = np.concatenate([digests_of(part) for part in parts])
+    digests.sort()
+    new = np.ones(len(digests), dtype=np.bool_)
+    np.not_equal(digests[1:], digests[:-1], out=new[1:])
+    digests = digests[new]
+    codes = np.zeros(len(digests), dtype=np.int32)
+    for register, part in zip(registers, parts, strict=True):
+        theirs = codes_in(digests, [part])
+        codes = histories.joined(codes, theirs, register.histories)
+    return digests, codes
 
 
 def merged(registers: Sequence[Register], histories: Histories) -> Iterator[Words]:

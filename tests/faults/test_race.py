@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
 
@@ -26,7 +27,9 @@ from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from privatizers.accounting.budget import Budget
+from privatizers.accounting.histories import cost_of
 from schemas.errors import ClusterdpError
+from tests.flows.ledger.people import members, reserve, terms
 
 if TYPE_CHECKING:  # the processes of the race import this file, and need nothing of these
     from tests.conftest import Builder, Program, Ran
@@ -57,6 +60,8 @@ class Task:
     url: sa.URL
     asked: ChargeRequest
     locked: bool
+    people: tuple[int, ...] | None = None
+    """Who is to be released, where each of them has an account."""
 
 
 # what the processes do
@@ -73,7 +78,11 @@ def _ask(ledger: Ledger, task: Task, start: Barrier) -> End:
     try:
         with nullcontext() if task.locked else patch.object(Ledger, "_alone", _not_alone):
             start.wait(PATIENCE)
-            receipt = ledger.reserve(task.asked)
+            if task.people is None:
+                receipt = ledger.reserve(task.asked)
+            else:
+                who = members(task.people, task.asked.terms.experiment)
+                receipt = reserve(ledger, task.asked.terms, task.asked.period, who)
     except ClusterdpError as error:
         return End(type(error).__name__, str(error))
     except Exception as error:  # whatever it is, the test is to say it
@@ -106,11 +115,17 @@ class Runners:
             self._processes.append(process)
 
     def ask(
-        self, url: sa.URL, asked: Sequence[ChargeRequest], *, locked: bool = True
+        self,
+        url: sa.URL,
+        asked: Sequence[ChargeRequest],
+        *,
+        locked: bool = True,
+        people: Sequence[tuple[int, ...]] | None = None,
     ) -> tuple[End, ...]:
         """Let each process ask for one thing, all at once; how each ended."""
-        for line, one in zip(self._lines, asked, strict=True):
-            line.send(Task(url, one, locked))
+        whom: Sequence[tuple[int, ...] | None] = people or [None] * RUNNERS
+        for line, one, who in zip(self._lines, asked, whom, strict=True):
+            line.send(Task(url, one, locked, who))
         return tuple(self._answer(line) for line in self._lines)
 
     def _answer(self, line: Connection) -> End:
@@ -266,6 +281,48 @@ def test_of_sixteen_as_many_get_their_release_as_the_budget_has_room_for(
         asked = applications(f"people{number}", float(room), tmp_path)
         kinds = Counter({GRANTED: room, "BudgetError": RUNNERS - room})
         assert outcome(url, asked, runners.ask(url, asked)) == Outcome(kinds, 0.0)
+
+
+# where each unit has an account
+
+
+def _overlapping(random: np.random.Generator) -> list[tuple[int, ...]]:
+    """People for each process, drawn from sixty."""
+    return [
+        tuple(random.choice(60, int(random.integers(5, 25)), replace=False).tolist())
+        for _ in range(RUNNERS)
+    ]
+
+
+def _paid_by(ledger: Ledger, of: Terms) -> Counter[float]:
+    """How many have paid how much, by the ledger."""
+    counted = ledger.statement(of, exact=True).tally
+    assert counted is not None
+    found: Counter[float] = Counter()
+    for history, n in counted.histories.items():
+        found[cost_of(history).epsilon] += n
+    return found
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(50, marks=pytest.mark.soak)])
+def test_of_sixteen_with_the_same_people_none_lets_one_of_them_pay_too_much(
+    runners: Runners, new_url: Callable[[], sa.URL], tmp_path: Path, rounds: int
+) -> None:
+    """Whoever was refused could not have been granted, either: a unit of theirs had too little."""
+    random = np.random.default_rng(5)
+    for _ in range(rounds):
+        url, people = new_url(), _overlapping(random)
+        of = terms(cost=1.0, limit=3.0)
+        asked = [replace(one, terms=of) for one in applications("people", 3.0, tmp_path)]
+        ends = runners.ask(url, asked, people=people)
+        assert {end.kind for end in ends} <= {GRANTED, "BudgetError"}, ends
+        granted = [who for who, end in zip(people, ends, strict=True) if end.kind == GRANTED]
+        times = Counter(one for who in granted for one in who)
+        assert max(times.values()) <= 3
+        assert _paid_by(Ledger(url), of) == Counter(float(n) for n in times.values())
+        for who, end in zip(people, ends, strict=True):
+            if end.kind != GRANTED:
+                assert max(times[one] for one in who) == 3
 
 
 # through the command line

@@ -47,6 +47,8 @@ STEPS = [
     "ingest",
     "validate",
     "fingerprint",
+    "digest_units",
+    "set_known_aside",
     "write_quarantine",
     "privatize",
     "publish",
