@@ -52,6 +52,7 @@ def _check_places(config: Config) -> None:
         "source.outcomes_path": config.source.outcomes_path,
         "publish.directory": config.publish.directory,
         "publish.key_file": config.publish.key_file,
+        "publish.signing_key": config.publish.signing_key,
         "quarantine.directory": config.quarantine.directory,
         "run.spill_directory": config.run.spill_directory,
     }

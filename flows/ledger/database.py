@@ -202,9 +202,7 @@ class Ledger:
         decided. Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does;
         what was settled or entered stays then.
         """
-        with self._alone() as connection:
-            self._resolve_charges(connection, resolve_charge)
-            self._enter(connection, asked.terms.population, found)
+        self.settle(asked.terms, resolve_charge, found)
         with self._alone() as connection:
             entries = entries_for(connection, asked)
             decision = decide(entries, asked)
@@ -221,9 +219,24 @@ class Ledger:
                 unfinished=tuple(e.draft for e in unfinished(connection) if e.draft is not None),
             )
 
-    def begin_publishing(self, charge: int) -> None:
-        """Note that the release may become public from now on; ClusterdpError if it may not."""
-        if not self._move(charge, State.RESERVED, State.PUBLISHING):
+    @_told_plainly
+    def settle(
+        self,
+        terms: Terms,
+        resolve_charge: ResolveCharge = lambda entry: entry.state,
+        found: Sequence[UnknownRelease] = (),
+    ) -> None:
+        """Settle what runs left unfinished, and enter releases that the ledger does not know."""
+        with self._alone() as connection:
+            self._resolve_charges(connection, resolve_charge)
+            self._enter(connection, terms.population, found)
+
+    def begin_publishing(self, charge: int, file_sha256: str | None = None) -> None:
+        """Note that the release may become public from now on; ClusterdpError if it may not.
+
+        ``file_sha256`` is the digest of the file that is to become public.
+        """
+        if not self._move(charge, State.RESERVED, State.PUBLISHING, file_sha256=file_sha256):
             raise ClusterdpError(
                 "the reservation of this release was given back while it was being made "
                 "(abandoned, or taken for dead); nothing was published. Run it again"
@@ -281,12 +294,12 @@ class Ledger:
             return [] if connection is None else select(connection, concerns(terms))
 
     @_told_plainly
-    def _move(self, charge: int, before: State, after: State) -> bool:
+    def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
         with self._alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
             entries = select(connection, one)
             for entry in entries:
-                update(connection, entry, after)
+                update(connection, entry, after, **columns)
             return bool(entries)
 
     def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:

@@ -5,6 +5,7 @@ row means nobody knows, and a guess could let people pay more than they may.
 """
 
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ def entry_of(row: sa.Row[Any]) -> Entry:
         fingerprint=None
         if rows is None or units is None or settings is None
         else Fingerprint(rows, units, settings),
+        file_sha256=found.digest("file_sha256"),
     )
 
 
@@ -75,6 +77,13 @@ class _Row:
         value = self._values[column]
         if value is not None and not isinstance(value, str):
             raise self.wrong(column, "not text")
+        return value
+
+    def digest(self, column: str) -> str | None:
+        """A SHA-256 in small hexadecimals; None where none was known."""
+        value = self.text_or_nothing(column)
+        if value is not None and not re.fullmatch("[0-9a-f]{64}", value):
+            raise self.wrong(column, "not a SHA-256")
         return value
 
     def place(self, column: str) -> str:

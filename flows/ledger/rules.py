@@ -82,6 +82,8 @@ class Entry:
     """UTC, without a time zone attached."""
     fingerprint: Fingerprint | None = None
     """None where the entry was made from a published file."""
+    file_sha256: str | None = None
+    """Of the file that is published; None before it is complete, and where nobody knew it."""
 
     @property
     def counts(self) -> bool:

@@ -37,6 +37,8 @@ CHARGES = sa.Table(
     sa.Column("rows_digest", sa.Text),
     sa.Column("units_digest", sa.Text, index=True),
     sa.Column("settings_digest", sa.Text),
+    # SHA-256 of the file, known once it is complete: when the run begins to publish.
+    sa.Column("file_sha256", sa.Text),
 )
 
 _READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
@@ -105,7 +107,7 @@ def insert(connection: sa.Connection, row: dict[str, Any]) -> int:
     return int(key[0])
 
 
-def update(connection: sa.Connection, entry: Entry, state: State) -> None:
+def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:
     """Move an entry to another state; one that is given back frees its name."""
-    values = {"state": state.value} | ({"slot": None} if state == State.VOID else {})
+    values = {"state": state.value, **columns} | ({"slot": None} if state == State.VOID else {})
     connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))

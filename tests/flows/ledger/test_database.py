@@ -500,7 +500,7 @@ def test_reading_makes_no_tables(postgresql: "PostgreSQL", tmp_path: Path) -> No
     Ledger(url).statement(terms())
     assert tables(url) == set()
     charge(Ledger(url))
-    assert tables(url) == {"clusterdp_ledger", "clusterdp_charges"}
+    assert tables(url) - {"clusterdp_attempts"} == {"clusterdp_ledger", "clusterdp_charges"}
 
 
 def tables(url: sa.URL) -> set[str]:
