@@ -26,8 +26,8 @@ def day(text: str) -> date:
     return date.fromisoformat(text)
 
 
-def schedule(zone: str = "Europe/Zurich", **others: timedelta) -> Schedule:
-    return Schedule(day("2026-01-01"), ZoneInfo(zone), **others)
+def schedule(zone: str = "Europe/Zurich", window: timedelta = timedelta()) -> Schedule:
+    return Schedule(day("2026-01-01"), ZoneInfo(zone), window)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_day_ends_where_the_clocks_of_its_zone_say_so(zone: str, period: str, 
 
 
 def test_a_period_is_due_once_it_its_window_and_late_rows_are_over() -> None:
-    found = schedule(window=7 * DAY, lateness=2 * HOUR, missing_after=DAY)
+    found = Schedule(day("2026-01-01"), ZURICH, 7 * DAY, 2 * HOUR, DAY)
     assert found.due_at(day("2026-11-20")) == at("2026-11-28T01:00")
     assert found.missing_at(day("2026-11-20")) == at("2026-11-29T01:00")
     # a window is time that has passed: over the end of summer time it ends an hour earlier
