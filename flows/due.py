@@ -15,7 +15,7 @@ from flows.config.schedule_checks import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.standing import PeriodState, Standing
-from flows.orchestration.flow import as_flow, flow_of_module
+from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.release import ReleaseResult, release_period
 from flows.runtime import clock
 from flows.schedule.periods import Schedule
@@ -195,16 +195,23 @@ def _not_made(after: Standing, error: Exception) -> PeriodResult:
     return PeriodResult(after.period, str(status), reason, code, None)
 
 
-def _due(config_path: str) -> DueResult:
-    """Release every period of a schedule that is due and not published, the oldest first.
+def _nightly(config_path: str, schedule_timezone: str | None = None) -> DueResult | ReleaseResult:
+    """Do what is to be done every night for one experiment.
 
-    Each of them is a run of the flow ``clusterdp-release``.
+    With ``[schedule]`` in the configuration: release every period that is due and not published,
+    the oldest first. Without: release the day before. Each release is a run of the flow
+    ``clusterdp-release``.
 
     Args:
         config_path: The configuration file, absolute or relative to the current folder.
+        schedule_timezone: Of a configuration without a schedule: the time zone (such as
+            ``Europe/Zurich``) of the day before the run's scheduled time, which is released.
     """
     from flows.release import release  # noqa: PLC0415 - a flow, made where Prefect is in use
 
+    if load(Path(config_path)).schedule is None:
+        day = None if schedule_timezone is None else day_before(schedule_timezone)
+        return release(config_path, day)
     result = release_due(config_path, release)
     failure = result.failure
     if failure is not None:
@@ -213,9 +220,9 @@ def _due(config_path: str) -> DueResult:
 
 
 if TYPE_CHECKING:
-    due = as_flow(_due, "due")
+    nightly = as_flow(_nightly, "nightly")
 else:
 
     def __getattr__(name: str) -> object:
-        """The Prefect flow ``due``, made when somebody asks for it: plain runs need none."""
-        return flow_of_module(__name__, name, {"due": _due})
+        """The Prefect flow ``nightly``, made when somebody asks for it: plain runs need none."""
+        return flow_of_module(__name__, name, {"nightly": _nightly})

@@ -80,7 +80,7 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult | DueResult]
     It is handed to the processes that run it as an object: no entry point, storage or step of a
     deployment has a part in it.
     """
-    from flows.due import DueResult, due  # noqa: PLC0415 - see serve_releases
+    from flows.due import DueResult, nightly  # noqa: PLC0415 - see serve_releases
     from flows.orchestration.flow import as_flow  # noqa: PLC0415 - likewise
     from flows.release import ReleaseResult, release  # noqa: PLC0415 - likewise
 
@@ -97,7 +97,7 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult | DueResult]
         if config_path not in served:
             raise ConfigError("config_path", "this configuration is not served here")
         if period is None and not revise and load(Path(config_path)).schedule is not None:
-            return due.fn(config_path)
+            return nightly.fn(config_path)
         return release.fn(config_path, period, revise, schedule_timezone)
 
     return as_flow(serve_release, "release")
