@@ -17,8 +17,9 @@ packages ``flows``, ``privatizers``, ``estimators`` and ``schemas``) is internal
 any version. Of the objects that are returned here, what the docstrings name is stable.
 
 **The privacy boundary.** Opening a release, and asking it anything, imports no code that ever sees
-an unprotected outcome. :func:`plan`, :func:`check` and :func:`release` do: they are for whoever may
-read the raw log.
+an unprotected outcome. :func:`plan`, :func:`check`, :func:`release` and :func:`release_due` do:
+they are for whoever may read the raw log. :func:`status`, and :func:`verify` against a ledger, are
+for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do.
 What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
@@ -55,8 +56,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from flows.check import CheckResult
+    from flows.due import DueResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
+    from flows.status import StatusResult
+    from flows.verify import VerifyResult
 
 __all__ = [
     "BudgetError",
@@ -72,6 +76,9 @@ __all__ = [
     "open",
     "plan",
     "release",
+    "release_due",
+    "status",
+    "verify",
 ]
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
@@ -271,6 +278,70 @@ def release(
     from flows.release import release_period  # noqa: PLC0415 - inside the privacy boundary
 
     return release_period(str(config), period, revise)
+
+
+def release_due(config: str | Path) -> DueResult:
+    """Release every period that is due by ``[schedule]`` and not published, the oldest first.
+
+    The same as ``clusterdp release --due``. One that is refused or fails is no error and does not
+    stop the others. Stable of the answer: ``exit_code``, ``failure`` (one error for all that are
+    left, or None), ``warnings``, ``as_json()``, and ``period``, ``status``, ``reason`` and
+    ``release_id`` of each of its ``releases``.
+
+    Args:
+        config: The configuration file, with a schedule.
+
+    Raises:
+        ConfigError: The configuration cannot be used, or has no schedule.
+        InputError: The ledger cannot be used.
+    """
+    from flows.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
+
+    return catch_up(str(config))
+
+
+def status(*configs: str | Path) -> StatusResult:
+    """Where every period of every experiment stands, and why; reads no log, changes nothing.
+
+    The same as ``clusterdp status``. Stable of the answer: ``as_json()``, the document of
+    ``clusterdp status --json``.
+
+    Raises:
+        ConfigError: A configuration cannot be used.
+        InputError: A ledger cannot be used.
+    """
+    from flows.status import status as find_status  # noqa: PLC0415 - reads ledgers
+
+    return find_status([Path(config) for config in configs])
+
+
+def verify(
+    releases: str | Path | Sequence[str | Path],
+    *,
+    ledger: str | Path | None = None,
+    key: str | Path | None = None,
+) -> VerifyResult:
+    """Whether released files are what was published, by the SHA-256 of their bytes.
+
+    The same as ``clusterdp verify``. Stable of the answer: ``exit_code`` (4 where one differs, 2
+    where no digest of one is known), and ``path``, ``release_id``, ``intact`` and ``reason`` of
+    each of its ``releases``.
+
+    Args:
+        releases: A released file, or several; ``latest.duckdb`` and copies, too.
+        ledger: A configuration whose ledger knows them.
+        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them.
+            Without either, that list is taken as it is.
+
+    Raises:
+        ConfigError: Both were given, or one of them cannot be used.
+        InputError: A file, or a list that was asked for, cannot be read.
+    """
+    from flows.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
+
+    several = [releases] if isinstance(releases, str | Path) else releases
+    beside = [None if path is None else Path(path) for path in (ledger, key)]
+    return verify_files([Path(release) for release in several], *beside)
 
 
 def _as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:

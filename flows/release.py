@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects import Estimate
+from flows.config.experiment import Config
 from flows.config.load import check_period, load
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
+from flows.ledger.attempts import Began
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.step import step
@@ -69,10 +71,22 @@ def release_period(
     """
     config = load(Path(config_path))
     period = check_period(period, config.source.path, config.source.outcomes_path)
-    key = read_key(config)
     account = Account(config)
+    if config.schedule is None:
+        return _release_period(config, account, period, revise=revise)
+    with account.attempt(period) as began:  # how it ends stays in the ledger, for `status`
+        return _release_period(config, account, period, revise=revise, began=began)
+
+
+def _release_period(
+    config: Config, account: Account, period: str, *, revise: bool, began: Began | None = None
+) -> ReleaseResult:
+    """Release one period: a line a step."""
+    key = read_key(config)
     account.refuse_early(period, revise=revise)
     with workplace(config.releases) as folder, open_workspace(config) as workspace:
+        if began is not None:
+            began.works_in(folder)
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.

@@ -24,6 +24,7 @@ from schemas.errors import ConfigError
 if TYPE_CHECKING:
     from prefect import Flow
 
+    from flows.due import DueResult
     from flows.release import ReleaseResult
 
 _GRACE_SECONDS = 2.0  # for a run whose parent died
@@ -32,7 +33,8 @@ _GRACE_SECONDS = 2.0  # for a run whose parent died
 def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
     """Serve the release flow for every configuration until interrupted.
 
-    ``cron`` is read in ``timezone``; each run releases the day before its scheduled time.
+    ``cron`` is read in ``timezone``; each run releases the day before its scheduled time, or, where
+    the configuration has a schedule, every period that is due and not published.
     """
     _check_schedule(cron, timezone)
     experiments = [load(path).experiment for path in configs]
@@ -72,13 +74,14 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
             asyncio.run(runner.start())
 
 
-def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
+def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult | DueResult]":
     """The release flow, for these configurations alone.
 
     It is handed to the processes that run it as an object: no entry point, storage or step of a
     deployment has a part in it.
     """
-    from flows.orchestration.flow import as_flow  # noqa: PLC0415 - see serve_releases
+    from flows.due import DueResult, nightly  # noqa: PLC0415 - see serve_releases
+    from flows.orchestration.flow import as_flow  # noqa: PLC0415 - likewise
     from flows.release import ReleaseResult, release  # noqa: PLC0415 - likewise
 
     served = frozenset(configs)
@@ -88,11 +91,13 @@ def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult]":
         period: str | None = None,
         revise: bool = False,
         schedule_timezone: str | None = None,
-    ) -> ReleaseResult:
-        """Release one period of an experiment that is served."""
+    ) -> ReleaseResult | DueResult:
+        """Release one period of an experiment that is served, or every one that is due."""
         follow_parent()
         if config_path not in served:
             raise ConfigError("config_path", "this configuration is not served here")
+        if period is None and not revise and load(Path(config_path)).schedule is not None:
+            return nightly.fn(config_path)
         return release.fn(config_path, period, revise, schedule_timezone)
 
     return as_flow(serve_release, "release")

@@ -46,6 +46,10 @@ class InputError(ClusterdpError):
     exit_code = 2
 
 
+class NoFileError(InputError):
+    """A log without a file: it may come yet."""
+
+
 class BudgetError(ClusterdpError):
     """A release that exceeds its population's budget; nothing was drawn or written."""
 

@@ -9,7 +9,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -34,6 +34,8 @@ class PostgreSQL:
 
     socket: Path
     numbers: Iterator[int]
+    restart: Callable[[], None]
+    """Ends the server at once, as a crash would, and starts it again; for a server of one's own."""
 
     def database(self, settings: Mapping[str, str] | None = None) -> str:
         """Make a database; gives its URL. ``settings`` become defaults of its sessions."""
@@ -72,8 +74,18 @@ def postgresql() -> Iterator[PostgreSQL]:
     programs = _programs()
     if programs is None:
         pytest.skip("there are no programs of a PostgreSQL server on this machine")
-    with _server(programs) as socket:
-        yield PostgreSQL(socket, count(1))
+    with a_server(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgresql() -> Iterator[PostgreSQL]:
+    """A server that one test may restart."""
+    programs = _programs()
+    if programs is None:
+        pytest.skip("there are no programs of a PostgreSQL server on this machine")
+    with a_server(programs) as server:
+        yield server
 
 
 def _programs() -> Path | None:
@@ -95,8 +107,8 @@ def _told_by_path() -> Iterator[Path]:
 
 
 @contextmanager
-def _server(programs: Path) -> Iterator[Path]:
-    """Run a server; gives the folder of its socket."""
+def a_server(programs: Path) -> Iterator[PostgreSQL]:
+    """Run a server."""
     short = "/tmp" if Path("/tmp").is_dir() else None  # noqa: S108 - a socket's path has 107 bytes
     folder = Path(tempfile.mkdtemp(prefix="clusterdp-pg-", dir=short))  # 0700
     identity = _identity()
@@ -123,10 +135,11 @@ def _server(programs: Path) -> Iterator[Path]:
         access = folder / "data" / "pg_hba.conf"
         access.write_text(f"local all {GUARDED} scram-sha-256\n{access.read_text()}")
         options = f"-F -k {folder} -p {_PORT} -c listen_addresses="
-        run("pg_ctl", "-w", "-l", folder / "log", "-o", options, "start")
+        start = ("pg_ctl", "-w", "-l", folder / "log", "-o", options)
+        run(*start, "start")
         try:
             _make_guarded(folder)
-            yield folder
+            yield PostgreSQL(folder, count(1), lambda: run(*start, "-m", "immediate", "restart"))
         finally:
             run("pg_ctl", "-w", "-m", "immediate", "stop")  # nobody will miss the data
     finally:

@@ -77,12 +77,15 @@ def estimate(
 def inspect(release: ReleaseFile) -> Answer:
     """Show what is in a release, and what it promises.
 
-    Reads RELEASE alone, writes nothing.
+    A release that states other estimates than its units give is an error. Reads RELEASE alone,
+    writes nothing.
     """
     from flows.cli.show import inspect_text
     from flows.released.file.read import read_release
+    from flows.released.stated_estimates import check_stated_estimates
 
     file = read_release(release)
+    check_stated_estimates(release)
     return Answer(partial(inspect_text, file), file.as_json())
 
 

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ConfigFile, Period
+from flows.cli.completion import files
+from flows.cli.options import TABLES, ConfigFile, ConfigFiles, Period
 from flows.runtime.terminal import shown
 
 
@@ -88,6 +89,62 @@ def ledger(
     statement = account.statement(exact=True)
     text = partial(ledger_text, statement, everything=everything)
     return Answer(text, ledger_document(name, statement, everything=everything), notes=notes)
+
+
+def status(configs: ConfigFiles) -> Answer:
+    """Show every period of every experiment, and why it is not there yet.
+
+    With a [schedule] in CONFIG, these are all days since its beginning: published, due, waiting
+    (not complete yet, or without its files), running, refused by the budget, failed, or lost. Shows
+    what is due next, and what is left of the budget. Reads CONFIG, its ledger and the folder of
+    releases, but no log. Changes nothing.
+    """
+    from flows.cli.show_due import status_text
+    from flows.status import status as find_status
+
+    result = find_status(configs)
+    return Answer(partial(status_text, result), result.as_json())
+
+
+def verify(
+    releases: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RELEASE…",
+            help="Released files; copies, and latest.duckdb, too.",
+            autocompletion=files(".duckdb"),
+        ),
+    ],
+    ledger: Annotated[
+        Path | None,
+        typer.Option(
+            "--ledger",
+            metavar="CONFIG",
+            help="Compare with the ledger of this configuration.",
+            autocompletion=files(".toml"),
+        ),
+    ] = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            metavar="PUBLIC",
+            help="Compare with SHA256SUMS beside the file, if this public key (Ed25519, PEM) says "
+            "that SHA256SUMS.sig is its signature.",
+        ),
+    ] = None,
+) -> Answer:
+    """Show whether released files are what was published.
+
+    Compares the SHA-256 of each RELEASE with that of its publication: in the ledger, in a signed
+    list, or else in SHA256SUMS beside it. Writes nothing. The exit code is 4 if a file differs, 2
+    if no digest of one is known.
+    """
+    from flows.cli.show_due import verify_text
+    from flows.verify import verify as verify_files
+
+    result = verify_files(releases, ledger, key)
+    return Answer(partial(verify_text, result), result.as_json(), exit_code=result.exit_code)
 
 
 def hash_ids(

@@ -25,14 +25,13 @@ import typer
 
 from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
-from flows.cli.completion import files
-from flows.cli.options import ConfigFile, Json, Period
+from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.sites import aggregate, site
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, code_of, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print
-from schemas.errors import BudgetError, ClusterdpError, ConflictError
+from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictError
 from schemas.visible import visible
 
 _EPILOG = """\
@@ -269,6 +268,14 @@ def release(
             help="Draw a published period anew, as its next revision. Costs everybody in it again.",
         ),
     ] = False,
+    due: Annotated[
+        bool,
+        typer.Option(
+            "--due",
+            help="Release every period that is due by [schedule] and not published, the oldest "
+            "first, whatever becomes of the others.",
+        ),
+    ] = False,
     prefect: Prefect = False,
 ) -> Answer:
     """Make a release: draw it, charge for it, publish it.
@@ -281,6 +288,8 @@ def release(
     from flows.config.load import check_period, load
     from flows.orchestration.prefect_server import server_for_one_run
 
+    if due:
+        return _release_due(config, period, revise=revise, prefect=prefect)
     settings = load(config)
     source = settings.source
     check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
@@ -296,15 +305,31 @@ def release(
     return Answer(partial(release_text, result), result.as_json(), result.warnings)
 
 
+def _release_due(config: Path, period: str | None, *, revise: bool, prefect: bool) -> Answer:
+    """Catch up with a schedule: each period is a run of the flow where Prefect is in use."""
+    from flows.config.load import load
+    from flows.orchestration.prefect_server import server_for_one_run
+
+    for option, given in {"--period": period is not None, "--revise": revise}.items():
+        if given:
+            raise ConfigError(option, "cannot go with --due, which finds the periods itself")
+    if load(config).schedule is None:  # before a server takes its seconds
+        raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
+    with server_for_one_run(config, wanted=prefect) as server:
+        from flows import release as page
+        from flows.cli.show_due import due_text
+        from flows.due import release_due
+
+        if server is not None:
+            server.wait()
+        way = page.release_period if server is None else page.release
+        result = release_due(str(config.absolute()), way)
+    text = partial(due_text, result)
+    return Answer(text, result.as_json(), result.warnings, exit_code=result.exit_code)
+
+
 def serve(
-    configs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CONFIG…",
-            help="One or more experiments' TOML files.",
-            autocompletion=files(".toml"),
-        ),
-    ],
+    configs: ConfigFiles,
     cron: Annotated[
         str,
         typer.Option(
@@ -323,8 +348,10 @@ def serve(
 ) -> None:
     """Make releases on schedule, until you stop it with Ctrl-C.
 
-    Each release is of the day before. Reads and writes what `clusterdp release` does. Uses the
-    Prefect server that PREFECT_API_URL names, or starts one of its own on this machine.
+    Each release is of the day before; where CONFIG has a [schedule], of every day that is due and
+    not published, so that a night missed is made up. Reads and writes what `clusterdp release`
+    does. Uses the Prefect server that PREFECT_API_URL names, or starts one of its own on this
+    machine.
     """
     from flows.orchestration.prefect_settings import configure_prefect
 
@@ -344,6 +371,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
     experiment.ledger: "clusterdp ledger autumn.toml",
     experiment.audit: "clusterdp audit autumn.toml",
+    experiment.status: "clusterdp status autumn.toml winter.toml",
+    experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     site: "clusterdp site north.toml",
     aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",

@@ -13,6 +13,14 @@ ConfigFile = Annotated[
         metavar="CONFIG", help="The experiment's TOML file.", autocompletion=files(".toml")
     ),
 ]
+ConfigFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CONFIG…",
+        help="One or more experiments' TOML files.",
+        autocompletion=files(".toml"),
+    ),
+]
 ReleaseFile = Annotated[
     Path,
     typer.Argument(

@@ -53,6 +53,7 @@ def _check_places(config: Config) -> None:
         "source.outcomes_path": config.source.outcomes_path,
         "publish.directory": config.publish.directory,
         "publish.key_file": config.publish.key_file,
+        "publish.signing_key": config.publish.signing_key,
         "quarantine.directory": config.quarantine.directory,
         "ledger.key_file": config.ledger.key_file,
         "run.spill_directory": config.run.spill_directory,

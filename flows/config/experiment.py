@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from flows.config.schedule import ScheduleSection
 from flows.config.sections import (
     Arms,
     Columns,
@@ -48,6 +49,7 @@ class Config(ConfigSection):
     outcome: Outcome
     privacy: Privacy
     private_clusters: PrivateClusters | None = None
+    schedule: ScheduleSection | None = None
     publish: Publish = Publish()
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()

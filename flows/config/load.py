@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from flows.config.checks import check_config, check_length
 from flows.config.experiment import Config
+from flows.config.schedule_checks import check_schedule
 from flows.config.site import SiteConfig
 from flows.config.site_checks import check_site_config
 from flows.config.toml_file import read_toml
@@ -71,6 +72,7 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
         check_site_config(config)
     else:
         check_config(config)
+        check_schedule(config)
     return config
 
 

@@ -294,6 +294,9 @@ class Publish(ConfigSection):
     """Whether ids are published as they are, or as HMAC-SHA-256 under a key."""
     key_file: Name | None = None
     """The key of "keyed-hash"; there is none for "plain"."""
+    signing_key: Name | None = None
+    """An Ed25519 private key (PEM) that the list of published files, ``SHA256SUMS``, is signed
+    with; None for no signature."""
 
 
 class LedgerSection(ConfigSection):

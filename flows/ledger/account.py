@@ -7,14 +7,20 @@ draft → note that it is about to become public → give it its name → note t
 import math
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.config.load import load_any
+from flows.config.signing_key import SigningKey, read_signing_key
 from flows.config.site import SiteConfig
+from flows.ledger.attempts import AttemptLog, Began
+from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
+from flows.ledger.digests import digests
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import (
@@ -30,16 +36,18 @@ from flows.ledger.rules import (
     refuse_early,
 )
 from flows.ledger.shelf import shelf_of
+from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
+from flows.released.checksums import sha256_of
 from flows.released.file.draft import (
     complete,
     draft_in,
     has_name,
     make_public,
-    point_latest,
     sweep,
 )
 from flows.runtime.working_folders import lock_if_dead
+from flows.schedule.periods import Schedule
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
 
@@ -58,6 +66,8 @@ class Charge:
     is_new: bool
     receipt: ChargeGrant
     folder: Path
+    notes: tuple[str, ...] = ()
+    """Warnings about what lies beside the releases."""
 
     @property
     def draft(self) -> Path:
@@ -71,14 +81,18 @@ class Charge:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """That other populations have paid for the same people, and that no budget is declared."""
+        """That no budget is declared, that others have paid for the same people; its notes."""
         terms = self.receipt.statement.terms
         unlimited = () if terms.limit.epsilon < math.inf else (UNLIMITED,)
-        return unlimited + tuple(
-            f"exactly these units were released under population {name!r} too, for epsilon "
-            f"{amount_text(paid.epsilon)}; whoever is in both has paid the sum. Name one "
-            "population for both (privacy.population), so that one budget covers it"
-            for name, paid in self.receipt.same_people.items()
+        return (
+            self.notes
+            + unlimited
+            + tuple(
+                f"exactly these units were released under population {name!r} too, for epsilon "
+                f"{amount_text(paid.epsilon)}; whoever is in both has paid the sum. Name one "
+                "population for both (privacy.population), so that one budget covers it"
+                for name, paid in self.receipt.same_people.items()
+            )
         )
 
 
@@ -98,6 +112,11 @@ class Account:
             once=isinstance(config, Config) and config.privacy.returning == "set_aside",
             spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
         )
+        self._config = config
+
+    @cached_property
+    def _signing_key(self) -> SigningKey | None:
+        return None if isinstance(self._config, SiteConfig) else read_signing_key(self._config)
 
     @property
     def terms(self) -> Terms:
@@ -127,16 +146,12 @@ class Account:
         return self._ledger.abandon(self._terms.experiment, release_id)
 
     def refuse_early(self, period: str, *, revise: bool) -> None:
-        """Raise BudgetError where no log could make the charge fit; changes nothing."""
-        refuse_early(self._ledger.entries(self._terms), self._terms, period, revise=revise)
+        """Raise BudgetError where no log could make the charge fit; changes nothing.
 
-    def settle(self) -> None:
-        """Finish what dead runs left, and enter published files that the ledger does not know."""
-        strays = self._shelf.strays(self._ledger)
-        try:
-            self._ledger.settle(self._terms.population, resolve_charge, strays)
-        finally:
-            self._point_latest()  # a run may have been killed just before it
+        Nor could a release be made with a signing key that cannot be used: ConfigError.
+        """
+        _ = self._signing_key
+        refuse_early(self._ledger.entries(self._terms), self._terms, period, revise=revise)
 
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
@@ -181,14 +196,41 @@ class Account:
         asked = ChargeRequest(
             self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix, accounts
         )
+        key = self._signing_key
+        notes = [] if key is None else list(key.warnings)
         strays = shelf.strays(self._ledger)
         try:
             receipt = self._ledger.reserve(asked, resolve_charge, strays)
         finally:
-            self._point_latest()  # a run may have been killed just before it
+            notes += self._renew_beside()  # a run may have been killed just before it
         sweep(shelf.directory, keep=receipt.unfinished)
         is_new = receipt.charge is not None
-        return Charge(receipt.decision.name, receipt.path, is_new, receipt, folder)
+        return Charge(receipt.decision.name, receipt.path, is_new, receipt, folder, tuple(notes))
+
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of the file of each release, by its id, as it was when it was published."""
+        return digests(self._ledger, self._shelf.experiment)
+
+    def settle(self) -> list[str]:
+        """Finish what dead runs left, without a release of one's own; gives warnings."""
+        strays = self._shelf.strays(self._ledger)
+        self._ledger.settle(self._terms, resolve_charge, strays)
+        return self._renew_beside()
+
+    def attempt(self, period: str) -> AbstractContextManager[Began]:
+        """Note in the ledger how the attempt at ``period`` ends that the block is."""
+        return AttemptLog(self._ledger, self._shelf.experiment).attempt(period)
+
+    def standings(self, schedule: Schedule | None, now: datetime) -> list[Standing]:
+        """Where every period stands that anybody knows of; changes nothing."""
+        ledger, shelf = self._ledger, self._shelf
+        names = shelf.names()  # first: what is published after it is no stray
+        entries = ledger.entries(self._terms)
+        ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
+        known = {entry.name.release_id for entry in ours if entry.counts}
+        strays = [name for name in names if name.release_id not in known]
+        attempts = AttemptLog(ledger, shelf.experiment).last()
+        return standings(schedule, now, ours, attempts, strays)
 
     @contextmanager
     def publishing(self, charge: Charge) -> Iterator[list[str]]:
@@ -204,7 +246,7 @@ class Account:
         try:
             yield warnings
             complete(charge.draft)
-            ledger.begin_publishing(number)
+            ledger.begin_publishing(number, sha256_of(charge.draft))
             make_public(charge.draft, charge.path)
         except BaseException:
             if not has_name(charge.draft, charge.path):  # else the next run notes that it has
@@ -217,11 +259,13 @@ class Account:
         except ClusterdpError as error:
             name = charge.name.release_id
             warnings.append(f"{name} is public, which the next run notes: {error}")
-        self._point_latest()
+            self._renew_beside()  # as far as that goes without the ledger
+        else:
+            warnings += self._renew_beside()
 
-    def _point_latest(self) -> None:
-        if self._shelf.has_latest and self._shelf.names():
-            point_latest(self._shelf.directory, self._shelf.experiment)
+    def _renew_beside(self) -> list[str]:
+        key = self._signing_key
+        return renew_beside(self._shelf, self._ledger, None if key is None else key.sign)
 
 
 def account_of(path: Path) -> tuple[str, Account]:

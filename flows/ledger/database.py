@@ -19,7 +19,6 @@ from sqlalchemy.pool import NullPool
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.place import is_there, make_durable, make_private
-from flows.ledger.registers import Shelves, new_register, prefix_of
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -46,8 +45,9 @@ from flows.ledger.tables import (
     unfinished,
     update,
 )
-from flows.ledger.turn import turn_by_file, turn_by_server
-from flows.ledger.unit_accounts import known_key, read_accounts, sum_up, tally
+from flows.ledger.units.accounts import known_key, read_accounts, sum_up, tally
+from flows.ledger.units.registers import Shelves, new_register, prefix_of
+from flows.ledger.units.turn import turn_by_file, turn_by_server
 from privatizers.accounting.budget import Budget
 from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputError, shown
 
@@ -154,7 +154,7 @@ class Ledger:
     @_told_plainly
     def settle(
         self,
-        population: str,
+        terms: Terms,
         resolve_charge: ResolveCharge = lambda entry: entry.state,
         found: Sequence[UnknownRelease] = (),
     ) -> None:
@@ -164,7 +164,7 @@ class Ledger:
         """
         with self._alone() as connection:
             self._resolve_charges(connection, resolve_charge)
-            self._enter(connection, population, found)
+            self._enter(connection, terms.population, found)
 
     @_told_plainly
     def accounts(self, terms: Terms, members: Members, period: str) -> Accounts:
@@ -210,7 +210,7 @@ class Ledger:
         Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does; what
         :meth:`settle` did first stays then.
         """
-        self.settle(asked.terms.population, resolve_charge, found)
+        self.settle(asked.terms, resolve_charge, found)
         with self._alone() as connection:
             entries = entries_for(connection, asked)
             decision = decide(entries, asked)
@@ -254,9 +254,12 @@ class Ledger:
         connection.execute(sa.insert(REGISTERS).values(row))
         connection.execute(sa.update(CHARGES).where(CHARGES.c.id == charge).values(roster=name))
 
-    def begin_publishing(self, charge: int) -> None:
-        """Note that the release may become public from now on; ClusterdpError if it may not."""
-        if not self._move(charge, State.RESERVED, State.PUBLISHING):
+    def begin_publishing(self, charge: int, file_sha256: str | None = None) -> None:
+        """Note that the release may become public from now on; ClusterdpError if it may not.
+
+        ``file_sha256`` is the digest of the file that is to become public.
+        """
+        if not self._move(charge, State.RESERVED, State.PUBLISHING, file_sha256=file_sha256):
             raise ClusterdpError(
                 "the reservation of this release was given back while it was being made "
                 "(abandoned, or taken for dead); nothing was published. Run it again"
@@ -323,12 +326,12 @@ class Ledger:
             return [] if connection is None else select(connection, concerns(terms))
 
     @_told_plainly
-    def _move(self, charge: int, before: State, after: State) -> bool:
+    def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
         with self._alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
             entries = select(connection, one)
             for entry in entries:
-                update(connection, entry, after)
+                update(connection, entry, after, **columns)
             return bool(entries)
 
     def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:

@@ -5,6 +5,7 @@ row means nobody knows, and a guess could let people pay more than they may.
 """
 
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def entry_of(row: sa.Row[Any]) -> Entry:
         else Fingerprint(rows, units, settings),
         roster=found.text_or_nothing("roster"),
         most=found.most(),
+        file_sha256=found.digest("file_sha256"),
     )
 
 
@@ -77,6 +79,13 @@ class _Row:
         value = self._values[column]
         if value is not None and not isinstance(value, str):
             raise self.wrong(column, "not text")
+        return value
+
+    def digest(self, column: str) -> str | None:
+        """A SHA-256 in small hexadecimals; None where none was known."""
+        value = self.text_or_nothing(column)
+        if value is not None and not re.fullmatch("[0-9a-f]{64}", value):
+            raise self.wrong(column, "not a SHA-256")
         return value
 
     def place(self, column: str) -> str:

@@ -87,6 +87,8 @@ class Entry:
     """The register of the units in it; None where it counts for everybody."""
     most: Budget = field(default_factory=Budget)
     """The most that one of these units had paid for releases with a register, with this one."""
+    file_sha256: str | None = None
+    """Of the file that is published; None before it is complete, and where nobody knew it."""
 
     @property
     def counts(self) -> bool:

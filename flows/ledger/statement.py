@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from flows.ledger.rules import Entry, Terms, spent
-from flows.ledger.unit_accounts import Tally
+from flows.ledger.units.accounts import Tally
 from privatizers.accounting.budget import Budget, total
 from privatizers.accounting.composition import composed_epsilon
 from privatizers.accounting.histories import History

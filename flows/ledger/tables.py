@@ -42,6 +42,7 @@ CHARGES = sa.Table(
     # The most that any of its units had then paid for releases with a register, this one included.
     sa.Column("most_epsilon", sa.Text),
     sa.Column("most_delta", sa.Text),
+    # SHA-256 of the file, known once it is complete: when the run begins to publish.
     sa.Column("file_sha256", sa.Text),
 )
 POPULATIONS = sa.Table(
@@ -145,7 +146,7 @@ def insert(connection: sa.Connection, row: dict[str, Any]) -> int:
     return int(key[0])
 
 
-def update(connection: sa.Connection, entry: Entry, state: State) -> None:
+def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:
     """Move an entry to another state; one that is given back frees its name."""
-    values = {"state": state.value} | ({"slot": None} if state == State.VOID else {})
+    values = {"state": state.value, **columns} | ({"slot": None} if state == State.VOID else {})
     connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))

@@ -2,11 +2,12 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flows.orchestration.states import ends_in_state
+from flows.runtime import clock
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def day_before(timezone: str) -> str:
     """
     from prefect.runtime import flow_run
 
-    scheduled = flow_run.scheduled_start_time or datetime.now(UTC)
+    scheduled = flow_run.scheduled_start_time or clock.now()
     return (scheduled.astimezone(_zone(timezone)).date() - timedelta(days=1)).isoformat()
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from flows.config.experiment import Config
 from flows.config.resolve import ResolvedDesign, predicted_errors, resolve_design
 from flows.ledger.account import Account, Charge
-from flows.ledger.account_key import read_account_key
 from flows.ledger.members import Accounts
+from flows.ledger.units.account_key import read_account_key
 from flows.orchestration.step import step
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import fingerprint

@@ -16,14 +16,16 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
+from flows.config.schedule_checks import schedule_of
 from flows.config.sections import Columns, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
-from flows.raw.reading.log_files import find_files
+from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.times import microseconds
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
+from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
 from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, TIME, UNIT, VALUE
@@ -111,8 +113,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     by_events = source.grain == "event"
     events = None
     if by_events and outcomes and source.outcomes_path is not None:
-        pattern = source.outcomes_path
-        event_files = find_files(config.directory, "source.outcomes_path", pattern, period)
+        event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
         to_expressions = partial(_event_expressions, columns)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
@@ -127,6 +128,22 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         mapped=partial(map_outcomes, grid=ends, missing=missing),
     )
     return Sealed(log)
+
+
+def _event_files(config: Config, pattern: str, period: str) -> tuple[Path, ...]:
+    """The files of outcome events: of the period and, with a schedule, of all days of its window.
+
+    That a day has none may hang on one person's event. So it is for the configuration to say what
+    becomes of it: the run ends, whatever else there is, or the day is one without events, of which
+    nobody is told.
+    """
+    key, schedule, section = "source.outcomes_path", schedule_of(config), config.schedule
+    day = day_of(period)
+    if schedule is None or section is None or day is None:
+        return find_files(config.directory, key, pattern, period)
+    days = [day.isoformat() for day in schedule.days_reached(day)]
+    may_be_absent = section.events == "may_be_absent"
+    return find_files_of_days(config.directory, key, pattern, days, may_be_absent=may_be_absent)
 
 
 def _roster_columns(

@@ -13,6 +13,7 @@ from flows.released.page.details import debias_facts, means_facts, outcomes_fact
 from flows.released.page.effects import effects_facts
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
+from flows.released.stated_estimates import check_stated_estimates
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
@@ -24,6 +25,7 @@ def write_report(release: Path, output: Path) -> Path:
     ``release`` is none, or ``output`` is no HTML file that can be written.
     """
     _check_output(output, release)
+    check_stated_estimates(release)
     page = report(read_contents(release))
     try:
         with replace_file(output, mode=0o644) as file:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import socket
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -66,3 +67,13 @@ def _locked_folder(directory: Path, prefix: str) -> tuple[Path, int]:
             raise InputError(f"{directory}: cannot write here ({error.strerror})") from None
         fcntl.flock(handle, fcntl.LOCK_EX)
         return folder, handle
+
+
+def is_alive(folder: Path, host: str) -> bool | None:
+    """Whether the run of a working folder lives, which was made on ``host``; None: unknown here."""
+    with lock_if_dead(folder) as dead:
+        if dead:
+            return False
+        if folder.exists():
+            return True
+    return False if host == socket.gethostname() else None

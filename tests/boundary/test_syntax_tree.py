@@ -172,7 +172,9 @@ RULES = [
     Rule("nothing outside flows reads a file", reads_files, ("flows/",)),
     Rule("nothing is imported or run by a name made up at run time", imports_by_name),
     Rule(
-        "there is one door for randomness", draws, ("privatizers/noise/randomness.py", REPLICATION)
+        "there is one door for randomness",
+        draws,  # signatures are drawn from nothing: Ed25519 has no use for chance
+        ("privatizers/noise/randomness.py", "flows/runtime/signatures.py", REPLICATION),
     ),
     Rule(
         "generators are handed to simulations alone",

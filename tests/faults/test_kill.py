@@ -30,6 +30,7 @@ from flows.ledger.account import Account
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Fingerprint
+from flows.released.checksums import read_sums
 from flows.released.file.draft import LATEST, complete, workplace
 from flows.released.file.read import read_release
 from flows.runtime.files import replace_file
@@ -280,9 +281,9 @@ A_LATER_RELEASE = {
     "after os.link": LINKED,
     f"before {COMMIT}#4": LINKED,
     f"after {COMMIT}#4": PUBLIC,
-    "before flows.ledger.account.point_latest#2": PUBLIC,
+    "before flows.ledger.beside.point_latest#2": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.ledger.account.point_latest#2": PUBLIC,
+    "after flows.ledger.beside.point_latest#2": PUBLIC,
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {
@@ -297,7 +298,7 @@ THE_FIRST_RELEASE = {
     "after flows.ledger.account.complete": RESERVED,
     "before os.link#2": COMPLETE,
     "after os.link#2": LINKED,
-    "before flows.ledger.account.point_latest": PUBLIC,
+    "before flows.ledger.beside.point_latest": PUBLIC,
 }
 PLACES = [
     *((place, True, death) for place, death in A_LATER_RELEASE.items()),
@@ -417,6 +418,7 @@ def assert_the_next_run_finishes_the_job(one: Killed) -> None:
         *[f"quarantine/trial/trial.{period}.r1.parquet" for period in periods],
         "releases/",
         "releases/trial/",
+        "releases/trial/SHA256SUMS",
         f"releases/trial/{LATEST}",
         *[f"releases/trial/trial.{period}.r1.duckdb" for period in periods],
         "trial.toml",
@@ -567,7 +569,10 @@ def assert_publishing_can_be_finished(
         assert after == earlier | {"trial.b.r1.duckdb": "anew"}
     else:
         assert after["trial.b.r1.duckdb"] in ({line} if line is not None else drafts)
-    assert len(list(releases.iterdir())) == len(after) + 1  # nothing lies about
+    assert (
+        len(list(releases.iterdir())) == len(after) + 2
+    )  # latest and the sums: nothing lies about
+    assert set(read_sums(releases) or {}) == set(after)
     assert account.statement().spent.epsilon == EPSILON * len(after)
     assert state_of_b(account) == "published"
 

@@ -12,7 +12,7 @@ import pytest
 
 from flows.cli.main import run
 from flows.orchestration.flow import day_before
-from flows.release import release
+from flows.release import ReleaseResult, release
 from flows.serve import serve_releases, served_flow
 from schemas.errors import ConfigError
 from tests.conftest import Builder, a_log, released, toml
@@ -172,7 +172,9 @@ def test_a_configuration_that_is_not_served_is_refused(
     with pytest.raises(ConfigError, match="schedule_timezone: 'Mars' is not a time zone"):
         flow(str(built.config), schedule_timezone="Mars")
     assert built.entries == before
-    assert flow(str(built.config), "backfill").release_id == "trial.backfill.r1"
+    made = flow(str(built.config), "backfill")
+    assert isinstance(made, ReleaseResult)
+    assert made.release_id == "trial.backfill.r1"
 
 
 def test_a_served_run_is_the_flow_of_this_process(experiment: Builder) -> None:

@@ -10,7 +10,7 @@ import glob
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,7 @@ import polars as pl
 
 from flows.runtime.paths import absolute
 from flows.runtime.regular_files import check_regular
-from schemas.errors import InputError, shown
+from schemas.errors import InputError, NoFileError, shown
 
 TEXT_FORMATS = frozenset({".csv", ".jsonl", ".ndjson", ".json"})
 FORMATS = TEXT_FORMATS | {".parquet"}
@@ -59,17 +59,35 @@ def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Pa
     """List the files of ``period`` in the order of their names.
 
     ``pattern`` is the value of ``key`` in a configuration that is in ``directory``. A file that
-    matches twice, by links, is listed once, under the first of its names. Raises InputError where
-    no file matches, and for a match that is neither a regular file nor the folder of a table, or
-    that cannot be opened.
+    matches twice, by links, is listed once, under the first of its names. Raises NoFileError where
+    no file matches, and InputError for a match that is neither a regular file nor the folder of a
+    table, or that cannot be opened.
     """
-    pattern = pattern.replace("{period}", period)
+    return find_files_of_days(directory, key, pattern, (period,), may_be_absent=False)
+
+
+def find_files_of_days(
+    directory: Path, key: str, pattern: str, periods: Sequence[str], *, may_be_absent: bool
+) -> tuple[Path, ...]:
+    """List the files of several periods, as :func:`find_files` lists those of one.
+
+    They are in the order of their names, whatever the order of ``periods``. Unless a period's files
+    ``may_be_absent``, NoFileError is raised where one has none.
+    """
+    found = [
+        _matching(directory, key, pattern.replace("{period}", period), may_be_absent=may_be_absent)
+        for period in dict.fromkeys(periods if "{period}" in pattern else periods[:1])
+    ]
+    return _without_copies(path for files in found for path in files)
+
+
+def _matching(directory: Path, key: str, pattern: str, *, may_be_absent: bool) -> tuple[Path, ...]:
     anchored = Path(glob.escape(str(directory))) / Path(pattern).expanduser()
     matches = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
     _check_listed(anchored)
     files = _without_copies(_expand(key, matches))
-    if not files:
-        raise InputError(f"{key}: no file matches {absolute(directory, pattern, shown(pattern))}")
+    if not files and not may_be_absent:
+        raise NoFileError(f"{key}: no file matches {absolute(directory, pattern, shown(pattern))}")
     return files
 
 

@@ -91,6 +91,8 @@ class LogFiles:
         How many there are depends on the number and formats of the files alone, not on rows. Text
         is read from its beginning, so a file of it is in one share.
         """
+        if not self.files:
+            return [self]
         of = -(-number // len(self.files))
         pieces = [
             Piece(position, share, shares)

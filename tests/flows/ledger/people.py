@@ -66,7 +66,7 @@ def reserve(
 ) -> ChargeGrant:
     """Charge for a release of these people, as a run does."""
     with ledger.turn(of.population):
-        ledger.settle(of.population)
+        ledger.settle(of)
         accounts = ledger.accounts(of, people, period)
         grant = ledger.reserve(asked(of, period, accounts, revise=revise))
         ledger.sum_up(of.population, people)

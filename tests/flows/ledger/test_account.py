@@ -6,12 +6,14 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from flows.ledger import account as charging
+from flows.ledger import beside
 from flows.ledger.account import Account, Charge, resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
@@ -227,7 +229,9 @@ def assert_released(built: Experiment, **expected: str) -> None:
     """These releases stand in the folder, latest is the last of them, and nothing lies about."""
     contents = {f"trial.{period}.r1.duckdb": text for period, text in expected.items()}
     if contents:
+        sums = {name: sha256(text.encode()).hexdigest() for name, text in contents.items()}
         contents[LATEST] = contents[max(contents)]
+        contents["SHA256SUMS"] = "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
     found = built.releases.iterdir() if built.releases.exists() else ()
     assert {path.name: path.read_text() for path in found} == contents
 
@@ -380,7 +384,7 @@ PUBLIC: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "after the link": lambda patch: after(patch, os, "link"),
     "after it got its name": lambda patch: after(patch, charging, "make_public"),
     "after that was noted": lambda patch: after(patch, Ledger, "publish"),
-    "after latest": lambda patch: after(patch, charging, "point_latest"),
+    "after latest": lambda patch: after(patch, beside, "point_latest"),
 }
 
 

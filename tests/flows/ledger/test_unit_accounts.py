@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger import unit_accounts
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.members import Members
 from flows.ledger.place import ledger_url
-from flows.ledger.registers import prefix_of
 from flows.ledger.rules import ChargeRequest, Fingerprint, Terms
 from flows.ledger.tables import CHARGES, METADATA, REGISTERS, VERSION_TABLE
+from flows.ledger.units import accounts as unit_accounts
+from flows.ledger.units.registers import prefix_of
 from privatizers.accounting.budget import Budget
 from privatizers.accounting.histories import cost_of
 from schemas.errors import BudgetError, ConfigError, ConflictError

@@ -441,6 +441,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
     built = experiment()
     built.run()
     assert sorted(entry.name for entry in built.releases.iterdir()) == [
+        "SHA256SUMS",
         "latest.duckdb",
         "trial.once.r1.duckdb",
     ]
@@ -452,6 +453,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
         "ledger.sqlite",
         "log.parquet",
         "quarantine/digest.key",
+        "releases/trial/SHA256SUMS",
         "releases/trial/latest.duckdb",
         "releases/trial/trial.once.r1.duckdb",
         "trial.toml",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flows.config.experiment import Config
 from flows.config.unit_id_key import UnitIdKey, read_key
-from flows.ledger.account_key import read_account_key
+from flows.ledger.units.account_key import read_account_key
 from flows.raw.units.unit_ids import released_ids
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, released

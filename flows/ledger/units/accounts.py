@@ -1,6 +1,6 @@
 """The accounts by unit of one population: read from registers, checked, summed up.
 
-Who calls these has the population's turn (:mod:`flows.ledger.turn`), so no charge of it is made
+Who calls these has the population's turn (:mod:`flows.ledger.units.turn`), so no charge of it is made
 meanwhile.
 """
 
@@ -12,7 +12,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from flows.ledger.members import Accounts, Members
-from flows.ledger.registers import (
+from flows.ledger.rules import OPEN, Entry, Terms, of_everybody
+from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
+from flows.ledger.units.registers import (
     DamagedRegisterError,
     RegisterRow,
     Shelves,
@@ -20,8 +22,6 @@ from flows.ledger.registers import (
     prefix_of,
     register_rows,
 )
-from flows.ledger.rules import OPEN, Entry, Terms, of_everybody
-from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
 from privatizers.accounting.budget import Budget
 from privatizers.accounting.histories import (
     Codes,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from flows.ledger.registers import prefix_of
+from flows.ledger.units.registers import prefix_of
 from flows.runtime.files import private_directory
 from schemas.errors import InputError
 

@@ -1,0 +1,60 @@
+"""The key that lists of published files are signed with (``publish.signing_key``)."""
+
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.runtime.small_files import UnreadableError, read_small
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.config.experiment import Config
+    from flows.runtime.signatures import Sign
+
+_KEY = "publish.signing_key"
+_LARGEST = 100_000  # bytes, far more than any key has
+_OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
+_HOW = "make one with: (umask 077; openssl genpkey -algorithm ed25519 -out FILE)"
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """A private key for signatures, and warnings about it."""
+
+    sign: "Sign" = field(repr=False)
+    warnings: tuple[str, ...] = ()
+
+
+def read_signing_key(config: "Config") -> SigningKey | None:
+    """Read the signing key of a configuration; None where lists are not signed.
+
+    Raises ConfigError where its file cannot be read, or holds no key that can sign.
+    """
+    if config.publish.signing_key is None:
+        return None
+    path = config.path(config.publish.signing_key)
+    try:
+        content = read_small(path, _LARGEST)
+        mode = path.stat().st_mode
+    except UnreadableError as error:
+        raise ConfigError(_KEY, f"{path}: {error}; {_HOW}") from None
+    except OSError as error:  # deleted since it was read
+        raise ConfigError(_KEY, f"{path}: cannot be read ({error.strerror})") from None
+    from flows.runtime.signatures import signing_with  # noqa: PLC0415 - only where keys are used
+
+    sign = signing_with(content)
+    if sign is None:
+        raise ConfigError(
+            _KEY, f"{path}: no Ed25519 private key in PEM without a passphrase; {_HOW}"
+        )
+    return SigningKey(sign, _warnings(path, mode))
+
+
+def _warnings(path: Path, mode: int) -> tuple[str, ...]:
+    if not mode & _OTHERS:
+        return ()
+    return (
+        f"{_KEY}: {path} is open to others than its owner (mode {stat.S_IMODE(mode):04o}); whoever "
+        "has it can sign in your name. chmod 600 it",
+    )

@@ -1,0 +1,228 @@
+"""Catching up: every period that is due and not published, the oldest first.
+
+One that is refused or fails does not stop the others. What is public is not read again, and whether
+a period is public is asked of the ledger just before it is tried, as others may be at work.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.config.experiment import Config
+from flows.config.load import load
+from flows.config.schedule_checks import schedule_of
+from flows.ledger.account import Account
+from flows.ledger.attempts import reason_of
+from flows.ledger.standing import PeriodState, Standing
+from flows.orchestration.flow import as_flow, day_before, flow_of_module
+from flows.release import ReleaseResult, release_period
+from flows.runtime import clock
+from flows.schedule.periods import Schedule
+from schemas.errors import (
+    BudgetError,
+    ClusterdpError,
+    ConfigError,
+    ConflictError,
+    InputError,
+)
+
+ReleasePeriod = Callable[[str, str], ReleaseResult]
+"""Releases a period of a configuration."""
+
+_FIRST = 3  # periods that a failure names
+_CODES: dict[PeriodState, int] = {
+    PeriodState.REFUSED: BudgetError.exit_code,
+    PeriodState.FAILED: InputError.exit_code,
+    # A person has to look, as at a published period whose file is gone, or wait.
+    PeriodState.LOST: ConflictError.exit_code,
+    PeriodState.RUNNING: ConflictError.exit_code,
+}
+_KINDS: dict[int, type[ClusterdpError]] = {
+    kind.exit_code: kind for kind in (InputError, BudgetError, ConflictError)
+}
+
+
+@dataclass(frozen=True)
+class PeriodResult:
+    """What became of a period that is due."""
+
+    period: str
+    status: str
+    """``published`` (or ``unchanged``, where another run was faster), ``refused``, ``failed``,
+    ``waiting`` (for its files), ``running`` (in another run) or ``lost``."""
+    reason: str | None
+    exit_code: int
+    """That of a release of this period alone; 0 where it is public, or waits for its files."""
+    release_id: str | None
+    release: ReleaseResult | None = None
+    """What was made in this run."""
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``releases`` of ``clusterdp release --due --json``."""
+        made: dict[str, Any] = {"release_id": self.release_id, "path": None}
+        if self.release is not None:
+            made = self.release.as_json()
+        return {"period": self.period, **made, "status": self.status, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class DueResult:
+    """What became of all periods that were due and not public."""
+
+    experiment: str
+    releases: tuple[PeriodResult, ...]
+    """The oldest first."""
+    notes: tuple[str, ...] = ()
+    """Warnings about what dead runs left."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 where nothing that is due is left; else the code of the oldest that is not public."""
+        return next((one.exit_code for one in self.releases if one.exit_code), 0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should look into."""
+        of_releases = [
+            f"{one.period}: {warning}"
+            for one in self.releases
+            if one.release is not None
+            for warning in one.release.warnings
+        ]
+        return (*self.notes, *of_releases)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp release --due --json``."""
+        return {
+            "experiment": self.experiment,
+            "releases": [one.as_json() for one in self.releases],
+            "warnings": list(self.warnings),
+        }
+
+    @property
+    def failure(self) -> ClusterdpError | None:
+        """One error for all periods that are left; None where none is."""
+        left = [one for one in self.releases if one.exit_code]
+        if not left:
+            return None
+        named = "; ".join(f"{one.period} ({one.status}): {one.reason}" for one in left[:_FIRST])
+        more = f"; and {len(left) - _FIRST:,} more" if len(left) > _FIRST else ""
+        kind = _KINDS.get(self.exit_code, ClusterdpError)
+        return kind(
+            f"{self.experiment}: of {len(self.releases):,} periods that were due, {len(left):,} "
+            f"are not published: {named}{more}"
+        )
+
+
+def release_due(config_path: str, release: ReleasePeriod = release_period) -> DueResult:
+    """Release every period of a schedule that is due and not published, the oldest first.
+
+    Every period that is ``due``, ``refused`` or ``failed`` is tried once, and so is one that waits
+    for its files; ``lost`` ones wait for a person, ``running`` ones for their run.
+
+    Args:
+        config_path: The configuration file, absolute or relative to the current folder.
+        release: What releases one of them.
+    """
+    path = Path(config_path).absolute()
+    config, schedule = _scheduled(path)
+    account = Account(config)
+    notes = account.settle()
+    now = clock.now()
+    results = [
+        _caught_up(str(path), account, schedule, one, release)
+        for one in account.standings(schedule, now)
+        if one.is_to_try or one.state in (PeriodState.LOST, PeriodState.RUNNING)
+    ]
+    return DueResult(config.experiment, tuple(results), tuple(notes))
+
+
+def _scheduled(path: Path) -> tuple[Config, Schedule]:
+    config = load(path)
+    schedule = schedule_of(config)
+    if schedule is None:
+        raise ConfigError(
+            "schedule", f"missing in {path}: it says which periods there are, and when each is due"
+        )
+    return config, schedule
+
+
+def _caught_up(
+    path: str, account: Account, schedule: Schedule, before: Standing, release: ReleasePeriod
+) -> PeriodResult:
+    """Try a period, unless others have made it, or are making it, by now."""
+    standing = _standing(account, schedule, before)
+    if not standing.is_to_try:
+        return _untouched(standing)
+    try:
+        made = release(path, before.period)
+    except Exception as error:  # whatever it is, it must not stop the others
+        return _not_made(_standing(account, schedule, before), error)
+    return PeriodResult(before.period, made.status, None, 0, made.release_id, made)
+
+
+def _standing(account: Account, schedule: Schedule, before: Standing) -> Standing:
+    """Where a period stands by now; as before where the ledger cannot be asked."""
+    try:
+        found = account.standings(schedule, clock.now())
+    except ClusterdpError:
+        return before
+    return next((one for one in found if one.period == before.period), before)
+
+
+def _untouched(standing: Standing) -> PeriodResult:
+    code = _CODES.get(standing.state, 0)
+    status = str(standing.state)
+    return PeriodResult(standing.period, status, standing.reason, code, standing.release_id)
+
+
+def _not_made(after: Standing, error: Exception) -> PeriodResult:
+    """What became of a period whose release ended by an error.
+
+    Where it is public now, or being made, another run was faster: the error may say how rows
+    compare, which is for nobody who only catches up.
+    """
+    if after.state in (PeriodState.PUBLISHED, PeriodState.RUNNING, PeriodState.LOST):
+        return _untouched(after)
+    if after.state == PeriodState.WAITING:  # for its files
+        return PeriodResult(after.period, str(after.state), after.reason, 0, None)
+    status = PeriodState.REFUSED if isinstance(error, BudgetError) else PeriodState.FAILED
+    reason = reason_of(error)
+    if not isinstance(error, ClusterdpError):
+        reason += f"; clusterdp release CONFIG --period {after.period} --debug shows where"
+    code = error.exit_code if isinstance(error, ClusterdpError) else 1
+    return PeriodResult(after.period, str(status), reason, code, None)
+
+
+def _nightly(config_path: str, schedule_timezone: str | None = None) -> DueResult | ReleaseResult:
+    """Do what is to be done every night for one experiment.
+
+    With ``[schedule]`` in the configuration: release every period that is due and not published,
+    the oldest first. Without: release the day before. Each release is a run of the flow
+    ``clusterdp-release``.
+
+    Args:
+        config_path: The configuration file, absolute or relative to the current folder.
+        schedule_timezone: Of a configuration without a schedule: the time zone (such as
+            ``Europe/Zurich``) of the day before the run's scheduled time, which is released.
+    """
+    from flows.release import release  # noqa: PLC0415 - a flow, made where Prefect is in use
+
+    if load(Path(config_path)).schedule is None:
+        day = None if schedule_timezone is None else day_before(schedule_timezone)
+        return release(config_path, day)
+    result = release_due(config_path, release)
+    failure = result.failure
+    if failure is not None:
+        raise failure
+    return result
+
+
+if TYPE_CHECKING:
+    nightly = as_flow(_nightly, "nightly")
+else:
+
+    def __getattr__(name: str) -> object:
+        """The Prefect flow ``nightly``, made when somebody asks for it: plain runs need none."""
+        return flow_of_module(__name__, name, {"nightly": _nightly})

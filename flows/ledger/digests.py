@@ -1,0 +1,24 @@
+"""The digests of published files that a ledger knows."""
+
+import sqlalchemy as sa
+
+from flows.ledger.database import Ledger
+from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.tables import CHARGES, select
+
+
+@told_plainly
+def digests(ledger: Ledger, experiment: str) -> dict[str, str]:
+    """The SHA-256 of the file of each release of an experiment, by its id; changes nothing.
+
+    A release that the ledger knows from its file alone has none: the file may have been altered.
+    """
+    with ledger._reading() as connection:
+        if connection is None:
+            return {}
+        known = sa.and_(CHARGES.c.experiment == experiment, CHARGES.c.file_sha256.is_not(None))
+        return {
+            entry.name.release_id: entry.file_sha256
+            for entry in select(connection, known)
+            if entry.counts and entry.file_sha256 is not None
+        }

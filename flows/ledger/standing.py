@@ -1,0 +1,222 @@
+"""Where each period of an experiment stands: what the ledger, the clock and the schedule say of it.
+
+The ledger's charges come first, then the last attempt, then the clock. No log is looked at: whether
+there are files for a period is found out by trying it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from flows.ledger.attempts import Attempt, AttemptState
+from flows.ledger.rules import Entry, State
+from flows.released.file.draft import draft_in
+from flows.runtime.working_folders import is_alive
+from flows.schedule.periods import Schedule, day_of
+from schemas.names import ReleaseName
+
+_UNSEEN = timedelta(days=1)
+"""For so long an attempt of another machine, whose files cannot be seen from here, is held for
+alive. It has no charge yet, or the ledger would know: to try again does no harm."""
+
+
+class PeriodState(StrEnum):
+    """Where a period stands."""
+
+    PUBLISHED = "published"
+    DUE = "due"
+    """Complete, and not tried yet, or its run died."""
+    WAITING = "waiting"
+    """Not complete yet, or its files have not come yet."""
+    RUNNING = "running"
+    REFUSED = "refused"
+    """By the budget."""
+    FAILED = "failed"
+    LOST = "lost"
+    """Its run died while publishing, and its file is gone: it may have been seen."""
+
+
+_TO_TRY = (PeriodState.DUE, PeriodState.REFUSED, PeriodState.FAILED, PeriodState.WAITING)
+"""Of periods that are due; those that wait then wait for their files."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a period stands, and why."""
+
+    period: str
+    state: PeriodState
+    due_at: datetime | None
+    """UTC; None where it is none of a schedule's."""
+    release_id: str | None = None
+    """Of the last release that is public, or was."""
+    reason: str | None = None
+    is_due: bool = False
+    """Whether it is one of the schedule's whose time has come; not told of what is public."""
+
+    @property
+    def is_to_try(self) -> bool:
+        """Whether a run that catches up tries it."""
+        return self.is_due and self.state in _TO_TRY
+
+    def as_json(self) -> dict[str, Any]:
+        """A period of ``clusterdp status --json``."""
+        return {
+            "period": self.period,
+            "state": str(self.state),
+            "release_id": self.release_id,
+            "due_at": None if self.due_at is None else utc_text(self.due_at),
+            "reason": self.reason,
+        }
+
+
+def utc_text(moment: datetime) -> str:
+    """A moment in UTC as documents have it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def standings(
+    schedule: Schedule | None,
+    now: datetime,
+    entries: Iterable[Entry],
+    attempts: Mapping[str, Attempt],
+    strays: Collection[ReleaseName] = (),
+) -> list[Standing]:
+    """Where every period stands that the schedule, the ledger or the folder of releases knows.
+
+    ``entries`` and ``attempts`` are those of the experiment, ``strays`` the published files that
+    the ledger does not know.
+    """
+    charged: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.counts:
+            charged.setdefault(entry.name.period, []).append(entry)
+    published: dict[str, list[ReleaseName]] = {}
+    for name in strays:
+        published.setdefault(name.period, []).append(name)
+    begun = [] if schedule is None else [day.isoformat() for day in schedule.begun(now)]
+    periods = sorted({*begun, *charged, *attempts, *published})
+    of_schedule = set(begun)
+    found = []
+    for period in periods:
+        day = None if schedule is None else _scheduled_day(schedule, period)
+        due_at = None if schedule is None or day is None else schedule.due_at(day)
+        missing_at = None if schedule is None or day is None else schedule.missing_at(day)
+        standing = (
+            _by_charges(period, due_at, charged.get(period, ()), now)
+            or _by_file(period, due_at, published.get(period, ()))
+            or _by_attempt(period, due_at, missing_at, attempts.get(period), now)
+        )
+        if standing is None and period in of_schedule:
+            standing = _untried(period, due_at, now)
+        if standing is not None:
+            found.append(standing)
+    return found
+
+
+def _scheduled_day(schedule: Schedule, period: str) -> date | None:
+    day = day_of(period)
+    return day if day is not None and day >= schedule.since else None
+
+
+def _by_charges(
+    period: str, due_at: datetime | None, entries: Sequence[Entry], now: datetime
+) -> Standing | None:
+    """By the charges for it, the last that is public first; None where none of them counts."""
+    seen = [(entry, _outlook(entry)) for entry in entries]
+    for state in (State.PUBLISHED, State.LOST):
+        names = [entry.name for entry, outlook in seen if outlook == state]
+        if not names:
+            continue
+        release_id = max(names).release_id
+        if state == State.PUBLISHED:
+            return Standing(period, PeriodState.PUBLISHED, due_at, release_id)
+        reason = (
+            f"the run of {release_id} died while publishing, and its file is gone: somebody may "
+            "have seen it. Put the file back from a copy, or ask for another draw with: clusterdp "
+            f"release CONFIG --period {period} --revise"
+        )
+        return Standing(period, PeriodState.LOST, due_at, release_id, reason)
+    for entry, outlook in seen:
+        if outlook in (State.RESERVED, State.PUBLISHING):
+            return Standing(period, PeriodState.RUNNING, due_at, None, _running_text(entry))
+    if any(outlook is None for _, outlook in seen):
+        reason = "its run died while publishing; the next run finishes it"
+        is_due = due_at is not None and due_at <= now
+        return Standing(period, PeriodState.DUE, due_at, None, reason, is_due)
+    return None
+
+
+def _outlook(entry: Entry) -> State | None:
+    """What the next run will make of a charge; None where it will publish it from its draft."""
+    if entry.state not in (State.RESERVED, State.PUBLISHING) or entry.draft is None:
+        return entry.state
+    alive = is_alive(entry.draft, entry.host)
+    if alive is None or alive:
+        return entry.state
+    if entry.state == State.RESERVED:
+        return State.VOID
+    if entry.path.exists():
+        return State.PUBLISHED
+    return None if draft_in(entry.draft).exists() else State.LOST
+
+
+def _running_text(entry: Entry) -> str:
+    since = f"{entry.created_at:%Y-%m-%d %H:%M} UTC"
+    release_id = entry.name.release_id
+    return (
+        f"{release_id} is being released on {entry.host}, since {since}. If you know that run to "
+        f"be dead: clusterdp ledger CONFIG --abandon {release_id}"
+    )
+
+
+def _by_file(period: str, due_at: datetime | None, names: Sequence[ReleaseName]) -> Standing | None:
+    if not names:
+        return None
+    reason = "its file is there, and the ledger does not know it yet; the next run enters it"
+    return Standing(period, PeriodState.PUBLISHED, due_at, max(names).release_id, reason)
+
+
+def _by_attempt(
+    period: str,
+    due_at: datetime | None,
+    missing_at: datetime | None,
+    attempt: Attempt | None,
+    now: datetime,
+) -> Standing | None:
+    if attempt is None or attempt.state == AttemptState.PUBLISHED:
+        return None  # its charge has gone with a ledger that was replaced, and its file, too
+    if attempt.state == AttemptState.RUNNING:
+        when = f"{attempt.started_at:%Y-%m-%d %H:%M} UTC"
+        if _is_running(attempt, now):
+            reason = f"a run on {attempt.host} has been at it since {when}"
+            return Standing(period, PeriodState.RUNNING, due_at, None, reason)
+        untried = _untried(period, due_at, now)
+        reason = f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
+        return Standing(period, untried.state, due_at, None, reason, untried.is_due)
+    if due_at is not None and now < due_at:
+        reason = f"was tried before it was due: {attempt.reason}"
+        return Standing(period, PeriodState.WAITING, due_at, None, reason)
+    is_due = due_at is not None
+    if attempt.state == AttemptState.NO_FILE and missing_at is not None and now < missing_at:
+        reason = f"{attempt.reason} (waits for it until {utc_text(missing_at)})"
+        return Standing(period, PeriodState.WAITING, due_at, None, reason, is_due)
+    refused = attempt.state == AttemptState.REFUSED
+    state = PeriodState.REFUSED if refused else PeriodState.FAILED
+    return Standing(period, state, due_at, None, attempt.reason, is_due)
+
+
+def _is_running(attempt: Attempt, now: datetime) -> bool:
+    """Whether an attempt that has no charge may be alive."""
+    if attempt.folder is None:
+        return False
+    alive = is_alive(attempt.folder, attempt.host)
+    return abs(now - attempt.started_at) < _UNSEEN if alive is None else alive
+
+
+def _untried(period: str, due_at: datetime | None, now: datetime) -> Standing:
+    if due_at is None or now < due_at:
+        return Standing(period, PeriodState.WAITING, due_at)
+    return Standing(period, PeriodState.DUE, due_at, is_due=True)

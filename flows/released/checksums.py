@@ -1,0 +1,206 @@
+"""``SHA256SUMS`` beside published files, as ``sha256sum --check`` reads it, and its signature.
+
+A digest is taken once, of the complete draft, and kept in the ledger; the list is made anew from
+there after each publication. So what somebody does to a file later never becomes its digest: that
+of an older file is carried over, and only a file that nobody knows a digest of is read for one,
+which is told.
+
+The list and its signature are two files, and no operation replaces two names at once. So the new
+signature gets a name of its own first, then the list its name, then the signature its usual one: at
+any moment one of the two signatures fits the list, and :func:`signed_sums` tries both.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.runtime.files import folder_lock, sync_directory
+from flows.runtime.regular_files import is_link
+from flows.runtime.small_files import UnreadableError, read_small
+from schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from flows.runtime.signatures import Fits, Sign
+
+SUMS = "SHA256SUMS"
+SIGNATURE = f"{SUMS}.sig"
+_NEXT = f".{SIGNATURE}.next"
+_HALF = ".half"
+_LARGEST = 100_000_000  # bytes of a list: a thousand years of nights
+_LINE = re.compile(r"([0-9a-f]{64}) [ *]([^/\0]+)")
+_NAMED = 3  # files that a warning names
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file of ours, in small hexadecimals."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_sums(directory: Path) -> dict[str, str] | None:
+    """The digests by the names of files that a list states; None where there is no list.
+
+    Raises InputError where it is no such list, or names a file twice.
+    """
+    text = _content(directory / SUMS, _LARGEST)
+    return None if text is None else _parsed(directory / SUMS, text)
+
+
+def signed_sums(directory: Path, fits: "Fits") -> dict[str, str] | None:
+    """The digests of a list that is signed; None where its signature is another's or of another.
+
+    Raises InputError where there is no list, or no signature.
+    """
+    path = directory / SUMS
+    text = _content(path, _LARGEST)
+    found = [_content(directory / name, 1000) for name in (SIGNATURE, _NEXT)]
+    signatures = [one for one in found if one is not None]
+    if text is None or not signatures:
+        missing = path if text is None else directory / SIGNATURE
+        raise InputError(f"{missing}: there is no such file, so there is no signature to check")
+    if not any(fits(signature, text) for signature in signatures):
+        return None
+    return _parsed(path, text)
+
+
+def renew_sums(
+    directory: Path,
+    names: Callable[[], Sequence[str]],
+    known: Callable[[], Mapping[str, str]],
+    sign: "Sign | None" = None,
+) -> list[str]:
+    """Make the list anew for the files of these ``names``, whole or not at all; gives warnings.
+
+    ``known`` has the digests that the ledger knows, by name. Both are asked while nobody else
+    writes the list. Raises OSError where it cannot be written.
+    """
+    with folder_lock(directory):
+        for leftover in directory.glob(f".{SUMS}*{_HALF}"):  # of a run that was killed
+            leftover.unlink(missing_ok=True)
+        old, warnings = _old_sums(directory)
+        sums, more = _sums(directory, names(), known, old)
+        text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
+        warnings += more
+        _replace(directory, text, sign, warnings)
+    return warnings
+
+
+def _old_sums(directory: Path) -> tuple[dict[str, str], list[str]]:
+    try:
+        return read_sums(directory) or {}, []
+    except InputError as error:
+        return {}, [f"{error}; it was made anew"]
+
+
+def _sums(
+    directory: Path,
+    names: Sequence[str],
+    known: Callable[[], Mapping[str, str]],
+    old: Mapping[str, str],
+) -> tuple[dict[str, str], list[str]]:
+    """The digest of each file: the ledger's, else the old list's, else one taken now."""
+    by_ledger = known()
+    sums: dict[str, str] = {}
+    differing, added = [], []
+    for name in names:
+        digest = by_ledger.get(name) or old.get(name)
+        if digest is None:
+            with suppress(FileNotFoundError):  # it was taken away meanwhile
+                sums[name] = sha256_of(directory / name)
+                added.append(name)
+            continue
+        if old.get(name, digest) != digest:
+            differing.append(name)
+        sums[name] = digest
+    warnings = []
+    if differing:
+        warnings.append(
+            f"{directory / SUMS}: somebody has changed what it says of {_named(differing)}; it "
+            "says what the ledger knows again"
+        )
+    if added:
+        warnings.append(
+            f"{directory / SUMS}: nobody has known a digest of {_named(added)}; what was added is "
+            "that of the files as they are now. Compare them with a copy that you trust"
+        )
+    return sums, warnings
+
+
+def _replace(directory: Path, text: bytes, sign: "Sign | None", warnings: list[str]) -> None:
+    """Write list and signature where they are not as they have to be already."""
+    signature = None if sign is None else sign(text)
+    is_same = _is(directory / SUMS, text)
+    path = directory / SIGNATURE
+    if is_same and (signature is None or _is(path, signature)):
+        (directory / _NEXT).unlink(missing_ok=True)  # of a run that was killed
+        return
+    if signature is not None:
+        _write(directory / _NEXT, signature)
+    if not is_same:
+        _write(directory / SUMS, text)
+    if signature is not None:
+        (directory / _NEXT).replace(path)
+    elif path.exists() or is_link(path):
+        path.unlink()  # it is of the old list
+        warnings.append(
+            f"{directory / SUMS} is no longer signed, as the configuration names no "
+            "publish.signing_key"
+        )
+    sync_directory(directory)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; the lock of the folder is held."""
+    half = path.with_name(f".{path.name.lstrip('.')}{_HALF}")
+    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        half.chmod(0o644)  # whatever the umask
+        half.replace(path)
+    except BaseException:
+        half.unlink(missing_ok=True)
+        raise
+
+
+def _is(path: Path, content: bytes) -> bool:
+    try:
+        return read_small(path, len(content)) == content
+    except UnreadableError:
+        return False
+
+
+def _content(path: Path, most: int) -> bytes | None:
+    """What is in a file beside releases, whoever has put it there; None where there is none."""
+    if not path.exists() and not is_link(path):
+        return None
+    try:
+        return read_small(path, most)
+    except UnreadableError as error:
+        problem = str(error)
+    raise InputError(f"{path}: {problem}")
+
+
+def _parsed(path: Path, text: bytes) -> dict[str, str]:
+    """Read a list strictly: what it says must have one meaning."""
+    sums: dict[str, str] = {}
+    lines = text.decode(errors="replace").removesuffix("\n").split("\n") if text else []
+    for number, line in enumerate(lines, 1):
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise InputError(f"{path}: line {number:,} is not a SHA-256 and the name of a file")
+        if match[2] in sums:
+            raise InputError(f"{path}: line {number:,} names a file that stands there already")
+        sums[match[2]] = match[1]
+    return sums
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

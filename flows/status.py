@@ -1,0 +1,67 @@
+"""Every period of every experiment, and why it is where it is; reads no log, changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from flows.config.load import load
+from flows.config.schedule_checks import schedule_of
+from flows.ledger.account import Account
+from flows.ledger.standing import Standing, utc_text
+from flows.runtime import clock
+
+
+@dataclass(frozen=True)
+class ExperimentStatus:
+    """Where an experiment stands."""
+
+    experiment: str
+    periods: tuple[Standing, ...]
+    """The oldest first."""
+    next_due_at: datetime | None
+    """The next moment at which a period becomes due, UTC; None without a schedule."""
+    least_epsilon_left: float | None
+    """What a person who has paid the most may still pay; None without a limit."""
+    epsilon: float
+    """What the next release costs."""
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``experiments`` of ``clusterdp status --json``."""
+        return {
+            "experiment": self.experiment,
+            "periods": [one.as_json() for one in self.periods],
+            "next_due_at": None if self.next_due_at is None else utc_text(self.next_due_at),
+            "least_epsilon_left": self.least_epsilon_left,
+        }
+
+
+@dataclass(frozen=True)
+class StatusResult:
+    """Where several experiments stand."""
+
+    experiments: tuple[ExperimentStatus, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp status --json``."""
+        return {"experiments": [one.as_json() for one in self.experiments]}
+
+
+def status(config_paths: Sequence[Path]) -> StatusResult:
+    """Where every period of every experiment stands; raises ConfigError and InputError."""
+    return StatusResult(tuple(_status(path) for path in config_paths))
+
+
+def _status(path: Path) -> ExperimentStatus:
+    config, now = load(path), clock.now()
+    schedule, account = schedule_of(config), Account(config)
+    statement = account.statement()
+    left = statement.terms.limit.left_after(statement.spent).epsilon
+    return ExperimentStatus(
+        experiment=config.experiment,
+        periods=tuple(account.standings(schedule, now)),
+        next_due_at=None if schedule is None else schedule.next_due(now),
+        least_epsilon_left=None if left == float("inf") else left,
+        epsilon=statement.terms.cost.epsilon,
+    )

@@ -1,0 +1,219 @@
+"""Whether released files are what was published: their bytes against a digest of that time.
+
+A file is hashed from one handle, and the verdict is about those bytes: what a link points to later,
+or what stands in the file, has no part in it. The digest is the ledger's, or one of a list that an
+operator has signed, or else of the list beside the file, which shows accidents, but no alteration
+by somebody who can write in the folder.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
+from flows.runtime.regular_files import check_regular
+from flows.runtime.small_files import UnreadableError, read_small
+from schemas.errors import ConfigError, ConflictError, InputError
+from schemas.names import ReleaseName
+
+if TYPE_CHECKING:
+    from flows.runtime.signatures import Fits
+
+_LARGEST_KEY = 100_000  # bytes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a file is what was published."""
+
+    path: Path
+    release_id: str | None
+    """Which release it is, or says it is; None where nobody can tell."""
+    intact: bool | None
+    """None where no digest of it is known."""
+    against: str | None
+    """What it was compared with: ``ledger``, ``signature`` or ``SHA256SUMS``."""
+    reason: str | None = None
+    """Why it is not intact, or cannot be told."""
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``releases`` of ``clusterdp verify --json``."""
+        return {
+            "release_id": self.release_id,
+            "intact": self.intact,
+            "against": self.against,
+            "path": str(self.path),
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """Whether files are what was published."""
+
+    releases: tuple[Verdict, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """4 where one differs, else 2 where no digest of one is known, else 0."""
+        if any(one.intact is False for one in self.releases):
+            return ConflictError.exit_code
+        return InputError.exit_code if any(one.intact is None for one in self.releases) else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp verify --json``."""
+        return {"releases": [one.as_json() for one in self.releases]}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The digests that a file is compared with."""
+
+    against: str
+    digests: Mapping[str, str]
+    """By release id."""
+    problem: str | None = None
+    """Why no digest can be believed: the list is not what was signed."""
+
+
+def verify(
+    releases: Sequence[Path], ledger: Path | None = None, key: Path | None = None
+) -> VerifyResult:
+    """Compare files with the digests of their publication; ``latest.duckdb`` and copies, too.
+
+    Against the ledger of the configuration ``ledger``, or the list beside each file as signed under
+    the public ``key``, or the list as it is. Raises InputError where a file, or a list that was
+    asked for, cannot be read.
+    """
+    if ledger is not None and key is not None:
+        raise ConfigError("--key", "cannot go with --ledger; ask for one of them")
+    of_ledger = None if ledger is None else _of_ledger(ledger)
+    fits = None if key is None else _public_key(key)
+    verdicts = []
+    for path in releases:
+        digest = _digest(path)
+        known = of_ledger or (_beside(path) if fits is None else _signed(path, fits))
+        verdicts.append(_verdict(path.absolute(), digest, known))
+    return VerifyResult(tuple(verdicts))
+
+
+def _digest(path: Path) -> str:
+    """The SHA-256 of the bytes of a regular file; raises InputError where it cannot be read."""
+    check_regular(path.absolute())
+    try:
+        # A pipe that has taken the place of the file since would never open otherwise.
+        with open(path, "rb", opener=_without_waiting) as file:
+            _check_still_regular(path, file)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        problem = error.strerror
+    raise InputError(f"{path.absolute()}: cannot be read ({problem})")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_still_regular(path: Path, file: IO[bytes]) -> None:
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise InputError(f"{path.absolute()}: is no longer a file")
+
+
+def _verdict(path: Path, digest: str, known: _Known) -> Verdict:
+    """Compare a digest with those that are known: by the file's name, else by the digest itself."""
+    named = ReleaseName.parse(path.stem)
+    same = next((name for name, one in known.digests.items() if one == digest), None)
+    if known.problem is not None:
+        release_id = named.release_id if named else None
+        return Verdict(path, release_id, False, known.against, known.problem)
+    if named is None:
+        if same is not None:  # latest.duckdb, or a copy under another name
+            return Verdict(path, same, True, known.against)
+        return _of_unknown_name(path, known)
+    expected = known.digests.get(named.release_id)
+    if expected == digest:
+        return Verdict(path, named.release_id, True, known.against)
+    if expected is not None or same is not None:
+        reason = (
+            "its bytes are not those that were published"
+            if same is None
+            else f"its bytes are those of {same}, not those of the release it is named after"
+        )
+        return Verdict(path, named.release_id, False, known.against, reason)
+    return Verdict(path, named.release_id, None, None, _unknown(named.release_id, known))
+
+
+def _of_unknown_name(path: Path, known: _Known) -> Verdict:
+    """Of a file that no digest fits, ask itself which release it means to be."""
+    claimed = _claimed(path)
+    if not known.digests or (claimed is not None and claimed not in known.digests):
+        return Verdict(path, claimed, None, None, _unknown(claimed or "this file", known))
+    reason = "its bytes are those of none of the releases that were published"
+    return Verdict(path, claimed, False, known.against, reason)
+
+
+def _claimed(path: Path) -> str | None:
+    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
+
+    try:
+        return read_release(path).manifest.release_id
+    except InputError:
+        return None
+
+
+def _unknown(name: str, known: _Known) -> str:
+    where = "the ledger" if known.against == "ledger" else f"the list {SUMS} beside it"
+    return f"no digest of {name} is in {where}"
+
+
+def _of_ledger(config_path: Path) -> _Known:
+    # Whoever only has a release needs no ledger, nor what reads one.
+    from flows.ledger.account import account_of  # noqa: PLC0415
+
+    _, account = account_of(config_path)
+    return _Known("ledger", account.digests())
+
+
+def _beside(path: Path) -> _Known:
+    sums = read_sums(path.absolute().parent)
+    return _Known(SUMS, _by_release(sums or {}))
+
+
+def _signed(path: Path, fits: "Fits") -> _Known:
+    folder = path.absolute().parent
+    sums = signed_sums(folder, fits)
+    if sums is None:
+        problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under this key"
+        return _Known("signature", {}, problem)
+    return _Known("signature", _by_release(sums))
+
+
+def _by_release(sums: Mapping[str, str]) -> dict[str, str]:
+    """Digests by release id; other names in a list are none of ours."""
+    found = {}
+    for name, digest in sums.items():
+        release = ReleaseName.parse(Path(name).stem)
+        if release is not None:
+            found[release.release_id] = digest
+    return found
+
+
+def _public_key(path: Path) -> "Fits":
+    try:
+        content = read_small(path, _LARGEST_KEY)
+    except UnreadableError as error:
+        raise ConfigError("--key", f"{path.absolute()}: {error}") from None
+    from flows.runtime.signatures import checking_with  # noqa: PLC0415 - only where keys are used
+
+    fits = checking_with(content)
+    if fits is None:
+        raise ConfigError(
+            "--key",
+            f"{path.absolute()}: no Ed25519 public key in PEM; make it from the private one with: "
+            "openssl pkey -in FILE -pubout -out PUBLIC",
+        )
+    return fits

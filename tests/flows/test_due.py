@@ -1,0 +1,541 @@
+"""Catching up with a schedule: what is tried, in which order, and what stands there at the end."""
+
+import json
+import shutil
+import socket
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.cli.main import run
+from flows.due import release_due
+from flows.ledger.account import Account
+from flows.ledger.rules import Fingerprint
+from flows.runtime import clock
+from flows.status import status
+from schemas.errors import ConfigError, InputError
+from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, write_content
+
+DAYS = [f"2026-11-{day:02}" for day in range(1, 8)]
+SCHEDULE = {"since": DAYS[0], "timezone": "Europe/Zurich", "lateness": "2h", "missing_after": "2d"}
+MADE = Fingerprint("k:r", "k:u", "k:s")
+
+
+def scheduled(experiment: Builder, *days: str, **sections: Any) -> Experiment:
+    """An experiment with a schedule, and sound logs for these days."""
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
+    return experiment(
+        {f"logs/{day}.csv": a_log(16) for day in days},
+        source={"path": "logs/{period}.csv"},
+        schedule=SCHEDULE | sections.pop("schedule", {}),
+        privacy=privacy | sections.pop("privacy", {}),
+        **sections,
+    )
+
+
+def night(monkeypatch: pytest.MonkeyPatch, day: str, hour: str = "03:15") -> None:
+    """Let it be this time of this day, in UTC."""
+    moment = datetime.fromisoformat(f"{day}T{hour}").replace(tzinfo=UTC)
+    monkeypatch.setattr(clock, "now", lambda: moment)
+
+
+def bring(built: Experiment, day: str, content: Content | None = None) -> None:
+    write_content(built.folder / "logs" / f"{day}.csv", a_log(16) if content is None else content)
+
+
+def caught_up(built: Experiment) -> dict[str, str]:
+    return {one.period: one.status for one in release_due(str(built.config)).releases}
+
+
+def states(built: Experiment) -> dict[str, str]:
+    (found,) = status([built.config]).experiments
+    return {one.period: str(one.state) for one in found.periods}
+
+
+def reason(built: Experiment, day: str) -> str:
+    (found,) = status([built.config]).experiments
+    return next(one.reason or "" for one in found.periods if one.period == day)
+
+
+def public(built: Experiment) -> list[str]:
+    return sorted(path.name for path in built.releases.glob("trial.*.duckdb"))
+
+
+def files_of(*days: str) -> list[str]:
+    return [f"trial.{day}.r1.duckdb" for day in days]
+
+
+def test_periods_that_are_due_are_released_in_order_and_once(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:4])
+    night(monkeypatch, DAYS[3])  # three nights were missed
+    before = (built.folder.stat().st_mtime_ns, built.entries)
+    assert states(built) == dict.fromkeys(DAYS[:3], "due") | {DAYS[3]: "waiting"}
+    assert (built.folder.stat().st_mtime_ns, built.entries) == before  # status changes nothing
+    result = release_due(str(built.config))
+    assert [(one.period, one.status) for one in result.releases] == [
+        (day, "published") for day in DAYS[:3]
+    ]
+    assert (result.exit_code, result.failure) == (0, None)
+    assert public(built) == files_of(*DAYS[:3])
+    shutil.rmtree(built.folder / "logs")  # what is public is not read again
+    assert caught_up(built) == {}
+    assert states(built) == dict.fromkeys(DAYS[:3], "published") | {DAYS[3]: "waiting"}
+
+
+@pytest.mark.parametrize(("hour", "expected"), [("00:59", {}), ("01:00", {DAYS[0]: "published"})])
+def test_a_period_is_due_two_hours_after_midnight_there(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, hour: str, expected: dict[str, str]
+) -> None:
+    built = scheduled(experiment, *DAYS)
+    night(monkeypatch, DAYS[1], hour)
+    assert caught_up(built) == expected
+
+
+def test_a_late_file_is_waited_for_and_then_a_failure_until_it_comes(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[1], DAYS[2])
+    night(monkeypatch, DAYS[1])
+    result = release_due(str(built.config))
+    assert [(one.status, one.exit_code) for one in result.releases] == [("waiting", 0)]
+    assert result.exit_code == 0
+    assert "no file matches" in reason(built, DAYS[0])
+    assert "waits for it until 2026-11-04T01:00:00Z" in reason(built, DAYS[0])
+    night(monkeypatch, DAYS[2])
+    assert caught_up(built) == {DAYS[0]: "waiting", DAYS[1]: "published"}
+    night(monkeypatch, DAYS[3])
+    assert states(built)[DAYS[0]] == "failed"
+    result = release_due(str(built.config))
+    assert [(one.period, one.status) for one in result.releases] == [
+        (DAYS[0], "failed"), (DAYS[2], "published"),
+    ]  # fmt: skip
+    assert result.exit_code == 2
+    bring(built, DAYS[0])
+    night(monkeypatch, DAYS[3], "04:00")
+    assert caught_up(built) == {DAYS[0]: "published"}
+    assert (built.releases / "latest.duckdb").samefile(built.releases / files_of(DAYS[2])[0])
+
+
+def test_a_broken_file_stops_no_other_period_and_is_tried_again(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:3])
+    bring(built, DAYS[1], "nothing,of\nthe,kind\n")
+    night(monkeypatch, DAYS[3])
+    result = release_due(str(built.config))
+    assert [one.status for one in result.releases] == ["published", "failed", "published"]
+    assert (result.exit_code, type(result.failure)) == (2, InputError)
+    assert f"of 3 periods that were due, 1 are not published: {DAYS[1]} (failed)" in str(
+        result.failure
+    )
+    assert states(built)[DAYS[1]] == "failed"
+    assert "there is no column" in reason(built, DAYS[1])
+    bring(built, DAYS[1])
+    assert caught_up(built) == {DAYS[1]: "published"}
+
+
+def test_a_night_over_budget_is_refused_until_people_may_pay_more(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], privacy={"budget_epsilon": 4.0})
+    night(monkeypatch, DAYS[3])
+    result = release_due(str(built.config))
+    assert [one.status for one in result.releases] == ["published", "published", "refused"]
+    assert result.exit_code == 3
+    assert states(built)[DAYS[2]] == "refused"
+    assert reason(built, DAYS[2]).startswith("refused: this release costs epsilon 2")
+    (found,) = status([built.config]).experiments
+    assert found.least_epsilon_left == 0.0
+    built.config.write_text(built.config.read_text().replace("= 4.0", "= 6.0"))
+    assert caught_up(built) == {DAYS[2]: "published"}
+
+
+def test_an_unforeseen_failure_is_told_by_its_kind_alone(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError(SENTINEL)
+
+    with monkeypatch.context() as failing:
+        failing.setattr("flows.release.resolve_design", fails)
+        result = release_due(str(built.config))
+    assert [(one.status, one.exit_code) for one in result.releases] == [("failed", 1)] * 2
+    assert result.exit_code == 1
+    assert reason(built, DAYS[0]) == "unforeseen failure (ZeroDivisionError)"
+    assert str(SENTINEL) not in json.dumps(result.as_json())
+    assert caught_up(built) == dict.fromkeys(DAYS[:2], "published")
+
+
+def test_a_clock_that_goes_back_changes_nothing_that_is_public(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS)
+    night(monkeypatch, DAYS[4])
+    assert len(caught_up(built)) == 4
+    night(monkeypatch, DAYS[1])
+    assert caught_up(built) == {}
+    assert states(built) == dict.fromkeys(DAYS[:4], "published")
+    night(monkeypatch, "2025-01-01")
+    assert caught_up(built) == {}
+    assert states(built) == dict.fromkeys(DAYS[:4], "published")
+    night(monkeypatch, DAYS[5])
+    assert caught_up(built) == {DAYS[4]: "published"}
+
+
+# dead and living runs
+
+
+def begun(built: Experiment, day: str, *, publishing: bool, draft: bool = True) -> Path:
+    """Leave what a run of a period leaves that was killed."""
+    built.releases.mkdir(parents=True, exist_ok=True)
+    folder = built.releases / ".draft-dead"
+    folder.mkdir()
+    account = Account(built.load())
+    with account.attempt(day) as attempt:
+        attempt.works_in(folder)
+        charge = account.reserve(day, MADE, folder, revise=False)
+    attempt.works_in(folder)  # it did not end
+    if draft:
+        charge.draft.write_bytes(b"whole")
+    if publishing:
+        assert charge.receipt.charge is not None
+        account._ledger.begin_publishing(charge.receipt.charge, "0" * 64)
+    return folder
+
+
+def test_what_a_dead_run_left_is_found_and_finished(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+    begun(built, DAYS[0], publishing=False)
+    assert states(built)[DAYS[0]] == "due"
+    assert "died; the next run begins anew" in reason(built, DAYS[0])
+    assert caught_up(built) == dict.fromkeys(DAYS[:2], "published")
+
+
+def test_what_a_dead_run_was_publishing_becomes_public_though_nothing_else_is_due(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[1])
+    begun(built, DAYS[0], publishing=True)
+    assert states(built)[DAYS[0]] == "due"
+    assert reason(built, DAYS[0]).endswith("the next run finishes it")
+    assert caught_up(built) == {}
+    assert states(built)[DAYS[0]] == "published"
+    assert (built.releases / files_of(DAYS[0])[0]).read_bytes() == b"whole"
+
+
+def test_a_release_that_was_lost_waits_for_a_person(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+    begun(built, DAYS[0], publishing=True, draft=False)
+    assert states(built)[DAYS[0]] == "lost"
+    result = release_due(str(built.config))
+    assert [(one.period, one.status) for one in result.releases] == [
+        (DAYS[0], "lost"), (DAYS[1], "published"),
+    ]  # fmt: skip
+    assert result.exit_code == 4
+    assert "--revise" in reason(built, DAYS[0])
+    assert built.run(DAYS[0], revise=True).status == "published"
+    assert states(built)[DAYS[0]] == "published"
+
+
+@pytest.mark.parametrize("publishing", [False, True])
+def test_a_living_run_is_left_alone(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, *, publishing: bool
+) -> None:
+    import fcntl  # noqa: PLC0415 - of Unix alone
+
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+    folder = begun(built, DAYS[0], publishing=publishing)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert states(built)[DAYS[0]] == "running"
+        result = release_due(str(built.config))
+        assert [one.status for one in result.releases] == ["running", "published"]
+        assert result.exit_code == 4
+
+
+def elsewhere(built: Experiment) -> None:
+    """Let all that was begun have been begun on a machine whose files cannot be seen."""
+    with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
+        for table, folder in (("clusterdp_charges", "draft"), ("clusterdp_attempts", "folder")):
+            ledger.execute(f"UPDATE {table} SET host = 'far away', {folder} = '/gone'")
+
+
+def test_a_run_elsewhere_keeps_its_period_while_it_has_a_charge(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+    begun(built, DAYS[0], publishing=False)
+    elsewhere(built)
+    assert states(built)[DAYS[0]] == "running"
+    assert "--abandon trial.2026-11-01.r1" in reason(built, DAYS[0])
+    assert caught_up(built) == {DAYS[0]: "running"}
+    night(monkeypatch, DAYS[4])
+    Account(built.load()).abandon("trial.2026-11-01.r1")
+    assert caught_up(built)[DAYS[0]] == "published"
+
+
+def test_an_attempt_elsewhere_without_a_charge_counts_for_a_day(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+    begun(built, DAYS[0], publishing=False)
+    elsewhere(built)
+    Account(built.load()).abandon("trial.2026-11-01.r1")
+    assert states(built)[DAYS[0]] == "running"
+    night(monkeypatch, DAYS[2])
+    assert states(built)[DAYS[0]] == "due"
+    night(monkeypatch, "2026-11-01", "00:00")  # clocks went back
+    assert states(built)[DAYS[0]] == "waiting"
+
+
+# nothing hangs on an outcome
+
+
+def test_whether_rows_have_changed_stands_nowhere(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release by hand says it to the operator; attempts and states do not."""
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+    assert caught_up(built) == {DAYS[0]: "published"}
+    for content in (a_log(16), a_log(18)):
+        bring(built, DAYS[0], content)
+        run(["release", str(built.config), "--period", DAYS[0]])
+        assert states(built) == {DAYS[0]: "published", DAYS[1]: "waiting"}
+        assert reason(built, DAYS[0]) == ""
+        with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger:
+            noted = ledger.execute("SELECT period, state, reason, host FROM clusterdp_attempts")
+            assert noted.fetchall() == [(DAYS[0], "published", None, socket.gethostname())]
+
+
+def test_a_run_that_was_faster_leaves_nothing_to_say(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was public before this run read other rows: in conflict, but that is not told."""
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+
+    def faster(path: str, period: str) -> Any:
+        built.run(period)
+        bring(built, period, a_log(18))
+        return built.run(period)
+
+    result = release_due(str(built.config), faster)
+    assert [(one.status, one.reason, one.exit_code) for one in result.releases] == [
+        ("published", None, 0)
+    ]
+
+
+# the ledger
+
+
+def test_releases_that_a_new_ledger_does_not_know_are_not_drawn_again(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+    caught_up(built)
+    (built.folder / "ledger.sqlite").unlink()
+    assert states(built) == dict.fromkeys(DAYS[:2], "published") | {DAYS[2]: "waiting"}
+    assert "the ledger does not know it yet" in reason(built, DAYS[0])
+    assert caught_up(built) == {}
+    assert reason(built, DAYS[0]) == ""
+
+
+def test_a_ledger_that_goes_away_is_made_up_for(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    night(monkeypatch, DAYS[2])
+    aside = built.folder / "aside"
+
+    def lose(path: str, period: str) -> Any:
+        if period == DAYS[0]:
+            (built.folder / "ledger.sqlite").rename(aside)
+            (built.folder / "ledger.sqlite").mkdir()
+        return built.run(period)
+
+    result = release_due(str(built.config), lose)
+    assert [one.status for one in result.releases] == ["failed", "failed"]
+    assert "ledger" in (result.releases[0].reason or "")
+    (built.folder / "ledger.sqlite").rmdir()
+    aside.rename(built.folder / "ledger.sqlite")
+    assert caught_up(built) == dict.fromkeys(DAYS[:2], "published")
+
+
+def test_an_attempt_that_this_program_did_not_note_is_refused(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+    caught_up(built)
+    for column, value in (("state", "perhaps"), ("started_at", "noon"), ("host", b"7")):
+        with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
+            (kept,) = ledger.execute(f"SELECT {column} FROM clusterdp_attempts").fetchone()
+            ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (value,))
+        with pytest.raises(InputError, match="the row of the period '2026-11-01' is none of this"):
+            status([built.config])
+        with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
+            ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (kept,))
+    assert states(built)[DAYS[0]] == "published"
+
+
+# the commands
+
+
+def document(
+    capsys: pytest.CaptureFixture[str], *arguments: str | Path
+) -> tuple[int, dict[str, Any]]:
+    code = run([*map(str, arguments), "--json"])
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return code, found
+
+
+def test_the_documents(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = scheduled(experiment, DAYS[0], DAYS[2], privacy={"budget_epsilon": 9.0})
+    bring(built, DAYS[1], "broken")
+    night(monkeypatch, DAYS[3])
+    code, made = document(capsys, "release", built.config, "--due")
+    assert code == 2
+    assert [one["status"] for one in made["releases"]] == ["published", "failed", "published"]
+    assert set(made["releases"][0]) >= {
+        "period", "status", "reason", "release_id", "path", "epsilon", "n_units", "ledger",
+    }  # fmt: skip
+    assert made["releases"][1] == {
+        "period": DAYS[1],
+        "status": "failed",
+        "release_id": None,
+        "path": None,
+        "reason": made["releases"][1]["reason"],
+    }
+    code, found = document(capsys, "status", built.config)
+    assert code == 0
+    (one,) = found["experiments"]
+    assert set(one) == {"experiment", "periods", "next_due_at", "least_epsilon_left"}
+    assert (one["next_due_at"], one["least_epsilon_left"]) == ("2026-11-05T01:00:00Z", 5.0)
+    assert one["periods"][0] == {
+        "period": DAYS[0],
+        "state": "published",
+        "release_id": "trial.2026-11-01.r1",
+        "due_at": "2026-11-02T01:00:00Z",
+        "reason": None,
+    }
+    assert run(["status", str(built.config)]) == 0
+    told = capsys.readouterr().out
+    assert "2026-11-02  failed" in told
+    assert "next due  2026-11-05 01:00 UTC" in told
+    assert run(["release", str(built.config), "--due"]) == 2
+    assert "there is no column" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--period", "2026-11-01"], "--period: cannot go with --due"),
+        (["--revise"], "--revise: cannot go with --due"),
+    ],
+)
+def test_due_finds_its_periods_itself(
+    experiment: Builder, capsys: pytest.CaptureFixture[str], options: list[str], says: str
+) -> None:
+    built = scheduled(experiment, DAYS[0])
+    assert run(["release", str(built.config), "--due", *options]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_due_needs_a_schedule_and_status_does_not(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = experiment()
+    assert run(["release", str(built.config), "--due"]) == 2
+    assert "schedule: missing; --due goes by" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="schedule: missing"):
+        release_due(str(built.config))
+    assert run(["status", str(built.config)]) == 0
+    assert "No period has begun." in capsys.readouterr().out
+    built.run("a")
+    assert states(built) == {"a": "published"}
+
+
+def test_a_failure_before_the_schedule_is_looked_at_tries_nothing(experiment: Builder) -> None:
+    built = scheduled(experiment, DAYS[0])
+    (built.folder / "ledger.sqlite").mkdir()
+    tried: list[str] = []
+    never: Callable[[str, str], Any] = lambda _, period: tried.append(period)  # noqa: E731
+    with pytest.raises(InputError, match="ledger"):
+        release_due(str(built.config), never)
+    assert tried == []
+
+
+def test_a_signing_key_that_cannot_be_used_draws_nothing(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[0], publish={"signing_key": "none.pem"})
+    night(monkeypatch, DAYS[1])
+    with pytest.raises(ConfigError, match=r"publish\.signing_key: .* there is no such file"):
+        release_due(str(built.config))
+    assert public(built) == []
+
+
+# thirty nights
+
+
+def test_thirty_nights(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One late, one broken, one refused, one killed, three missed: at the end all is as it was."""
+    first = date(2026, 10, 10)  # so that clocks go back on the way
+    nights = [(first + timedelta(days=number)).isoformat() for number in range(30)]
+    late, broken, refused, killed = nights[4], nights[9], nights[13], nights[19]
+    built = scheduled(
+        experiment,
+        *[day for day in nights if day != late],
+        schedule={"since": nights[0]},
+        privacy={"budget_epsilon": 26.0},
+    )
+    bring(built, broken, "broken")
+    ended: dict[int, dict[str, str]] = {}
+    for number, day in enumerate([*nights[1:], "2026-11-09"], 1):
+        if number in (22, 23, 24):
+            continue  # nobody was there
+        if number == 7:
+            bring(built, late)
+        if number == 12:
+            bring(built, broken)
+        if number == 16:  # people may pay more
+            built.config.write_text(built.config.read_text().replace("= 26.0", "= 60.0"))
+        if nights[number - 1] == killed:
+            begun(built, killed, publishing=False)
+        night(monkeypatch, day)
+        ended[number] = caught_up(built)
+    assert ended[5] == {late: "waiting"}
+    assert ended[6] == {late: "waiting", nights[5]: "published"}
+    assert ended[7] == {late: "published", nights[6]: "published"}
+    assert ended[10] == {broken: "failed"}
+    assert ended[14] == {refused: "refused"}
+    assert ended[15] == {refused: "refused", nights[14]: "refused"}
+    assert ended[20] == {killed: "published"}
+    assert ended[25] == dict.fromkeys(nights[21:25], "published")
+    assert public(built) == files_of(*nights)
+    assert states(built) == dict.fromkeys(nights, "published") | {"2026-11-09": "waiting"}
+    assert Account(built.load()).statement().spent.epsilon == 60.0
