@@ -1,7 +1,7 @@
 """The accounts by unit of one population: read from registers, checked, summed up.
 
-Who calls these has the population's turn (:mod:`flows.ledger.units.turn`), so no charge of it is made
-meanwhile.
+Who calls these has the turn of the population (:mod:`flows.ledger.units.turn`), so no charge of it
+is made meanwhile.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
