@@ -23,6 +23,7 @@ from flows.released.estimate import estimate, estimate_file
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish
+from flows.released.series.renew import renew_series
 from schemas.released import Manifest
 from schemas.roster import Roster
 
@@ -84,6 +85,7 @@ def release_period(
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
+            known += renew_series(charge.path.parent, charge.name.experiment)  # a run may have died
             return _unchanged(charge, roster, known)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
@@ -93,6 +95,7 @@ def release_period(
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, forecast)
+        warnings += renew_series(charge.path.parent, charge.name.experiment)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFile
+from flows.cli.options import TABLES, ReleaseFile, ReleaseFiles
 from schemas.errors import ConfigError
 
 
 def estimate(
-    release: ReleaseFile,
+    releases: ReleaseFiles,
     segments: Annotated[
         Path | None,
         typer.Option(
@@ -39,16 +39,74 @@ def estimate(
         float,
         typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
     ] = 0.95,
+    people: Annotated[
+        str | None,
+        typer.Option(
+            metavar="disjoint | returning",
+            help="Of several releases: whether anybody is in two of them, where you know better "
+            "than their ids show.",
+        ),
+    ] = None,
+    looks: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Of several releases: the look at which the interval for those who look every "
+            "night is to be at its narrowest (14, unless you say otherwise).",
+        ),
+    ] = None,
 ) -> Answer:
-    """Estimate the effect of each arm, from a released file alone.
+    """Estimate the effect of each arm, from released files alone.
 
-    Effects are against control, with intervals. Reads RELEASE, and a table of yours if you give
-    one. It needs no log and costs no privacy. Writes nothing.
+    Effects are against control, with intervals. Several releases of one experiment (or the folder
+    they are in) give the effect of each period and of all together. Reads RELEASE, and a table of
+    yours if you give one. It needs no log and costs no privacy. Writes nothing.
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
     if segments is not None and covariates is not None:
         raise ConfigError("--covariates", "cannot go with --segments; ask for one of them")
+    from flows.released.series.nights import are_several
+
+    if are_several(releases):
+        return _estimate_series(releases, segments, covariates, level, people, looks)
+    for name, given in (("--people", people), ("--looks", looks)):
+        if given is not None:
+            raise ConfigError(name, "is for several releases, or a folder of them")
+    return _estimate_one(releases[0], segments, covariates, level)
+
+
+def _estimate_series(
+    releases: list[Path],
+    segments: Path | None,
+    covariates: Path | None,
+    level: float,
+    people: str | None,
+    looks: int | None,
+) -> Answer:
+    from estimators.series import LOOKS
+    from flows.cli.show_series import series_text
+    from flows.released.estimate_series import (
+        covariates_table,
+        estimate_series,
+        people_of,
+        segments_table,
+    )
+
+    table = None
+    if segments is not None:
+        table = segments_table(segments)
+    elif covariates is not None:
+        table = covariates_table(covariates)
+    told = people_of("--people", people)
+    asked = LOOKS if looks is None else looks
+    found = estimate_series(releases, level, table=table, told=told, looks=asked)
+    return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
+
+
+def _estimate_one(
+    release: Path, segments: Path | None, covariates: Path | None, level: float
+) -> Answer:
     from flows.cli.show_estimates import estimates_text
 
     about: dict[str, Any] = {}

@@ -19,6 +19,22 @@ ReleaseFile = Annotated[
         metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
     ),
 ]
+ReleaseFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RELEASE… | FOLDER",
+        help="A released DuckDB file; or several of one experiment, or the folder they are in.",
+        autocompletion=files(".duckdb"),
+    ),
+]
+ReleaseOrFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEASE | FOLDER",
+        help="A released DuckDB file, or a folder of them.",
+        autocompletion=files(".duckdb"),
+    ),
+]
 Period = Annotated[
     str | None,
     typer.Option(

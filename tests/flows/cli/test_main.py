@@ -542,6 +542,7 @@ def test_the_program_releases_alike_with_prefect_which_it_keeps_beside_the_confi
         "log.parquet",
         "quarantine/digest.key",
         "releases/trial/latest.duckdb",
+        "releases/trial/series.duckdb",
         "releases/trial/trial.2026-11-20.r1.duckdb",
         "trial.toml",
     ]

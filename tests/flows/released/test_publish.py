@@ -442,6 +442,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
     built.run()
     assert sorted(entry.name for entry in built.releases.iterdir()) == [
         "latest.duckdb",
+        "series.duckdb",
         "trial.once.r1.duckdb",
     ]
     assert built.files == [
@@ -449,6 +450,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
         "log.parquet",
         "quarantine/digest.key",
         "releases/trial/latest.duckdb",
+        "releases/trial/series.duckdb",
         "releases/trial/trial.once.r1.duckdb",
         "trial.toml",
     ]
