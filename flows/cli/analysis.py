@@ -11,8 +11,25 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFile, ReleaseFiles
+from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder
 from schemas.errors import ConfigError
+
+People = Annotated[
+    str | None,
+    typer.Option(
+        metavar="disjoint | returning",
+        help="Of several releases: whether anybody is in two of them, where you know better than "
+        "their ids show.",
+    ),
+]
+Looks = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Of several releases: the look at which the interval for those who look every night "
+        "is to be at its narrowest (14, unless you say otherwise).",
+    ),
+]
 
 
 def estimate(
@@ -39,22 +56,8 @@ def estimate(
         float,
         typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
     ] = 0.95,
-    people: Annotated[
-        str | None,
-        typer.Option(
-            metavar="disjoint | returning",
-            help="Of several releases: whether anybody is in two of them, where you know better "
-            "than their ids show.",
-        ),
-    ] = None,
-    looks: Annotated[
-        int | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Of several releases: the look at which the interval for those who look every "
-            "night is to be at its narrowest (14, unless you say otherwise).",
-        ),
-    ] = None,
+    people: People = None,
+    looks: Looks = None,
 ) -> Answer:
     """Estimate the effect of each arm, from released files alone.
 
@@ -70,9 +73,7 @@ def estimate(
 
     if are_several(releases):
         return _estimate_series(releases, segments, covariates, level, people, looks)
-    for name, given in (("--people", people), ("--looks", looks)):
-        if given is not None:
-            raise ConfigError(name, "is for several releases, or a folder of them")
+    _refuse_for_one(people, looks)
     return _estimate_one(releases[0], segments, covariates, level)
 
 
@@ -132,11 +133,33 @@ def _estimate_one(
     return Answer(partial(estimates_text, found), document, warnings)
 
 
-def inspect(release: ReleaseFile) -> Answer:
-    """Show what is in a release, and what it promises.
+def inspect(
+    release: ReleaseOrFolder,
+    sql: Annotated[
+        bool,
+        typer.Option(
+            "--sql",
+            help="Of a folder: print SQL for your own DuckDB that attaches all releases, and puts "
+            "their units and estimates together.",
+        ),
+    ] = False,
+) -> Answer:
+    """Show what is in a release, or in a folder of them, and what it promises.
 
-    Reads RELEASE alone, writes nothing.
+    Reads RELEASE or the releases in FOLDER alone, writes nothing.
     """
+    if release.is_dir():
+        from flows.cli.show_series import nights_text
+        from flows.released.series.nights import find_nights
+        from flows.released.series.queries import nights_json, series_sql
+
+        nights = find_nights([release])
+        statements = series_sql(nights)
+        document = nights_json(nights) | {"sql": statements}
+        shown = (lambda: statements) if sql else partial(nights_text, nights)
+        return Answer(shown, document, notes=nights.notes)
+    if sql:
+        raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
     from flows.cli.show import inspect_text
     from flows.released.file.read import read_release
 
@@ -145,17 +168,44 @@ def inspect(release: ReleaseFile) -> Answer:
 
 
 def report(
-    release: ReleaseFile,
+    releases: ReleaseFiles,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE.html", help="The page to write or replace."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html | FOLDER",
+            help="The page to write or replace; of several releases, the folder for their pages.",
+        ),
     ],
+    people: People = None,
+    looks: Looks = None,
 ) -> Answer:
-    """Write a web page about a release, with plots.
+    """Write a web page about a release, with plots; or pages about several.
 
-    Reads RELEASE alone. Writes one file, which a browser shows without a network.
+    Of several releases of one experiment, or the folder they are in, it writes a page of all of
+    them together and one of each; of a folder of experiments' folders, an index too. Reads RELEASE
+    alone. A browser shows the pages without a network.
     """
+    from flows.released.series.nights import are_several
+
+    if are_several(releases):
+        from estimators.series import LOOKS
+        from flows.released.estimate_series import people_of
+        from flows.released.report_series import write_series_report
+
+        told = people_of("--people", people)
+        asked = LOOKS if looks is None else looks
+        path, warnings = write_series_report(releases, output, told=told, looks=asked)
+        return Answer(lambda: str(path), {"path": str(path)}, warnings)
+    _refuse_for_one(people, looks)
     from flows.released.report import write_report
 
-    path = write_report(release, output)
+    path = write_report(releases[0], output)
     return Answer(lambda: str(path), {"path": str(path)})
+
+
+def _refuse_for_one(people: str | None, looks: int | None) -> None:
+    for name, given in (("--people", people), ("--looks", looks)):
+        if given is not None:
+            raise ConfigError(name, "is for several releases, or a folder of them")

@@ -13,12 +13,6 @@ ConfigFile = Annotated[
         metavar="CONFIG", help="The experiment's TOML file.", autocompletion=files(".toml")
     ),
 ]
-ReleaseFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
-    ),
-]
 ReleaseFiles = Annotated[
     list[Path],
     typer.Argument(

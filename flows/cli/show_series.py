@@ -8,6 +8,7 @@ from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
     from flows.released.estimate_series import SeriesEstimates
+    from flows.released.series.nights import Nights
     from flows.released.series.pooling import PooledEstimate
 
 _MOST = 60  # periods a terminal shows; the document has all
@@ -111,3 +112,27 @@ def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
     left = len(series.periods) - len(shown)
     more = [f"({left:,} earlier releases are not shown; --json has them)"] if left else []
     return [*table(head, cells), *more]
+
+
+def nights_text(nights: "Nights") -> str:
+    """What is in a folder of releases."""
+    manifests = [night.manifest for night in nights.nights]
+    head = ["period", "revision", "made (UTC)", "mechanism", "epsilon", "units", "set aside"]
+    rows = [
+        [
+            manifest.period,
+            str(manifest.revision),
+            f"{manifest.created_at:%Y-%m-%d %H:%M}",
+            manifest.mechanism,
+            f"{manifest.epsilon:g}",
+            f"{manifest.n_units:,}",
+            "–" if manifest.n_set_aside is None else f"{manifest.n_set_aside:,}",
+        ]
+        for manifest in manifests
+    ]
+    about = {
+        "experiment": manifests[0].experiment,
+        "arms": f"{', '.join(nights.arms[1:])}; control {nights.arms[0]!r}",
+        "releases": f"{len(manifests):,}, a period each",
+    }
+    return "\n".join([*pairs(about), "", *table(head, rows)])
