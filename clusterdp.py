@@ -45,6 +45,7 @@ from flows.released.estimate_series import (
     people_of,
     segments_table,
 )
+from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
 from flows.released.frames import as_polars, frame, frame_by_period, like

@@ -444,7 +444,7 @@ def test_what_is_no_release_is_a_plain_error(
 ) -> None:
     built = experiment()
     assert_plain_error(command(name, tmp_path / "none.duckdb"), 2, "there is no such file")
-    assert_plain_error(command(name, tmp_path), 2, "is a folder, not a file")
+    assert_plain_error(command(name, tmp_path), 2, "holds no release")
     assert_plain_error(command(name, built.config), 2, "not a DuckDB file")
 
 
