@@ -45,6 +45,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
     "lock_configuration": "true",
+    "threads": 1,
 }
 _LEVEL = 0.95
 _TYPES = {
@@ -241,24 +242,28 @@ def _select(
 
 def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
     """Write the tables to a new DuckDB file, and close it."""
-    with duckdb.connect(config={"temp_directory": ""}) as connection:
-        connection.execute(
-            f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}'); USE series"
-        )
-        connection.execute("BEGIN")
+    with duckdb.connect(config={"temp_directory": "", "threads": 1}) as connection:
+        attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
+        connection.execute(f"{attached}; USE series; BEGIN; {_creation()}")
         for name, table in SERIES_TABLES.items():
-            kinds = ", ".join(
-                f"{quote_name(column)} {fact.kind}" for column, fact in table.columns.items()
-            )
-            connection.execute(f"CREATE TABLE {name} ({kinds})")
-            connection.execute(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
-            for column, fact in table.columns.items():
-                what = f"{name}.{quote_name(column)}"
-                connection.execute(f"COMMENT ON COLUMN {what} IS {text(fact.comment)}")
             schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
             rows = [{column: row[column] for column in schema} for row in tables[name]]
             connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())
             connection.execute(f"INSERT INTO {name} FROM rows")
             connection.unregister("rows")
-        connection.execute("COMMIT")
-        connection.execute("CHECKPOINT series")
+        connection.execute("COMMIT; CHECKPOINT series")
+
+
+def _creation() -> str:
+    """Statements that make the tables, with comments on them and on their columns."""
+    statements = []
+    for name, table in SERIES_TABLES.items():
+        columns = {quote_name(column): fact for column, fact in table.columns.items()}
+        kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
+        statements.append(f"CREATE TABLE {name} ({kinds})")
+        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
+        statements += [
+            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
+            for column, fact in columns.items()
+        ]
+    return "; ".join(statements)
