@@ -10,6 +10,9 @@ For example::
     rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
     rel.units()  # every unit with its randomised outcome
 
+    series = clusterdp.open_series("releases/autumn-campaign")  # every night's release
+    series.ate()  # over all of them, with an interval for those who look every night
+
 **What is stable.** Versions follow semantic versioning, which covers four things: the names in
 ``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,
 columns and macros of a released file; and the keys of a configuration. Everything else (the
@@ -28,18 +31,29 @@ What does not fit between a release and a table of yours is a :class:`ClusterdpW
 from __future__ import annotations
 
 import warnings
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 import polars as pl
 
 from estimators.effects import Estimate
+from estimators.series import LOOKS
 from flows.released.estimate import estimate_file
+from flows.released.estimate_series import (
+    SeriesEstimates,
+    covariates_table,
+    estimate_series,
+    people_of,
+    segments_table,
+)
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
+from flows.released.frames import as_polars, frame, frame_by_period, like
 from flows.released.segments import estimate_segments
+from flows.released.series.nights import Nights, find_nights
+from flows.released.series.pooling import PooledEstimate
+from flows.released.series.queries import series_sql
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -71,28 +85,17 @@ __all__ = [
     "InputError",
     "Manifest",
     "Release",
+    "Series",
     "StepError",
     "check",
     "open",
+    "open_series",
     "plan",
     "release",
     "release_due",
     "status",
     "verify",
 ]
-
-_FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
-_SHARPEST_FIRST = (
-    "regression_combined",
-    "regression",
-    "cuped",
-    "combined",
-    "tau_q",
-    "histogram",
-    "horvitz_thompson",
-)
-_TEXT = ("metric", "segment", "arm", "estimator", "control")
-_WHOLE = ("n_units", "n_segment")
 
 
 class ClusterdpWarning(UserWarning):
@@ -180,18 +183,18 @@ class Release:
         if segments is not None and covariates is not None:
             raise ConfigError("covariates", "cannot go with segments; ask for one of them")
         if segments is not None:
-            table = _as_polars(segments, "segments")
+            table = as_polars(segments, "segments")
             in_segments = estimate_segments(self.path, Path("segments"), level, table)
             _warn(in_segments.warnings)
-            return _like(segments, _frame(in_segments.estimates))
+            return like(segments, frame(in_segments.estimates))
         if covariates is not None:
             from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
 
-            table = _as_polars(covariates, "covariates")
+            table = as_polars(covariates, "covariates")
             adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
             _warn(adjusted.warnings)
-            return _like(covariates, _frame(adjusted.estimates))
-        return _frame(estimate_file(self.path, level))
+            return like(covariates, frame(adjusted.estimates))
+        return frame(estimate_file(self.path, level))
 
     def units(self) -> pl.DataFrame:
         """Every unit: ``unit_id``, ``cluster``, ``arm``, and its outcome, randomised and debiased.
@@ -211,6 +214,133 @@ class Release:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
         with open_release(self.path) as connection:
             return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
+
+
+class Series:
+    """The releases of one experiment, a period each, opened by :func:`open_series`."""
+
+    def __init__(self, nights: Nights, paths: Sequence[Path]) -> None:
+        """Take what was found; use :func:`open_series`."""
+        self._nights = nights
+        self._paths = paths
+
+    def __repr__(self) -> str:
+        """Which experiment it is, how many releases there are, and from when to when."""
+        manifests = self.manifests
+        return (
+            f"<clusterdp series {manifests[0].experiment}: {len(manifests):,} releases, "
+            f"{manifests[0].period} to {manifests[-1].period}>"
+        )
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """What each release says of itself (:attr:`Release.manifest`), by period."""
+        return tuple(night.manifest for night in self._nights.nights)
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """The releases, by period; of each period the greatest revision."""
+        return tuple(open(night.path) for night in self._nights.nights)
+
+    @property
+    def sql(self) -> str:
+        """SQL for a DuckDB of yours: it attaches all releases, with views of units and estimates.
+
+        The same as ``clusterdp inspect FOLDER --sql``.
+        """
+        return series_sql(self._nights)
+
+    def ate(
+        self,
+        *,
+        segments: pl.DataFrame | pd.DataFrame | None = None,
+        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        level: float = 0.95,
+        people: Literal["disjoint", "returning"] | None = None,
+        looks: int = LOOKS,
+    ) -> pl.DataFrame:
+        """Estimate the effect of every treatment arm over all releases together.
+
+        A row is an effect by one estimator, as in :meth:`Release.ate`, weighted by units. Besides,
+        it has ``ci_lower_always`` and ``ci_upper_always`` (the interval for those who look after
+        every release; null where the first states no forecast), ``n_releases`` and ``people``:
+        whether nobody is in two releases (``disjoint``), some are (``returning``), or it is not
+        known (``unknown``), which makes intervals wide.
+
+        Args:
+            segments: A table of yours with ``unit_id`` and ``segment``; ids of any release.
+            covariates: A table of yours with ``unit_id`` and columns from before the experiment.
+            level: The confidence level of the intervals.
+            people: Whether anybody is in two releases, where you know better than the ids show.
+            looks: The look at which the interval for every look is to be at its narrowest.
+
+        Raises:
+            InputError: A table fits no release, or a file is none any more.
+            ConfigError: An argument is impossible.
+        """
+        found = self._estimate(segments, covariates, level, people, looks)
+        return frame(found.pooled, PooledEstimate)
+
+    def by_period(
+        self,
+        *,
+        segments: pl.DataFrame | pd.DataFrame | None = None,
+        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        level: float = 0.95,
+    ) -> pl.DataFrame:
+        """Estimate the effects of every release alone: as :meth:`Release.ate`, after ``period``."""
+        found = self._estimate(segments, covariates, level, "disjoint", LOOKS)
+        return frame_by_period(found, [(one.estimates, Estimate) for one in found.periods])
+
+    def cumulative(
+        self,
+        *,
+        level: float = 0.95,
+        people: Literal["disjoint", "returning"] | None = None,
+        looks: int = LOOKS,
+    ) -> pl.DataFrame:
+        """Estimate the effects over all releases up to each: as :meth:`ate`, after ``period``."""
+        found = self._estimate(None, None, level, people, looks)
+        rows = [found.cumulative.after(place) for place in range(len(found.periods))]
+        return frame_by_period(found, [(one, PooledEstimate) for one in rows])
+
+    def _estimate(
+        self,
+        segments: pl.DataFrame | pd.DataFrame | None,
+        covariates: pl.DataFrame | pd.DataFrame | None,
+        level: float,
+        people: str | None,
+        looks: int,
+    ) -> SeriesEstimates:
+        if not 0 < level < 1:
+            raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+        if segments is not None and covariates is not None:
+            raise ConfigError("covariates", "cannot go with segments; ask for one of them")
+        table = None
+        if segments is not None:
+            table = segments_table(Path("segments"), as_polars(segments, "segments"))
+        elif covariates is not None:
+            table = covariates_table(Path("covariates"), as_polars(covariates, "covariates"))
+        told = people_of("people", people)
+        found = estimate_series(self._paths, level, table=table, told=told, looks=looks)
+        for text in found.warnings:
+            warnings.warn(text, ClusterdpWarning, stacklevel=3)
+        return found
+
+
+def open_series(paths: str | Path | Sequence[str | Path]) -> Series:
+    """Open several releases of one experiment: the folder that they are in, or a list of files.
+
+    Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
+    over. Files are read by the same rules as by :func:`open`.
+
+    Raises:
+        InputError: There is no release, one is not sound, or one is not about the same effects as
+            the first (experiment, arms, metrics, range of outcomes); it names the file.
+    """
+    given = [paths] if isinstance(paths, str | Path) else paths
+    several = [Path(path) for path in given]
+    return Series(find_nights(several), several)
 
 
 def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
@@ -342,34 +472,6 @@ def verify(
     several = [releases] if isinstance(releases, str | Path) else releases
     beside = [None if path is None else Path(path) for path in (ledger, key)]
     return verify_files([Path(release) for release in several], *beside)
-
-
-def _as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:
-    """The table as polars has it; InputError where it is no table, or a column has no one type."""
-    if isinstance(table, pl.DataFrame):
-        return table
-    try:
-        return pl.from_pandas(table)
-    except (TypeError, ValueError, ImportError):  # ArrowInvalid is a ValueError; it shows values
-        pass
-    raise InputError(
-        f"{name}: neither a polars nor a pandas frame whose columns have one type each"
-    )
-
-
-def _like(table: pl.DataFrame | pd.DataFrame, found: pl.DataFrame) -> pl.DataFrame | pd.DataFrame:
-    """The answer as the kind of frame that was handed in."""
-    return found if isinstance(table, pl.DataFrame) else found.to_pandas()
-
-
-def _frame(estimates: Sequence[Estimate]) -> pl.DataFrame:
-    """A row an estimate: what a person looks for first, and the sharpest, first."""
-    names = [one.name for one in fields(Estimate)]
-    kinds = {name: pl.String if name in _TEXT else pl.Float64 for name in names}
-    schema: dict[str, Any] = kinds | dict.fromkeys(_WHOLE, pl.Int64)
-    rows = sorted(estimates, key=lambda one: _SHARPEST_FIRST.index(one.estimator))
-    found = pl.DataFrame([vars(one) for one in rows], schema=schema)
-    return found.select(*_FIRST, pl.exclude(_FIRST))
 
 
 def _warn(texts: Sequence[str]) -> None:

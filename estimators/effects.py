@@ -55,6 +55,9 @@ class Estimate:
     """``n_units / n_segment``; None where nobody in the release belongs to the segment."""
     planned_std_error: float | None = None
     """The forecast from before any outcome was read; None without a forecast."""
+    control_mean: float | None = None
+    """The mean outcome under control, as the effect has it; None where it is not known."""
+    control_std_error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -178,6 +181,8 @@ def _columns(contrast: Contrasts, level: float) -> dict[str, Floats]:
         "relative": relative.estimate,
         "relative_ci_lower": relative.lower,
         "relative_ci_upper": relative.upper,
+        "control_mean": contrast.control_mean,
+        "control_std_error": np.sqrt(contrast.control_variance),
     }
 
 

@@ -23,6 +23,7 @@ from flows.released.estimate import estimate, estimate_file
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish
+from flows.released.series.renew import renew_series
 from schemas.released import Manifest
 from schemas.roster import Roster
 
@@ -96,6 +97,7 @@ def _release_period(
         roster, chosen = asked.roster, asked.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
+            known += renew_series(charge.path.parent, charge.name.experiment)  # a run may have died
             return _unchanged(charge, roster, known)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
@@ -105,6 +107,7 @@ def _release_period(
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
+        warnings += renew_series(charge.path.parent, charge.name.experiment)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,

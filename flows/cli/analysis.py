@@ -11,12 +11,29 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFile
+from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder
 from schemas.errors import ConfigError
+
+People = Annotated[
+    str | None,
+    typer.Option(
+        metavar="disjoint | returning",
+        help="Of several releases: whether anybody is in two of them, where you know better than "
+        "their ids show.",
+    ),
+]
+Looks = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        help="Of several releases: the look at which the interval for those who look every night "
+        "is to be at its narrowest (14, unless you say otherwise).",
+    ),
+]
 
 
 def estimate(
-    release: ReleaseFile,
+    releases: ReleaseFiles,
     segments: Annotated[
         Path | None,
         typer.Option(
@@ -39,16 +56,58 @@ def estimate(
         float,
         typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
     ] = 0.95,
+    people: People = None,
+    looks: Looks = None,
 ) -> Answer:
-    """Estimate the effect of each arm, from a released file alone.
+    """Estimate the effect of each arm, from released files alone.
 
-    Effects are against control, with intervals. Reads RELEASE, and a table of yours if you give
-    one. It needs no log and costs no privacy. Writes nothing.
+    Effects are against control, with intervals. Several releases of one experiment (or the folder
+    they are in) give the effect of each period and of all together. Reads RELEASE, and a table of
+    yours if you give one. It needs no log and costs no privacy. Writes nothing.
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
     if segments is not None and covariates is not None:
         raise ConfigError("--covariates", "cannot go with --segments; ask for one of them")
+    from flows.released.series.nights import are_several
+
+    if are_several(releases):
+        return _estimate_series(releases, segments, covariates, level, people, looks)
+    _refuse_for_one(people, looks)
+    return _estimate_one(releases[0], segments, covariates, level)
+
+
+def _estimate_series(
+    releases: list[Path],
+    segments: Path | None,
+    covariates: Path | None,
+    level: float,
+    people: str | None,
+    looks: int | None,
+) -> Answer:
+    from estimators.series import LOOKS
+    from flows.cli.show_series import series_text
+    from flows.released.estimate_series import (
+        covariates_table,
+        estimate_series,
+        people_of,
+        segments_table,
+    )
+
+    table = None
+    if segments is not None:
+        table = segments_table(segments)
+    elif covariates is not None:
+        table = covariates_table(covariates)
+    told = people_of("--people", people)
+    asked = LOOKS if looks is None else looks
+    found = estimate_series(releases, level, table=table, told=told, looks=asked)
+    return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
+
+
+def _estimate_one(
+    release: Path, segments: Path | None, covariates: Path | None, level: float
+) -> Answer:
     from flows.cli.show_estimates import estimates_text
 
     about: dict[str, Any] = {}
@@ -74,12 +133,34 @@ def estimate(
     return Answer(partial(estimates_text, found), document, warnings)
 
 
-def inspect(release: ReleaseFile) -> Answer:
-    """Show what is in a release, and what it promises.
+def inspect(
+    release: ReleaseOrFolder,
+    sql: Annotated[
+        bool,
+        typer.Option(
+            "--sql",
+            help="Of a folder: print SQL for your own DuckDB that attaches all releases, and puts "
+            "their units and estimates together.",
+        ),
+    ] = False,
+) -> Answer:
+    """Show what is in a release, or in a folder of them, and what it promises.
 
-    A release that states other estimates than its units give is an error. Reads RELEASE alone,
-    writes nothing.
+    A release that states other estimates than its units give is an error. Reads RELEASE, or the
+    releases in FOLDER, alone; writes nothing.
     """
+    if release.is_dir():
+        from flows.cli.show_series import nights_text
+        from flows.released.series.nights import find_nights
+        from flows.released.series.queries import nights_json, series_sql
+
+        nights = find_nights([release])
+        statements = series_sql(nights)
+        document = nights_json(nights) | {"sql": statements}
+        shown = (lambda: statements) if sql else partial(nights_text, nights)
+        return Answer(shown, document, notes=nights.notes)
+    if sql:
+        raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
     from flows.cli.show import inspect_text
     from flows.released.file.read import read_release
     from flows.released.stated_estimates import check_stated_estimates
@@ -90,17 +171,44 @@ def inspect(release: ReleaseFile) -> Answer:
 
 
 def report(
-    release: ReleaseFile,
+    releases: ReleaseFiles,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FILE.html", help="The page to write or replace."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE.html | FOLDER",
+            help="The page to write or replace; of several releases, the folder for their pages.",
+        ),
     ],
+    people: People = None,
+    looks: Looks = None,
 ) -> Answer:
-    """Write a web page about a release, with plots.
+    """Write a web page about a release, with plots; or pages about several.
 
-    Reads RELEASE alone. Writes one file, which a browser shows without a network.
+    Of several releases of one experiment, or the folder they are in, it writes a page of all of
+    them together and one of each; of a folder of experiments' folders, an index too. Reads RELEASE
+    alone. A browser shows the pages without a network.
     """
+    from flows.released.series.nights import are_several
+
+    if are_several(releases):
+        from estimators.series import LOOKS
+        from flows.released.estimate_series import people_of
+        from flows.released.report_series import write_series_report
+
+        told = people_of("--people", people)
+        asked = LOOKS if looks is None else looks
+        path, warnings = write_series_report(releases, output, told=told, looks=asked)
+        return Answer(lambda: str(path), {"path": str(path)}, warnings)
+    _refuse_for_one(people, looks)
     from flows.released.report import write_report
 
-    path = write_report(release, output)
+    path = write_report(releases[0], output)
     return Answer(lambda: str(path), {"path": str(path)})
+
+
+def _refuse_for_one(people: str | None, looks: int | None) -> None:
+    for name, given in (("--people", people), ("--looks", looks)):
+        if given is not None:
+            raise ConfigError(name, "is for several releases, or a folder of them")

@@ -21,10 +21,20 @@ ConfigFiles = Annotated[
         autocompletion=files(".toml"),
     ),
 ]
-ReleaseFile = Annotated[
+ReleaseFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RELEASE… | FOLDER",
+        help="A released DuckDB file; or several of one experiment, or the folder they are in.",
+        autocompletion=files(".duckdb"),
+    ),
+]
+ReleaseOrFolder = Annotated[
     Path,
     typer.Argument(
-        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
+        metavar="RELEASE | FOLDER",
+        help="A released DuckDB file, or a folder of them.",
+        autocompletion=files(".duckdb"),
     ),
 ]
 Period = Annotated[

@@ -8,18 +8,16 @@ from flows.runtime.terminal import table
 if TYPE_CHECKING:
     from estimators.effects import Estimate  # scipy takes half a second
 
-_ESTIMATORS = {
-    "tau_q": "from the randomised outcomes alone (tau_q)",
-    "histogram": "from the noisy counts or means alone (histogram)",
-    "combined": "from both, which is the sharpest (combined)",
+ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
     "regression": "from the randomised outcomes, adjusted for the covariates (regression)",
     "cuped": "likewise, with one slope for both arms (cuped)",
+    "combined": "from both, which is the sharpest (combined)",
+    "tau_q": "from the randomised outcomes alone (tau_q)",
+    "histogram": "from the noisy counts or means alone (histogram)",
     "horvitz_thompson": "from the noisy differences of clusters alone (horvitz_thompson)",
 }
-
-
-_ADJUSTED = ("regression_combined", "regression", "cuped")
+"""What estimators are called: adjusted ones, then the sharpest first."""
 
 
 def estimates_text(estimates: Sequence["Estimate"]) -> str:
@@ -32,10 +30,10 @@ def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
     if not estimates:
         return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
     lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name in (*_ADJUSTED, "combined", "tau_q", "histogram", "horvitz_thompson"):
+    for name, words in ESTIMATORS.items():
         rows = [one for one in estimates if one.estimator == name]
         if rows:
-            lines += ["", f"{_ESTIMATORS[name]}", *_estimates_table(rows)]
+            lines += ["", words, *_estimates_table(rows)]
     return lines
 
 
@@ -61,24 +59,27 @@ def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]
     relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
     return [
         *first,
-        _number(one.estimate),
-        _range(one.ci_lower, one.ci_upper),
-        _number(one.std_error),
-        _number(one.privacy_std_error),
+        cell_number(one.estimate),
+        cell_range(one.ci_lower, one.ci_upper),
+        cell_number(one.std_error),
+        cell_number(one.privacy_std_error),
         relative,
-        _p_value(one.p_value),
-        *([_p_value(one.p_value_holm)] if several else []),
+        cell_p_value(one.p_value),
+        *([cell_p_value(one.p_value_holm)] if several else []),
         f"{one.n_units:,}",
     ]
 
 
-def _p_value(value: float | None) -> str:
+def cell_p_value(value: float | None) -> str:
+    """A p-value, or a dash."""
     return "–" if value is None else f"{value:.2g}"
 
 
-def _range(lower: float | None, upper: float | None) -> str:
-    return "–" if lower is None else f"{_number(lower)} … {_number(upper)}"
+def cell_range(lower: float | None, upper: float | None) -> str:
+    """An interval, or a dash."""
+    return "–" if lower is None else f"{cell_number(lower)} … {cell_number(upper)}"
 
 
-def _number(value: float | None) -> str:
+def cell_number(value: float | None) -> str:
+    """A number, or a dash."""
     return "–" if value is None else f"{value:.4g}"

@@ -10,6 +10,10 @@ from schemas.errors import InputError
 UNIT_ID = "unit_id"
 
 
+class NoIdsError(InputError):
+    """A table none of whose ids is in the release."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableFit:
     """How the rows of an analyst's table fit a release."""
@@ -63,10 +67,10 @@ class AnalystTable:
     def fit(self, n_matched: int, release: Path) -> dict[str, int]:
         """The fields of :class:`TableFit`, where ``n_matched`` units are in the release.
 
-        Raises InputError where there are none.
+        Raises NoIdsError where there are none.
         """
         if n_matched == 0:
-            raise InputError(
+            raise NoIdsError(
                 f"{self.file}: none of its {self.n_units:,} ids is in {release.absolute()}. Is it "
                 "the table of another release? Where ids are released hashed, clusterdp hash-ids "
                 "makes them fit"

@@ -70,7 +70,7 @@ def estimate_segments(
     (``combined``). Raises InputError where the table cannot be used. A ``frame`` is used as it is;
     ``file`` is its name then.
     """
-    table = _read_segments(file, frame)
+    table = read_segments(file, frame)
     with open_release(path) as connection:
         manifest = read_manifest(connection)
         if not manifest.has_units:
@@ -92,7 +92,8 @@ def estimate_segments(
     )
 
 
-def _read_segments(file: Path, frame: pl.DataFrame | None) -> AnalystTable:
+def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:
+    """Read an analyst's table of segments: ``unit_id`` and ``segment``, as text."""
     table = read_table(file) if frame is None else frame
     ids = id_column(table, file, UNIT_ID).cast(pl.String)
     segments = text_or_integer(table, file, SEGMENT).cast(pl.String)

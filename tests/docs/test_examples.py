@@ -44,6 +44,7 @@ OPERATOR, ANALYST, METHOD, README = (
     ROOT / name for name in ("docs/operator.md", "docs/analyst.md", "docs/method.md", "README.md")
 )
 SITES = ROOT / "docs" / "sites.md"
+SERIES = ROOT / "docs" / "series.md"
 TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
 N_UNITS = 1_200
 
@@ -75,6 +76,7 @@ RUN: dict[str, list[str]] = {
     "README.md": ["sh", "toml", "sh", "sql", "python"],
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
+    "docs/series.md": ["sh", "python", "sql"],
     "docs/operator.md": ["toml", "toml", "sh", "python"],
     "docs/sites.md": ["toml"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -135,6 +137,17 @@ def test_the_python_of_analysts_gives_effects(autumn: Path) -> None:
         found = run_python(block.text, {})
     assert isinstance(found, pl.DataFrame)
     assert set(found["confidence_level"]) == {0.9}
+
+
+def test_nights_together_are_as_they_are_shown(autumn: Path) -> None:
+    (shell,), (python,), (sql,) = (blocks(SERIES, name) for name in ("sh", "python", "sql"))
+    with chdir(autumn), duckdb.connect() as connection:
+        run_shell(shell.text)
+        found = run_python(python.text, {})
+        (rows,) = (each.pl() for each in run_sql(sql.text, connection))
+    assert (autumn / "pages" / "index.html").is_file()
+    assert isinstance(found, pl.DataFrame)
+    assert set(found["arm"]) == set(rows["arm"]) == {"mens", "womens"}
 
 
 def test_a_release_of_somebody_else_is_opened_with_care(autumn: Path) -> None:

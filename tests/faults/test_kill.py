@@ -33,9 +33,10 @@ from flows.ledger.rules import Fingerprint
 from flows.released.checksums import read_sums
 from flows.released.file.draft import LATEST, complete, workplace
 from flows.released.file.read import read_release
+from flows.released.series.nights import SERIES
 from flows.runtime.files import replace_file
 from schemas.released import Manifest
-from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, rows
+from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, released, rows
 
 EPSILON = 2.0  # of one release
 
@@ -284,6 +285,8 @@ A_LATER_RELEASE = {
     "before flows.ledger.beside.point_latest#2": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
     "after flows.ledger.beside.point_latest#2": PUBLIC,
+    "after flows.released.series.renew._write": PUBLIC,
+    "before flows.released.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {
@@ -420,6 +423,7 @@ def assert_the_next_run_finishes_the_job(one: Killed) -> None:
         "releases/trial/",
         "releases/trial/SHA256SUMS",
         f"releases/trial/{LATEST}",
+        f"releases/trial/{SERIES}",
         *[f"releases/trial/trial.{period}.r1.duckdb" for period in periods],
         "trial.toml",
     ]
@@ -431,7 +435,12 @@ def assert_the_next_run_finishes_the_job(one: Killed) -> None:
 def assert_sound(killed: Killed) -> None:
     """Whatever has a public name is whole and charged for, whether or not anybody cleaned up."""
     built = killed.built
-    public = [path for path in built.releases.glob("*.duckdb") if path.name != LATEST]
+    series = built.releases / SERIES
+    public = [path for path in built.releases.glob("*.duckdb") if path.name not in (LATEST, SERIES)]
+    if series.exists():
+        assert series.stat().st_mode & 0o777 == 0o444
+        told = released(series, "SELECT DISTINCT release_id FROM cumulative")["release_id"]
+        assert {f"{one}.duckdb" for one in told} <= {path.name for path in public}
     found = {path.stem: sound_manifest(path.read_bytes()) for path in public}
     assert {path.stat().st_mode & 0o777 for path in public} <= {0o444}
     if (built.releases / LATEST).exists():

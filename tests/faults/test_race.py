@@ -345,7 +345,12 @@ def test_of_four_programs_that_release_at_once_one_gets_the_budget(
             assert end.stderr.startswith("clusterdp: refused: this release costs epsilon 1.5")
             assert winner["release_id"] in end.stderr
     releases = {path.name for path in built.releases.iterdir()}
-    assert releases == {"SHA256SUMS", "latest.duckdb", f"{winner['release_id']}.duckdb"}
+    assert releases == {
+        "SHA256SUMS",
+        "latest.duckdb",
+        "series.duckdb",
+        f"{winner['release_id']}.duckdb",
+    }
     config = built.load()
     terms = Terms("trial", "trial", Budget(1.5), Budget(1.5))
     (entry,) = Ledger(ledger_url(config.ledger.url, config.directory)).entries(terms)

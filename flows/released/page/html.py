@@ -15,10 +15,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from flows.released.page.words import clean, grouped, rounded_down, rounded_up, short, shown
 
 
-def render(**sections: Any) -> str:
-    """Fill in ``templates/page.html``. Raises UndefinedError where a template misses a value."""
+def render(page: str = "page", /, **sections: Any) -> str:
+    """Fill in a template (``page``, ``series`` or ``experiments``).
+
+    Raises UndefinedError where a template misses a value.
+    """
     style = files("flows.released.page").joinpath("style.css").read_text(encoding="utf-8")
-    return _templates().get_template("page.html").render(style=style, **sections)
+    return _templates().get_template(f"{page}.html").render(style=style, **sections)
 
 
 @cache

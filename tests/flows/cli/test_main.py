@@ -444,7 +444,7 @@ def test_what_is_no_release_is_a_plain_error(
 ) -> None:
     built = experiment()
     assert_plain_error(command(name, tmp_path / "none.duckdb"), 2, "there is no such file")
-    assert_plain_error(command(name, tmp_path), 2, "is a folder, not a file")
+    assert_plain_error(command(name, tmp_path), 2, "holds no release")
     assert_plain_error(command(name, built.config), 2, "not a DuckDB file")
 
 
@@ -543,6 +543,7 @@ def test_the_program_releases_alike_with_prefect_which_it_keeps_beside_the_confi
         "quarantine/digest.key",
         "releases/trial/SHA256SUMS",
         "releases/trial/latest.duckdb",
+        "releases/trial/series.duckdb",
         "releases/trial/trial.2026-11-20.r1.duckdb",
         "trial.toml",
     ]

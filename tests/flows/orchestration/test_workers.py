@@ -365,6 +365,7 @@ def test_lost_workers_change_nothing_of_a_release(
     assert (result.status, result.roster.n_units) == ("published", N_UNITS)
     assert sorted(path.name for path in built.releases.glob("*.duckdb")) == [
         "latest.duckdb",
+        "series.duckdb",
         "trial.once.r1.duckdb",
     ]
     assert charges(built) == [2.0, 1]

@@ -443,6 +443,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
     assert sorted(entry.name for entry in built.releases.iterdir()) == [
         "SHA256SUMS",
         "latest.duckdb",
+        "series.duckdb",
         "trial.once.r1.duckdb",
     ]
     (register, lock) = [name for name in built.files if name.startswith("ledger.sqlite.accounts/")]
@@ -455,6 +456,7 @@ def test_nothing_but_the_release_is_left(experiment: Builder) -> None:
         "quarantine/digest.key",
         "releases/trial/SHA256SUMS",
         "releases/trial/latest.duckdb",
+        "releases/trial/series.duckdb",
         "releases/trial/trial.once.r1.duckdb",
         "trial.toml",
     ]

@@ -1,0 +1,247 @@
+"""Effects over several releases of one experiment: each period's, and all of them together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from estimators.effects import Estimate
+from estimators.returning import CrossTerms
+from estimators.series import LOOKS
+from flows.released.analyst_table import UNIT_ID, NoIdsError
+from flows.released.estimate import estimate_file
+from flows.released.file.macros import LEVEL
+from flows.released.segments import (
+    SEGMENT,
+    SegmentEstimates,
+    estimate_segments,
+    read_segments,
+)
+from flows.released.series.nights import Night, Nights, find_nights
+from flows.released.series.people import Kind, People, crossed, find_people
+from flows.released.series.pooling import Pooled, PooledEstimate, keys_of, pool_periods
+from flows.runtime.table_files import read_table
+from schemas.errors import ConfigError, InputError, shown
+
+if TYPE_CHECKING:
+    from flows.released.covariates import CovariateEstimates  # statsmodels takes seconds
+
+UNLIKELY = 0.001
+"""Arm sizes that are less probable than this under the intended shares are told."""
+_LISTED = 5
+
+_ASK = (
+    "so the interval allows for any correlation between nights and is wide. Say --people disjoint "
+    "if nobody is in two releases, --people returning if people come back under the same ids (in "
+    'Python: people="disjoint")'
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the analyst's beside the releases: segments, or covariates."""
+
+    kind: str
+    """``segments`` or ``covariates``."""
+    file: Path
+    frame: pl.DataFrame
+    """All of its rows."""
+
+
+@dataclass(frozen=True)
+class PeriodEstimates:
+    """What one release gives."""
+
+    night: Night
+    estimates: list[Estimate]
+    fit: dict[str, Any] | None = None
+    """How the analyst's table fits it; None without one, or where none of its ids is there."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeriesEstimates:
+    """Effects of every period, and of all of them together after each one."""
+
+    nights: Nights
+    people: People
+    looks: int
+    periods: list[PeriodEstimates]
+    cumulative: Pooled
+    table: Table | None = None
+
+    @property
+    def pooled(self) -> list[PooledEstimate]:
+        """All periods together."""
+        return self.cumulative.after(len(self.periods) - 1)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said besides: what was left out, gaps, changed designs."""
+        plan = "the first release states no planned standard error for it"
+        lacking = [one for one in self.pooled if one.estimate is not None]
+        without = [one for one in lacking if one.ci_lower_always is None]
+        if not without:
+            return self.nights.notes
+        some = "" if len(without) == len(lacking) else f"{len(without):,} of the effects have "
+        text = f"{some}no interval for those who look every night: {plan}"
+        return (*self.nights.notes, text)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to look into before the numbers are believed."""
+        found: list[str] = []
+        if self.people.kind == "unknown":
+            found.append(f"whether people come back is not known ({self.people.because}), {_ASK}")
+        elif self.people.kind == "returning" and not len(self.people.shared):
+            found.append(f"{self.people.because}, so the interval allows for any correlation")
+        manifests = [one.night.manifest for one in self.periods]
+        odd = [one for one in manifests if (one.sample_ratio_p or 1.0) < UNLIKELY]
+        found += [
+            f"{one.release_id}: arm sizes do not fit the intended shares (p = "
+            f"{one.sample_ratio_p:.1g}); find out why before you believe its effect"
+            for one in odd
+        ]
+        changed = sum(one.n_arm_changed or 0 for one in manifests)
+        if changed:
+            found.append(f"{changed:,} units came back in another arm")
+        empty = [one.night.manifest.period for one in self.periods if not one.estimates]
+        if empty:
+            listed = ", ".join(empty[:_LISTED]) + (" and others" if len(empty) > _LISTED else "")
+            found.append(f"{len(empty):,} periods give no effect and are left out: {listed}")
+        told = [
+            f"{one.night.manifest.period}: {text}" for one in self.periods for text in one.warnings
+        ]
+        more = [f"and {len(told) - _LISTED:,} of the kind"] if len(told) > _LISTED else []
+        return (*found, *told[:_LISTED], *more)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp estimate --json`` for several releases."""
+        return {
+            "experiment": self.nights.first.manifest.experiment,
+            "people": self.people.kind,
+            "people_because": self.people.because,
+            "n_shared": len(self.people.shared),
+            "looks": self.looks,
+            "notes": list(self.notes),
+            "periods": [self._period(one) for one in self.periods],
+            "pooled": [vars(one) for one in self.pooled],
+        }
+
+    def _period(self, one: PeriodEstimates) -> dict[str, Any]:
+        manifest = one.night.manifest
+        fit = {} if self.table is None else {self.table.kind: one.fit}
+        return {
+            "release_id": manifest.release_id,
+            "period": manifest.period,
+            "epsilon": manifest.epsilon,
+            "delta": manifest.delta,
+            "n_units": manifest.n_units,
+            "n_set_aside": manifest.n_set_aside,
+            "sample_ratio_p": manifest.sample_ratio_p,
+            **fit,
+            "estimates": [vars(estimate) for estimate in one.estimates],
+        }
+
+
+def people_of(key: str, told: str | None) -> Kind | None:
+    """Whether people come back, as it was said; ConfigError, naming ``key``, for another word."""
+    if told is None:
+        return None
+    if told == "disjoint":
+        return "disjoint"
+    if told == "returning":
+        return "returning"
+    raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+
+
+def segments_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
+    """Read a table of segments (``unit_id``, ``segment``); a ``frame`` is used as it is."""
+    return Table("segments", file, read_segments(file, frame).rows)
+
+
+def covariates_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
+    """Read a table of covariates; a ``frame`` is used as it is."""
+    return Table("covariates", file, read_table(file) if frame is None else frame)
+
+
+def estimate_series(
+    paths: Sequence[Path],
+    level: float = LEVEL,
+    *,
+    table: Table | None = None,
+    told: Kind | None = None,
+    looks: int = LOOKS,
+) -> SeriesEstimates:
+    """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
+
+    ``table`` has segments or covariates of the analyst's, whose ids may be in any of the releases.
+    ``told`` says whether people come back, where one knows better than the files; ``looks`` is the
+    look that matters most to whoever looks every night. Raises InputError where a file is no
+    release or does not fit the others, ConfigError where an argument is impossible.
+    """
+    if not 1 <= looks <= 1_000_000:
+        raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
+    nights = find_nights(paths)
+    periods = [_estimate(night, level, table) for night in nights.nights]
+    if table is not None and not any(one.fit for one in periods):
+        raise InputError(
+            f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
+        )
+    people = find_people(nights, told)
+    every = [one.estimates for one in periods]
+    cross = _cross(nights, people, every, table)
+    n_arms = len(nights.arms) - 1
+    pooled = pool_periods(every, people, n_arms, level, looks, cross)
+    return SeriesEstimates(nights, people, looks, periods, pooled, table)
+
+
+def _estimate(night: Night, level: float, table: Table | None) -> PeriodEstimates:
+    """Estimate from one release, with the analyst's table where there is one."""
+    if table is None:
+        return PeriodEstimates(night, estimate_file(night.path, level))
+    try:
+        found = _estimator(table.kind)(night.path, table.file, level, table.frame)
+    except NoIdsError:
+        return PeriodEstimates(night, [])
+    except InputError as error:
+        failure = InputError(f"{night.manifest.release_id}: {error}")
+    else:  # most units of a table are in other releases, which goes without saying
+        warnings = replace(found, n_unmatched=0).warnings
+        return PeriodEstimates(night, found.estimates, found.as_json(), warnings)
+    raise failure
+
+
+def _estimator(kind: str) -> "Callable[..., SegmentEstimates | CovariateEstimates]":
+    if kind == "segments":
+        return estimate_segments
+    from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
+
+    return estimate_covariates
+
+
+def _cross(
+    nights: Nights, people: People, periods: Sequence[Sequence[Estimate]], table: Table | None
+) -> CrossTerms | None:
+    """What ties the periods together, with a column for each effect; None where it is not known."""
+    if not len(people.shared):
+        return None
+    keys = keys_of(periods)
+    segments: list[str | None] = [None]
+    frame = None
+    if table is not None and table.kind == "segments":
+        names = table.frame[SEGMENT].unique().sort()
+        segments = names.to_list()
+        group = pl.col(SEGMENT).cast(pl.Enum(names)).to_physical().cast(pl.Int64).alias("group")
+        frame = table.frame.select(UNIT_ID, group)
+    found = crossed(nights, people, frame, len(segments))
+    treatments = nights.arms[1:]
+    place = {
+        (arm, segment): number * len(segments) + at
+        for number, arm in enumerate(treatments)
+        for at, segment in enumerate(segments)
+    }
+    columns = [place[arm, segment] for _, arm, _, segment, _ in keys]
+    return CrossTerms(found.total[:, columns], found.scatter[:, columns])

@@ -1,0 +1,76 @@
+"""Estimates as frames for the front door in Python, and tables of the analyst's from frames."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from estimators.effects import Estimate
+from schemas.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from flows.released.estimate_series import SeriesEstimates
+
+_FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
+_SHARPEST_FIRST = (
+    "regression_combined",
+    "regression",
+    "cuped",
+    "combined",
+    "tau_q",
+    "histogram",
+    "horvitz_thompson",
+)
+_ALWAYS = ("ci_lower_always", "ci_upper_always")
+_TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
+_WHOLE = ("n_units", "n_segment", "n_releases")
+
+
+def as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:
+    """The table as polars has it; InputError where it is no table, or a column has no one type."""
+    if isinstance(table, pl.DataFrame):
+        return table
+    try:
+        return pl.from_pandas(table)
+    except (TypeError, ValueError, ImportError):  # ArrowInvalid is a ValueError; it shows values
+        pass
+    raise InputError(
+        f"{name}: neither a polars nor a pandas frame whose columns have one type each"
+    )
+
+
+def like(table: pl.DataFrame | pd.DataFrame, found: pl.DataFrame) -> pl.DataFrame | pd.DataFrame:
+    """The answer as the kind of frame that was handed in."""
+    return found if isinstance(table, pl.DataFrame) else found.to_pandas()
+
+
+def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.DataFrame:
+    """A row an estimate: what a person looks for first, and the sharpest, first."""
+    names = [one.name for one in fields(kind)]
+    kinds = {name: pl.String if name in _TEXT else pl.Float64 for name in names}
+    schema: dict[str, Any] = kinds | {name: pl.Int64 for name in _WHOLE if name in names}
+    rows = sorted(estimates, key=lambda one: _SHARPEST_FIRST.index(one.estimator))
+    found = pl.DataFrame([vars(one) for one in rows], schema=schema)
+    first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]
+    return found.select(*first, pl.exclude(first))
+
+
+def frame_by_period(
+    found: SeriesEstimates, rows: Sequence[tuple[Sequence[Estimate], type[Estimate]]]
+) -> pl.DataFrame:
+    """The rows of every period, after ``period`` and ``release_id``."""
+    frames = []
+    for one, (estimates, kind) in zip(found.periods, rows, strict=True):
+        manifest = one.night.manifest
+        said = (
+            pl.lit(manifest.period).alias("period"),
+            pl.lit(manifest.release_id).alias("release_id"),
+        )
+        frames.append(frame(estimates, kind).select(*said, pl.all()))
+    return pl.concat(frames)

@@ -1,0 +1,156 @@
+"""What the page of a series shows: is it working, since when, and is anything odd?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from estimators.effects import Estimate
+from flows.released.page import series_figures
+from flows.released.page.contents import MOST_ARMS
+from flows.released.page.figures import Drawing
+from flows.released.page.words import short
+from flows.released.series.pooling import Pooled, PooledEstimate, key_of
+from schemas.arrays import Floats
+from schemas.released import Manifest
+
+MOST_PERIODS = 120
+"""Periods that tables and figures show, the last ones."""
+MOST_LEADS = 3
+_SHARPEST = ("combined", "tau_q", "histogram", "horvitz_thompson")
+
+
+def series_facts(
+    manifests: Sequence[Manifest],
+    periods: Sequence[Sequence[Estimate]],
+    pooled: Pooled,
+    odd: Sequence[str],
+) -> dict[str, Any]:
+    """Everything on the page, from releases in the order of their periods."""
+    shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
+    after = [pooled.after(place) for place in shown]
+    chosen = _chosen(pooled)
+    arms = [_arm(at, number, shown, after, manifests, periods) for number, at in enumerate(chosen)]
+    return {
+        "experiment": manifests[0].experiment,
+        "control": manifests[0].control,
+        "first": manifests[0].period,
+        "last": manifests[-1].period,
+        "n_releases": len(manifests),
+        "n_shown": len(shown),
+        "n_units": sum(manifest.n_units for manifest in manifests),
+        "epsilons": sorted({manifest.epsilon for manifest in manifests}),
+        "delta": max(manifest.delta for manifest in manifests),
+        "people": pooled.people.kind,
+        "because": pooled.people.because,
+        "level": f"{100 * pooled.level:g}\u00a0%",
+        "arms": arms,
+        "leads": arms[:MOST_LEADS],
+        "nights": [_night(manifests, place) for place in shown],
+        "has_budget": any(one.budget_epsilon for one in manifests),
+        "odd": list(odd),
+    }
+
+
+def _chosen(pooled: Pooled) -> list[int]:
+    """The sharpest estimate of each metric and arm on everybody, as places in ``keys``."""
+    found: dict[tuple[str, str], int] = {}
+    for name in _SHARPEST:
+        for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
+            if estimator == name and segment is None:
+                found.setdefault((metric, arm), at)
+    return list(found.values())[:MOST_ARMS]
+
+
+def _arm(
+    at: int,
+    number: int,
+    shown: range,
+    after: Sequence[Sequence[PooledEstimate]],
+    manifests: Sequence[Manifest],
+    periods: Sequence[Sequence[Estimate]],
+) -> dict[str, Any]:
+    """One arm's effect: after every period, and in each alone."""
+    together = [rows[at] for rows in after]
+    alone = [_alone(together[0], periods[place]) for place in shown]
+    names = [manifests[place].period for place in shown]
+    last = together[-1]
+    label = short(last.arm)
+    since = _since([(one.ci_lower_always, one.ci_upper_always) for one in together])
+    return {
+        "arm": last.arm,
+        "last": last,
+        "has_always": last.ci_lower_always is not None,
+        "since": None if since is None else names[since],
+        "since_shown": since == 0 and shown.start > 0,
+        "is_clear": _excludes_zero(last.ci_lower, last.ci_upper),
+        "rows": [
+            {"period": name, "alone": own, "together": one}
+            for name, own, one in zip(names, alone, together, strict=True)
+        ],
+        "cumulative_svg": series_figures.cumulative(
+            Drawing(
+                f"figure-together-{number}",
+                f"Effect of {label}, all releases together",
+                f"The effect after each of {len(names)} periods, with both intervals. The table "
+                "has the same numbers.",
+            ),
+            names, _track(together), "effect, all up to here",
+        ),
+        "alone_svg": series_figures.by_period(
+            Drawing(
+                f"figure-alone-{number}",
+                f"Effect of {label} in each release",
+                f"The effect in each of {len(names)} periods, with its interval. The table has the "
+                "same numbers.",
+            ),
+            names, _track(alone), "effect of the period",
+        ),
+    }  # fmt: skip
+
+
+def _alone(like: PooledEstimate, estimates: Sequence[Estimate]) -> Estimate | None:
+    return next((one for one in estimates if key_of(one) == key_of(like)), None)
+
+
+def _excludes_zero(lower: float | None, upper: float | None) -> bool:
+    return lower is not None and upper is not None and (lower > 0 or upper < 0)
+
+
+def _since(intervals: Sequence[tuple[float | None, float | None]]) -> int | None:
+    """From which place on every interval excludes zero; None where the last does not."""
+    first = None
+    for place, (lower, upper) in enumerate(intervals):
+        if not _excludes_zero(lower, upper):
+            first = None
+        elif first is None:
+            first = place
+    return first
+
+
+def _track(estimates: Sequence[Estimate | None]) -> series_figures.Track:
+    names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
+    return series_figures.Track(*(_column(estimates, name) for name in names))
+
+
+def _column(estimates: Sequence[Estimate | None], name: str) -> Floats:
+    values = [getattr(one, name, None) for one in estimates]
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
+    """One release: its size, what was set aside, what it cost."""
+    manifest = manifests[place]
+    budget = manifest.budget_epsilon
+    spent = sum(one.epsilon for one in manifests[: place + 1])
+    by_unit = manifest.account == "unit"
+    return {
+        "manifest": manifest,
+        "page": f"{manifest.release_id}.html",
+        "aside_share": (
+            None
+            if manifest.n_set_aside is None
+            else manifest.n_set_aside / max(manifest.n_set_aside + manifest.n_units, 1)
+        ),
+        "spent_share": (manifest.epsilon if by_unit else spent) / budget if budget else None,
+    }

@@ -1,0 +1,249 @@
+"""Whether releases are of different people, and what those who come back contribute.
+
+The files may say it (what the publisher's account by unit counted), their ids may show it, or
+nobody but the publisher knows. Files are opened here whose values were checked already, when
+effects were estimated from them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from estimators.returning import CrossTerms, Members, contributions, cross_terms
+from flows.released.file.evidence import read_frame
+from flows.released.file.opening import open_safely
+from flows.released.file.sql import quote_name
+from flows.released.series.nights import Night, Nights
+from schemas.arrays import Bools, Floats, Ints, Words
+from schemas.tables import debiased
+
+Kind = Literal["disjoint", "returning", "unknown"]
+"""Whether nobody is in two releases, some are, or it cannot be told."""
+
+_IDS = "SELECT hash(unit_id::VARCHAR) AS unit FROM main.units"
+_LOOK_HASHED = """
+SELECT coalesce(bool_and(regexp_full_match(unit_id::VARCHAR, '[0-9a-f]{64}')), false)
+FROM (SELECT unit_id FROM main.units LIMIT 1000)
+"""
+_ROWS = """
+SELECT hash(u.unit_id::VARCHAR) AS unit, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm,
+       u.{outcome} AS debiased, {group} AS "group"
+FROM main.units AS u {join}
+"""
+_JOIN = "JOIN temp.main.series_members AS m ON m.unit_id = u.unit_id::VARCHAR"
+
+
+@dataclass(frozen=True)
+class People:
+    """Who is in several of the releases, as far as it is known."""
+
+    kind: Kind
+    are_new: Bools
+    """Whether nobody in a period is in an earlier one, as far as it is known; shape [T]."""
+    shared: Words
+    """Those who are in several releases, in order, where their ids can be matched."""
+    because: str
+    """How it is known, or why it is not."""
+
+    def until(self, period: int) -> Kind:
+        """Whether the people are known to differ up to a period, of this position."""
+        return "disjoint" if bool(self.are_new[1 : period + 1].all()) else self.kind
+
+
+class Accounted(Protocol):
+    """What a release says of its account, and when it was made: a manifest, for example."""
+
+    @property
+    def created_at(self) -> datetime:
+        """UTC."""
+
+    @property
+    def n_returning(self) -> int | None:
+        """Units that were released before; None where nobody looked for them."""
+
+    @property
+    def returning(self) -> str | None:
+        """What became of those: ``charge``, or ``set_aside``."""
+
+    @property
+    def account_key_fingerprint(self) -> str | None:
+        """Of the key under which the account tells units apart."""
+
+
+def new_by_files(releases: Sequence[Accounted]) -> Bools:
+    """Whether the people of a period are new by what the files say; shape [T].
+
+    Of two releases the one that was made later knows: it looked for units released before, under
+    the same account's key as the other, and found none or set them aside.
+    """
+    return np.array(
+        [
+            all(_differ(release, earlier) for earlier in releases[:place])
+            for place, release in enumerate(releases)
+        ],
+        dtype=bool,
+    )
+
+
+def _differ(one: Accounted, other: Accounted) -> bool:
+    key = one.account_key_fingerprint
+    if key is None or key != other.account_key_fingerprint:
+        return False
+    latest = max(one.created_at, other.created_at)  # both, where they are of one second
+    return all(
+        release.n_returning == 0 or release.returning == "set_aside"
+        for release in (one, other)
+        if release.created_at == latest
+    )
+
+
+def people_by_files(releases: Sequence[Accounted]) -> People:
+    """Who is in several releases, by what they say of themselves alone; in order of periods."""
+    are_new = new_by_files(releases)
+    nobody = np.zeros(0, dtype=np.uint64)
+    if are_new.all():
+        return People("disjoint", are_new, nobody, "the files say that all people are new")
+    if any((release.n_returning or 0) > 0 for release in releases):
+        return People("returning", are_new, nobody, "the files say that people come back")
+    return People("unknown", are_new, nobody, "the files do not say whether people come back")
+
+
+def find_people(nights: Nights, told: Kind | None = None) -> People:
+    """Find out who is in several releases: as ``told``, by the files, else by their ids.
+
+    Where ``told`` says that people come back, ids are matched although nothing shows that they were
+    hashed under one key.
+    """
+    every = nights.nights
+    by_files = people_by_files([night.manifest for night in every])
+    nobody = by_files.shared
+    if told == "disjoint":
+        are_new = np.ones(len(every), dtype=bool)
+        return People("disjoint", are_new, nobody, "as you say, nobody is in two of them")
+    if by_files.kind == "disjoint" and told is None:
+        return by_files
+    why_not = _why_ids_differ(every)
+    if why_not is not None and (told is None or not _have_ids(every)):
+        kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
+        return People(kind, by_files.are_new, nobody, why_not)
+    shared, are_new = _shared(every)
+    if len(shared):
+        because = f"{len(shared):,} ids are in more than one release"
+        return People("returning", are_new, shared, because)
+    if told == "returning" or by_files.kind == "returning":
+        because = "people come back, but no id is in two releases, so they cannot be matched"
+        return People("returning", by_files.are_new, nobody, because)
+    return People("disjoint", are_new, nobody, "no id is in more than one release")
+
+
+def _have_ids(nights: Sequence[Night]) -> bool:
+    return all(night.manifest.has_units for night in nights)
+
+
+def _why_ids_differ(nights: Sequence[Night]) -> str | None:
+    """Say why equal ids need not be one person, or different ones two; None where they are."""
+    if not _have_ids(nights):
+        return "releases without units have no ids to be matched"
+    keys = {night.manifest.unit_id_key_fingerprint for night in nights}
+    if len(keys) > 1:
+        return "ids were hashed under several keys, or not all of them, so they cannot be matched"
+    if keys != {None}:
+        return None
+    with open_safely(nights[0].path) as connection:
+        (looks_hashed,) = connection.execute(_LOOK_HASHED).fetchall()[0]
+    return "ids look hashed, and nothing shows that it was under one key" if looks_hashed else None
+
+
+def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
+    """Those in several releases, and in which periods everybody is new."""
+    by_night = []
+    for night in nights:
+        with open_safely(night.path) as connection:
+            by_night.append(_words(read_frame(connection, _IDS)["unit"]))
+    every = np.sort(np.concatenate(by_night))
+    shared = np.unique(every[1:][every[1:] == every[:-1]])
+    seen = np.zeros(len(shared), dtype=bool)
+    are_new = np.ones(len(nights), dtype=bool)
+    for place, ids in enumerate(by_night):
+        here = np.isin(shared, ids)
+        are_new[place] = not bool((seen & here).any())
+        seen |= here
+    return shared, are_new
+
+
+def _words(column: pl.Series) -> Words:
+    found: Words = column.to_numpy().astype(np.uint64, copy=False)
+    return found
+
+
+def crossed(
+    nights: Nights, people: People, segments: pl.DataFrame | None = None, n_segments: int = 1
+) -> CrossTerms:
+    """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
+
+    ``segments`` has a row for each unit in a segment: ``unit_id``, and ``group``, its position;
+    None stands for everybody in one.
+    """
+    shape = (len(nights.nights), n_segments)
+    n_arms = len(nights.arms) - 1
+    parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
+    for place, night in enumerate(nights.nights):
+        with open_safely(night.path) as connection:
+            members, unit = _members(connection, night, segments)
+        is_shared = np.isin(unit, people.shared)
+        period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
+        same_shares = night.manifest.same_shares
+        for arm, rows in enumerate(parts, start=1):
+            own = contributions(members, arm, 0, same_shares=same_shares)[is_shared]
+            rows.append((members.group[is_shared], unit[is_shared], period, own))
+    return _side_by_side([_crossed(rows, shape) for rows in parts])
+
+
+def _crossed(
+    rows: Sequence[tuple[Ints, Words, Ints, Floats]], shape: tuple[int, int]
+) -> CrossTerms:
+    effects, units, periods, parts = zip(*rows, strict=True)
+    return cross_terms(
+        np.concatenate(effects),
+        np.concatenate(units),
+        np.concatenate(periods),
+        np.concatenate(parts),
+        shape,
+    )
+
+
+def _side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
+    return CrossTerms(
+        np.concatenate([one.total for one in found], axis=1),
+        np.concatenate([one.scatter for one in found], axis=1),
+    )
+
+
+def _members(
+    connection: duckdb.DuckDBPyConnection, night: Night, segments: pl.DataFrame | None
+) -> tuple[Members, Words]:
+    """The units of a release, in segments where there are some, and who they are."""
+    outcome = quote_name(debiased(night.manifest.metric.metric))
+    query = _ROWS.format(outcome=outcome, group="0::BIGINT", join="")
+    if segments is not None:
+        connection.register("members_to_insert", segments.to_arrow())
+        connection.execute(
+            "CREATE TEMP TABLE series_members AS "
+            'SELECT unit_id, "group"::BIGINT AS "group" FROM members_to_insert'
+        )
+        query = _ROWS.format(outcome=outcome, group='m."group"', join=_JOIN)
+    rows = read_frame(connection, query)
+    cluster = rows["cluster"].cast(pl.Categorical).to_physical()
+    arm = rows["arm"].cast(pl.Enum(night.arms)).to_physical()
+    members = Members(
+        group=rows["group"].to_numpy().astype(np.int64),
+        cluster=cluster.to_numpy().astype(np.int64),
+        arm=arm.to_numpy().astype(np.int64),
+        debiased=rows["debiased"].to_numpy().astype(np.float64),
+    )
+    return members, _words(rows["unit"])

@@ -1,0 +1,78 @@
+"""The tables of ``series.duckdb``, which holds an experiment's nights together, as facts.
+
+Outside the privacy boundary: everything in it is made from released files alone.
+"""
+
+from typing import Final
+
+from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
+
+SERIES_VERSION: Final = 1
+
+_PERIOD = {
+    "period": Column(TEXT, "Which part of the log was released."),
+    "release_id": Column(TEXT, "The greatest revision of the period."),
+}
+_RELEASE = SCHEMA["release"].columns
+_ESTIMATES = SCHEMA["estimates"].columns
+
+SERIES_TABLES: Final[dict[str, Table]] = {
+    "series": Table(
+        "What the file is about, one row.",
+        {
+            "experiment": _RELEASE["experiment"],
+            "control": _RELEASE["control"],
+            "n_arms": Column(COUNT, "Treatment arms: control is not counted."),
+            "looks": Column(
+                COUNT, "The look at which ci_lower_always and ci_upper_always are narrowest."
+            ),
+            "alike": Column(
+                TEXT, "Equal for releases with the same arms, metrics and ranges of outcomes."
+            ),
+            "series_version": Column("INTEGER", "Of these tables."),
+            "package_version": Column(TEXT, "Of clusterdp that made the file."),
+        },
+    ),
+    "periods": Table(
+        "A row a period, in order.",
+        {
+            **_PERIOD,
+            **{
+                name: _RELEASE[name]
+                for name in (
+                    "revision", "created_at", "epsilon", "delta", "mechanism", "n_units",
+                    "n_set_aside", "sample_ratio_p", "n_returning", "n_arm_changed", "returning",
+                    "account_key_fingerprint",
+                )
+            },
+            "coverage": Column(
+                NUMBER, "The least share of the period's people that an estimate compares."
+            ),
+            "n_bytes": Column(COUNT, "The size of the released file."),
+        },
+    ),
+    "estimates": Table(
+        "The estimates of each period, as its release has them.", {**_PERIOD, **_ESTIMATES}
+    ),
+    "cumulative": Table(
+        "The effect over all periods up to this one, weighted by units.",
+        {
+            **_PERIOD,
+            **{name: fact for name, fact in _ESTIMATES.items() if name != "p_value_holm"},
+            "n_releases": Column(COUNT, "Periods that it is made of."),
+            "ci_lower_always": Column(
+                NUMBER,
+                "Lower end of the interval for those who look after every period; null where the "
+                "first release states no planned standard error.",
+            ),
+            "ci_upper_always": Column(NUMBER, "Upper end of it."),
+            "people": Column(
+                TEXT,
+                "'disjoint': nobody is in two of the releases. 'returning', 'unknown': the "
+                "standard error allows for any correlation between them; clusterdp estimate "
+                "FOLDER finds a smaller one where ids can be matched.",
+            ),
+        },
+    ),
+}  # fmt: skip
+"""Every table of ``series.duckdb``."""
