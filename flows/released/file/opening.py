@@ -16,6 +16,7 @@ from pathlib import Path
 import duckdb
 
 from flows.released.file.sql import quote_name, text
+from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
@@ -34,6 +35,7 @@ _CLOSED: Settings = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",  # no variable of this program is taken for a table
     "temp_directory": "",
+    "perfect_ht_threshold": PLACES_BITS,
 }
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
