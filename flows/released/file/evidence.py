@@ -108,15 +108,18 @@ class Released:
         )
 
 
-def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Released:
+def read_released(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, *, is_ours: bool = False
+) -> Released:
     """Read the facts of a release that all estimators need.
 
-    Strata and pools are in the order of their names, whatever the order in the file.
+    Strata and pools are in the order of their names, whatever the order in the file. ``is_ours``
+    says that this run has written it: the order is known then.
     """
     metric = manifest.metric
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection)
+    cells = Cells(connection, is_ours=is_ours)
     pools = read_frame(connection, _POOLS)
     others = sorted(set(pools["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
