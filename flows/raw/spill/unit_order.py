@@ -16,6 +16,8 @@ from flows.raw.spill.unit_keys import Words, unit_keys
 from schemas.raw import UNIT
 
 _BITS = 64
+_STEPS = 32
+"""How far the ends of groups of equal keys are looked for, before all groups are."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,15 @@ def _integers_in_order(
     Where most keys agree with another, as those of events do, integers are compared with their
     neighbours once they are in order, and not where they lie scattered.
     """
-    units: NDArray[np.int64] | NDArray[np.uint64]
-    units = whole.gather(pl.Series(positions)).to_numpy().copy()
+    units = whole.gather(pl.Series(positions))
+    values = units.to_numpy()
     second = np.flatnonzero(tied)
-    is_equal = units[second] == units[second - 1]
+    is_equal = values[second] == values[second - 1]
+    del values  # so that what follows need not copy them
     places = _settle(whole, positions, tied, second, is_equal)
-    units[places] = whole.gather(pl.Series(positions[places])).to_numpy()
-    return Order(positions, tied, pl.Series(whole.name, units))
+    if len(places):
+        units.scatter(places, whole.gather(pl.Series(positions[places])))
+    return Order(positions, tied, units)
 
 
 def _in_order(units: pl.Series, positions: NDArray[np.uint32]) -> pl.Series:
@@ -125,10 +129,27 @@ def _settle(
     """
     if is_equal.all():
         return second[:0]
-    begins = np.append(np.flatnonzero(~tied), len(tied))  # of groups of equal keys
-    mixed = np.unique(np.searchsorted(begins, second[~is_equal], side="right") - 1)
+    begins, ends = _groups_around(second[~is_equal], tied)
     tied[second] = is_equal
-    return _sort_groups(units, positions, tied, begins[mixed], begins[mixed + 1])
+    return _sort_groups(units, positions, tied, begins, ends)
+
+
+def _groups_around(
+    places: NDArray[np.int64], tied: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the groups begin and end that have some of these places, each group once, in order."""
+    begins, ends = places.copy(), places + 1
+    for _ in range(_STEPS):  # most are pairs, so this looks at few of all places
+        back = tied[begins]
+        ahead = (ends < len(tied)) & tied[np.minimum(ends, len(tied) - 1)]
+        if not (back.any() or ahead.any()):
+            begins, first = np.unique(begins, return_index=True)
+            return begins, ends[first]
+        begins -= back
+        ends += ahead
+    every = np.append(np.flatnonzero(~tied), len(tied))
+    mixed = np.unique(np.searchsorted(every, places, side="right") - 1)
+    return every[mixed], every[mixed + 1]
 
 
 def _sort_groups(

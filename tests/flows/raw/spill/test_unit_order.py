@@ -133,6 +133,15 @@ def test_repeated_integers_are_known_and_stay_in_their_order(units: list[int]) -
     assert found.repeats.tolist() == expected
 
 
+@pytest.mark.parametrize("n_steps", [0, 1, 3, 100])
+def test_groups_of_equal_keys_are_found_step_by_step_or_all_at_once(n_steps: int) -> None:
+    tied = np.array([0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1, 1], dtype=np.bool_)
+    places = np.array([1, 2, 5, 9, 11])
+    with patch.object(order, "_STEPS", n_steps):
+        begins, ends = order._groups_around(places, tied)
+    assert (begins.tolist(), ends.tolist()) == ([0, 4, 7], [3, 6, 12])
+
+
 @pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64])
 def test_integers_whose_keys_agree_are_put_into_their_order_in_full(kind: pl.DataType) -> None:
     """Keys leave out the last bits of numbers that lie far apart, as those of events do."""
