@@ -8,6 +8,9 @@ import numpy as np
 
 from schemas.arrays import Floats
 
+_BLOCK = 1 << 12
+"""Rows that are worked on at once: what is made of them stays in the processor's cache."""
+
 
 def debias_vector(outcomes: Floats, prior: Floats, resampling_probability: float) -> Floats:
     """Return yᵀQ⁻¹, the weight that makes each randomised outcome unbiased.
@@ -24,7 +27,8 @@ def debias_vector(outcomes: Floats, prior: Floats, resampling_probability: float
     """
     mean = prior @ outcomes
     rate = resampling_probability
-    return (outcomes - rate * mean[..., np.newaxis]) / (1.0 - rate)
+    apart: Floats = outcomes - rate * mean[..., np.newaxis]
+    return np.divide(apart, 1.0 - rate, out=apart)
 
 
 def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
@@ -34,8 +38,15 @@ def prior_moments(outcomes: Floats, prior: Floats) -> tuple[Floats, Floats]:
     does not cancel where outcomes are large.
     """
     mean = prior @ outcomes
-    deviation = outcomes - mean[..., np.newaxis]
-    return mean, np.sum(prior * deviation**2, axis=-1)
+    of_rows, rows = mean.reshape(-1), prior.reshape(-1, len(outcomes))
+    variance = np.empty_like(of_rows)
+    for start in range(0, len(rows), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        square = outcomes - of_rows[block, np.newaxis]
+        square *= square
+        square *= rows[block]
+        np.sum(square, axis=-1, out=variance[block])
+    return mean, variance.reshape(mean.shape)
 
 
 def response_noise_variance(

@@ -25,7 +25,7 @@ def distinct(keys: Ints, size: int) -> tuple[Ints, Ints]:
     Keys are whole numbers from 0 to ``size`` − 1, shape [n]. This is NumPy's ``unique``, but
     nothing is sorted where keys rise already, or where few numbers are none of them.
     """
-    if bool(np.all(keys[1:] > keys[:-1])):
+    if _rises(keys):
         return keys, np.arange(len(keys))
     if size > _DENSE * len(keys):
         found, position = np.unique(keys, return_inverse=True)
@@ -34,6 +34,11 @@ def distinct(keys: Ints, size: int) -> tuple[Ints, Ints]:
     place = np.zeros(size, dtype=np.int64)
     place[found] = np.arange(len(found))
     return found, place[keys]
+
+
+def _rises(keys: Ints) -> bool:
+    """Whether each of the keys is greater than the one before."""
+    return bool(np.all(keys[1:] > keys[:-1]))
 
 
 _DENSE = 8
@@ -209,10 +214,14 @@ def calibrate(
     if not used.all():
         target, share, pool = target[used], share[used], pool[used]
         n, spread = n[used], spread[used]
-    pairs, pair = distinct(target * len(weight) + pool, n_targets * len(weight))
-    at, at_pool = pairs // len(weight), pairs % len(weight)
-    factor = weight[at_pool] * sum_by(pair, share, len(pairs))
-    common = sum_by(pair, share * n * spread, len(pairs)) / whole.n_units[at_pool]
+    at, at_pool, total, common = target, pool, share, share * n * spread
+    keys = target * len(weight) + pool
+    if not _rises(keys):  # else each is a pair of its own, and its sum
+        pairs, pair = distinct(keys, n_targets * len(weight))
+        at, at_pool = pairs // len(weight), pairs % len(weight)
+        total, common = (sum_by(pair, part, len(pairs)) for part in (total, common))
+    factor = weight[at_pool] * total
+    common = common / whole.n_units[at_pool]
     shift = factor * (statistic.value[at_pool] - whole.mean[at_pool])
     pool_noise = whole.noise[at_pool] + statistic.variance[at_pool]
     change = factor**2 * pool_noise - 2.0 * factor * common

@@ -19,7 +19,10 @@ TEXT_IDS: Final = "VARCHAR USING COMPRESSION FSST"
 """Ids that are text. DuckDB would choose this compression, too, after it had tried all others."""
 
 MOST_LABELS: Final = 1 << 16
-"""Clusters, or arms, that ``units`` may have as an ENUM: as many as two bytes tell apart."""
+"""Clusters, or arms, that a table may have as an ENUM: as many as two bytes tell apart."""
+
+LABELS: Final = (("units", "cluster"), ("units", "arm"), ("debias", "arm"), ("counts", "arm"))
+"""The columns, each with its table, that may be an ENUM rather than text."""
 
 
 @dataclass(frozen=True)

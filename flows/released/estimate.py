@@ -54,7 +54,7 @@ def estimate(
     predicted.
     """
     with open_draft(draft, memory) as connection:
-        released = read_released(connection, read_manifest(connection))
+        released = read_released(connection, read_manifest(connection), is_ours=True)
         estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
         frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
         add_estimates(connection, draft, frames, released)

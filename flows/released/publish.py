@@ -6,7 +6,7 @@ anything else. The file is closed before it gets its public name.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import duckdb
@@ -50,7 +50,8 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
         _new_file(path, memory) as connection,
     ):
         units = _units_of(tables)
-        connection.execute(f"{_REPEATED}; BEGIN; {_creation(SCHEMA | {'units': units})}")
+        made = SCHEMA | _cell_tables(tables) | {"units": units}
+        connection.execute(f"{_REPEATED}; BEGIN; {_creation(made)}")
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
         connection.execute(f"COMMIT; {_UNKNOWN}")
@@ -114,6 +115,17 @@ def _units_of(tables: ReleaseTables) -> Table:
     kind = integers.get(units.unit_type, TEXT_IDS)
     outcomes = (metric.metric for metric in tables.manifest.metrics if metric.kind == OUTCOME)
     return unit_table(tuple(outcomes), kind, _label_kind(units.clusters), _label_kind(units.arms))
+
+
+def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
+    """The definitions of the tables with a row for each outcome: the type of their arms."""
+    kind = _label_kind(tables.pools["arm"].unique().to_list())
+    made = {}
+    for name in ("debias", "counts"):
+        columns = SCHEMA[name].columns
+        arm = replace(columns["arm"], kind=kind)
+        made[name] = replace(SCHEMA[name], columns=columns | {"arm": arm})
+    return made
 
 
 def _label_kind(labels: Sequence[str]) -> str:

@@ -284,6 +284,8 @@ def keep_release(watch: Watch, work: str, prefect_home: str | None, config: str,
 
 def estimates(watch: Watch, work: str, prefect_home: str | None, released: str) -> int:
     """What ``clusterdp estimate`` does with a released file."""
+    import scipy.special  # noqa: F401, PLC0415 - else imported on the way, and timed
+
     from flows.released.estimate import estimate_file  # noqa: PLC0415 - each task imports its own
 
     with watch:

@@ -211,12 +211,15 @@ def _figure(size: tuple[float, float], setting: dict[str, Any], path: Path) -> I
 
 
 def _plot_growth(results: Sequence[Result], setting: dict[str, Any], path: Path) -> None:
-    """Seconds and peak memory over the number of units or strata, a row of plots a case."""
+    """Processor seconds and peak memory over units or strata, a row of plots a case.
+
+    Of seconds those of processors, as other programs prolong them least.
+    """
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # on its caches, which are no news
     if not results:
         path.unlink(missing_ok=True)
         return
-    with _figure((11.5, 0.6 + 3.4 * len(results)), setting, path) as figure:
+    with _figure((11.5, 0.6 + 3.6 * len(results)), setting, path) as figure:
         grid = figure.subplots(len(results), 2, squeeze=False)
         for result, (seconds, memory) in zip(results, grid, strict=True):
             series = {True: ("clusterdp: release", _OURS), False: ("DuckDB: ordered CTAS", _DARK)}
@@ -224,16 +227,34 @@ def _plot_growth(results: Sequence[Result], setting: dict[str, Any], path: Path)
                 some = [one for one in result.measured if one.contender.is_ours == is_ours]
                 at = [float(one.contender.name.split()[-1].replace(",", "")) for one in some]
                 seconds.plot(
-                    at, [one.seconds.median for one in some], "o-", color=colour, label=name
+                    at, [one.processor.median for one in some], "o-", color=colour, label=name
                 )
                 memory.plot(at, [one.peak_bytes / 1e9 for one in some], "o-", color=colour)
-            for axes, label in ((seconds, "seconds"), (memory, "peak resident memory, GB")):
-                axes.set_xscale("log")
-                axes.set_yscale("log")
-                axes.set_xlabel(result.case.growth_of)
-                axes.set_ylabel(label)
-                axes.grid(alpha=0.3)
+            seconds.set_title(
+                f"processor seconds by number of {result.case.growth_of}", fontsize=10
+            )
+            memory.set_title(f"peak memory in GB by number of {result.case.growth_of}", fontsize=10)
+            for axes in (seconds, memory):
+                _plain_axes(axes)
             seconds.legend(frameon=False)
+
+
+def _plain_axes(axes: Axes) -> None:
+    """Logarithmic axes whose ticks are plain numbers: 1, 2 and 5 upwards, powers of ten across."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.xaxis.set_major_locator(LogLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: _many(value))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    axes.grid(alpha=0.3)
+
+
+def _many(number: float) -> str:
+    """A number of units or strata as an axis spells it."""
+    return f"{number / 1e6:g} million" if number >= 1e6 else f"{number:,.0f}"
 
 
 Lines = Sequence[tuple[Result, Measured]]

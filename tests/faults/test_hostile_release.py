@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from flows.cli.main import run
+from flows.released.estimate import estimate_file
 from flows.released.file import opening, rules
 from flows.released.file.opening import open_safely, patience
 from flows.released.file.read import read_release
@@ -177,6 +178,70 @@ def test_labels_may_be_text_or_enums(
         "DROP TABLE was",
     )
     assert run(["inspect", str(changed(sound, tmp_path, change))]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("table", ["debias", "counts"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ENUM('mail', 'none')[]",
+        "ENUM('mail', 'none') DEFAULT 'mail'",
+        "ENUM('mail', 'none') CHECK (arm <> 'other')",
+        "STRUCT(a ENUM('mail', 'none'))",
+        "VARCHAR USING COMPRESSION dictionary",
+        "INTEGER",
+    ],
+)
+def test_arms_of_cells_that_are_neither_text_nor_an_enum(
+    sound: Path, tmp_path: Path, table: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for told in refusals(
+        changed(sound, tmp_path, with_arms(table, kind, "")), tmp_path, capsys, only=["inspect"]
+    ):
+        assert f"the columns of table {table} are not" in told
+
+
+def with_arms(table: str, kind: str, rows: str) -> Change:
+    """A table with a row for each outcome made again with another type of arms; ``rows`` of it."""
+    others = {"debias": "probability DOUBLE, weight DOUBLE", "counts": "noisy_count BIGINT"}
+    columns = f"metric VARCHAR, pool VARCHAR, arm {kind}, outcome DOUBLE, {others[table]}"
+    return said(
+        f"CREATE TABLE was AS FROM {table}",
+        f"DROP TABLE {table}",
+        f"CREATE TABLE {table} ({columns})",
+        f"INSERT INTO {table} {rows}" if rows else "SELECT 1",
+        "DROP TABLE was",
+    )
+
+
+@pytest.mark.parametrize("table", ["debias", "counts"])
+@pytest.mark.parametrize(
+    "kind", ["VARCHAR", "ENUM('none', '', 'mail')", "ENUM('mail', 'none', 'it''s', 'x')"]
+)
+def test_arms_of_cells_may_be_text_or_an_enum(
+    sound: Path, tmp_path: Path, table: str, kind: str
+) -> None:
+    """As a file of the version before has them, and with labels of somebody else's."""
+    path = changed(sound, tmp_path, with_arms(table, kind, "FROM was"))
+    assert estimate_file(path) == estimate_file(sound)
+
+
+@pytest.mark.parametrize("table", ["debias", "counts"])
+@pytest.mark.parametrize(
+    ("kind", "other", "told"),
+    [
+        ("ENUM('mail', 'none', '')", "''", "every row has a pool, an arm and an outcome"),
+        ("ENUM('mail', 'none')", "NULL", "every row has a pool, an arm and an outcome"),
+        ("ENUM('mail', 'none', 'x')", "'x'", "each pool and arm has each outcome once"),
+    ],
+)
+def test_arms_of_an_enum_are_judged_as_text_is(
+    sound: Path, tmp_path: Path, table: str, kind: str, other: str, told: str
+) -> None:
+    arm = f"CASE arm WHEN 'mail' THEN {other} ELSE arm::VARCHAR END"
+    rows = f"SELECT * REPLACE ({arm} AS arm) FROM was"
+    with pytest.raises(InputError, match=f"{table}: {told}"):
+        estimate_file(changed(sound, tmp_path, with_arms(table, kind, rows)))
 
 
 def test_a_column_that_is_worked_out(

@@ -25,6 +25,8 @@ def metrics_say(what: str) -> str:
     return f"UPDATE metrics SET {what}"
 
 
+_ONE = "WHERE unit_id = (SELECT max(unit_id) FROM units WHERE outcome > 0)"
+
 CASES = {
     "release: epsilon is finite": [
         release_says(f"epsilon = {value}") for value in ("-1", "0", "NULL", "'nan'", "'inf'")
@@ -158,6 +160,17 @@ CASES = {
         "UPDATE units SET arm = 'mail'",
         "UPDATE units SET outcome_debiased = 0",
         "UPDATE units SET outcome_debiased = NULL WHERE outcome = 1",
+        # a single unit, and by little
+        f"UPDATE units SET outcome = outcome + 1e-12 {_ONE}",
+        f"UPDATE units SET outcome = outcome - 0.4 {_ONE}",
+        f"UPDATE units SET outcome = NULL {_ONE}",
+        f"UPDATE units SET outcome = 'nan' {_ONE}",
+        f"UPDATE units SET outcome = 1e308 {_ONE}",
+        f"UPDATE units SET outcome = '-inf' {_ONE}",
+        f"UPDATE units SET outcome = 256 + outcome {_ONE}",
+        f"UPDATE units SET outcome_debiased = outcome_debiased * (1 + 2.3e-16) {_ONE}",
+        f"UPDATE units SET outcome_debiased = 'nan' {_ONE}",
+        f"UPDATE units SET arm = CASE arm WHEN 'mail' THEN 'none' ELSE 'mail' END {_ONE}",
     ],
     "estimates: every row has an arm": [
         "UPDATE estimates SET control = 'nobody'",

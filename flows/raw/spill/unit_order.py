@@ -16,6 +16,8 @@ from flows.raw.spill.unit_keys import Words, unit_keys
 from schemas.raw import UNIT
 
 _BITS = 64
+_STEPS = 32
+"""How far the ends of groups of equal keys are looked for, before all groups are."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,12 @@ def order_units(units: pl.Series) -> Order:
     positions = (words & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.uint32)
     words >>= place_bits
     repeats = _as_before(words)
-    if not keys.are_exact and repeats.any():
+    if keys.are_exact or not repeats.any():
+        return Order(positions, repeats, _in_order(whole, positions))
+    if whole.dtype == pl.String:
         _compare_ties(whole, positions, repeats)
-    return Order(positions, repeats, _in_order(whole, positions))
+        return Order(positions, repeats, _in_order(whole, positions))
+    return _integers_in_order(whole, positions, repeats)
 
 
 def sort_rows(frame: pl.DataFrame, by: str = UNIT) -> pl.DataFrame:
@@ -65,6 +70,25 @@ def rises(units: pl.Series) -> bool:
     if len(units) < 2:
         return True
     return bool((units[1:] > units[:-1]).all())
+
+
+def _integers_in_order(
+    whole: pl.Series, positions: NDArray[np.uint32], tied: NDArray[np.bool_]
+) -> Order:
+    """The order of integers whose keys are in order, as :func:`_compare_ties` finds it.
+
+    Where most keys agree with another, as those of events do, integers are compared with their
+    neighbours once they are in order, and not where they lie scattered.
+    """
+    units = whole.gather(pl.Series(positions))
+    values = units.to_numpy()
+    second = np.flatnonzero(tied)
+    is_equal = values[second] == values[second - 1]
+    del values  # so that what follows need not copy them
+    places = _settle(whole, positions, tied, second, is_equal)
+    if len(places):
+        units.scatter(places, whole.gather(pl.Series(positions[places])))
+    return Order(positions, tied, units)
 
 
 def _in_order(units: pl.Series, positions: NDArray[np.uint32]) -> pl.Series:
@@ -88,11 +112,44 @@ def _compare_ties(units: pl.Series, positions: NDArray[np.uint32], tied: NDArray
     """
     second = np.flatnonzero(tied)
     is_equal = _equal(units, positions[second - 1], positions[second])
-    if not is_equal.all():
-        begins = np.append(np.flatnonzero(~tied), len(tied))  # of groups of equal keys
-        mixed = np.unique(np.searchsorted(begins, second[~is_equal], side="right") - 1)
-        tied[second] = is_equal
-        _sort_groups(units, positions, tied, begins[mixed], begins[mixed + 1])
+    _settle(units, positions, tied, second, is_equal)
+
+
+def _settle(
+    units: pl.Series,
+    positions: NDArray[np.uint32],
+    tied: NDArray[np.bool_],
+    second: NDArray[np.int64],
+    is_equal: NDArray[np.bool_],
+) -> NDArray[np.int64]:
+    """Sort the groups of equal keys in which units differ, in place; returns their places.
+
+    ``second`` are the places that ``tied`` says are tied with the one before, and ``is_equal`` says
+    of each whether their units are equal.
+    """
+    if is_equal.all():
+        return second[:0]
+    begins, ends = _groups_around(second[~is_equal], tied)
+    tied[second] = is_equal
+    return _sort_groups(units, positions, tied, begins, ends)
+
+
+def _groups_around(
+    places: NDArray[np.int64], tied: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the groups begin and end that have some of these places, each group once, in order."""
+    begins, ends = places.copy(), places + 1
+    for _ in range(_STEPS):  # most are pairs, so this looks at few of all places
+        back = tied[begins]
+        ahead = (ends < len(tied)) & tied[np.minimum(ends, len(tied) - 1)]
+        if not (back.any() or ahead.any()):
+            begins, first = np.unique(begins, return_index=True)
+            return begins, ends[first]
+        begins -= back
+        ends += ahead
+    every = np.append(np.flatnonzero(~tied), len(tied))
+    mixed = np.unique(np.searchsorted(every, places, side="right") - 1)
+    return every[mixed], every[mixed + 1]
 
 
 def _sort_groups(
@@ -101,17 +158,23 @@ def _sort_groups(
     tied: NDArray[np.bool_],
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
-) -> None:
-    """Sort the units of each group of places, and say which equal the one before, in place."""
+) -> NDArray[np.int64]:
+    """Sort the units of each group of places, and say which equal the one before, in place.
+
+    Returns these places.
+    """
     sizes = ends - begins
     group = np.repeat(np.arange(len(begins)), sizes)
-    places = np.arange(len(group)) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    places: NDArray[np.int64] = np.arange(len(group)) + np.repeat(
+        begins - (np.cumsum(sizes) - sizes), sizes
+    )
     chosen = positions[places]
     ties = pl.DataFrame({"group": group, "unit": units.gather(chosen), "position": chosen})
     ordered = ties.sort("group", "unit", "position")
     positions[places] = ordered["position"].to_numpy()
     same = (ordered["unit"] == ordered["unit"].shift()).fill_null(value=False).to_numpy()
     tied[places] = same & (np.diff(group, prepend=-1) == 0)
+    return places
 
 
 def _equal(

@@ -163,7 +163,13 @@ def _in_order(events: _Events, *, distinct: bool = False) -> _Events:
     columns = {"key": key, _SINCE: events.since, VALUE: events.value}
     if not shift:
         del columns[_SINCE]  # the key holds all of it
-    rows = pl.DataFrame(columns).sort("key")
+        if events.value.min() == events.value.max():  # as where each is worth 1
+            del columns[VALUE]
+    if len(columns) == 1:
+        key.sort()  # in a tenth of the time of sorting rows
+        rows = pl.DataFrame({"key": key, VALUE: events.value})
+    else:
+        rows = pl.DataFrame(columns).sort("key")
     key = rows["key"].to_numpy()
     since = rows[_SINCE].to_numpy() if shift else key & ((1 << time_bits) - 1)
     events = _Events(key >> (time_bits - shift), since, rows[VALUE].to_numpy())

@@ -44,19 +44,21 @@ _SORTED: Final = """
     SELECT t.{column}::DOUBLE AS value FROM main.{table} AS t
     JOIN main.pools AS p ON p.pool = t.pool AND p.arm = t.arm
     ORDER BY p.rowid, t.outcome"""
+_OF_CELLS: Final = ("debias", "counts")
 
 
 class Cells:
     """The pools and strata of a release, numbered, and the tables with a row for each outcome."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, *, is_ours: bool = False) -> None:
         """Number the pools and strata of the release that is the connection's current schema.
 
+        ``is_ours`` says that this run has written the tables, so that their order is known.
         The connection gets temporary tables: ``numbered_pools``, ``numbered_strata``, and
         ``orders``, for what was found of the order of rows. The file is open for reading alone.
         """
         self._connection = connection
-        self._orders: dict[str, bool] = {}
+        self._orders = dict.fromkeys(_OF_CELLS, True) if is_ours else {}
         connection.execute(_NUMBER)
 
     def is_in_order(self, table: str) -> bool:

@@ -1,6 +1,7 @@
 """Reading what the estimators need from a released file: moments of slices, and facts of pools.
 
-The units are read in one pass. Everything else has the size of the strata, or of their segments.
+The units are read in one pass, which the check of a file has made already. Everything else has the
+size of the strata, or of their segments.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import polars.selectors as cs
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
+from estimators.moments import Moments, moments_of_counts
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -23,6 +25,7 @@ from estimators.pool_statistics import (
 )
 from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name
+from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
 
@@ -49,11 +52,6 @@ _SIZES = """
 SELECT code, n_units::DOUBLE AS n, 0.0::DOUBLE AS mean, 0.0::DOUBLE AS variance,
        0.0::DOUBLE AS fourth
 FROM temp.main.numbered_strata
-"""
-_POOLS = """
-CREATE OR REPLACE TEMP TABLE numbered_pools AS
-SELECT row_number() OVER (ORDER BY pool, arm) - 1 AS code, rowid AS place, pool, arm
-FROM main.pools WHERE metric = $metric
 """
 _POOLS = """
 SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.noisy_difference,
@@ -110,15 +108,18 @@ class Released:
         )
 
 
-def read_released(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Released:
+def read_released(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, *, is_ours: bool = False
+) -> Released:
     """Read the facts of a release that all estimators need.
 
-    Strata and pools are in the order of their names, whatever the order in the file.
+    Strata and pools are in the order of their names, whatever the order in the file. ``is_ours``
+    says that this run has written it: the order is known then.
     """
     metric = manifest.metric
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection)
+    cells = Cells(connection, is_ours=is_ours)
     pools = read_frame(connection, _POOLS)
     others = sorted(set(pools["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
@@ -141,23 +142,33 @@ def _whole_strata(
     connection: duckdb.DuckDBPyConnection, manifest: Manifest, grid: Floats, places: pl.DataFrame
 ) -> Slices:
     """The moments of the outcomes in each stratum, in the order of ``places``."""
-    query = _SIZES
-    given: Parameters = {}
-    if manifest.has_units:
-        query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(manifest.metric.metric))
-        given = {"center": float(grid.mean())}
-    rows = read_frame(connection, query, given)
-    code = rows["code"].to_numpy()
-    order = np.argsort(code)
-    stratum = code[order]
+    found = _moments(connection, manifest, grid, len(places))
     cluster, arm, pool = (
-        places[name].to_numpy().astype(np.int64)[stratum]
+        places[name].to_numpy().astype(np.int64)
         for name in ("cluster_code", "arm_code", "pool_code")
     )
-    n, mean, variance, fourth = (
-        rows[name].to_numpy()[order] for name in ("n", "mean", "variance", "fourth")
-    )
-    return Slices(np.zeros_like(cluster), cluster, arm, pool, n, mean, variance, fourth)
+    of_units = (found.n_units, found.mean, found.variance, found.fourth)
+    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units)
+
+
+def _moments(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, grid: Floats, n_strata: int
+) -> Moments:
+    """The moments of d in the numbered strata; those of outcomes are 0 where no units are."""
+    center = float(grid.mean())
+    if not manifest.has_units:
+        return _in_order(read_frame(connection, _SIZES))
+    counts = counts_by_level(connection, grid, n_strata, manifest.n_units)
+    if counts is not None:
+        return moments_of_counts(grid - center, counts)
+    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(manifest.metric.metric))
+    return _in_order(read_frame(connection, query, {"center": center}))
+
+
+def _in_order(rows: pl.DataFrame) -> Moments:
+    """The moments in the order of the strata's numbers; ``rows`` are in any."""
+    order = np.argsort(rows["code"].to_numpy())
+    return Moments(*(rows[name].to_numpy()[order] for name in ("n", "mean", "variance", "fourth")))
 
 
 def slices_of(rows: pl.DataFrame, places: pl.DataFrame) -> Slices:

@@ -16,11 +16,12 @@ from pathlib import Path
 import duckdb
 
 from flows.released.file.sql import quote_name, text
+from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
-from schemas.tables import MACROS, PREFIX, TEXT_IDS, UNNAMED
+from schemas.tables import LABELS, MACROS, PREFIX, TEXT_IDS, UNNAMED
 
 Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
@@ -34,6 +35,7 @@ _CLOSED: Settings = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",  # no variable of this program is taken for a table
     "temp_directory": "",
+    "perfect_ht_threshold": PLACES_BITS,
 }
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
@@ -41,8 +43,6 @@ _BYTES_A_SECOND = 100_000.0
 _MACROS = ", ".join(text(name) for name in MACROS)
 _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
 """The columns that may have one of several types; any other has the declared type."""
-_LABELS = (("units", "cluster"), ("units", "arm"))
-"""The columns that may be an ENUM, too."""
 _ENUM = "ENUM("
 
 _IN_FILE = f"database_name = '{_NAME}'"
@@ -306,7 +306,7 @@ def _definitions(connection: duckdb.DuckDBPyConnection, database: str) -> dict[s
 
 
 def _is_allowed(table: str, column: str, kind: str, usual: str) -> bool:
-    if (table, column) in _LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
+    if (table, column) in LABELS and kind.startswith(_ENUM) and kind.endswith(")"):
         return True  # an ENUM, and no list of one
     return kind in _TYPES.get((table, column), (usual,))
 

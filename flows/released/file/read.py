@@ -11,6 +11,7 @@ import duckdb
 from flows.released.file.opening import memory_limit, open_safely
 from flows.released.file.rules import broken_rule
 from flows.released.file.sql import quote_name
+from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import InputError
 from schemas.released import TABLES, Manifest, Metric
 
@@ -57,7 +58,8 @@ def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBP
 
     ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
     """
-    with duckdb.connect(str(path), config=memory_limit(memory)) as connection:
+    places: dict[str, int] = {"perfect_ht_threshold": PLACES_BITS}
+    with duckdb.connect(str(path), config=memory_limit(memory) | places) as connection:
         yield connection
 
 

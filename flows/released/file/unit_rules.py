@@ -6,6 +6,7 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import Cells, read_columns
+from flows.released.file.unit_counts import count_units
 from schemas.arrays import Floats
 
 _GRID: Final = "SELECT outcome FROM main.outcomes ORDER BY 1"
@@ -15,18 +16,6 @@ _SIZES: Final = """
     SELECT s.n_units, p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
     ORDER BY s.code"""
-_FOUND: Final = """
-    SELECT s.code AS stratum, o.level, f.n, f.low, f.high
-    FROM (
-        SELECT cluster, arm, outcome, count(*) AS n,
-            min(outcome_debiased) AS low, max(outcome_debiased) AS high
-        FROM main.units GROUP BY cluster, arm, outcome
-    ) AS f
-    JOIN temp.main.numbered_strata AS s
-    ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR
-    JOIN (
-        SELECT outcome, row_number() OVER (ORDER BY outcome) - 1 AS level FROM main.outcomes
-    ) AS o ON o.outcome = f.outcome"""
 
 
 def broken_debias_rule(connection: duckdb.DuckDBPyConnection, cells: Cells) -> str | None:
@@ -75,16 +64,19 @@ def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells) -> bool:
 
     Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
     """
-    sizes, pool = read_columns(connection, _SIZES)
     n_units, *known = connection.execute(_N_UNITS).fetchall()[0]
     if known != [n_units, n_units]:
         return False
-    stratum, level, n, low, high = read_columns(connection, _FOUND)
-    if int(n.sum()) != n_units:  # some have an outcome, a cluster or an arm that nobody counts
+    (grid,) = read_columns(connection, _GRID)
+    sizes, pool = read_columns(connection, _SIZES)
+    found = count_units(connection, grid)
+    if int(found.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
         return False
-    counted = np.bincount(stratum, n, minlength=len(sizes))
-    if not np.array_equal(counted, sizes):
+    if not np.array_equal(np.bincount(found.stratum, found.n, minlength=len(sizes)), sizes):
         return False
-    place = cells.rank[pool][stratum] * cells.n_outcomes + level
+    level = np.minimum(np.searchsorted(grid, found.low), len(grid) - 1)
+    place = cells.rank[pool][found.stratum] * cells.n_outcomes + level
     weight = cells.matrix("debias", "weight").reshape(-1)[place]
-    return bool(np.all((low == weight) & (high == weight)))
+    return bool(np.all((found.low == grid[level]) & (found.high == grid[level]))) and bool(
+        np.all((found.low_debiased == weight) & (found.high_debiased == weight))
+    )

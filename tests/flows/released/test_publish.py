@@ -18,6 +18,7 @@ from tests.conftest import EXACT, Builder, a_log, released, rows
 
 METRIC = {"metric": "VARCHAR"}
 CELL = {**METRIC, "pool": "VARCHAR", "arm": "VARCHAR", "outcome": "DOUBLE"}
+ARMS = {"arm": "ENUM('mail', 'none')"}
 TABLES = {
     "release": {
         "release_id": "VARCHAR",
@@ -75,8 +76,8 @@ TABLES = {
         "square_weight": "DOUBLE",
     },
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
-    "debias": {**CELL, "probability": "DOUBLE", "weight": "DOUBLE"},
-    "counts": {**CELL, "noisy_count": "BIGINT"},
+    "debias": {**CELL, **ARMS, "probability": "DOUBLE", "weight": "DOUBLE"},
+    "counts": {**CELL, **ARMS, "noisy_count": "BIGINT"},
     "squares": {
         **METRIC,
         "arm": "VARCHAR",

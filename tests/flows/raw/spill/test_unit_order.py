@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from unittest.mock import patch
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import example, given, settings
@@ -130,6 +131,33 @@ def test_repeated_integers_are_known_and_stay_in_their_order(units: list[int]) -
         place > 0 and units[at] == units[in_order[place - 1]] for place, at in enumerate(in_order)
     ]
     assert found.repeats.tolist() == expected
+
+
+@pytest.mark.parametrize("n_steps", [0, 1, 3, 100])
+def test_groups_of_equal_keys_are_found_step_by_step_or_all_at_once(n_steps: int) -> None:
+    tied = np.array([0, 1, 1, 0, 0, 1, 0, 0, 1, 1, 1, 1], dtype=np.bool_)
+    places = np.array([1, 2, 5, 9, 11])
+    with patch.object(order, "_STEPS", n_steps):
+        begins, ends = order._groups_around(places, tied)
+    assert (begins.tolist(), ends.tolist()) == ([0, 4, 7], [3, 6, 12])
+
+
+@pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64])
+def test_integers_whose_keys_agree_are_put_into_their_order_in_full(kind: pl.DataType) -> None:
+    """Keys leave out the last bits of numbers that lie far apart, as those of events do."""
+    numbers = [place * 2**61 + low for place in range(4) for low in (7, 0, 3, 3, 1, 0)] * 5
+    units = pl.Series("unit", numbers, dtype=kind)
+
+    found = order_units(units)
+    assert not keys_module.unit_keys(units, 64 - 7).are_exact
+    assert found.units.dtype == units.dtype
+    assert found.units.to_list() == sorted(numbers)
+    in_order = sorted(range(len(numbers)), key=lambda at: (numbers[at], at))
+    assert found.positions.tolist() == in_order
+    steps = zip(sorted(numbers), sorted(numbers)[1:], strict=False)
+    assert found.repeats.tolist() == [False, *(one == other for one, other in steps)]
+    with patch.object(order, "_settle", lambda *_: np.zeros(0, np.int64)):
+        assert order_units(units).units.to_list() != sorted(numbers)
 
 
 def test_the_order_is_the_same_however_many_texts_are_looked_at_at_once() -> None:

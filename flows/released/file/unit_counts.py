@@ -1,0 +1,101 @@
+"""How often each outcome stands in each stratum of ``units``: the one pass over them.
+
+What units are checked for and what is estimated from them follow from the same counts, so a file of
+somebody else's is read through once. Units are grouped by a small whole number, the *key*, where
+the grid has one for each value: DuckDB then finds a group by its place in an array, in half the
+time of hashing outcomes. Nothing depends on the key: each group has the least and the greatest of
+its outcomes, and only one in which these are one value of the grid is sound.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+
+from flows.released.file.cells import read_columns
+from schemas.arrays import Floats, Ints
+
+PLACES_BITS: Final = 18
+"""DuckDB groups by place where all groups that there may be, strata times keys, have so many bits.
+
+Each takes some 80 bytes, so this is at most 20 MB a thread.
+"""
+
+_MOST_KEYS: Final = 255  # of a byte
+_NEAR: Final = 0.25  # of a whole number, so that keys do not depend on how halves are rounded
+_COUNTED: Final = """
+    SELECT s.code AS stratum, f.* EXCLUDE (cluster, arm, key)
+    FROM (
+        SELECT cluster, arm, {key} AS key, count(*) AS n, {parts}
+        FROM main.units GROUP BY cluster, arm, key
+    ) AS f
+    JOIN temp.main.numbered_strata AS s
+    ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
+_LOW: Final = "min(outcome) AS low"
+_BOUNDS: Final = f"""{_LOW}, max(outcome) AS high,
+    min(outcome_debiased) AS low_debiased, max(outcome_debiased) AS high_debiased"""
+_KEEP: Final = "CREATE TEMP TABLE unit_counts AS "
+_KEPT: Final = "FROM temp.main.unit_counts"
+_IS_KEPT: Final = """
+    SELECT count(*) FROM duckdb_tables()
+    WHERE database_name = 'temp' AND table_name = 'unit_counts'"""
+
+
+@dataclass(frozen=True)
+class UnitCounts:
+    """A row for each group of units of one stratum and one key; all arrays have the shape [G]."""
+
+    stratum: Ints
+    n: Ints
+    low: Floats
+    """The least outcome of the group; NaN where no unit of it has one."""
+    high: Floats
+    low_debiased: Floats
+    high_debiased: Floats
+
+
+def count_units(connection: duckdb.DuckDBPyConnection, grid: Floats) -> UnitCounts:
+    """Count the units by stratum and outcome; units of a stratum that is not there are left out.
+
+    ``grid`` has the values that outcomes should have, in order. ``numbered_strata`` is there, see
+    :mod:`flows.released.file.cells`. The counts stay in the temporary table ``unit_counts``.
+    """
+    connection.execute(_KEEP + _COUNTED.format(key=_key(grid) or "outcome", parts=_BOUNDS))
+    return UnitCounts(*read_columns(connection, _KEPT))
+
+
+def counts_by_level(
+    connection: duckdb.DuckDBPyConnection, grid: Floats, n_strata: int, n_units: int
+) -> Ints | None:
+    """The units of each stratum at each value of ``grid``, shape [S, K]; all keep the rules.
+
+    None where this would have more cells than there are units, so that whoever wants no more than
+    sums is better off without.
+    """
+    if n_strata * len(grid) > n_units:
+        return None
+    query = f"SELECT stratum, n, low {_KEPT}"
+    if connection.execute(_IS_KEPT).fetchall() == [(0,)]:  # a draft, which nobody had to check
+        query = _COUNTED.format(key=_key(grid) or "outcome", parts=_LOW)
+    stratum, n, outcome = read_columns(connection, query)
+    place = stratum * len(grid) + np.searchsorted(grid, outcome)
+    counts = np.zeros(n_strata * len(grid), dtype=np.int64)
+    counts[place] = n
+    return counts.reshape(n_strata, len(grid))
+
+
+def _key(grid: Floats) -> str | None:
+    """SQL for a whole number up to 255 that differs between values of the grid; None for others.
+
+    That is the distance from the least value in units of the least gap, rounded. Other outcomes
+    have some key, too, or null.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scale = 1.0 / np.diff(grid).min()
+        places = (grid - grid[0]) * scale
+    is_fit = np.isfinite(scale) and places[-1] <= _MOST_KEYS
+    if not is_fit or np.any(np.abs(places - np.rint(places)) > _NEAR):
+        return None
+    first, factor = float(grid[0]), float(scale)
+    return f"TRY_CAST((outcome - {first!r}::DOUBLE) * {factor!r}::DOUBLE AS UTINYINT)"

@@ -1,0 +1,131 @@
+"""Units are counted by a key of their outcome where the grid has one, and by the outcome else."""
+
+from collections.abc import Iterator
+
+import duckdb
+import numpy as np
+import pytest
+
+from flows.released.file.opening import _CLOSED
+from flows.released.file.unit_counts import UnitCounts, _key, count_units, counts_by_level
+
+WITH_KEYS = {
+    "whole numbers": np.arange(12.0),
+    "below zero": np.array([-3.0, -1.0, 0.0, 7.0]),
+    "tenths": np.arange(0, 30) / 10,
+    "a fee": np.array([0.0, 4.99, 9.98]),
+    "far from zero": 1e9 + np.arange(5) * 0.25,
+    "as many as there are keys": np.arange(256.0),
+}
+WITHOUT = {
+    "one more": np.arange(257.0),
+    "gaps of one and a half": np.array([0.0, 1.0, 2.5]),
+    "a gap and its half, nearly": np.array([0.0, 1.0, 2.3]),
+    "gaps far apart": np.array([0.0, 1e-9, 1.0]),
+    "gaps that have no inverse": np.array([0.0, 5e-324, 1e-323]),
+    "large ones": np.array([-1e70, 0.0, 1.0]),
+}
+LABELS = {"text": "VARCHAR", "enums": "ENUM('a', 'b', 'c', 'no units')"}
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(config=_CLOSED) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("name", WITH_KEYS)
+def test_every_value_of_a_grid_has_a_key_of_its_own(
+    name: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    grid, key = WITH_KEYS[name], _key(WITH_KEYS[name])
+    assert key is not None
+    connection.execute("CREATE TABLE t (outcome DOUBLE)")
+    connection.executemany("INSERT INTO t VALUES ($1)", [[value] for value in grid.tolist()])
+    found = connection.execute(f"SELECT {key} FROM t ORDER BY outcome").fetchall()
+    keys = [key for (key,) in found]
+    assert None not in keys
+    assert len(set(keys)) == len(grid)
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_grids_without_keys(name: str) -> None:
+    assert _key(WITHOUT[name]) is None
+
+
+def units(connection: duckdb.DuckDBPyConnection, kind: str, grid: list[float]) -> None:
+    """Units of three clusters and two arms, in the tables that are read."""
+    connection.execute(f"CREATE TABLE units (cluster {kind}, arm VARCHAR, outcome DOUBLE)")
+    connection.execute(
+        """INSERT INTO units SELECT ['a', 'b', 'c'][1 + i * 7 // 5 % 3], ['x', 'y'][1 + i % 2],
+            $grid[1 + i * 31 // 7 % $size] FROM range(3000) AS t (i)""",
+        {"grid": grid, "size": len(grid)},
+    )
+    connection.execute("""
+        ALTER TABLE units ADD COLUMN outcome_debiased DOUBLE;
+        UPDATE units SET outcome_debiased = 2 * outcome + ascii(cluster::VARCHAR);
+        CREATE TEMP TABLE numbered_strata AS
+        SELECT row_number() OVER (ORDER BY cluster, arm) - 1 AS code, cluster, arm
+        FROM (SELECT DISTINCT cluster::VARCHAR AS cluster, arm FROM units)""")
+
+
+def rows(found: UnitCounts) -> list[tuple[float, ...]]:
+    columns = (found.stratum, found.n, found.low, found.high)
+    more = (found.low_debiased, found.high_debiased)
+    return sorted(zip(*(column.tolist() for column in columns + more), strict=True))
+
+
+@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize(
+    "grid", [WITH_KEYS["tenths"], WITHOUT["one more"]], ids=["with keys", "without"]
+)
+def test_units_are_counted_by_stratum_and_outcome(
+    grid: np.ndarray, kind: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    units(connection, LABELS[kind], grid.tolist())
+    unchecked = counts_by_level(connection, grid, 6, 3000)
+
+    found = count_units(connection, grid)
+    plainly = connection.execute("""
+        SELECT s.code, count(*), u.outcome, u.outcome, min(u.outcome_debiased),
+            max(u.outcome_debiased)
+        FROM units AS u JOIN numbered_strata AS s
+        ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm GROUP BY s.code, u.outcome""")
+    assert rows(found) == sorted(plainly.fetchall())
+
+    counts = counts_by_level(connection, grid, 6, 3000)
+    assert counts is not None
+    assert unchecked is not None
+    assert np.array_equal(counts, unchecked)
+    assert counts.sum() == 3000
+    places = zip(found.stratum, np.searchsorted(grid, found.low), found.n, strict=True)
+    assert all(counts[stratum, level] == n for stratum, level, n in places)
+    assert counts_by_level(connection, grid, 6, 6 * len(grid) - 1) is None
+
+
+@pytest.mark.parametrize(
+    "odd", ["1.04", "NULL", "'nan'", "'inf'", "-1e308", "1e300", "25.6", "-0.1"]
+)
+def test_an_outcome_that_is_not_of_the_grid_is_never_taken_for_one(
+    odd: str, connection: duckdb.DuckDBPyConnection
+) -> None:
+    grid = WITH_KEYS["tenths"]
+    units(connection, LABELS["enums"], grid.tolist())
+    connection.execute(f"UPDATE units SET outcome = {odd} WHERE rowid = 77")
+    found = count_units(connection, grid)
+    is_odd = (found.low != found.high) | ~np.isin(found.low, grid)
+    assert is_odd.sum() == 1
+    assert found.n.sum() == 3000
+
+
+def test_very_many_strata_are_hashed_rather_than_placed(
+    connection: duckdb.DuckDBPyConnection,
+) -> None:
+    """Memory for places is bounded, whatever labels a file declares."""
+    names = ", ".join(f"'c{i}'" for i in range(60_000))
+    connection.execute(f"CREATE TABLE many (cluster ENUM({names}), arm ENUM('x', 'y'), k UTINYINT)")
+    connection.execute("INSERT INTO many SELECT 'c' || i, 'x', i % 12 FROM range(60000) AS t (i)")
+    told = connection.execute("EXPLAIN SELECT count(*) FROM many GROUP BY cluster, arm, k")
+    assert "Perfect" not in str(told.fetchall())
+    told = connection.execute("EXPLAIN SELECT count(*) FROM many GROUP BY cluster, arm")
+    assert "Perfect" in str(told.fetchall())
