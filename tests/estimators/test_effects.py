@@ -18,12 +18,11 @@ from scipy.stats import ttest_ind
 from estimators.contrast_strata import contrast_strata
 from estimators.effects import Contrasts, Estimate, contrasts, effects
 from estimators.means import EstimatorName
-from tests.estimators.reference import (
+from tests.estimators.reference import Result, contrast
+from tests.estimators.told_release import (
     Cell,
-    Result,
     Told,
     Unit,
-    contrast,
     evidence_of,
     laplace_cumulants,
     random_release,

@@ -26,7 +26,7 @@ from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Experiment, Section, a_log, build_experiment, released
-from tests.estimators.reference import laplace_cumulants
+from tests.estimators.told_release import laplace_cumulants
 
 HISTOGRAM: Section = {"mechanism": "noisy-histogram", "epsilon": 1.0}
 DIFFERENCES: Section = {"mechanism": "noisy-horvitz-thompson", "epsilon": 1.0}
