@@ -23,6 +23,9 @@ units and a cluster of controls has none. It is a little less than a half, so th
 decide where the share is exactly a half.
 """
 
+_ROUNDING = 1e-12
+"""Clusters of a pair whose z differ by less than this share of what z is made of have equal z."""
+
 
 @dataclass(frozen=True)
 class PairVariance:
@@ -51,22 +54,27 @@ def pair_variance(
       size it is 1/n_1 + 1/n_0, so the first factor makes up for measuring from v̄_a.
 
     Degrees of freedom A²/Σ_p A_p²/(L − 1): the number of pairs, for pairs of one size. Effects that
-    differ between the clusters of a pair make V̂ too large, as in Neyman's.
+    differ between the clusters of a pair make V̂ too large, as in Neyman's. Where they differ by no
+    more than rounding V̂ is 0, not some 1e-32, whatever the order of summation: a variance of 0 has
+    no interval, and a macro in a release must say the same.
     """
     n_strata, pair = len(strata.weight), strata.merged.pair
     n_pairs, stratum = len(strata.merged.stratum), strata.merged.stratum
     members = sum_by(pair, np.ones(len(pair)), n_pairs)
-    z, seen, expected = np.zeros(len(pair)), np.zeros(n_pairs), np.zeros(n_strata)
+    z, size = np.zeros(len(pair)), np.zeros(len(pair))
+    seen, expected = np.zeros(n_pairs), np.zeros(n_strata)
     for rows, slices, mean, sign in (
         (strata.treated, treated, means[0], 1.0),
         (strata.control, control, means[1], -1.0),
     ):
-        part, n, total = _within_clusters(rows, slices, mean, n_strata, len(pair))
+        part, of_part, n, total = _within_clusters(rows, slices, mean, n_strata, len(pair))
         z += sign * part
+        size += of_part
         expected += 1.0 / total
         arm_size = total[stratum]
         seen += (sum_by(pair, n, n_pairs) - _spread(n, pair, members) / arm_size) / arm_size**2
-    squares = sum_by(stratum, _spread(z, pair, members), n_strata)
+    rounding = _ROUNDING * sum_by(pair, size, n_pairs)
+    squares = sum_by(stratum, _spread(z, pair, members, rounding), n_strata)
     scale = sum_by(stratum, seen, n_strata)
     scatter = sum_by(stratum, seen**2 / (members - 1.0), n_strata)
     used = (scale >= LEAST_SEEN * expected) & (scatter > 0)
@@ -78,8 +86,11 @@ def pair_variance(
 
 def _within_clusters(
     rows: ArmSlices, slices: Slices, mean: Floats, n_strata: int, n_members: int
-) -> tuple[Floats, Floats, Floats]:
-    """Return an arm's part of z, [M], its units by merged cluster, [M], and by stratum, [S]."""
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return an arm's part of z, the size of its terms, and its units; all [M], and units by [S].
+
+    The part is n_c (v̄_c − v̄)/n, and the size of its terms n_c (|v̄_c| + |v̄|)/n.
+    """
     n = slices.n_units
     total = sum_by(rows.stratum, n, n_strata)
     at = np.flatnonzero(rows.member >= 0)
@@ -88,11 +99,19 @@ def _within_clusters(
     deviation = mean[at] - stratum_mean
     rounding = np.abs(deviation) < 1e-12 * np.abs(stratum_mean)
     deviation[rounding] = 0.0
-    part = sum_by(member, n[at] * deviation / total[stratum], n_members)
-    return part, sum_by(member, n[at], n_members), total
+    share = n[at] / total[stratum]
+    part = sum_by(member, share * deviation, n_members)
+    size = sum_by(member, share * (np.abs(mean[at]) + np.abs(stratum_mean)), n_members)
+    return part, size, sum_by(member, n[at], n_members), total
 
 
-def _spread(values: Floats, pair: Ints, members: Floats) -> Floats:
-    """Return L/(L − 1) Σ_c (x_c − x̄)² over the members of every pair, shape [P]."""
+def _spread(values: Floats, pair: Ints, members: Floats, rounding: Floats | None = None) -> Floats:
+    """Return L/(L − 1) Σ_c (x_c − x̄)² over the members of every pair, shape [P].
+
+    What is from x̄ by less than the pair's ``rounding``, shape [P], is at x̄.
+    """
     mean = sum_by(pair, values, len(members)) / members
-    return members / (members - 1.0) * sum_by(pair, (values - mean[pair]) ** 2, len(members))
+    deviation = values - mean[pair]
+    if rounding is not None:
+        deviation[np.abs(deviation) < rounding[pair]] = 0.0
+    return members / (members - 1.0) * sum_by(pair, deviation**2, len(members))

@@ -29,7 +29,7 @@ from tests.support.tiers import into_tiers, pytest_ignore_collect, pytest_pyfunc
 
 __all__ = ["pytest_ignore_collect", "pytest_pyfunc_call"]  # hooks
 
-pytest_plugins = ("tests.support.surroundings",)
+pytest_plugins = ("tests.support.surroundings", "tests.support.ways")
 
 PATIENCE = 900.0
 """Seconds after which a test counts as stuck; far more than any takes on the slowest machine."""
@@ -235,6 +235,14 @@ class Experiment:
 
         return release_period(str(self.config), period, revise)
 
+    def lose(self, period: str | None = None) -> None:
+        """Run a release that fails when its file is being written; its charge is given back."""
+        with (
+            patch("flows.released.publish._insert", lambda *_: 1 / 0),
+            pytest.raises(ZeroDivisionError),
+        ):
+            self.run(period)
+
     def read(self, period: str = "once") -> pl.DataFrame:
         """The log as the private steps see it."""
         from flows.raw.ingest import ingest  # noqa: PLC0415 - see the top of this file
@@ -366,52 +374,6 @@ def clusterdp(tmp_path: Path) -> Program:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def prefect_harness() -> Iterator[Path]:
-    """A Prefect server for flow runs of this session; gives the folder of its database."""
-    from prefect.logging.configuration import (  # noqa: PLC0415 - see the top of this file
-        setup_logging,
-    )
-    from prefect.settings import (  # noqa: PLC0415
-        PREFECT_SERVER_DATABASE_CONNECTION_URL as DATABASE,
-    )
-    from prefect.testing import utilities  # noqa: PLC0415 - takes seconds, few tests need it
-
-    from flows.orchestration.server_database import kept_database  # noqa: PLC0415 - likewise
-
-    def with_tables() -> str:
-        """Give a new folder with the tables that Prefect would take seconds to make."""
-        folder = tempfile.mkdtemp()
-        content = kept_database()
-        if content is not None:
-            Path(folder, "prefect-test.db").write_bytes(content)
-        return folder
-
-    with (
-        patch.object(utilities, "mkdtemp", with_tables),
-        utilities.prefect_test_harness(server_startup_timeout=int(PATIENCE)),
-    ):
-        setup_logging()  # now: at the first run it would hold on to that test's standard error
-        yield Path(str(DATABASE.value()).partition(":///")[2]).parent
-
-
-@pytest.fixture(params=["plain", pytest.param("prefect", marks=pytest.mark.prefect)])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to run a release: by plain steps, and as a Prefect flow of a configured server."""
-    if request.param == "plain":
-        return
-    request.getfixturevalue("prefect_harness")
-    from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - see the top of this file
-
-    from flows.release import release  # noqa: PLC0415 - likewise
-
-    def run(built: Experiment, period: str | None = None, *, revise: bool = False) -> object:
-        return release(str(built.config), period, revise)
-
-    monkeypatch.setattr(Experiment, "run", run)
-    monkeypatch.setenv("PREFECT_API_URL", str(PREFECT_API_URL.value()))
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ operating system.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from privatizers.audit.enumeration import (
 )
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample
 from privatizers.audit.neighbours import Instance
-from privatizers.audit.sampling import Effort, Neighbours, sums_and_differences
+from privatizers.audit.sampling import Effort, Neighbours, joint_columns
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
 from schemas.arrays import Floats, Ints
@@ -134,12 +135,8 @@ def _joint(
     """Draw three pools at a time in one call; also return sums and differences of statistics."""
     still, middle = instance.counts, 1 + 3 * np.arange(size)
     release = mechanism.statistics(*_pool_counts(instance, [still, counts, still] * size))
-    changed, columns = _public_columns(release, instance, middle, ""), {DRAW: np.zeros(size)}
-    for rows, whose in ((middle - 1, "pool before"), (middle + 1, "pool after")):
-        columns |= _public_columns(release, instance, rows, whose)
-        other = _public_columns(release, instance, rows, "")
-        columns |= sums_and_differences(changed, other, whose)
-    return Sample(columns)
+    columns = joint_columns(partial(_public_columns, release, instance), middle, "pool")
+    return Sample({DRAW: np.zeros(size)} | columns)
 
 
 def _called(

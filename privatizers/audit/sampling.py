@@ -12,7 +12,9 @@ repeated draw by draw. Three kinds here, and the *marked* of `marked_replicates`
   one on either side, where nothing changes. The statistics of those two must tell nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -181,15 +183,28 @@ def _joint(
     middle = 1 + 3 * np.arange(size)
     drawn = release.response.draw(np.full(size, level), middle)
     columns = {DRAW: kind_of(drawn, instance)}
-    changed = _public_columns(release, instance, middle, "")
-    for rows, whose in ((middle - 1, "stratum before"), (middle + 1, "stratum after")):
-        columns |= _public_columns(release, instance, rows, whose)
-        other = _public_columns(release, instance, rows, "")
-        columns |= sums_and_differences(changed, other, whose)
-    return Sample(columns)
+    return Sample(
+        columns | joint_columns(partial(_public_columns, release, instance), middle, "stratum")
+    )
 
 
-def sums_and_differences(
+def joint_columns(
+    public: Callable[[Ints, str], dict[str, Floats]], middle: Ints, what: str
+) -> dict[str, Floats]:
+    """Return the columns of the rows before and after those in the ``middle``, where all changes.
+
+    And sums and differences of theirs with those of the middle. ``public`` gives columns of rows,
+    named by whose they are; a row is a ``what``.
+    """
+    columns: dict[str, Floats] = {}
+    changed = public(middle, "")
+    for rows, whose in ((middle - 1, f"{what} before"), (middle + 1, f"{what} after")):
+        columns |= public(rows, whose)
+        columns |= _sums_and_differences(changed, public(rows, ""), whose)
+    return columns
+
+
+def _sums_and_differences(
     changed: dict[str, Floats], other: dict[str, Floats], whose: str
 ) -> dict[str, Floats]:
     """Return sums and differences of the noisy columns of two strata, by name."""

@@ -9,6 +9,8 @@ a reader sees them too.
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.mechanisms.parameters import Parameters
@@ -36,7 +38,9 @@ class UniformPriorDP:
     def strata(self, counts: Ints) -> StrataRelease:
         """Add noise to the counts or their sums if published; the prior uses neither."""
         parameters = self.parameters
-        prior = realised_prior(uniform_prior(*counts.shape), parameters.truncation_threshold)
+        n_strata, n_outcomes = counts.shape
+        one = realised_prior(uniform_prior(1, n_outcomes), parameters.truncation_threshold)
+        prior = np.repeat(one, n_strata, axis=0)
         noisy = None if parameters.counts is None else parameters.counts.noised(counts)
         sums = None if parameters.sums is None else parameters.sums.noised(counts)
         response = RandomisedResponse(parameters.resampling_probability, prior)

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.cases import NAMES, QUICK, Case, Contender, Place, cases_of
+from tests.benchmarks.case import Case, Contender, Place
+from tests.benchmarks.cases import NAMES, QUICK, cases_of
 from tests.benchmarks.measure import BenchError, Run, run_job
 from tests.benchmarks.results import Result, result_of
 from tests.benchmarks.show import machine, save, text_of

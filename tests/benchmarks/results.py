@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.benchmarks.cases import Case, Contender
+from tests.benchmarks.case import Case, Contender
 from tests.benchmarks.measure import Run
 
 

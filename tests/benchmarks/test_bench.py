@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 from tests.benchmarks import bench, data
-from tests.benchmarks.cases import QUICK, Case, Contender, Place, cases_of, parse_size
+from tests.benchmarks.case import Case, Contender, Place, parse_size
+from tests.benchmarks.cases import QUICK, cases_of
 from tests.benchmarks.child import AGGREGATED
 from tests.benchmarks.measure import (
     ROOT,

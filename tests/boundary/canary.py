@@ -8,17 +8,14 @@ by which its ledger knows the same rows again, as they depend on outcomes.
 import base64
 import gzip
 import itertools
-import os
 import re
 import sqlite3
 import stat
 import struct
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -27,15 +24,8 @@ from typing import Any, Literal, NoReturn
 import duckdb
 import numpy as np
 import polars as pl
-import pytest
 
-from flows.config.resolve import resolve_design
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.fingerprint import KEY_FILE, fingerprint
-from flows.raw.ingest import ingest
-from flows.raw.units.private_clusters import known_sizes
-from flows.raw.validate import validate
-from tests.conftest import PATIENCE, Builder, Experiment
 
 _numbers = itertools.count()
 
@@ -284,232 +274,6 @@ def exposed(folder: Path) -> list[str]:
         except FileNotFoundError:
             continue  # gone meanwhile
     return found
-
-
-# what is planted
-
-
-@dataclass(frozen=True)
-class Planted:
-    """An experiment whose log has canaries in it, and all that is to be looked for."""
-
-    built: Experiment
-    secrets: tuple[Secret, ...]
-
-    def named(self, name: str) -> Secret:
-        """One of the secrets."""
-        (found,) = (secret for secret in self.secrets if secret.name == name)
-        return found
-
-
-LOW_AND_HIGH = {"values": [0, 1_000_000]}
-"""A grid with the canary inside its range, so that nothing is clipped before outcomes are drawn."""
-
-CLIPPED = {"values": [0, 1, 2]}
-
-Ids = Literal["plain", "hashed words", "hashed numbers"]
-
-
-def plant(
-    experiment: Builder,
-    file: str = "log.parquet",
-    outcome: dict[str, Any] = LOW_AND_HIGH,
-    ids: Ids = "hashed words",
-    privacy: dict[str, Any] | None = None,
-) -> Planted:
-    """Build an experiment with one faultless row and one that is set aside full of canaries."""
-    outcomes, covariate = Canary.hatch("outcome"), Canary.hatch("covariate")
-    kept, aside = Canary.hatch("unit"), Canary.hatch("unit")
-    as_text = not file.endswith(".parquet")
-    rows: list[tuple[Any, ...]] = [
-        (f"c{i:02d}", "mail" if i % 2 else "none", "east", float(i // 2 % 2), 1.5)
-        for i in range(24)
-    ]
-    rows.append((kept.word, "mail", "east", outcomes.value, covariate.value))
-    rows.append((aside.word, "fax", "east", outcomes.value, covariate.value))
-    if ids == "hashed numbers":
-        units = [*range(24), kept.value, aside.value]
-        rows = [(unit, *row[1:]) for unit, row in zip(units, rows, strict=True)]
-    if as_text:
-        rows.append((f"{kept.word}2", "mail", "east", outcomes.word, covariate.word))
-        rows.append((f"{aside.word}2", "fax", "east", outcomes.word, covariate.word))
-        rows = [(*row[:3], *map(str, row[3:])) for row in rows]
-    log = pl.DataFrame(rows, ["customer", "variant", "region", "clicks", "income"], orient="row")
-
-    hashed = ids != "plain"
-    publish = {"unit_id": "keyed-hash", "key_file": "ids.key"} if hashed else {}
-    built = experiment(log, file, outcome=outcome, publish=publish, privacy=privacy or {})
-    secrets = [
-        outcomes.secret("outcome"),
-        covariate.secret("covariate"),
-        aside.secret("id set aside", home="quarantine/trial/*.parquet"),
-    ]
-    if hashed:
-        key = os.urandom(32).hex().encode()
-        (built.folder / "ids.key").touch(mode=0o600)
-        (built.folder / "ids.key").write_bytes(key)
-        secrets += [kept.secret("id"), marked("key of ids", key, home="ids.key")]
-    return Planted(built, (*secrets, *digests_of(built)))
-
-
-N_EVENTS = 71_993
-"""Outcome events in the log of :func:`plant_events`."""
-
-WINDOW = 7 * 86_400
-
-
-def plant_events(
-    experiment: Builder, ending: str = "parquet", **sections: dict[str, Any]
-) -> Planted:
-    """Build an experiment of grain "event" with canaries in its log of events.
-
-    They are an event's value, what two events add up to, an event's id, its time, how long that is
-    after the exposure, the id of a unit that was never exposed, and how many events there are.
-    """
-    value, total, which, stranger = (Canary.hatch() for _ in range(4))
-    moment = datetime(2026, 11, 20, 3, 14, 15, 926_000 + next(_numbers), UTC)
-    start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    units = [f"c{number:02d}" for number in range(24)]
-    seen = pl.DataFrame({"customer": [*units, "c00"]}).with_columns(
-        variant=pl.Series(["none", "mail"] * 12 + ["mail"]), region=pl.lit("east"), seen=start
-    )
-    planted = [
-        ("c01", moment, value.value, which.word),
-        ("c02", start, total.value - 1000.25, "a"),
-        ("c02", moment + timedelta(hours=1), 1000.25, "b"),
-        (f"{stranger.word}X", moment, value.value, "c"),
-    ]
-    rest = pl.DataFrame({"place": range(N_EVENTS - len(planted))}).select(
-        pl.format("c{}", (pl.col("place") % 20 + 3).cast(pl.String).str.zfill(2)).alias("customer"),
-        (pl.lit(start) + pl.duration(seconds=pl.col("place") * 10)).alias("seen"),
-        (pl.col("place") % 2).cast(pl.Float64).alias("clicks"),
-        pl.format("e{}", "place").alias("event"),
-    )
-    happened = pl.concat([pl.DataFrame(planted, rest.schema, orient="row"), rest])
-    if ending != "parquet":
-        spelling = pl.col("seen").dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ")
-        happened, seen = happened.with_columns(spelling), seen.with_columns(spelling)
-    settings: dict[str, dict[str, Any]] = {
-        "source": {
-            "grain": "event",
-            "outcomes_path": f"log.events.{ending}",
-            "window": f"{WINDOW}s",
-        },
-        "columns": {"time": "seen", "event": "event"},
-        "outcome": LOW_AND_HIGH | {"aggregate": "sum"},
-        **sections,
-    }
-    files = {f"log.exposures.{ending}": seen, f"log.events.{ending}": happened}
-    built = experiment(files, f"log.exposures.{ending}", **settings)
-    since = int((moment - start) / timedelta(microseconds=1))
-    secrets = [
-        value.secret("value"),
-        total.secret("outcome"),
-        which.secret("event id"),
-        stranger.secret("unexposed id"),
-        marked("event time", *_of_a_moment(moment)),
-        marked("since", *(struct.pack(f"{order}q", since) for order in "<>"), str(since).encode()),
-        Number("number of events", (), number=N_EVENTS),
-    ]
-    return Planted(built, (*secrets, *digests_of(built)))
-
-
-def _of_a_moment(moment: datetime) -> Iterator[bytes]:
-    whole = int((moment - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
-    for separator in "T ":
-        yield f"{moment:%Y-%m-%d{separator}%H:%M:%S.%f}".encode()
-    yield str(whole).encode()
-    for order in "<>":
-        yield struct.pack(f"{order}q", whole)
-
-
-def digests_of(built: Experiment) -> list[Secret]:
-    """What the ledger will know the rows by, and the key that this depends on."""
-    config = built.load()
-    rows, _, _ = validate(config, ingest(config, "once"))
-    chosen = resolve_design(config, known_sizes(config, rows))
-    digests = vars(fingerprint(chosen.config, rows, chosen.design))
-    found = [
-        marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")
-        for name, digest in digests.items()
-        for text in [digest.partition(":")[2]]
-    ]
-    key = (built.folder / "quarantine" / KEY_FILE).read_bytes()
-    return [*found, marked("digest key", key, key.hex().encode(), home=f"quarantine/{KEY_FILE}")]
-
-
-# a run's surroundings
-
-
-@dataclass(frozen=True)
-class Watch:
-    """A run's surroundings, and what was heard of it."""
-
-    folders: tuple[Path, ...]
-    heard: Callable[[], str]
-    before: Mapping[Path, Before]
-    """What stood in the folders before the run, and before there was anything to look for."""
-
-    def leaks(self, planted: Planted, *more: object) -> list[str]:
-        """Where secrets are to be found that should not be there, and what is open to others."""
-        built = planted.built
-        for log in built.folder.glob("log.*"):
-            log.unlink()
-        heard = self.heard()  # first: until then logs and states come in
-        found = [
-            leak
-            for folder in (*self.folders, built.folder)
-            for leak in leaks_into(folder, *planted.secrets, root=built.folder, before=self.before)
-        ]
-        texts = {"what was heard": heard, "what came back": spelt(more)}
-        for place, text in texts.items():
-            found += [
-                f"{secret.name} in {place}" for secret in planted.secrets if secret.is_in(text)
-            ]
-        return found + exposed(built.folder)
-
-
-def watching(
-    prefect: Path,
-    temporary: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> Iterator[Watch]:
-    """Watch a run, in surroundings where nothing is private by itself."""
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    caplog.set_level("DEBUG")
-
-    def heard() -> str:
-        wait_for_prefect(prefect, "clusterdp-release")
-        streams = capfd.readouterr()
-        return "\n".join((streams.out, streams.err, caplog.text))
-
-    umask = os.umask(0)
-    try:
-        home = Path(os.environ["PREFECT_HOME"])
-        yield Watch((temporary, prefect, home), heard, Before.of(prefect) | Before.of(home))
-    finally:
-        os.umask(umask)
-
-
-def wait_for_prefect(database: Path, name: str) -> None:
-    """Wait until the logs and states of the flow's runs, and of their tasks, have come in."""
-    query = (
-        "SELECT count(*) FROM flow_run r JOIN flow f ON f.id = r.flow_id WHERE f.name = ? "
-        "AND (NOT EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id "
-        "AND l.task_run_id IS NULL AND l.message LIKE 'Finished in state%') "
-        "OR EXISTS (SELECT * FROM log l WHERE l.flow_run_id = r.id AND l.task_run_id IS NOT NULL "
-        "AND NOT EXISTS (SELECT * FROM task_run t WHERE t.id = l.task_run_id "
-        "AND t.state_type IN ('COMPLETED', 'FAILED', 'CRASHED', 'CANCELLED'))))"
-    )
-    deadline = time.monotonic() + PATIENCE
-    with closing(sqlite3.connect(next(database.glob("*.db")))) as connection:
-        while connection.execute(query, (name,)).fetchone() != (0,):
-            assert time.monotonic() < deadline, "the logs of a flow run never arrived"
-            time.sleep(0.1)
 
 
 # failures

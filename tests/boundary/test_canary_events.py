@@ -13,18 +13,15 @@ from flows.cli.main import run
 from flows.runtime import progress
 from schemas.errors import ClusterdpError, InputError, StepError
 from tests.boundary.canary import (
-    CLIPPED,
-    N_EVENTS,
     Explosive,
     Number,
-    Planted,
-    Watch,
     contents,
     leaks_into,
-    plant_events,
     spelt,
 )
+from tests.boundary.planted import CLIPPED, N_EVENTS, Planted, plant_events
 from tests.boundary.test_canary import Failure, as_a_panic, in_a_chain
+from tests.boundary.watched import Watch
 from tests.conftest import Builder, released, told
 from tests.support.spilling import Spilled
 

@@ -17,7 +17,8 @@ import pytest
 from flows.cli.main import run
 from flows.orchestration.prefect_settings import HOME, configure_prefect
 from schemas.errors import BudgetError, ConflictError
-from tests.boundary.canary import Planted, contents, exposed, leaks_into, plant, spelt
+from tests.boundary.canary import contents, exposed, leaks_into, spelt
+from tests.boundary.planted import Planted, plant
 from tests.conftest import Builder, a_log, told
 
 

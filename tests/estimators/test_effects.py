@@ -18,12 +18,11 @@ from scipy.stats import ttest_ind
 from estimators.contrast_strata import contrast_strata
 from estimators.effects import Contrasts, Estimate, contrasts, effects
 from estimators.means import EstimatorName
-from tests.estimators.reference import (
+from tests.estimators.reference import Result, contrast
+from tests.estimators.told_release import (
     Cell,
-    Result,
     Told,
     Unit,
-    contrast,
     evidence_of,
     laplace_cumulants,
     random_release,
@@ -216,6 +215,18 @@ def test_an_odd_cluster_goes_with_the_last_two() -> None:
     last = np.array(effects_[2:])
     expected = ((4 - 1) ** 2 + 3 / 2 * np.sum((last - last.mean()) ** 2)) / 5**2
     assert merged_variance(*five) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-9, 1e9, 1 / 3, 0.1, 0.7])
+def test_pairs_whose_effects_differ_by_rounding_alone_have_a_variance_of_zero(
+    factor: float,
+) -> None:
+    """z is no outcome's: it is measured from means over all clusters, which are rounded."""
+    outcomes = [(0.1, 0.0), (0.8, 0.7), (0.0, 0.0), (0.7, 0.7), (0.7, 0.0), (0.8, 0.1)]
+    alike = [[[none * factor], [mail * factor]] for mail, none in outcomes]
+    assert merged_variance(*alike) == 0.0
+    alike[0][1][0] += 1e-7 * factor
+    assert merged_variance(*alike) == pytest.approx((1e-7 * factor) ** 2 / 6**2, rel=1e-6)
 
 
 def test_how_clusters_differ_is_no_part_of_their_variance_by_twos() -> None:

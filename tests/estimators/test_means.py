@@ -7,8 +7,8 @@ import pytest
 
 from estimators.effects import effects
 from estimators.means import Mean, means
-from tests.estimators.reference import Told, evidence_of, random_release
 from tests.estimators.test_effects import ARMS, COUNTED, trial
+from tests.estimators.told_release import Told, evidence_of, random_release
 
 
 def by_name(found: list[Mean]) -> dict[tuple[str, str], Mean]:

@@ -19,15 +19,9 @@ from estimators.evidence import Evidence, Pools, Statistic
 from estimators.regression import UNITS_PER_COLUMN, Units, bearable_columns, regressions
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats, Ints
-from tests.estimators.reference import (
-    Told,
-    Unit,
-    evidence_of,
-    identity,
-    random_release,
-    strata_of,
-    weighted,
-)
+from tests.estimators.reference import strata_of, weighted
+from tests.estimators.told_release import Told, Unit, evidence_of, identity, random_release
+from tests.statistical.found import errors_off
 from tests.statistical.simulate import Trial, UnitPositions, slices_of, without_privacy
 
 ARMS = ("none", "mail", "call")
@@ -418,8 +412,7 @@ class Outcome:
 
     @property
     def errors_off(self) -> float:
-        error = self.estimate.std(ddof=1) / np.sqrt(len(self.estimate))
-        return float(abs(self.estimate.mean() - self.truth) / error)
+        return errors_off(self.estimate, self.truth)
 
     @property
     def ratio(self) -> float:

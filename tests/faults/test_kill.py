@@ -70,8 +70,8 @@ RUNS = """
 import gc
 # What a run imports on its way, but no thread of it: each child would import it anew.
 import _strptime, encodings.utf_8_sig
-import numpy.testing, pyarrow.compute, pyarrow.pandas_compat, scipy.special
-import schemas.raw_frame, sqlalchemy.dialects.sqlite.pysqlite
+import numpy.testing, pandera.backends.polars.container, pyarrow.compute, pyarrow.pandas_compat
+import schemas.raw_frame, scipy.special, scipy.stats, sqlalchemy.dialects.sqlite.pysqlite
 from flows.release import release_period
 
 gc.freeze()

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli.main import run
 from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_design_of
 from flows.release import ReleaseResult
@@ -22,6 +20,7 @@ from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
+from tests.support.surroundings import Command
 
 AUTO = {"mechanism": "auto"}
 MEANS = AUTO | {"strata_statistic": "means"}
@@ -38,21 +37,6 @@ CONTRACT = {
     "delta",
     "predicted",
 }
-
-Command = Callable[..., Ran]
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    """Run a command in this process."""
-
-    def call(*arguments: str | Path) -> Ran:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        told = capsys.readouterr()
-        return Ran(code, told.out, told.err)
-
-    return call
 
 
 def planned(command: Command, built: Experiment, *arguments: str) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Configurations, from sound to rubbish, of releases and of sites."""
 
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel
 
 from flows.config.experiment import Config
+from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
 from tests.fuzz.case import DIGITS, Case
 from tests.fuzz.values import (
@@ -102,16 +103,7 @@ FITTING: dict[str, SearchStrategy[Any]] = {
     "rounding": st.sampled_from(["stochastic", "nearest"]),
     "guess": st.one_of(st.just("uniform"), _figures),
     "aggregate": st.sampled_from(["count", "sum", "max", "any"]),
-    "mechanism": st.sampled_from(
-        [
-            "auto",
-            "cluster-dp",
-            "cluster-free-dp",
-            "uniform-prior-dp",
-            "noisy-histogram",
-            "noisy-horvitz-thompson",
-        ]
-    ),
+    "mechanism": st.sampled_from(get_args(Privacy.model_fields["mechanism"].annotation)),
     "strata_statistic": st.sampled_from(["auto", "counts", "means", "none"]),
     "segment_shares": _figures,
     "split": _figures,

@@ -8,6 +8,12 @@ from scipy.special import stdtrit
 from schemas.arrays import Floats
 
 
+def errors_off(estimates: Floats, truth: float) -> float:
+    """How many standard errors the mean of the estimates is away from the truth."""
+    error = estimates.std(ddof=1) / np.sqrt(len(estimates))
+    return float(abs(estimates.mean() - truth) / error)
+
+
 @dataclass(frozen=True)
 class Found:
     """What every release says of one estimand, shape [releases], and the truth."""
@@ -19,8 +25,7 @@ class Found:
 
     @property
     def errors_off(self) -> float:
-        error = self.estimate.std(ddof=1) / np.sqrt(len(self.estimate))
-        return float(abs(self.estimate.mean() - self.truth) / error)
+        return errors_off(self.estimate, self.truth)
 
     @property
     def ratio(self) -> float:

@@ -22,7 +22,6 @@ from privatizers.accounting.rounding import realised_rate, realised_threshold
 from privatizers.audit.audit import AuditResult, audit
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample, clopper_pearson, lower_bound
 from privatizers.audit.sampling import Effort
-from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease, guarantee
@@ -33,7 +32,6 @@ from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import discrete_laplace
 from privatizers.planning.design import Request, design
-from schemas.arrays import Floats
 
 Counts = NDArray[np.int64]
 
@@ -125,17 +123,8 @@ def test_counts_beside_a_uniform_prior_that_nobody_pays_for_are_caught() -> None
 
 
 @dataclass(frozen=True)
-class Imitation:
+class Imitation(ClusterDP):
     """Says that it is Cluster-DP, and is not."""
-
-    name: ClassVar[str] = "cluster-dp"
-    parameters: Parameters
-
-    def pool_of(self, sizes: Counts, min_stratum: int) -> Counts:
-        return small_clusters_share(sizes, min_stratum)
-
-    def expected_prior(self, guess: Floats) -> Floats:
-        return ClusterDP(self.parameters).expected_prior(guess)
 
     def released(self, noisy: Counts, sizes: Counts) -> StrataRelease:
         gamma = self.parameters.truncation_threshold

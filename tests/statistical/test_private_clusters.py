@@ -26,6 +26,7 @@ from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
 from tests.conftest import build_experiment, made_units, sealed_rows
+from tests.statistical.found import errors_off
 
 N_RELEASES = 200
 ERRORS = 5.5
@@ -115,11 +116,6 @@ def estimates(
     generator = np.random.default_rng(2026)
     found = [by_hand(tables_of(log_of(generator, list(shares)))) for _ in range(size)]
     return {name: np.array([one[name] for one in found]) for name in found[0]}
-
-
-def errors_off(values: Floats, truth: float) -> float:
-    """How many standard errors the mean of ``values`` is off."""
-    return abs(float(values.mean()) - truth) / float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 @pytest.mark.slow

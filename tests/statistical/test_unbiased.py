@@ -28,7 +28,7 @@ from estimators.means import EstimatorName
 from estimators.pool_statistics import counts_noise
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import MechanismName, Request, design
-from schemas.arrays import Floats
+from tests.statistical.found import errors_off
 from tests.statistical.simulate import Releases, Trial
 
 N_RELEASES = 20_000
@@ -132,12 +132,6 @@ def truth_of(name: MechanismName, estimator: EstimatorName, *, constant: bool) -
         return people.truth()
     pool_of = people.strata.pool_of
     return people.truth(inside=np.bincount(pool_of)[pool_of[people.cluster]] == 1)
-
-
-def errors_off(estimates: Floats, truth: float) -> float:
-    """How many standard errors the mean of the estimates is away from the truth."""
-    error = estimates.std(ddof=1) / np.sqrt(len(estimates))
-    return float(abs(estimates.mean() - truth) / error)
 
 
 def is_near_one(ratio: float) -> bool:

@@ -124,20 +124,25 @@ _clusterdp_sample_variance AS (
         sum((n - 1) * within + n * from_middle * from_middle) / (sum(n) - 1) AS spread
     FROM _clusterdp_sides GROUP BY segment, arm, stratum, side
 ),
--- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p.
+-- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
+-- are equal but for rounding are equal, too.
 _clusterdp_added AS (
     SELECT m.segment, m.arm, m.pair, m.cluster, m.n_treated, m.n_control,
-        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control, z
+        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control,
+        CASE WHEN abs(z - avg(z) OVER pairs) < 1e-12 * sum(size) OVER pairs THEN 0
+            ELSE z - avg(z) OVER pairs END AS from_pair
     FROM _clusterdp_merged AS m
     JOIN (
-        SELECT segment, arm, cluster,
+        SELECT segment, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
             sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
         FROM _clusterdp_sides WHERE stratum = 'merged' GROUP BY segment, arm, cluster
     ) AS s ON s.segment = m.segment AND s.arm = m.arm AND s.cluster = m.cluster
-    WINDOW whole AS (PARTITION BY m.segment, m.arm)
+    WINDOW whole AS (PARTITION BY m.segment, m.arm),
+        pairs AS (PARTITION BY m.segment, m.arm, m.pair)
 ),
 _clusterdp_pairs AS (
-    SELECT segment, arm, count(*) - 1 AS free, count(*) * var_samp(z) AS variance,
+    SELECT segment, arm, count(*) - 1 AS free,
+        count(*) * sum(from_pair * from_pair) / (count(*) - 1) AS variance,
         (sum(n_treated) - count(*) * var_samp(n_treated) / any_value(all_treated))
         / any_value(all_treated) ** 2
         + (sum(n_control) - count(*) * var_samp(n_control) / any_value(all_control))

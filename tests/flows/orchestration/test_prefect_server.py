@@ -354,6 +354,7 @@ WAITING = """if True:
     import signal, sys, time
     from pathlib import Path
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that nohup runs have it ignored
     import flows.cli.main, flows.raw.ingest
     def ingest(*given):
         Path(sys.argv[2]).touch()

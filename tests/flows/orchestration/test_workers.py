@@ -42,7 +42,9 @@ from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import open_workspace
 from flows.release import release
 from schemas.errors import ClusterdpError, ConfigError, InputError, StepError
-from tests.boundary.canary import Planted, Watch, leaks_into, plant, plant_events
+from tests.boundary.canary import leaks_into
+from tests.boundary.planted import Planted, plant, plant_events
+from tests.boundary.watched import Watch
 from tests.conftest import EXACT, Builder, Experiment, a_log, build_experiment, released, told
 from tests.flows.raw.spill.test_out_of_core import (
     EVENTS,

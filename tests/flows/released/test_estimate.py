@@ -19,7 +19,8 @@ from flows.released.file.read import read_release
 from schemas.errors import InputError
 from schemas.released import SCHEMA_VERSION, TABLES
 from tests.conftest import EXACT, Builder, a_log, build_experiment, released, rows
-from tests.estimators.reference import Cell, Told, Unit, contrast, laplace_cumulants
+from tests.estimators.reference import contrast
+from tests.estimators.told_release import Cell, Told, Unit, laplace_cumulants
 
 
 def stratified(

@@ -11,16 +11,17 @@ from flows.cli.main import run
 from flows.released.estimate import estimate_file
 from flows.released.segments import SegmentEstimates, estimate_segments
 from schemas.errors import InputError
-from tests.conftest import EXACT, Builder, a_log
+from tests.conftest import EXACT, Builder, a_log, build_experiment
 from tests.support.tables import written
 
 LOG = a_log(400)
 
 
-@pytest.fixture
-def path(experiment: Builder) -> Path:
-    """A release that holds the outcomes as they are, but for one in 10¹²."""
-    return experiment(LOG, privacy=EXACT).run().path
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release that holds the outcomes as they are, but for one in 10¹²; read by all tests."""
+    folder = tmp_path_factory.mktemp("segments") / "experiment"
+    return build_experiment(folder, LOG, privacy=EXACT).run().path
 
 
 def table(folder: Path, segment: pl.Expr, name: str = "segments.csv") -> Path:

@@ -26,7 +26,7 @@ from flows.runtime.terminal import (
 )
 from schemas.errors import BudgetError, ConfigError, InputError
 from schemas.visible import visible
-from tests.conftest import Builder, a_log
+from tests.conftest import Builder, Experiment, a_log
 
 EVIL = "\x1b[2J\u202ename\r\nclusterdp: done\u200b\x9f\u2028"
 SPELT = r"\x1b[2J\u202ename\r\nclusterdp: done\u200b\x9f\u2028"
@@ -192,6 +192,19 @@ def test_long_values_go_on_below_themselves_and_paths_stay_whole(
     )
 
 
+def commands_of(built: Experiment, release: str, segments: Path) -> list[list[str]]:
+    """Those that read a configuration, a release and a table of segments."""
+    config = str(built.config)
+    return [
+        ["check", config],
+        ["plan", config],
+        ["inspect", release],
+        ["estimate", release],
+        ["estimate", release, "--segments", str(segments)],
+        ["ledger", config],
+    ]
+
+
 @pytest.mark.parametrize(
     "environment",
     [{"COLUMNS": "80"}, {"COLUMNS": "120", "NO_COLOR": "1"}, {"COLUMNS": "50", "TERM": "dumb"}],
@@ -216,12 +229,7 @@ def test_commands_fit_a_terminal_and_write_no_codes(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(progress, "_can_show", lambda: False)  # it has codes of its own
     for command in (
-        ["check", str(built.config)],
-        ["plan", str(built.config)],
-        ["inspect", release],
-        ["estimate", release],
-        ["estimate", release, "--segments", str(segments)],
-        ["ledger", str(built.config)],
+        *commands_of(built, release, segments),
         ["check", "no-such-file.toml"],
         ["estimate", release, "--level", "7"],
     ):
@@ -258,12 +266,7 @@ def test_no_command_prints_a_name_raw(
     rows = "\n".join(f'{one},"{EVIL}"' for one in built.read()["unit"].to_list())
     segments.write_text(f"unit_id,segment\n{rows}\n", encoding="utf-8", newline="")
     for command in (
-        ["check", str(built.config)],
-        ["plan", str(built.config)],
-        ["inspect", release],
-        ["estimate", release],
-        ["estimate", release, "--segments", str(segments)],
-        ["ledger", str(built.config)],
+        *commands_of(built, release, segments),
         ["ledger", str(built.config), "--abandon", EVIL],
         ["estimate", str(tmp_path / EVIL)],
         ["check", str(tmp_path / EVIL)],

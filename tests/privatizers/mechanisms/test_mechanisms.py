@@ -289,20 +289,13 @@ def test_one_over_sigma_would_be_too_small_a_claim_for_three_outcomes(name: Mech
 
 
 @dataclass(frozen=True)
-class LeakyDP:
+class LeakyDP(ClusterDP):
     """Broken on purpose: the prior is made of the raw counts, the noisy ones are for show."""
 
     name: ClassVar[str] = "leaky"
-    parameters: Parameters
-
-    def pool_of(self, sizes: Counts, min_stratum: int) -> Counts:
-        return small_clusters_share(sizes, min_stratum)
-
-    def expected_prior(self, guess: Floats) -> Floats:
-        return ClusterDP(self.parameters).expected_prior(guess)
 
     def strata(self, counts: Counts) -> StrataRelease:
-        sound = ClusterDP(self.parameters).strata(counts)
+        sound = super().strata(counts)
         gamma, sizes = self.parameters.truncation_threshold, counts.sum(axis=1)
         prior = realised_prior(truncated_prior(counts, sizes, gamma), gamma)
         return StrataRelease(

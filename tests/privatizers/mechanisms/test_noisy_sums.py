@@ -7,7 +7,6 @@ it fails although everything is right; all are 1e-6 or less.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from privatizers.audit.enumeration import Enumeration, enumerate_outcomes, model
 from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
-from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.mechanism import StrataRelease, guarantee
 from privatizers.mechanisms.noisy_sums import NoisySums
 from privatizers.mechanisms.parameters import Parameters, event_of
@@ -30,7 +28,6 @@ from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import discrete_laplace
-from schemas.arrays import Floats
 from tests.composition import composed_delta, composed_epsilon
 
 Counts = NDArray[np.int64]
@@ -348,19 +345,10 @@ def test_a_sensitivity_of_one_step_is_caught_by_the_exact_half() -> None:
 
 
 @dataclass(frozen=True)
-class Broken:
+class Broken(UniformPriorDP):
     """Uniform-Prior-DP whose sums have less noise than their parameters say."""
 
-    name: ClassVar[str] = "uniform-prior-dp"
-    parameters: Parameters
     factor: float
-
-    def pool_of(self, sizes: Counts, min_stratum: int) -> Counts:
-        return small_clusters_share(sizes, min_stratum)
-
-    def expected_prior(self, guess: Floats) -> Floats:
-        prior: Floats = uniform_prior(1, len(guess))[0]
-        return prior
 
     def strata(self, counts: Counts) -> StrataRelease:
         own = self.parameters

@@ -26,7 +26,7 @@ from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Experiment, Section, a_log, build_experiment, released
-from tests.estimators.reference import laplace_cumulants
+from tests.estimators.told_release import laplace_cumulants
 
 HISTOGRAM: Section = {"mechanism": "noisy-histogram", "epsilon": 1.0}
 DIFFERENCES: Section = {"mechanism": "noisy-horvitz-thompson", "epsilon": 1.0}
@@ -408,11 +408,17 @@ def test_a_dry_run_knows_it(built: Experiment) -> None:
 def test_its_design_is_audited_without_reading_the_log(
     experiment: Builder, privacy: Section
 ) -> None:
-    """A sound mechanism is reported once in 10⁷ runs at most; more in privatizers' tests."""
+    """A sound mechanism is reported once in 10⁷ runs at most; more in privatizers' tests.
+
+    The bound itself is drawn, too. In 200 audits of the histogram it had a mean of 0.712 and a
+    standard deviation of 0.032, and none was below 0.64 (the differences', with half as many cells:
+    0.786 and 0.019). By the normal law it is at 0.5 or less once in 10¹⁰ runs; allow for one in
+    10⁴, as its law is only nearly normal.
+    """
     built = experiment(privacy=privacy, outcome=SPREAD)
     (built.folder / "log.parquet").unlink()
     design = design_of(built.config, None)
-    quick = Effort(noised_cells=40_000, calls=60)
+    quick = Effort(noised_cells=80_000, calls=60)
     found = audit(design.mechanism, design.epsilon, confidence=1 - 1e-7, effort=quick)
     assert found.holds
     assert found.claimed_epsilon == 1.0

@@ -304,6 +304,39 @@ def test_a_variance_of_zero_has_neither_bounds_nor_p_value(tmp_path: Path, n_clu
     check_equal(found, engine(path, mine))
 
 
+def test_pairs_of_clusters_that_differ_by_rounding_alone_have_a_variance_of_zero(
+    tmp_path: Path,
+) -> None:
+    """Within each pair the effects are equal, though no outcome is: z differs by 1e-17, or not.
+
+    Which of the two depends on the order of summation. A standard error of 1e-16 would have an
+    interval and a p-value, one of 0 has neither, so macro and engine must both call it 0.
+    """
+    outcomes = {
+        "town 1": (0.1, 0.0), "town 2": (0.8, 0.7),  # mail, none: 0.1 more in both towns
+        "town 3": (0.0, 0.0), "town 4": (0.7, 0.7),
+        "town 5": (0.7, 0.0), "town 6": (0.8, 0.1),
+    }  # fmt: skip
+    clicks = [value for pair in outcomes.values() for value in pair]
+    log = a_log(12, arms=("mail", "none"), clusters=tuple(outcomes)).with_columns(
+        clicks=pl.Series(clicks)
+    )
+    grid: Section = {"values": [0, 0.1, 0.7, 0.8]}
+    path = (
+        build_experiment(tmp_path / "experiment", log, privacy=EXACT, outcome=grid, arms=MERGED)
+        .run()
+        .path
+    )
+    mine = pl.concat(
+        log.select(unit_id="customer", segment=pl.lit(name)).head(2 * n_towns)
+        for name, n_towns in (("two towns", 2), ("four towns", 4), ("all towns", 6))
+    )
+    found = ask_file(path, "FROM ate_by_segment('mine')", mine=mine)
+    assert found["std_error"].to_list() == [0, 0, 0]
+    assert found["ci_lower"].null_count() == 3
+    check_equal(found, engine(path, mine))
+
+
 # --- the analyst's table ---
 
 
