@@ -16,7 +16,7 @@ def ledger_document(name: str, statement: "Statement", *, everything: bool) -> d
     """The document of ``clusterdp ledger --json`` for the experiment, or site, of this name."""
     listed = [entry for entry in statement.entries if entry.counts or everything]
     entries = [entry.as_json() for entry in listed]
-    totals = {**statement.as_json(), **statement.composed_json()}
+    totals = {**statement.as_json(), **statement.composed_json(), **statement.tally_json()}
     return {"experiment": name, **totals, "entries": entries}
 
 
@@ -44,6 +44,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *pairs(
                 {
                     "paid": paid_text(statement),
+                    **_by_unit(statement),
                     **_composed_pair(statement),
                     "left": _amounts(left) or "no limit is declared (privacy.budget_epsilon)",
                     "next release": _amounts(terms.cost),
@@ -53,6 +54,18 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *(table(head, rows) if rows else ["Nothing was charged yet."]),
         ]
     )
+
+
+def _by_unit(statement: "Statement") -> dict[str, str]:
+    """What units have paid, where each has an account."""
+    counted = statement.tally
+    if counted is None or not counted.n_units:
+        return {}
+    lost = f"; the lists of {len(counted.lost)} release(s) are lost" if counted.lost else ""
+    return {
+        "units": f"{counted.n_units:,}, the median of whom has paid epsilon "
+        f"{amount_text(counted.median_epsilon)}{lost}"
+    }
 
 
 def _composed_pair(statement: "Statement") -> dict[str, str]:
@@ -68,9 +81,11 @@ def _composed_pair(statement: "Statement") -> dict[str, str]:
 
 
 def paid_text(statement: "Statement") -> str:
-    """What a unit that is in every release of the population has paid."""
+    """What the member of the population has paid that has paid most."""
     many = statement.n_releases
     by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
+    if statement.terms.by_unit and many > 1:
+        by = f"by whoever has paid most in {many:,} releases"
     paid = _amounts(statement.spent, statement.terms.limit)
     return f"{paid}, {by}" if many else paid
 

@@ -76,6 +76,15 @@ class Statement:
             "composed_delta": None if found is None else found.delta,
         }
 
+    def tally_json(self) -> dict[str, float | int | None]:
+        """What ``clusterdp ledger --json`` says of all units; null where it is not known."""
+        counted = self.tally
+        known = counted is not None and counted.n_units > 0
+        return {
+            "median_epsilon": counted.median_epsilon if counted and known else None,
+            "n_units": counted.n_units if counted and known else None,
+        }
+
     def as_json(self) -> dict[str, Any]:
         """The amounts, as ``clusterdp release --json`` gives them; null where no limit is set."""
         limit = self.terms.limit
