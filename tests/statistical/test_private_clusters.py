@@ -98,7 +98,8 @@ def by_hand(tables: ReleaseTables) -> dict[str, float]:
     debiased = units.agg(pl.col("outcome_debiased").mean().alias("mean"), n_units=pl.len())
     middle = pl.col("outcome") - 1.5
     counted = (
-        tables.counts.join(tables.pools.select("pool", "arm", "n_units"), on=["pool", "arm"])
+        tables.counts.with_columns(pl.col("pool", "arm").cast(pl.String))
+        .join(tables.pools.select("pool", "arm", "n_units"), on=["pool", "arm"])
         .group_by(pl.col("pool").alias("cluster"), "arm")
         .agg(
             ((middle * pl.col("noisy_count")).sum() / pl.col("n_units").first()).alias("mean"),

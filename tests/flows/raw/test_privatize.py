@@ -301,8 +301,9 @@ def test_weights_undo_the_published_response(experiment: Builder, mechanism: str
 def test_every_unit_carries_the_weight_of_its_pool_arm_and_outcome(experiment: Builder) -> None:
     sizes = {(c, a): n for n, c in ((12, "east"), (3, "west"), (4, "n")) for a in ("none", "mail")}
     tables = tables_of(experiment(log_of(sizes)))
+    debias = tables.debias.with_columns(pl.col("pool", "arm").cast(pl.String))
     joined = tables.units.join(tables.strata.drop("n_units"), on=["cluster", "arm"]).join(
-        tables.debias, on=["pool", "arm", "outcome"], validate="m:1"
+        debias, on=["pool", "arm", "outcome"], validate="m:1"
     )
     assert len(joined) == tables.manifest.n_units
     assert (joined["outcome_debiased"] == joined["weight"]).all()
