@@ -166,8 +166,11 @@ def _claimed(path: Path) -> str | None:
 
 
 def _unknown(name: str, known: _Known) -> str:
-    where = "the ledger" if known.against == "ledger" else f"the list {SUMS} beside it"
-    return f"no digest of {name} is in {where}"
+    if known.against == "ledger":
+        return f"no digest of {name} is in the ledger; is it of this experiment?"
+    if not known.digests:
+        return f"there is no {SUMS} beside it; get that, too, or compare with a ledger"
+    return f"no digest of {name} is in the list {SUMS} beside it"
 
 
 def _of_ledger(config_path: Path) -> _Known:

@@ -186,8 +186,12 @@ def _by_attempt(
     attempt: Attempt | None,
     now: datetime,
 ) -> Standing | None:
-    if attempt is None or attempt.state == AttemptState.PUBLISHED:
-        return None  # its charge has gone with a ledger that was replaced, and its file, too
+    """By the last attempt at it; None where there is none, or it is none of the schedule's.
+
+    (One that says "published" has lost its charge with a ledger that was replaced, and its file.)
+    """
+    if attempt is None or attempt.state == AttemptState.PUBLISHED or due_at is None:
+        return None
     if attempt.state == AttemptState.RUNNING:
         when = f"{attempt.started_at:%Y-%m-%d %H:%M} UTC"
         if _is_running(attempt, now):
@@ -196,16 +200,15 @@ def _by_attempt(
         untried = _untried(period, due_at, now)
         reason = f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
         return Standing(period, untried.state, due_at, None, reason, untried.is_due)
-    if due_at is not None and now < due_at:
+    if now < due_at:
         reason = f"was tried before it was due: {attempt.reason}"
         return Standing(period, PeriodState.WAITING, due_at, None, reason)
-    is_due = due_at is not None
     if attempt.state == AttemptState.NO_FILE and missing_at is not None and now < missing_at:
         reason = f"{attempt.reason} (waits for it until {utc_text(missing_at)})"
-        return Standing(period, PeriodState.WAITING, due_at, None, reason, is_due)
+        return Standing(period, PeriodState.WAITING, due_at, None, reason, is_due=True)
     refused = attempt.state == AttemptState.REFUSED
     state = PeriodState.REFUSED if refused else PeriodState.FAILED
-    return Standing(period, state, due_at, None, attempt.reason, is_due)
+    return Standing(period, state, due_at, None, attempt.reason, is_due=True)
 
 
 def _is_running(attempt: Attempt, now: datetime) -> bool:

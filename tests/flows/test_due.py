@@ -25,6 +25,8 @@ DAYS = [f"2026-11-{day:02}" for day in range(1, 8)]
 SCHEDULE = {"since": DAYS[0], "timezone": "Europe/Zurich", "lateness": "2h", "missing_after": "2d"}
 MADE = Fingerprint("k:r", "k:u", "k:s")
 
+pytestmark = pytest.mark.release  # most of them release, whatever calls it
+
 
 def scheduled(experiment: Builder, *days: str, **sections: Any) -> Experiment:
     """An experiment with a schedule, and sound logs for these days."""
@@ -398,6 +400,19 @@ def test_an_attempt_that_this_program_did_not_note_is_refused(
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
             ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (kept,))
     assert states(built)[DAYS[0]] == "published"
+
+
+def test_a_period_that_was_misspelt_by_hand_is_none_of_the_schedule_s(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, DAYS[0])
+    night(monkeypatch, DAYS[1])
+    for period in ("yesterday", "2026-10-31"):
+        assert run(["release", str(built.config), "--period", period]) == 2
+    assert states(built) == {DAYS[0]: "due", DAYS[1]: "waiting"}
+    assert run(["release", str(built.config), "--period", DAYS[1]]) == 2
+    assert reason(built, DAYS[1]).startswith("was tried before it was due: source.path: no file")
+    assert caught_up(built) == {DAYS[0]: "published"}
 
 
 # the commands

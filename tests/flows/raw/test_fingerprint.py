@@ -352,7 +352,12 @@ def of_events(**changes: dict[str, Any]) -> dict[str, Any]:
         "columns": {"time": "ts"},
         "outcome": {"aggregate": "sum"},
     }
-    return {name: keys | changes.get(name, {}) for name, keys in base.items()}
+    return changes | {name: keys | changes.get(name, {}) for name, keys in base.items()}
+
+
+def scheduled(**changes: str) -> dict[str, Any]:
+    """A schedule, and more of it."""
+    return {"source": {"path": "{period}.csv"}, "schedule": {"since": "2026-11-01"} | changes}
 
 
 INNOCENT: dict[str, list[dict[str, Any]]] = {
@@ -377,7 +382,19 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "run.memory_limit": [{"run": {"memory_limit": "1GB"}}],
     "run.spill_directory": [{"run": {"spill_directory": "elsewhere"}}],
     "run.workers": [{"run": {"workers": 2}}],
+    "publish.signing_key": [{"publish": {"signing_key": "signing.pem"}}],
+    "schedule.since": [scheduled(), scheduled(since="2026-11-02")],
+    "schedule.timezone": [scheduled(timezone="Europe/Zurich")],
+    "schedule.lateness": [scheduled(lateness="3h")],
+    "schedule.missing_after": [scheduled(missing_after="3d")],
     # What events come to is in the rows.
+    "schedule.events": [
+        of_events(
+            source={"path": "{period}.csv", "outcomes_path": "{period}.json", "window": "1d"},
+            schedule={"since": "2026-11-01", "events": events},
+        )
+        for events in ("required", "may_be_absent")
+    ],
     "source.grain": [of_events()],
     "source.outcomes_path": [of_events(source={"outcomes_path": "more.csv"})],
     "source.window": [of_events(source={"window": "7d"})],

@@ -12,6 +12,8 @@ from flows.released.stated_estimates import check_stated_estimates
 from schemas.errors import InputError
 from tests.conftest import EXACT, Builder, a_log
 
+pytestmark = pytest.mark.release  # most of them release
+
 
 @pytest.mark.parametrize(
     "privacy",
