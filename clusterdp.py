@@ -10,8 +10,7 @@ For example::
     rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
     rel.units()  # every unit with its randomised outcome
 
-    series = clusterdp.open_series("releases/autumn-campaign")  # every night's release
-    series.ate()  # over all of them, with an interval for those who look every night
+    clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
 
 **What is stable.** Versions follow semantic versioning, which covers four things: the names in
 ``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,
@@ -49,7 +48,7 @@ from flows.released.estimate_series import (
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.frames import as_polars, frame, frame_by_period, like
+from flows.released.frames import as_polars, check_asked, frame, frame_by_period, like
 from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
@@ -178,10 +177,7 @@ class Release:
             InputError: The table does not fit the release, or the file is none any more.
             ConfigError: The level is not between 0 and 1, or both tables are given.
         """
-        if not 0 < level < 1:
-            raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
-        if segments is not None and covariates is not None:
-            raise ConfigError("covariates", "cannot go with segments; ask for one of them")
+        check_asked(segments, covariates, level)
         if segments is not None:
             table = as_polars(segments, "segments")
             in_segments = estimate_segments(self.path, Path("segments"), level, table)
@@ -312,10 +308,7 @@ class Series:
         people: str | None,
         looks: int,
     ) -> SeriesEstimates:
-        if not 0 < level < 1:
-            raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
-        if segments is not None and covariates is not None:
-            raise ConfigError("covariates", "cannot go with segments; ask for one of them")
+        check_asked(segments, covariates, level)
         table = None
         if segments is not None:
             table = segments_table(Path("segments"), as_polars(segments, "segments"))
@@ -323,8 +316,7 @@ class Series:
             table = covariates_table(Path("covariates"), as_polars(covariates, "covariates"))
         told = people_of("people", people)
         found = estimate_series(self._paths, level, table=table, told=told, looks=looks)
-        for text in found.warnings:
-            warnings.warn(text, ClusterdpWarning, stacklevel=3)
+        _warn(found.warnings, 4)
         return found
 
 
@@ -474,6 +466,6 @@ def verify(
     return verify_files([Path(release) for release in several], *beside)
 
 
-def _warn(texts: Sequence[str]) -> None:
+def _warn(texts: Sequence[str], level: int = 3) -> None:
     for text in texts:
-        warnings.warn(text, ClusterdpWarning, stacklevel=3)
+        warnings.warn(text, ClusterdpWarning, stacklevel=level)

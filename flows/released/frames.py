@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from estimators.effects import Estimate
-from schemas.errors import InputError
+from schemas.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,14 @@ _SHARPEST_FIRST = (
 _ALWAYS = ("ci_lower_always", "ci_upper_always")
 _TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
 _WHOLE = ("n_units", "n_segment", "n_releases")
+
+
+def check_asked(segments: object, covariates: object, level: float) -> None:
+    """Raise ConfigError where the arguments of an estimate are impossible."""
+    if not 0 < level < 1:
+        raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    if segments is not None and covariates is not None:
+        raise ConfigError("covariates", "cannot go with segments; ask for one of them")
 
 
 def as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:

@@ -144,7 +144,7 @@ def empty_database(folder: Path) -> Path:
         (None, "a.txt", "ending in .html"),
         (None, "release.html", "is the release itself"),
         (lambda folder: folder / "none.duckdb", "a.html", "there is no such file"),
-        (lambda folder: folder / "folder.html", "a.html", "is a folder, not a file"),
+        (lambda folder: folder / "folder.html", "a.html", "several releases make several pages"),
         (no_release, "a.html", "not a DuckDB file"),
         (empty_database, "a.html", "not a clusterdp release"),
     ],
