@@ -95,6 +95,8 @@ class Accounts:
     """The charges with a register, when it was read."""
     lost: frozenset[int]
     """Those of them whose register cannot be read: they count for everybody."""
+    unlisted: tuple[str, ...]
+    """Releases of the experiment, of other periods, of which nobody knows who is in them."""
     everybody: Budget
     """What everybody has paid, for those and for releases without a register."""
     warnings: tuple[str, ...] = ()

@@ -185,6 +185,14 @@ def read_accounts(
             histories=histories.known,
             charges=sources.charges,
             lost=frozenset(sources.lost),
+            unlisted=tuple(
+                entry.name.release_id
+                for entry in entries
+                if entry.counts
+                and entry.name.experiment == terms.experiment
+                and entry.name.period != period
+                and (entry.roster is None or entry.id in sources.lost)
+            ),
             everybody=of_everybody(entries, terms.population, sources.lost),
             warnings=_lost_warnings(entries, sources.lost),
         )

@@ -52,8 +52,8 @@ def set_known_aside(
     before = accounts.released_before
     known = replace(
         roster,
-        n_returning=int(before.sum()),
-        n_arm_changed=accounts.n_arm_changed,
+        n_returning=None if accounts.unlisted else int(before.sum()),
+        n_arm_changed=None if accounts.unlisted else accounts.n_arm_changed,
         account_key_fingerprint=accounts.members.key_fingerprint,
         notes=(*roster.notes, *accounts.warnings),
     )
@@ -61,7 +61,7 @@ def set_known_aside(
     by_rule = dict(roster.quarantined_by_rule)
     notes: list[str] = []
     if config.privacy.returning == "set_aside":
-        _check_nothing_lost(accounts)
+        _check_all_listed(accounts)
         kept = ~accounts.of_rows(before)
         _count(by_rule, RELEASED_BEFORE, ~kept)
     if config.privacy.spent == "set_aside":
@@ -88,6 +88,21 @@ def set_known_aside(
     )
     check_left(config, facts, raw.n_units + roster.quarantined)
     return KnownUnits(Sealed(left, left.n_units), facts, accounts.kept(kept))
+
+
+def _check_all_listed(accounts: Accounts) -> None:
+    """Raise InputError where nobody knows whom an earlier release has released."""
+    _check_nothing_lost(accounts)
+    if accounts.unlisted:
+        names = ", ".join(accounts.unlisted[:5])
+        more = len(accounts.unlisted) - 5
+        raise InputError(
+            f"privacy.returning: the ledger has no list of the units in {len(accounts.unlisted)} "
+            f"earlier release(s) of this experiment ({names}"
+            f"{f' and {more} more' if more > 0 else ''}): they were charged to everybody, or "
+            "found as files. So nobody can tell who was released before, and nothing was charged. "
+            'Use returning = "charge", or a new experiment name'
+        )
 
 
 def _check_nothing_lost(accounts: Accounts) -> None:

@@ -191,3 +191,18 @@ def test_a_missing_budget_is_said_at_every_release(experiment: Builder) -> None:
 def test_a_population_that_pays_together_sets_nobody_aside(experiment: Builder, key: str) -> None:
     with pytest.raises(ConfigError, match=f"privacy.{key}"):
         experiment(privacy={"account": "population", key: "set_aside"}).load()
+
+
+def test_releases_that_have_no_list_leave_nobody_known(experiment: Builder) -> None:
+    logs = {"n1": log_of(range(60)), "n2": log_of(range(40, 100)), "n3": log_of(range(90, 130))}
+    built = nights(experiment, logs, account="population", budget_epsilon=20.0)
+    built.run("n1")
+    by_everybody = built.config.read_text()
+    built.config.write_text(by_everybody.replace('account = "population"', 'account = "unit"'))
+    second = built.run("n2")
+    assert (second.roster.n_returning, second.roster.n_arm_changed) == (None, None)
+    assert second.statement.spent.epsilon == 4.0
+    once = by_everybody.replace('account = "population"', 'returning = "set_aside"')
+    built.config.write_text(once)
+    with pytest.raises(InputError, match=r"no list of the units in 1 .*\(trial\.n1\.r1\)"):
+        built.run("n3")
