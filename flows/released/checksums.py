@@ -156,13 +156,13 @@ def _replace(directory: Path, text: bytes, sign: "Sign | None", warnings: list[s
 def _write(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; the lock of the folder is held."""
     half = path.with_name(f".{path.name.lstrip('.')}{_HALF}")
-    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    handle = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        half.chmod(0o644)  # whatever the umask
+        half.chmod(0o444)  # whatever the umask
         half.replace(path)
     except BaseException:
         half.unlink(missing_ok=True)

@@ -265,7 +265,9 @@ def exposed(folder: Path) -> list[str]:
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
             public = 0o755 if path in (releases, releases / "trial") else 0
-            if path.parent == releases / "trial" and ".duckdb" in path.name:
+            if path.parent == releases / "trial" and (
+                ".duckdb" in path.name or "SHA256SUMS" in path.name
+            ):
                 public = 0o444
             if mode & 0o077 & ~public:
                 found.append(f"{path} {mode:04o}")

@@ -96,10 +96,11 @@ def test_a_deployment_runs_on_a_worker(
             parameters={"config_path": str(built.config)},
             state=Scheduled(scheduled_time=due),
         )
-        catching_up = client.create_flow_run_from_deployment(
+        said = prefect(url, tmp_path, "worker", "start", "--pool", "clusterdp", "--run-once")
+        catching_up = client.create_flow_run_from_deployment(  # one at a time
             deployment.id, parameters={"config_path": str(scheduled)}
         )
-        said = prefect(url, tmp_path, "worker", "start", "--pool", "clusterdp", "--run-once")
+        said += prefect(url, tmp_path, "worker", "start", "--pool", "clusterdp", "--run-once")
         ended = client.read_flow_run(asked.id).state
         caught_up = client.read_flow_run(catching_up.id).state
         client.delete_deployment(deployment.id)

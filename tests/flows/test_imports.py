@@ -43,7 +43,8 @@ RUN |= {"scipy", "sqlalchemy"}
 
 ALLOWED = {
     "--help": set(),
-    "inspect": {"duckdb", "numpy", "pydantic"},  # the latter by typer, which every command pays
+    # pydantic by typer, which every command pays; the others to see what its units give
+    "inspect": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "ledger": {"cryptography", "numpy", "pydantic", "sqlalchemy"},
     "estimate": {"duckdb", "numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "check": RUN,

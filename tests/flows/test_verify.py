@@ -49,6 +49,12 @@ def an_experiment(experiment: Builder, *, signed: bool = False) -> Experiment:
     return built
 
 
+def rewrite(path: Path, text: str) -> None:
+    """Replace a file that nobody may write."""
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+
+
 def altered(path: Path) -> None:
     """Change one byte of a file that nobody may write."""
     content = bytearray(path.read_bytes())
@@ -118,7 +124,7 @@ def test_a_file_that_was_altered_is_found_by_the_ledger_and_by_the_list(
         assert code == 4
         assert [one["intact"] for one in found] == [True, False]
     sums = built.releases / "SHA256SUMS"
-    sums.write_text(f"{digest(path)}  {path.name}\n")  # whoever alters one can alter the other
+    rewrite(sums, f"{digest(path)}  {path.name}\n")  # whoever alters one can alter the other
     assert verified(capsys, path)[0] == 0
     assert verified(capsys, path, "--ledger", built.config)[0] == 4
     assert run(["verify", str(path), "--ledger", str(built.config)]) == 4
@@ -172,7 +178,7 @@ def test_what_cannot_be_read_is_named(
         f"{'0' * 64}  ../x\n": "line 1 is not a SHA-256",
         sums.read_text() * 2: "line 2 names a file that stands there already",
     }.items():
-        sums.write_text(text)
+        rewrite(sums, text)
         assert run(["verify", str(path)]) == 2
         assert says in capsys.readouterr().err
     with pytest.raises(ConfigError, match="--key: cannot go with --ledger"):
@@ -193,7 +199,7 @@ def test_what_somebody_did_to_an_older_file_never_becomes_its_digest(
     result = built.run("b")
     assert result.warnings == ()
     assert (read_sums(built.releases) or {})[path.name] == known != digest(path)
-    (built.releases / "SHA256SUMS").write_text(f"{digest(path)}  {path.name}\n")
+    rewrite(built.releases / "SHA256SUMS", f"{digest(path)}  {path.name}\n")
     (warning,) = built.run("c").warnings
     assert f"somebody has changed what it says of {path.name}" in warning
     assert (read_sums(built.releases) or {})[path.name] == known
@@ -205,7 +211,7 @@ def test_a_file_that_no_digest_is_known_of_is_added_with_a_warning(experiment: B
     (built.folder / "ledger.sqlite").unlink()
     assert built.run("b").warnings == ()  # the old list knows it
     (built.folder / "ledger.sqlite").unlink()
-    (built.releases / "SHA256SUMS").write_text("not a list")
+    rewrite(built.releases / "SHA256SUMS", "not a list")
     warnings = built.run("c").warnings
     assert len(warnings) == 2
     assert "line 1 is not a SHA-256" in warnings[0]
@@ -257,7 +263,7 @@ def test_a_signed_list_speaks_for_its_files(
     altered(paths[0])
     sums = built.releases / "SHA256SUMS"
     assert verified(capsys, *paths, "--key", public)[0] == 4
-    sums.write_text(f"{digest(paths[0])}  {paths[0].name}\n")
+    rewrite(sums, f"{digest(paths[0])}  {paths[0].name}\n")
     code, found = verified(capsys, paths[0], "--key", public)
     assert (code, found[0]["intact"]) == (4, False)
     assert "is no signature of" in found[0]["reason"]
