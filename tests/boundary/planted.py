@@ -11,6 +11,8 @@ from typing import Any, Literal
 import polars as pl
 
 from flows.config.resolve import resolve_design
+from flows.ledger.units.account_key import KEY_FILE as ACCOUNT_KEY
+from flows.ledger.units.account_key import read_account_key
 from flows.raw.fingerprint import KEY_FILE, fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
@@ -167,4 +169,11 @@ def digests_of(built: Experiment) -> list[Secret]:
         for text in [digest.partition(":")[2]]
     ]
     key = (built.folder / "quarantine" / KEY_FILE).read_bytes()
-    return [*found, marked("digest key", key, key.hex().encode(), home=f"quarantine/{KEY_FILE}")]
+    derived = read_account_key(config, begun=False).secret
+    of_accounts = (built.folder / ACCOUNT_KEY).read_bytes()
+    return [
+        *found,
+        marked("digest key", key, key.hex().encode(), home=f"quarantine/{KEY_FILE}"),
+        marked("account key", of_accounts, of_accounts.hex().encode(), home=ACCOUNT_KEY),
+        marked("key of a population", derived, derived.hex().encode()),
+    ]
