@@ -196,7 +196,7 @@ def test_what_runs_say_of_one_another_tells_nothing(
 
     built.config.write_text(config.replace("2.0", "2.5"), encoding="utf-8")
     refused(ConflictError)
-    limited = config.replace("epsilon = 2.0", "epsilon = 2.0\nbudget_epsilon = 4.5")
+    limited = config.replace("budget_epsilon = 1000.0", "budget_epsilon = 4.5")
     built.config.write_text(limited, encoding="utf-8")
     refused(BudgetError, revise=True)
     built.config.write_text(config, encoding="utf-8")

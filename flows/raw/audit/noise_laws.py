@@ -77,8 +77,14 @@ def publish_made_up(config: Config, design: AnyDesign, rows: Rows) -> Published:
     units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
     for failure in tables.units.failures:
         raise failure
-    text = units.with_columns(pl.col("cluster", "arm").cast(pl.String))
-    return Published(tables.manifest, tables.frames(), text)
+    frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
+    return Published(tables.manifest, frames, _spelt(units))
+
+
+def _spelt(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table with its labels as text, of whatever type they are."""
+    labels = [name for name in ("cluster", "pool", "arm") if name in frame.columns]
+    return frame.with_columns(pl.col(labels).cast(pl.String))
 
 
 # what may differ with the outcomes

@@ -22,6 +22,7 @@ from schemas.errors import (
     ConfigError,
     ConflictError,
     InputError,
+    NoFileError,
     StepError,
 )
 from tests.conftest import Builder, a_log, told, write_content
@@ -57,7 +58,7 @@ ENDINGS = [
     (over_budget, BudgetError, "Refused", "costs epsilon 2"),
     (in_conflict, ConflictError, "Conflict", "from other rows"),
     (without_configuration, ConfigError, "BadInput", "there is no such file"),
-    (without_log, InputError, "BadInput", "no file matches"),
+    (without_log, NoFileError, "BadInput", "no file matches"),
     (in_no_time_zone, ConfigError, "BadInput", "schedule_timezone: 'Mars/Olympus' is not a time"),
 ]
 
