@@ -25,6 +25,9 @@ VALUE: Final = "value"
 EVENT: Final = "event"
 """The id of an outcome event; private."""
 
+PAYER: Final = "payer"
+"""Who pays for a unit, where that is not the unit itself: its household, say; public."""
+
 FAULT: Final = "fault"
 """0 for a sound row, else the number of the rule of :func:`event_rules` that it breaks itself."""
 
@@ -46,13 +49,20 @@ class Rule:
     faulty: pl.Expr
 
 
-def rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules for a log with these declared ``arms``; a row counts under the first it breaks."""
+def rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
+    """The rules for a log with these declared ``arms``; a row counts under the first it breaks.
+
+    With ``payers`` it says who pays for each unit.
+    """
+    of_payers = Rule(
+        "privacy_unit_missing", "who pays is null, empty or unreadable", pl.col(PAYER).is_null()
+    )
     one_unit = pl.col(UNIT).is_not_null()
     return (
         Rule("unit_missing", "the unit is null, empty or unreadable", pl.col(UNIT).is_null()),
         Rule("arm_missing", "the arm is null, empty or unreadable", pl.col(ARM).is_null()),
         Rule("cluster_missing", "the cluster is null or empty", pl.col(CLUSTER).is_null()),
+        *([of_payers] if payers else []),
         Rule(
             "arm_not_declared",
             "the arm is not one of the configuration's",
@@ -71,13 +81,13 @@ def rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
     )
 
 
-def event_rules(arms: tuple[str, ...]) -> tuple[Rule, ...]:
+def event_rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
     """The rules for exposures, of grain "event"; a row counts under the first it breaks.
 
     As :func:`rules`, but an exposure must have a time, by which the first is found, and a unit may
     have any number of them in one arm. All but the last read one row alone.
     """
-    of_units = {rule.name: rule for rule in rules(arms)}
+    of_units = {rule.name: rule for rule in rules(arms, payers=payers)}
     two_arms = of_units.pop("unit_in_two_arms")
     del of_units["unit_twice"]
     untimed = Rule("time_missing", "the time is null, empty or unreadable", pl.col(TIME).is_null())

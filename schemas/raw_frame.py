@@ -7,11 +7,13 @@ second: only what judges frames imports it.
 import pandera.polars as pa
 import polars as pl
 
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT
 
 
-def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
+def fits(arms: tuple[str, ...], *, payers: bool = False) -> pa.DataFrameSchema:
     """The schema of the rows that are kept: types, no nulls, every rule of :mod:`schemas.raw`.
+
+    With ``payers`` each says who pays for it.
 
     Rows come in the order of their units, so that none stands twice where each is greater than
     the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
@@ -23,6 +25,7 @@ def fits(arms: tuple[str, ...]) -> pa.DataFrameSchema:
             ARM: pa.Column(pl.Enum(arms), nullable=False),
             CLUSTER: pa.Column(pl.Categorical, nullable=False),
             OUTCOME: pa.Column(pl.Float64, nullable=False),
+            **({PAYER: pa.Column(pl.String, nullable=False)} if payers else {}),
         },
         strict=True,
     )

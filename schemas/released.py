@@ -114,6 +114,11 @@ class Manifest:
         return metric
 
     @property
+    def household_epsilon(self) -> float | None:
+        """ε of all rows of whoever pays for several, a household say; None where units pay."""
+        return None if self.rows_each is None else self.epsilon * self.rows_each
+
+    @property
     def has_units(self) -> bool:
         """Whether randomised outcomes of units are published, or statistics of strata alone."""
         return any(metric.resampling_probability is not None for metric in self.metrics)

@@ -44,6 +44,7 @@ def release_text(result: ReleaseResult) -> str:
                         manifest.delta,
                         private_clusters=manifest.has_private_clusters,
                     ),
+                    **_of_households(manifest),
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
@@ -53,6 +54,14 @@ def release_text(result: ReleaseResult) -> str:
             *estimates_lines(result.estimates),
         ]
     )
+
+
+def _of_households(manifest: Manifest) -> dict[str, str]:
+    """What one who pays for several rows pays for all of them."""
+    if manifest.household_epsilon is None:
+        return {}
+    each = f"{manifest.household_epsilon:g}: whoever pays has up to {manifest.rows_each} rows here"
+    return {"of a household": each}
 
 
 def protected_text(manifest: Manifest) -> str:
@@ -194,6 +203,11 @@ def promise_lines(manifest: Manifest) -> list[str]:
     extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
     said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
     own = f"({manifest.epsilon:g}, {manifest.delta:g})-differentially private for one unit's"
+    if manifest.household_epsilon is not None:
+        extra += (
+            f". Whoever pays (a household, say) has up to {manifest.rows_each} rows here: for all "
+            f"of their outcomes together, epsilon is {manifest.household_epsilon:g}"
+        )
     if manifest.cluster_epsilon is not None:
         public = "Unit ids, arms" if manifest.has_units else "Arms"
         return [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, table
-from privatizers.accounting.budget import NO_LIMIT, Budget
+from privatizers.accounting.budget import NO_LIMIT, Budget, total
 
 if TYPE_CHECKING:
     from flows.ledger.statement import Statement
@@ -84,7 +84,8 @@ def paid_text(statement: "Statement") -> str:
     """What the member of the population has paid that has paid most."""
     many = statement.n_releases
     by = "by a unit in its one release" if many == 1 else f"by a unit in all {many:,} releases"
-    if statement.terms.by_unit and many > 1:
+    of_all = total(entry.cost for entry in statement.entries if entry.counts)
+    if statement.spent != of_all:
         by = f"by whoever has paid most in {many:,} releases"
     paid = _amounts(statement.spent, statement.terms.limit)
     return f"{paid}, {by}" if many else paid

@@ -28,6 +28,7 @@ def check_config(config: Config) -> None:
     _check_publish(config.publish)
     _check_budget(config.privacy)
     _check_account(config.privacy)
+    _check_payers(config)
     _check_without_units(config.privacy)
     _check_grain(config)
     if config.private_clusters is not None:
@@ -197,6 +198,25 @@ def _check_budget(privacy: Privacy) -> None:
         amount = getattr(privacy, key)
         if amount is not None and amount < 0:
             raise ConfigError(f"privacy.{key}", f"{amount!r} is below 0")
+
+
+def _check_payers(config: Config) -> None:
+    """Who pays, and for how many rows, go together."""
+    column, rows_each = config.columns.privacy_unit, config.privacy.rows_each
+    if column is not None and rows_each is None:
+        raise ConfigError(
+            "privacy.rows_each",
+            "missing: with columns.privacy_unit, say how many rows of one are released at most; "
+            "each pays that many times the price",
+        )
+    if column is None and rows_each is not None:
+        raise ConfigError("privacy.rows_each", "belongs to columns.privacy_unit, which is missing")
+    if column is not None and config.privacy.account == "population":
+        raise ConfigError(
+            "columns.privacy_unit",
+            'needs privacy.account = "unit": an account of the population does not know who was '
+            "in a release",
+        )
 
 
 def _check_account(privacy: Privacy) -> None:

@@ -22,7 +22,7 @@ from flows.config.sections import (
     SourceSection,
 )
 from flows.runtime.paths import absolute
-from privatizers.accounting.budget import Budget, total
+from privatizers.accounting.budget import Budget, of_group, total
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import (
     SQUARE_SHARE,
@@ -107,6 +107,12 @@ class Config(ConfigSection):
             return Budget(self.privacy.epsilon, self.privacy.delta)
         declared = self.design()
         return Budget(declared.epsilon, declared.delta)
+
+    @property
+    def charged(self) -> Budget:
+        """What one who pays is charged for a release: the cost of all its rows together."""
+        rows_each = self.privacy.rows_each
+        return self.cost if rows_each is None else of_group(self.cost, rows_each)
 
     def design(self) -> AnyDesign:
         """The mechanism and its parameters as declared, where nothing is planned.

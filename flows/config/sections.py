@@ -101,6 +101,10 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
+    privacy_unit: Name | None = None
+    """Who pays for a unit, such as its household; None: the unit itself. What one of them pays is
+    ``privacy.rows_each`` times the price of a release."""
+
     @property
     def clusters(self) -> tuple[str, ...]:
         """The columns that make up the cluster; empty where none is configured."""
@@ -233,6 +237,8 @@ class Privacy(ConfigSection):
     returning: Literal["charge", "set_aside"] = "charge"
     """What becomes of units that the experiment has released before, in another period: they pay
     again, or they are set aside, so that everyone is released once."""
+    rows_each: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """With ``columns.privacy_unit``: how many rows of whoever pays are released at most."""
     spent: Literal["refuse", "set_aside"] = "refuse"
     """What becomes of a release with units that cannot pay for it: it is refused, or they are set
     aside."""

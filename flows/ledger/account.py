@@ -106,7 +106,7 @@ class Account:
         self._terms = Terms(
             experiment=self._shelf.experiment,
             population=config.population,
-            cost=config.cost,
+            cost=config.charged if isinstance(config, Config) else config.cost,
             limit=config.budget,
             by_unit=isinstance(config, Config) and config.privacy.account == "unit",
             once=isinstance(config, Config) and config.privacy.returning == "set_aside",

@@ -63,6 +63,16 @@ class Members:
         places[self.order] = np.cumsum(first_of_each(rising)) - 1
         return places
 
+    def is_among_first(self, n: int) -> Bools:
+        """Which rows are among the first ``n`` of their digest, in the order of rows; shape [n]."""
+        order = np.argsort(digests_of(self.digests), kind="stable")
+        begins = np.flatnonzero(first_of_each(self.digests[order]))
+        sizes = np.diff(np.append(begins, len(order)))
+        rank = np.arange(len(order)) - np.repeat(begins, sizes)
+        found = np.empty(len(order), dtype=np.bool_)
+        found[order] = rank < n
+        return found
+
     def kept(self, rows: Bools) -> "Members":
         """Those of some rows, shape [n]."""
         if rows.all():

@@ -13,7 +13,7 @@ from flows.config.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
-from privatizers.accounting.budget import Budget
+from privatizers.accounting.budget import Budget, of_group
 from schemas.errors import InputError
 from schemas.names import ReleaseName
 
@@ -72,7 +72,8 @@ def _release(path: Path) -> tuple[str, Budget]:
     from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
 
     manifest = read_release(path).manifest
-    return manifest.release_id, Budget(manifest.epsilon, manifest.delta)
+    cost = Budget(manifest.epsilon, manifest.delta)
+    return manifest.release_id, of_group(cost, manifest.rows_each or 1)
 
 
 def _report(path: Path) -> tuple[str, Budget]:

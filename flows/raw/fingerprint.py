@@ -192,6 +192,9 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
     privacy = config.privacy
     if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
         document["returning"], document["spent"] = privacy.returning, privacy.spent
+    if privacy.rows_each is not None:
+        document["privacy_unit"] = config.columns.privacy_unit
+        document["rows_each"] = privacy.rows_each
     private = config.private_clusters
     if private is not None:  # else as it was before there were any
         document["private_clusters"] = {

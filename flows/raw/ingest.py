@@ -28,7 +28,7 @@ from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
-from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, TIME, UNIT, VALUE
+from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, PAYER, TIME, UNIT, VALUE
 
 ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
 
@@ -155,7 +155,8 @@ def _roster_columns(
     """
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
     of_clusters = cluster_columns(columns, private)
-    wanted = [columns.unit, columns.arm, *of_clusters]
+    payer = columns.privacy_unit if outcomes else None  # a plan charges nobody
+    wanted = [columns.unit, columns.arm, *of_clusters, *([] if payer is None else [payer])]
     hidden = set(() if private is None else of_clusters)
     if by_events:
         wanted.append(_given(columns.time))
@@ -189,6 +190,9 @@ def _roster_expressions(
             else private_clusters(frame, path, columns, private)
         ).alias(CLUSTER),
     ]
+    if outcomes and columns.privacy_unit is not None:
+        payer = label(frame, path, columns.privacy_unit, "privacy_unit")
+        expressions.append(payer.alias(PAYER))
     if by_events:
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]

@@ -42,6 +42,7 @@ from schemas.raw import (
     CLUSTER,
     FAULT,
     OUTCOME,
+    PAYER,
     RULE,
     UNIT,
     UNIT_RULES,
@@ -131,13 +132,24 @@ class _Judge:
     def __post_init__(self) -> None:
         """Begin with nothing set aside."""
         self.aside = FaultyRows(self.workspace)
-        self.rules = (rules if self._of_events is None else event_rules)(self.config.arms.names)
+        of_rows = rules if self._of_events is None else event_rules
+        self.rules = of_rows(self.config.arms.names, payers=self._payers)
 
     @property
     def _of_events(self) -> Config | None:
         """The configuration where rows of the log are exposures; else None."""
         config = self.config
         return config if isinstance(config, Config) and config.source.grain == "event" else None
+
+    @property
+    def _payers(self) -> bool:
+        """Whether rows say who pays for them."""
+        config = self.config
+        return isinstance(config, Config) and config.columns.privacy_unit is not None
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*COLUMNS, PAYER) if self._payers else COLUMNS
 
     def parts(self) -> Iterator[_Kept]:
         """The rows that are kept, in the order of units; checked against the schema."""
@@ -289,7 +301,7 @@ class _Judge:
             return self._by_events(of_events, part, events)
         order = order_units(part[UNIT])
         if not order.repeats.any() and part[FAULT].max() == 0:
-            return self._finished(order.rows(part.select(COLUMNS)))
+            return self._finished(order.rows(part.select(self._columns)))
         rows = order.rows(part)
         del part
         repeated = order.repeats | np.append(order.repeats[1:], False)
@@ -330,7 +342,7 @@ class _Judge:
     def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
         arms = pl.Enum(self.config.arms.names)
         code = pl.Series([], dtype=arms).to_physical().dtype
-        return rows.select(COLUMNS).with_columns(pl.col(ARM).cast(code).cat.to(arms))
+        return rows.select(self._columns).with_columns(pl.col(ARM).cast(code).cat.to(arms))
 
     def _check(self, kept: pl.DataFrame, last: pl.Series | None) -> None:
         """Let pandera judge the rows that are kept; they always pass, unless a rule is wrong."""
@@ -339,7 +351,7 @@ class _Judge:
         from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
 
         try:
-            fits(self.config.arms.names).validate(kept, lazy=True)
+            fits(self.config.arms.names, payers=self._payers).validate(kept, lazy=True)
         except pandera.errors.SchemaErrors as error:
             broken = sorted({one.reason_code.name for one in error.schema_errors})
         else:

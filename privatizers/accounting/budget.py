@@ -76,6 +76,23 @@ def total(budgets: Iterable[Budget]) -> Budget:
     return Budget(_sum(each.epsilon for each in amounts), _sum(each.delta for each in amounts))
 
 
+def of_group(price: Budget, size: int) -> Budget:
+    """Return what a group of ``size`` units pays where one of them pays ``price``, rounded up.
+
+    Group privacy: (mε, δ (e^{mε} − 1)/(e^ε − 1)), for m units whose outcomes may all differ; at
+    δ = 0 that is (mε, 0), and at ε = 0 the factor of δ is m. At most 1 for δ.
+    """
+    epsilon = total([Budget(price.epsilon)] * size).epsilon
+    if price.delta == 0.0 or size == 1:
+        return Budget(epsilon, price.delta)
+    # Σ_{i<m} e^{iε}, each term and the sum a little too large.
+    try:
+        factor = math.fsum(math.exp(i * price.epsilon) for i in range(size)) * (1.0 + 1e-12)
+    except OverflowError:
+        factor = math.inf
+    return Budget(epsilon, min(price.delta * factor * (1.0 + 1e-12), 1.0))
+
+
 def _sum(values: Iterable[float]) -> float:
     """Return the least double that prints as no less than the sum of the printed ``values``."""
     with localcontext(prec=_DIGITS, rounding=ROUND_CEILING):

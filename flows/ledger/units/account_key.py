@@ -36,8 +36,10 @@ def read_account_key(config: Config, *, begun: bool) -> AccountKey:
             )
         path = config.path(database.database or "").with_name(KEY_FILE)
     secret = kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun)
+    # Units and households have ids of their own: a population is one or the other.
+    kind = b"units" if config.columns.privacy_unit is None else b"payers"
     population = config.population.encode()
     return AccountKey(
-        hmac.digest(secret, b"units\0" + population, "sha256"),
-        hmac.digest(secret, b"which key\0" + population, "sha256").hex()[:32],
+        hmac.digest(secret, kind + b"\0" + population, "sha256"),
+        hmac.digest(secret, b"which key of " + kind + b"\0" + population, "sha256").hex()[:32],
     )

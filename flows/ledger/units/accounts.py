@@ -74,7 +74,8 @@ def check_key(connection: sa.Connection, population: str, fingerprint: str, *, b
             "ledger.key_file",
             f"is not the key that the accounts of population {population!r} were begun with, so "
             "nobody who has paid could be recognised; nothing was charged. Name that key, or put "
-            "it back from a copy",
+            "it back from a copy; and let the same pay as before, units or what "
+            "columns.privacy_unit names",
         )
 
 

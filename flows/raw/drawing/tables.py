@@ -64,7 +64,7 @@ def manifest_of(
         n_arm_changed=None if roster is None else roster.n_arm_changed,
         account="unit" if by_unit else "population",
         returning=config.privacy.returning if by_unit else None,
-        rows_each=None,
+        rows_each=config.privacy.rows_each,
         budget_epsilon=None if math.isinf(budget) else budget,
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
         account_key_fingerprint=account_key,

@@ -14,17 +14,18 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, positions
 from privatizers.noise.keyed_digests import keyed_digests
 from schemas.arrays import Words
-from schemas.raw import ARM, UNIT
+from schemas.raw import ARM, PAYER, UNIT
 
 
 @values_free
 def digest_units(config: Config, rows: Sealed[Rows], key: AccountKey) -> Members:
-    """Digest the units of a log for their accounts, in the order of its rows."""
+    """Digest the units of a log, or who pays for them, in the order of its rows."""
     raw = rows.open()
     digests = np.empty(raw.n_units, dtype=np.uint64)
     arms = np.empty(raw.n_units, dtype=np.uint16)
     begun = 0
-    for units, labels in zip(raw.columns(UNIT), raw.columns(ARM), strict=True):
+    who = UNIT if config.columns.privacy_unit is None else PAYER
+    for units, labels in zip(raw.columns(who), raw.columns(ARM), strict=True):
         end = begun + len(units)
         digests[begun:end] = digests_of_ids(key.secret, units)
         arms[begun:end] = positions(labels)

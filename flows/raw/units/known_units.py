@@ -21,6 +21,7 @@ from schemas.roster import SAMPLE_RATIO_ALARM, Roster
 
 RELEASED_BEFORE = "released_before"
 BUDGET_SPENT = "budget_spent"
+HOUSEHOLD_FULL = "household_full"
 
 
 @dataclass(frozen=True)
@@ -43,32 +44,38 @@ def set_known_aside(
 ) -> KnownUnits:
     """Leave out units by their accounts, as ``privacy.returning`` and ``privacy.spent`` say.
 
-    The rules apply in this order, against every release but those of the log's own period:
-    ``released_before``, of units that the experiment has released; ``budget_spent``, of those that
-    would have paid more than they may. Raises InputError where nothing is left, or where a register
-    that the rules need is lost.
+    First, with ``columns.privacy_unit``, ``household_full``: of whoever pays, the first rows in the
+    order of units are kept, as many as ``privacy.rows_each``. Then, against every release but those
+    of the log's own period: ``released_before``, of units that the experiment has released; and
+    ``budget_spent``, of those that would have paid more than they may. Raises InputError where
+    nothing is left, or where a register that the rules need is lost.
     """
     raw = rows.open()
     before = accounts.released_before
+    together = config.columns.privacy_unit is not None
     known = replace(
         roster,
-        n_returning=None if accounts.unlisted else int(before.sum()),
-        n_arm_changed=None if accounts.unlisted else accounts.n_arm_changed,
+        n_returning=None if accounts.unlisted else int(accounts.of_rows(before).sum()),
+        n_arm_changed=None if accounts.unlisted or together else accounts.n_arm_changed,
         account_key_fingerprint=accounts.members.key_fingerprint,
         notes=(*roster.notes, *accounts.warnings),
     )
     kept = np.ones(raw.n_units, dtype=np.bool_)
     by_rule = dict(roster.quarantined_by_rule)
     notes: list[str] = []
+    if config.privacy.rows_each is not None:
+        kept = accounts.members.is_among_first(config.privacy.rows_each)
+        _count(by_rule, HOUSEHOLD_FULL, ~kept)
     if config.privacy.returning == "set_aside":
         _check_all_listed(accounts)
-        kept = ~accounts.of_rows(before)
-        _count(by_rule, RELEASED_BEFORE, ~kept)
+        again = accounts.of_rows(before)
+        _count(by_rule, RELEASED_BEFORE, again & kept)
+        kept &= ~again
     if config.privacy.spent == "set_aside":
         _check_nothing_lost(accounts)
         short = accounts.of_rows(
             accounts.cannot_pay(
-                accounts.everybody, config.cost, config.budget, accounts.codes_without_own
+                accounts.everybody, config.charged, config.budget, accounts.codes_without_own
             )
         )
         out = short & kept

@@ -313,6 +313,11 @@ CENTRES: dict[str, Any] = {
 SETTINGS: dict[str, list[dict[str, Any]]] = {
     "privacy.returning": [{"privacy": {"returning": "set_aside"}}],
     "privacy.spent": [{"privacy": {"spent": "set_aside"}}],
+    "privacy.rows_each": [
+        {"columns": {"privacy_unit": "home"}, "privacy": {"rows_each": 2}},
+        {"columns": {"privacy_unit": "home"}, "privacy": {"rows_each": 3}},
+    ],
+    "columns.privacy_unit": [{"columns": {"privacy_unit": "house"}, "privacy": {"rows_each": 2}}],
     "arms.control": [{"arms": {"control": "nobody"}}],
     "arms.treatments": [
         {"arms": {"treatments": ["mail", "fax"]}},
