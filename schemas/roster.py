@@ -16,13 +16,14 @@ class Roster:
     quarantined: int
     quarantined_by_rule: dict[str, int] = field(default_factory=dict)
     sample_ratio_p: float | None = None
-    n_returning: int | None = None
+    n_returning: int | None = field(default=None, compare=False)
     """Units that the experiment has released before; None where nobody looked for them."""
-    n_arm_changed: int | None = None
+    n_arm_changed: int | None = field(default=None, compare=False)
     """Of those, the ones that were in another arm then."""
-    account_key_fingerprint: str | None = None
-    """Of the key of the accounts by unit, where there are any."""
-    notes: tuple[str, ...] = ()
+    account_key_fingerprint: str | None = field(default=None, compare=False)
+    """Of the key of the accounts by unit, where there are any. It and its neighbours hang on what
+    was released before, not on the log."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
     """What is to be told of the accounts."""
 
     @property

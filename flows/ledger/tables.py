@@ -148,5 +148,8 @@ def insert(connection: sa.Connection, row: dict[str, Any]) -> int:
 
 def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:
     """Move an entry to another state; one that is given back frees its name."""
-    values = {"state": state.value, **columns} | ({"slot": None} if state == State.VOID else {})
+    values = {"state": state.value, **columns}
+    if state == State.VOID:  # who was to be in it is nobody's business any more
+        values |= {"slot": None, "roster": None}
+        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
     connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))

@@ -49,7 +49,7 @@ def charge_rows(
     accounts by unit some may then be left out for what was released before, and the design is that
     for the rest. No other run of the population looks at its accounts meanwhile.
     """
-    made_from = step(fingerprint)(read.config, read.rows, read.chosen.design)
+    made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.design)
     if not account.terms.by_unit:
         with account.turn():
             return account.reserve(read.period, made_from, folder, revise=revise), read

@@ -31,13 +31,15 @@ QUICK = (
 
 NAMES = (
     "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], strata[-SIZE], "
-    "events[-SIZE], estimates[-SIZE], growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; "
+    "events[-SIZE], estimates[-SIZE], accounts[-SIZE], growth[-SIZE], growth-strata[-SIZE], "
+    "small, draws[-SIZE]; "
     "SIZE such as 500k, 10m, 100m"
 )
 
 _IDS = {"text": "text", "hex": "hexadecimal", "hashed": "keyed-hash", "": "integer"}
 
 _STEPS = 7  # of a release
+_NIGHTS = 30
 _PER_STRATUM = 5
 _PER_UNIT = 5  # events, exposures included
 _SCALAR_ROWS, _LOOP_ROWS = 20_000, 200_000  # slow ones get fewer rows; time is compared by the row
@@ -72,6 +74,7 @@ _DEFAULTS = {
     "strata": "1m",
     "events": "50m",
     "estimates": "10m",
+    "accounts": "10m",
     "small": "5000",
     "draws": "10m",
 }
@@ -104,6 +107,29 @@ def _flow(word: str, place: Place, size: int) -> Case:
         (
             replace(plain, is_ours=False),
             replace(plain, name="clusterdp: release as a flow", needs_prefect=True),
+        ),
+        prepare,
+    )
+
+
+def _accounts(word: str, place: Place, size: int) -> Case:
+    """Whole runs, as accounts are read and charged between steps."""
+    source, prepare = _input(place, UnitLog(size, ids="text"))
+
+    def contender(name: str, account: str, nights: int = 0) -> Contender:
+        sections: Sections = {"source": {"path": source}, "privacy": {"account": account}}
+        text = config(place, sections)
+        arguments = {"config": text, "nights": nights, "n_people": size}
+        return Contender(name, Job("release", arguments), size, is_ours=account == "unit")
+
+    return Case(
+        word,
+        f"{size:,} units, text ids; a release that everybody pays for, and with accounts by unit "
+        f"on the first night and after {_NIGHTS} nights of as many other people",
+        (
+            contender("clusterdp: release, no accounts", "population"),
+            contender("clusterdp: release, the first night", "unit"),
+            contender(f"clusterdp: release after {_NIGHTS} nights", "unit", _NIGHTS),
         ),
         prepare,
     )
@@ -317,6 +343,7 @@ _MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
     "strata": _strata,
     "events": _events,
     "estimates": _estimates,
+    "accounts": _accounts,
     "small": _small,
 }
 
@@ -361,7 +388,12 @@ def config(place: Place, sections: Sections) -> str:
         },
         "arms": {"control": "none", "treatments": ["mail"]},
         "outcome": {"values": list(range(12))},
-        "privacy": {"mechanism": "cluster-dp", "epsilon": 4.0, "min_stratum": _PER_STRATUM},
+        "privacy": {
+            "mechanism": "cluster-dp",
+            "epsilon": 4.0,
+            "min_stratum": _PER_STRATUM,
+            "account": "population",
+        },
         "publish": {},
         "run": {"memory_limit": place.memory_limit},
     }

@@ -174,7 +174,12 @@ RULES = [
     Rule(
         "there is one door for randomness",
         draws,  # signatures are drawn from nothing: Ed25519 has no use for chance
-        ("privatizers/noise/randomness.py", "flows/runtime/signatures.py", REPLICATION),
+        (
+            "privatizers/noise/randomness.py",
+            "privatizers/noise/keyed_digests.py",  # CMAC is a function of key and text
+            "flows/runtime/signatures.py",
+            REPLICATION,
+        ),
     ),
     Rule(
         "generators are handed to simulations alone",

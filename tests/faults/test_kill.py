@@ -265,23 +265,27 @@ COMMIT = "sqlalchemy.engine.default.DefaultDialect.do_commit"
 A_LATER_RELEASE = {
     "after flows.runtime.working_folders._locked_folder": UNCHARGED,
     "after flows.release.validate": UNCHARGED,
-    "after flows.release.fingerprint": UNCHARGED,
+    "after flows.raw.charge.fingerprint": UNCHARGED,
+    "after flows.raw.charge.digest_units": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,  # of what dead runs left
-    f"before {COMMIT}#2": UNCHARGED,
-    f"after {COMMIT}#2": RESERVED,
+    f"after {COMMIT}#2": UNCHARGED,  # of the key of the accounts
+    "after flows.raw.charge.set_known_aside": UNCHARGED,
+    "before os.fsync": UNCHARGED,  # while it writes who is in the release
+    f"before {COMMIT}#4": UNCHARGED,
+    f"after {COMMIT}#4": RESERVED,
     "after flows.ledger.account.sweep": RESERVED,
-    "before os.fsync": RESERVED,  # while it writes the quarantine
+    "before os.fsync#3": RESERVED,  # while it writes the quarantine
     "before flows.raw.drawing.strata_counts.stochastic_levels": RESERVED,
     "after flows.release.privatize": RESERVED,
     "after flows.released.publish._insert": RESERVED,
     "after flows.released.estimate.add_estimates": RESERVED,
     "after flows.ledger.account.complete": RESERVED,
-    f"before {COMMIT}#3": RESERVED,
-    f"after {COMMIT}#3": COMPLETE,
+    f"before {COMMIT}#5": RESERVED,
+    f"after {COMMIT}#5": COMPLETE,
     "before os.link": COMPLETE,
     "after os.link": LINKED,
-    f"before {COMMIT}#4": LINKED,
-    f"after {COMMIT}#4": PUBLIC,
+    f"before {COMMIT}#6": LINKED,
+    f"after {COMMIT}#6": PUBLIC,
     "before flows.ledger.beside.point_latest#2": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
     "after flows.ledger.beside.point_latest#2": PUBLIC,
@@ -290,17 +294,18 @@ A_LATER_RELEASE = {
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {
-    "before flows.raw.fingerprint._make_key": UNCHARGED,
-    "before os.link": UNCHARGED,  # of the key
+    "before flows.runtime.key_files._make_key": UNCHARGED,
+    "before os.link": UNCHARGED,  # of the key of digests
     "after os.link": UNCHARGED,
-    "after flows.raw.fingerprint._make_key": UNCHARGED,
-    "after flows.ledger.database._make_private": UNCHARGED,
+    "after flows.runtime.key_files._make_key": UNCHARGED,
+    "after os.link#2": UNCHARGED,  # of the key of accounts
+    "after flows.ledger.database.make_private": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,
     f"after {COMMIT}#1": UNCHARGED,
-    f"after {COMMIT}#2": RESERVED,
+    f"after {COMMIT}#4": RESERVED,
     "after flows.ledger.account.complete": RESERVED,
-    "before os.link#2": COMPLETE,
-    "after os.link#2": LINKED,
+    "before os.link#3": COMPLETE,
+    "after os.link#3": LINKED,
     "before flows.ledger.beside.point_latest": PUBLIC,
 }
 PLACES = [
@@ -412,7 +417,9 @@ def assert_the_next_run_finishes_the_job(one: Killed) -> None:
     if state == "publishing":
         assert [digest(result.path)] == drafts  # the very bytes that may have been seen
     periods = ["a", "b"] if one.later else ["b"]
-    assert built.entries == [
+    entries = [name for name in built.entries if not name.startswith("ledger.sqlite.accounts/")]
+    assert entries == [
+        "account.key",
         "ledger.sqlite",
         "log.parquet",
         "quarantine/",
@@ -428,8 +435,21 @@ def assert_the_next_run_finishes_the_job(one: Killed) -> None:
         "trial.toml",
     ]
     assert (releases / LATEST).samefile(result.path)
+    assert_each_charge_has_its_units(one)
     assert result.statement.spent.epsilon == EPSILON * len(periods)
     assert_sound(one)
+
+
+def assert_each_charge_has_its_units(one: Killed) -> None:
+    """Every charge that counts, and no other, has a list of all who are in it."""
+    statement = one.account.statement(exact=True)
+    assert statement.tally is not None
+    assert (statement.tally.n_units, statement.tally.lost) == (60, frozenset())
+    folder = one.built.folder / "ledger.sqlite.accounts"
+    found = {path.name for path in folder.iterdir() if path.suffix != ".lock"}
+    lists = {entry.roster for entry in statement.entries if entry.counts}
+    sums = {name for name in found if name.count("-") == 2}
+    assert found - sums == lists
 
 
 def assert_sound(killed: Killed) -> None:

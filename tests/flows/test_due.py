@@ -169,7 +169,7 @@ def test_an_unforeseen_failure_is_told_by_its_kind_alone(
         raise ZeroDivisionError(SENTINEL)
 
     with monkeypatch.context() as failing:
-        failing.setattr("flows.release.resolve_design", fails)
+        failing.setattr("flows.raw.charge.resolve_design", fails)
         result = release_due(str(built.config))
     assert [(one.status, one.exit_code) for one in result.releases] == [("failed", 1)] * 2
     assert result.exit_code == 1
@@ -202,7 +202,9 @@ def begun(built: Experiment, day: str, *, publishing: bool, draft: bool = True) 
     built.releases.mkdir(parents=True, exist_ok=True)
     folder = built.releases / ".draft-dead"
     folder.mkdir()
-    account = Account(built.load())
+    config = built.load()
+    by_everybody = config.privacy.model_copy(update={"account": "population"})
+    account = Account(config.model_copy(update={"privacy": by_everybody}))
     with account.attempt(day) as attempt:
         attempt.works_in(folder)
         charge = account.reserve(day, MADE, folder, revise=False)

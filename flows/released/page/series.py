@@ -143,7 +143,11 @@ def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
     manifest = manifests[place]
     budget = manifest.budget_epsilon
     spent = sum(one.epsilon for one in manifests[: place + 1])
-    by_unit = manifest.account == "unit"
+    all_new = manifest.n_returning == 0 or manifest.returning == "set_aside"
+    if manifest.account == "unit" and all_new:  # what its people have paid; others may have more
+        spent = manifest.epsilon
+    if manifest.household_epsilon is not None:
+        spent *= manifest.rows_each or 1
     return {
         "manifest": manifest,
         "page": f"{manifest.release_id}.html",
@@ -152,5 +156,5 @@ def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
             if manifest.n_set_aside is None
             else manifest.n_set_aside / max(manifest.n_set_aside + manifest.n_units, 1)
         ),
-        "spent_share": (manifest.epsilon if by_unit else spent) / budget if budget else None,
+        "spent_share": spent / budget if budget else None,
     }

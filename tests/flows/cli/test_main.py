@@ -232,6 +232,8 @@ def test_a_ledger_that_is_not_there_is_empty_and_is_not_made(
         "n_releases": 0,
         "composed_epsilon": None,
         "composed_delta": None,
+        "median_epsilon": None,
+        "n_units": None,
         "entries": [],
     }
     told = command("ledger", built.config).stdout

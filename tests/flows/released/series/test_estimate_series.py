@@ -168,7 +168,7 @@ def test_whoever_is_told_that_people_differ_does_without_cross_terms(back: Exper
 def test_ids_under_unknown_keys_give_the_bound_and_a_warning(tmp_path: Path) -> None:
     (tmp_path / "short.key").write_text("short")
     keyed = {"unit_id": "keyed-hash", "key_file": str(tmp_path / "short.key")}
-    built = nights(tmp_path / "e", days=DAYS[:2], publish=keyed)
+    built = nights(tmp_path / "e", days=DAYS[:2], publish=keyed, privacy={"account": "population"})
     series = estimate_series([built.releases])
     assert series.people.kind == "unknown"
     assert "--people disjoint" in series.warnings[0]
@@ -184,7 +184,8 @@ def test_ids_under_unknown_keys_give_the_bound_and_a_warning(tmp_path: Path) -> 
 
 
 def test_a_release_of_clusters_alone_has_no_ids_to_match(tmp_path: Path) -> None:
-    built = nights(tmp_path / "e", days=DAYS[:2], privacy={"mechanism": "noisy-histogram"})
+    privacy = {"mechanism": "noisy-histogram", "account": "population"}
+    built = nights(tmp_path / "e", days=DAYS[:2], privacy=privacy)
     assert find_people(find_nights([built.releases])).kind == "unknown"
     assert find_people(find_nights([built.releases]), "disjoint").kind == "disjoint"
     assert estimate_series([built.releases]).pooled[0].std_error is not None

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.release
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
-    return nights(tmp_path_factory.mktemp("made") / "e")
+    privacy = {"account": "population"}
+    return nights(tmp_path_factory.mktemp("made") / "e", privacy=privacy)
 
 
 @pytest.fixture

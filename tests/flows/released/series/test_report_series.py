@@ -45,7 +45,7 @@ def test_there_is_a_page_of_all_and_one_of_each(page: Path) -> None:
 def test_it_says_what_is_odd_and_what_was_used(page: Path) -> None:
     text = text_of(page)
     assert "1 period is missing: 2026-11-03" in text
-    assert '<data value="0.15">15&nbsp;%</data>' in page.read_text("utf-8")  # 3 at 2 of 40
+    assert '<data value="0.05">5&nbsp;%</data>' in page.read_text("utf-8")  # 2 of 40, each once
     assert "240" in text
 
 
