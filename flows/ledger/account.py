@@ -113,6 +113,7 @@ class Account:
             spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
         )
         self._config = config
+        self._notes: list[str] = []
 
     @cached_property
     def _signing_key(self) -> SigningKey | None:
@@ -155,7 +156,7 @@ class Account:
 
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
-        self.settle()
+        self._notes += self.settle()
         return self._ledger.accounts(self._terms, members, period)
 
     def sum_up(self, members: Members) -> None:
@@ -197,7 +198,7 @@ class Account:
             self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix, accounts
         )
         key = self._signing_key
-        notes = [] if key is None else list(key.warnings)
+        notes = [*self._notes, *([] if key is None else key.warnings)]
         strays = shelf.strays(self._ledger)
         try:
             receipt = self._ledger.reserve(asked, resolve_charge, strays)

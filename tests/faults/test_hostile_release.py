@@ -284,7 +284,6 @@ def test_changes_that_lie_beside_the_file(
     ("make", "told"),
     [
         (os.mkfifo, "is a pipe, not a file"),
-        (Path.mkdir, "is a folder, not a file"),
         (lambda path: path.symlink_to("/dev/zero"), "is a device, not a file"),
         (lambda path: path.symlink_to(path.parent / "gone"), "a link of this name to nothing"),
     ],
@@ -299,6 +298,18 @@ def test_what_is_no_file(
     make(path)
     for refusal in refusals(path, tmp_path, capsys):
         assert told in refusal
+
+
+def test_a_folder_without_releases(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "none"
+    folder.mkdir()
+    for command in (["inspect"], ["estimate"], ["report", "-o", str(tmp_path / "pages")]):
+        assert run([command[0], str(folder), *command[1:]]) == 2, command
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith(f"clusterdp: {folder}: "), printed.err
+        assert printed.err.count("\n") == 1
+    assert not (tmp_path / "pages").exists()
 
 
 def test_a_link_to_a_release_is_read(sound: Path, tmp_path: Path) -> None:

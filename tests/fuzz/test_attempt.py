@@ -29,8 +29,11 @@ CHECK = Case({"c.toml": spelt(sound(SOUND[0])), "log.csv": LOG}, (("check", "c.t
 RELEASE = Case(
     CHECK.files,
     (("release", "c.toml"),),
-    ("releases", "releases/*", "quarantine", "quarantine/*", "ledger.sqlite"),
-    ("here/case/quarantine", "here/case/releases"),
+    (
+        *("releases", "releases/*", "quarantine", "quarantine/*"),
+        *("ledger.sqlite", "ledger.sqlite.accounts", "ledger.sqlite.accounts/*", "account.key"),
+    ),
+    ("here/case/quarantine", "here/case/releases", "here/case/ledger.sqlite.accounts"),
 )
 
 Reader = Callable[[pl.DataFrame, Path, str], pl.Expr]

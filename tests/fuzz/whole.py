@@ -117,5 +117,7 @@ def whole(draw: st.DrawFn) -> Case:
         ]
     )
     commands = (("check", "c.toml"), ("release", "c.toml"), again, draw(read), draw(read))
-    left = ("releases", "releases/*", "quarantine", "quarantine/*", "ledger.sqlite", "page.html")
-    return Case(files, commands, left, ("here/case/quarantine", "here/case/releases"))
+    left: tuple[str, ...] = ("releases", "releases/*", "quarantine", "quarantine/*", "page.html")
+    left += ("ledger.sqlite", "ledger.sqlite.accounts", "ledger.sqlite.accounts/*", "account.key")
+    private = ("here/case/quarantine", "here/case/releases", "here/case/ledger.sqlite.accounts")
+    return Case(files, commands, left, private)

@@ -613,7 +613,7 @@ def test_only_the_style_and_the_figures_are_put_in_as_they_are() -> None:
         for name in environment().list_templates()
     }
     assert {name: one for name, one in found.items() if one} == {
-        "page.html": ["{{ style | safe }}"],
+        "head.html": ["{{ style | safe }}"],
         "parts.html": ["{{ svg | safe }}"],
     }
 
