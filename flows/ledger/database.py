@@ -332,6 +332,8 @@ class Ledger:
             entries = select(connection, one)
             for entry in entries:
                 update(connection, entry, after, **columns)
+                if after == State.VOID and entry.roster is not None:
+                    self._shelves.remove(connection, [entry.roster])
             return bool(entries)
 
     def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:
