@@ -286,9 +286,9 @@ A_LATER_RELEASE = {
     "after os.link": LINKED,
     f"before {COMMIT}#6": LINKED,
     f"after {COMMIT}#6": PUBLIC,
-    "before flows.ledger.beside.point_latest#2": PUBLIC,
+    "before flows.ledger.beside.point_latest#3": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.ledger.beside.point_latest#2": PUBLIC,
+    "after flows.ledger.beside.point_latest#3": PUBLIC,
     "after flows.released.series.renew._write": PUBLIC,
     "before flows.released.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
