@@ -520,7 +520,8 @@ STATES_AT_DEATH = {
 
 def a_scene(folder: Path, name: str) -> Config:
     """An experiment whose releases are one line each, before the run of period b."""
-    built = build_experiment(folder, privacy={"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON})
+    privacy = {"epsilon": EPSILON, "budget_epsilon": 2 * EPSILON, "account": "population"}
+    built = build_experiment(folder, privacy=privacy)
     config = built.load()
     account = Account(config)
     if name != "the first release":
