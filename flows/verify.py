@@ -175,7 +175,7 @@ def _unknown(name: str, known: _Known) -> str:
 
 def _of_ledger(config_path: Path) -> _Known:
     # Whoever only has a release needs no ledger, nor what reads one.
-    from flows.ledger.account import account_of  # noqa: PLC0415
+    from flows.ledger.account import account_of  # noqa: PLC0415 - see above
 
     _, account = account_of(config_path)
     return _Known("ledger", account.digests())

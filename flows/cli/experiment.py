@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.completion import files
-from flows.cli.options import TABLES, ConfigFile, ConfigFiles, Period
+from flows.cli.options import TABLES, ConfigFile, ConfigFiles, Period, files
 from flows.runtime.terminal import shown
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.key_files import given_key
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,13 +34,7 @@ def read_signing_key(config: "Config") -> SigningKey | None:
     if config.publish.signing_key is None:
         return None
     path = config.path(config.publish.signing_key)
-    try:
-        content = read_small(path, _LARGEST)
-        mode = path.stat().st_mode
-    except UnreadableError as error:
-        raise ConfigError(_KEY, f"{path}: {error}; {_HOW}") from None
-    except OSError as error:  # deleted since it was read
-        raise ConfigError(_KEY, f"{path}: cannot be read ({error.strerror})") from None
+    content, mode = given_key(_KEY, path, _LARGEST, _HOW)
     from flows.runtime.signatures import signing_with  # noqa: PLC0415 - only where keys are used
 
     sign = signing_with(content)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flows.config.experiment import Config
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.key_files import given_key
 from schemas.errors import ConfigError
 
 _KEY = "publish.key_file"
@@ -58,13 +58,7 @@ def read_key(config: Config) -> UnitIdKey | None:
     if config.publish.key_file is None:
         return None
     path = config.path(config.publish.key_file)
-    try:
-        content = read_small(path, _LARGEST)
-        mode = path.stat().st_mode
-    except UnreadableError as error:
-        raise ConfigError(_KEY, f"{path}: {error}; {_HOW}") from None
-    except OSError as error:  # deleted since it was read
-        raise ConfigError(_KEY, f"{path}: cannot be read ({error.strerror})") from None
+    content, mode = given_key(_KEY, path, _LARGEST, _HOW)
     secret = content.removesuffix(b"\n")
     secret = secret.removesuffix(b"\r") if secret != content else secret
     if not secret:

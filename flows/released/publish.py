@@ -4,7 +4,7 @@ Only what may be published reaches this step, so no page of the file and no log 
 anything else. The file is closed before it gets its public name.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import pyarrow as pa
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
 from flows.released.file.opening import memory_limit
-from flows.released.file.sql import quote_name, text
+from flows.released.file.sql import creation, quote_name, text
 from schemas.errors import ClusterdpError
 from schemas.released import (
     OUTCOME,
@@ -51,7 +51,7 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
     ):
         units = _units_of(tables)
         made = SCHEMA | _cell_tables(tables) | {"units": units}
-        connection.execute(f"{_REPEATED}; BEGIN; {_creation(made)}")
+        connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}")
         for name, frame in (stated | tables.frames()).items():
             _insert(connection, name, frame)
         connection.execute(f"COMMIT; {_UNKNOWN}")
@@ -150,21 +150,6 @@ def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table:
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
     if written != units.n_rows:
         raise ClusterdpError(f"{written:,} of {units.n_rows:,} units were written; run again")
-
-
-def _creation(tables: Mapping[str, Table]) -> str:
-    """Statements that make the tables, with comments on them and on their columns."""
-    statements = []
-    for name, table in tables.items():
-        columns = {quote_name(column): fact for column, fact in table.columns.items()}
-        kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
-        statements.append(f"CREATE TABLE {name} ({kinds})")
-        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
-        statements += [
-            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
-            for column, fact in columns.items()
-        ]
-    return "; ".join(statements)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: str, frame: pl.DataFrame) -> None:

@@ -26,7 +26,14 @@ def write_report(release: Path, output: Path) -> Path:
     """
     _check_output(output, release)
     check_stated_estimates(release)
-    page = report(read_contents(release))
+    return write_page(output, report(read_contents(release)))
+
+
+def write_page(output: Path, page: str) -> Path:
+    """Write a page to ``output``, whole or not at all; returns the absolute path.
+
+    Raises InputError where it cannot be written.
+    """
     try:
         with replace_file(output, mode=0o644) as file:
             file.write(page.encode())

@@ -3,7 +3,6 @@
 Where the folder holds several experiments' folders, each has its pages, and an index leads to them.
 """
 
-import os
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -13,10 +12,10 @@ from estimators.series import LOOKS
 from flows.released.estimate_series import SeriesEstimates, estimate_series
 from flows.released.page.html import render
 from flows.released.page.series import series_facts
-from flows.released.report import write_report
+from flows.released.report import write_page, write_report
 from flows.released.series.nights import Night, experiment_folders, release_files
 from flows.released.series.people import Kind
-from flows.runtime.files import public_directory, replace_file
+from flows.runtime.files import public_directory
 from schemas.errors import InputError
 
 _INDEX = "index.html"
@@ -84,13 +83,4 @@ def _write_night(night: Night, folder: Path) -> None:
 def _write(folder: Path, name: str, page: str) -> Path:
     path = (folder / name).absolute()
     public_directory(folder)
-    try:
-        with replace_file(path, mode=0o644) as file:
-            file.write(page.encode())
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        reason = error.strerror
-    else:
-        return path
-    raise InputError(f"{path}: cannot be written ({reason})")
+    return write_page(path, page)

@@ -7,7 +7,7 @@ from pathlib import Path
 from flows.runtime.files import folder_lock, private_directory, sync_directory
 from flows.runtime.small_files import UnreadableError, read_small
 from privatizers.noise.randomness import secret_key
-from schemas.errors import InputError
+from schemas.errors import ConfigError, InputError
 
 KEY_SIZE = 32
 _LARGEST = 1_000_000  # bytes of a file that is still read, to say how many it has
@@ -43,6 +43,20 @@ def kept_key(path: Path, what: str, loss: str, *, make: bool = True) -> bytes:
             f"copy{', or move it away for a new one to be made' if make else ''} ({loss})"
         )
     return key
+
+
+def given_key(key: str, path: Path, most: int, how: str) -> tuple[bytes, int]:
+    """Read the file that a configuration's ``key`` names; returns its content and its mode.
+
+    ``how`` says how to make one. Raises ConfigError where it cannot be read, or has more than
+    ``most`` bytes.
+    """
+    try:
+        return read_small(path, most), path.stat().st_mode
+    except UnreadableError as error:
+        raise ConfigError(key, f"{path}: {error}; {how}") from None
+    except OSError as error:  # deleted since it was read
+        raise ConfigError(key, f"{path}: cannot be read ({error.strerror})") from None
 
 
 def _half_of(path: Path) -> Path:

@@ -500,7 +500,7 @@ def test_a_failure_before_the_schedule_is_looked_at_tries_nothing(experiment: Bu
     built = scheduled(experiment, DAYS[0])
     (built.folder / "ledger.sqlite").mkdir()
     tried: list[str] = []
-    never: Callable[[str, str], Any] = lambda _, period: tried.append(period)  # noqa: E731
+    never: Callable[[str, str], Any] = lambda _, period: tried.append(period)  # noqa: E731 - a line is enough
     with pytest.raises(InputError, match="ledger"):
         release_due(str(built.config), never)
     assert tried == []

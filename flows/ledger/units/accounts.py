@@ -7,6 +7,7 @@ is made meanwhile.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import sqlalchemy as sa
@@ -277,7 +278,7 @@ def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, 
     histories = Histories()
     with connect() as connection:
         registers = [
-            Register(lambda row=row: shelves.blocks(connection, row), row.histories, row.n_words)  # type: ignore[misc]
+            Register(partial(shelves.blocks, connection, row), row.histories, row.n_words)
             for row in taken
         ]
         try:
@@ -348,10 +349,7 @@ def _count(
             raise
 
     histories = Histories()
-    registers = [
-        Register(lambda row=row: blocks(row), row.histories, row.n_words)  # type: ignore[misc]
-        for row in rows
-    ]
+    registers = [Register(partial(blocks, row), row.histories, row.n_words) for row in rows]
     for _, codes in united(registers, histories):
         there = np.bincount(codes, minlength=len(histories))
         known = histories.known

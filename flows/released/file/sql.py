@@ -1,7 +1,10 @@
 """Writing names and texts in SQL, and our own SQL, which is in files beside the code."""
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+
+from schemas.tables import Table
 
 
 def quote_name(name: str) -> str:
@@ -19,3 +22,18 @@ def statement(package: str, name: str) -> str:
     """The SQL of a file of ours, ``name.sql`` in a package, without the lines that are comments."""
     source = files(package).joinpath(f"{name}.sql").read_text(encoding="utf-8")
     return "\n".join(line for line in source.splitlines() if not line.lstrip().startswith("--"))
+
+
+def creation(tables: Mapping[str, Table]) -> str:
+    """Statements that make the tables, with comments on them and on their columns."""
+    statements = []
+    for name, table in tables.items():
+        columns = {quote_name(column): fact for column, fact in table.columns.items()}
+        kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
+        statements.append(f"CREATE TABLE {name} ({kinds})")
+        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
+        statements += [
+            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
+            for column, fact in columns.items()
+        ]
+    return "; ".join(statements)

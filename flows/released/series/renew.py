@@ -20,7 +20,7 @@ import polars as pl
 from estimators.effects import Estimate
 from estimators.series import LOOKS
 from flows.released.file.draft import complete, workplace
-from flows.released.file.sql import quote_name, text
+from flows.released.file.sql import creation, quote_name, text
 from flows.released.series.nights import (
     SERIES,
     Night,
@@ -244,7 +244,7 @@ def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
     """Write the tables to a new DuckDB file, and close it."""
     with duckdb.connect(config={"temp_directory": "", "threads": 1}) as connection:
         attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
-        connection.execute(f"{attached}; USE series; BEGIN; {_creation()}")
+        connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")
         for name, table in SERIES_TABLES.items():
             schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
             rows = [{column: row[column] for column in schema} for row in tables[name]]
@@ -252,18 +252,3 @@ def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
             connection.execute(f"INSERT INTO {name} FROM rows")
             connection.unregister("rows")
         connection.execute("COMMIT; CHECKPOINT series")
-
-
-def _creation() -> str:
-    """Statements that make the tables, with comments on them and on their columns."""
-    statements = []
-    for name, table in SERIES_TABLES.items():
-        columns = {quote_name(column): fact for column, fact in table.columns.items()}
-        kinds = ", ".join(f"{column} {fact.kind}" for column, fact in columns.items())
-        statements.append(f"CREATE TABLE {name} ({kinds})")
-        statements.append(f"COMMENT ON TABLE {name} IS {text(table.comment)}")
-        statements += [
-            f"COMMENT ON COLUMN {name}.{column} IS {text(fact.comment)}"
-            for column, fact in columns.items()
-        ]
-    return "; ".join(statements)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.completion import files
+from flows.cli.options import files
 from tests.conftest import PATIENCE
 
 PROGRAMS = str(Path(sys.executable).parent)

@@ -35,20 +35,6 @@ HERE = Path("/somewhere/releases/trial")
 SECRET = "open-s3same/é"  # noqa: S105 - nobody's; named, as a traceback shows the tests' own lines
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> sa.URL:
-    """A ledger that is not there yet."""
-    if request.param == "sqlite":
-        return ledger_url("sqlite:///kept/ledger.sqlite", tmp_path)
-    server: PostgreSQL = request.getfixturevalue("postgresql")
-    return ledger_url(server.emptied(), tmp_path)
-
-
-@pytest.fixture
-def ledger(url: sa.URL) -> Ledger:
-    return Ledger(url)
-
-
 def terms(
     experiment: str = "trial",
     population: str = "people",

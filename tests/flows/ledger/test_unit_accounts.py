@@ -27,23 +27,9 @@ from tests.flows.ledger.people import HERE, ByHand, asked, members, publish, res
 from tests.support.modes import mode
 
 if TYPE_CHECKING:  # not imported twice, as it is a plug-in
-    from tests.postgresql import PostgreSQL
+    pass
 
 pytest_plugins = ["tests.postgresql"]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> sa.URL:
-    """A ledger that is not there yet."""
-    if request.param == "sqlite":
-        return ledger_url("sqlite:///kept/ledger.sqlite", tmp_path)
-    server: PostgreSQL = request.getfixturevalue("postgresql")
-    return ledger_url(server.emptied(), tmp_path)
-
-
-@pytest.fixture
-def ledger(url: sa.URL) -> Ledger:
-    return Ledger(url)
 
 
 @pytest.fixture
@@ -426,7 +412,7 @@ def test_a_migration_that_fails_leaves_the_ledger_as_it_was(
     as_version_1(url)
 
     def half(operations: object) -> None:
-        operations.add_column(CHARGES.name, sa.Column("roster", sa.Text))  # type: ignore[attr-defined]
+        operations.add_column(CHARGES.name, sa.Column("roster", sa.Text))  # type: ignore[attr-defined] # Alembic's, imported late
         raise RuntimeError
 
     with monkeypatch.context() as broken:
