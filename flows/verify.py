@@ -19,6 +19,7 @@ from flows.runtime.regular_files import check_regular
 from flows.runtime.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.names import ReleaseName
+from schemas.series import SERIES
 
 if TYPE_CHECKING:
     from flows.runtime.signatures import Fits
@@ -56,6 +57,8 @@ class VerifyResult:
     """Whether files are what was published."""
 
     releases: tuple[Verdict, ...]
+    notes: tuple[str, ...] = ()
+    """Which files were left out, and why."""
 
     @property
     def exit_code(self) -> int:
@@ -94,11 +97,19 @@ def verify(
     of_ledger = None if ledger is None else _of_ledger(ledger)
     fits = None if key is None else _public_key(key)
     verdicts = []
-    for path in releases:
+    named = [path for path in releases if path.name != SERIES]
+    notes = tuple(
+        f"{path.absolute()} is no release: it is made anew from them after each publication"
+        for path in releases
+        if path.name == SERIES
+    )
+    if not named:
+        raise InputError(notes[0])
+    for path in named:
         digest = _digest(path)
         known = of_ledger or (_beside(path) if fits is None else _signed(path, fits))
         verdicts.append(_verdict(path.absolute(), digest, known))
-    return VerifyResult(tuple(verdicts))
+    return VerifyResult(tuple(verdicts), notes)
 
 
 def _digest(path: Path) -> str:

@@ -7,6 +7,9 @@ from typing import Final
 
 from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
 
+SERIES: Final = "series.duckdb"
+"""The name of the file, beside the releases that it is made from."""
+
 SERIES_VERSION: Final = 1
 
 _PERIOD = {

@@ -143,7 +143,8 @@ def verify(
     from flows.verify import verify as verify_files
 
     result = verify_files(releases, ledger, key)
-    return Answer(partial(verify_text, result), result.as_json(), exit_code=result.exit_code)
+    text = partial(verify_text, result)
+    return Answer(text, result.as_json(), notes=result.notes, exit_code=result.exit_code)
 
 
 def hash_ids(

@@ -33,9 +33,9 @@ from flows.ledger.rules import Fingerprint
 from flows.released.checksums import read_sums
 from flows.released.file.draft import LATEST, complete, workplace
 from flows.released.file.read import read_release
-from flows.released.series.nights import SERIES
 from flows.runtime.files import replace_file
 from schemas.released import Manifest
+from schemas.series import SERIES
 from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, released, rows
 
 EPSILON = 2.0  # of one release

@@ -364,3 +364,17 @@ def test_from_python(experiment: Builder) -> None:
     assert clusterdp.verify(path, ledger=built.config).as_json()["releases"][0]["intact"] is True
     with pytest.raises(InputError):
         clusterdp.verify(["nowhere.duckdb"])
+
+
+def test_the_series_beside_releases_is_none_and_left_out(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = an_experiment(experiment)
+    built.run("a")
+    files = sorted(str(path) for path in built.releases.glob("*.duckdb"))
+    assert len(files) == 3
+    assert run(["verify", *files]) == 0
+    told = capsys.readouterr()
+    assert "ALTERED" not in told.out
+    assert "series.duckdb is no release" in told.err
+    assert run(["verify", str(built.releases / "series.duckdb")]) == 2

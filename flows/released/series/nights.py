@@ -22,9 +22,7 @@ from flows.runtime.terminal import shown
 from schemas.errors import InputError, in_short
 from schemas.names import ReleaseName
 from schemas.released import Manifest
-
-SERIES = "series.duckdb"
-"""What holds the nights together, beside the releases (:mod:`flows.released.series.renew`)."""
+from schemas.series import SERIES
 
 _BESIDE = (LATEST, SERIES)
 _SUFFIX = ".duckdb"

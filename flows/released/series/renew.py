@@ -21,21 +21,14 @@ from estimators.effects import Estimate
 from estimators.series import LOOKS
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
-from flows.released.series.nights import (
-    SERIES,
-    Night,
-    find_nights,
-    newest,
-    open_night,
-    release_files,
-)
+from flows.released.series.nights import Night, find_nights, newest, open_night, release_files
 from flows.released.series.people import people_by_files
 from flows.released.series.pooling import pool_periods
 from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName
 from schemas.released import STORAGE_VERSION, TABLES
-from schemas.series import SERIES_TABLES, SERIES_VERSION
+from schemas.series import SERIES, SERIES_TABLES, SERIES_VERSION
 from schemas.tables import COUNT, NUMBER, TEXT
 
 Row = dict[str, Any]

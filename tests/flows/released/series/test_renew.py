@@ -11,9 +11,10 @@ import pytest
 
 from flows.released.estimate_series import estimate_series
 from flows.released.series import renew
-from flows.released.series.nights import SERIES, open_night
+from flows.released.series.nights import open_night
 from flows.released.series.people import People
 from flows.released.series.renew import renew_series
+from schemas.series import SERIES
 from tests.conftest import Experiment, released
 from tests.flows.released.series.nights_made import DAYS, nights
 
