@@ -143,8 +143,7 @@ def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
     manifest = manifests[place]
     budget = manifest.budget_epsilon
     spent = sum(one.epsilon for one in manifests[: place + 1])
-    all_new = manifest.n_returning == 0 or manifest.returning == "set_aside"
-    if manifest.account == "unit" and all_new:  # what its people have paid; others may have more
+    if manifest.account == "unit":  # at least: whoever came back has paid more
         spent = manifest.epsilon
     if manifest.household_epsilon is not None:
         spent *= manifest.rows_each or 1
