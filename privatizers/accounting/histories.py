@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privatizers.accounting.budget import Budget, total
-from schemas.arrays import Words
+from schemas.arrays import Integers, Words
 
 CODE_BITS = 12
 """Bits of a word that hold the number of a history."""
@@ -91,7 +91,7 @@ class Histories:
         return self._numbers.setdefault(history, len(self._numbers))
 
     def joined(
-        self, codes: Codes, others: Codes, theirs: Sequence[History], sign: int = 1
+        self, codes: Codes, others: Integers, theirs: Sequence[History], sign: int = 1
     ) -> Codes:
         """Numbers of the histories that two come to together, unit by unit; shapes [n].
 
@@ -151,22 +151,22 @@ def first_of_each(rising: Words) -> NDArray[np.bool_]:
     return new
 
 
-def codes_in(wanted: Words, blocks: Iterable[Words]) -> Codes:
+def codes_in(wanted: Words, blocks: Iterable[Words]) -> NDArray[np.uint16]:
     """Look rising digests up in a register; its number for each, 0 where it has none.
 
     ``blocks`` are the register's words, one block after the other. Shape of the result: [wanted].
     """
-    found = np.zeros(len(wanted), dtype=np.int32)
+    found = np.zeros(len(wanted), dtype=np.uint16)
+    least = wanted << _BITS  # of all words of a digest
     for block in blocks:
         if not len(block) or not len(wanted):
             continue
-        digests = digests_of(block)
-        start = int(np.searchsorted(wanted, digests[0]))
-        stop = int(np.searchsorted(wanted, digests[-1], side="right"))
-        some = wanted[start:stop]
-        place = np.searchsorted(digests, some)
-        hits = np.flatnonzero(digests[place] == some)
-        found[start + hits] = (block[place[hits]] & _CODES).astype(np.int32)
+        start = int(np.searchsorted(least, block[0] & ~_CODES))
+        stop = int(np.searchsorted(least, block[-1], side="right"))
+        some = least[start:stop]
+        differences = block[np.searchsorted(block, some)] - some
+        hits = np.flatnonzero(differences <= _CODES)
+        found[start + hits] = differences[hits].astype(np.uint16)
     return found
 
 

@@ -5,12 +5,14 @@ is made meanwhile.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
 
 from flows.ledger.members import Accounts, Members
 from flows.ledger.rules import OPEN, Entry, Terms, of_everybody
@@ -39,6 +41,7 @@ from privatizers.accounting.histories import (
 from schemas.arrays import Words
 from schemas.errors import ConfigError, InputError
 
+_AT_ONCE = 2  # registers that are read at once: hashing and searching need no lock
 _MOST_WORDS = 1 << 28  # of a sum: 2 GB
 
 Connect = Callable[[], AbstractContextManager[sa.Connection]]
@@ -140,6 +143,11 @@ class _Sources:
         """All of them."""
         return [*self.sums, *self.own.values()]
 
+    @property
+    def in_files(self) -> bool:
+        """Whether several may be read at once."""
+        return self._shelves.in_files
+
     def blocks(self, connection: sa.Connection, row: RegisterRow) -> Iterator[Words]:
         """The words of one."""
         return self._shelves.blocks(connection, row)
@@ -214,19 +222,26 @@ def read_accounts(
 def _looked_up(
     connection: sa.Connection, sources: _Sources, wanted: Words, histories: Histories
 ) -> Codes:
-    codes = np.zeros(len(wanted), dtype=np.int32)
-    read: list[RegisterRow] = []
-    while left := [row for row in sources.rows if row not in read]:
-        row = left[0]
-        read.append(row)
+    """Look all digests up in all registers, in two at once; what is damaged is given up."""
+
+    def codes_of(row: RegisterRow) -> NDArray[np.uint16] | None:
         try:
             theirs = codes_in(wanted, sources.blocks(connection, row))
-            if theirs.max(initial=0) >= len(row.histories):
-                raise DamagedRegisterError
         except DamagedRegisterError:
-            sources.give_up(row)
-        else:
-            codes = histories.joined(codes, theirs, row.histories)
+            return None
+        return theirs if theirs.max(initial=0) < len(row.histories) else None
+
+    codes = np.zeros(len(wanted), dtype=np.int32)
+    read: list[RegisterRow] = []
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        while left := [row for row in sources.rows if row not in read]:
+            some = left[: _AT_ONCE if sources.in_files else 1]
+            read += some
+            for row, theirs in zip(some, pool.map(codes_of, some), strict=True):
+                if theirs is None:
+                    sources.give_up(row)
+                else:
+                    codes = histories.joined(codes, theirs, row.histories)
     return codes
 
 

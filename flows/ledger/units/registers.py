@@ -65,6 +65,11 @@ class Shelves:
         """Keep registers in files in ``folder``; None: in the database."""
         self._folder = folder
 
+    @property
+    def in_files(self) -> bool:
+        """Whether several threads may read at once; a connection serves one."""
+        return self._folder is not None
+
     def write(self, connection: sa.Connection, name: str, blocks: Iterable[Words]) -> Written:
         """Write the words of a register, for good once the transaction is; InputError if not."""
         digest, n_words = hashlib.sha256(), 0

@@ -55,7 +55,7 @@ def set_known_aside(
     together = config.columns.privacy_unit is not None
     known = replace(
         roster,
-        n_returning=None if accounts.unlisted else int(accounts.of_rows(before).sum()),
+        n_returning=None if accounts.unlisted else _n_rows(accounts, before, together=together),
         n_arm_changed=None if accounts.unlisted or together else accounts.n_arm_changed,
         account_key_fingerprint=accounts.members.key_fingerprint,
         notes=(*roster.notes, *accounts.warnings),
@@ -95,6 +95,11 @@ def set_known_aside(
     )
     check_left(config, facts, raw.n_units + roster.quarantined)
     return KnownUnits(Sealed(left, left.n_units), facts, accounts.kept(kept))
+
+
+def _n_rows(accounts: Accounts, digests: Bools, *, together: bool) -> int:
+    """How many rows have these digests: one each, but where several pay ``together``."""
+    return int((accounts.of_rows(digests) if together else digests).sum())
 
 
 def _check_all_listed(accounts: Accounts) -> None:

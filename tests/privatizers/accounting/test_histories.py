@@ -105,6 +105,7 @@ def test_a_merged_register_is_one_like_others() -> None:
     assert first_of_each(words).all()
 
 
+@pytest.mark.release  # thousands of histories
 def test_no_more_histories_than_words_hold() -> None:
     several: list[People]
     ways = [Presence("trial", str(i), 0.1, 0.0) for i in range(MOST_HISTORIES // 2 + 1)]
