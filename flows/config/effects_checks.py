@@ -1,10 +1,16 @@
 """What the keys of an effect model's configuration must be like together; errors name a key."""
 
 from flows.config.checks import check_length
-from flows.config.effects import EffectArms, EffectConfig, FeatureSection, PropensitySection
+from flows.config.effects import (
+    EffectArms,
+    EffectConfig,
+    EffectPrivacy,
+    FeatureSection,
+    PropensitySection,
+)
 from flows.config.site import SiteOutcome
 from flows.runtime.paths import absolute, check_place
-from schemas.effect_design import check_design
+from schemas.effect_design import GREATEST, check_design
 from schemas.errors import ConfigError, shown
 
 
@@ -18,7 +24,17 @@ def check_effect_config(config: EffectConfig) -> None:
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
     _check_columns(config)
+    _check_learner(config.privacy)
     check_design(config.design)
+
+
+def _check_learner(privacy: EffectPrivacy) -> None:
+    if privacy.learner != "moments":
+        raise ConfigError(
+            "privacy.learner",
+            f'{shown(privacy.learner)} is not there yet; "moments", the default, does better '
+            "wherever both were tried",
+        )
 
 
 def _check_places(config: EffectConfig) -> None:
@@ -52,21 +68,28 @@ def _check_missing(outcome: SiteOutcome) -> None:
 def _check_feature(key: str, feature: FeatureSection) -> None:
     """A number has bounds and no levels, or the other way round."""
     if feature.is_number:
-        if feature.low is None and feature.high is None:
-            raise ConfigError(key, "give either low and high, of a number, or levels")
-        for name in ("low", "high"):
-            if getattr(feature, name) is None:
-                raise ConfigError(f"{key}.{name}", "missing; a number needs low and high")
-        if feature.other is not None:
-            raise ConfigError(f"{key}.other", "belongs to levels; remove it")
-        if isinstance(feature.missing, str):
-            raise ConfigError(f"{key}.missing", f"{shown(feature.missing)} is not a number")
+        _check_number(key, feature)
         return
     for name in ("low", "high", "scale"):
         if getattr(feature, name) is not None:
             raise ConfigError(f"{key}.{name}", "belongs to a number, without levels; remove it")
     if isinstance(feature.missing, float):
         raise ConfigError(f"{key}.missing", f"{feature.missing} is none of {key}.levels")
+
+
+def _check_number(key: str, feature: FeatureSection) -> None:
+    if feature.low is None and feature.high is None:
+        raise ConfigError(key, "give either low and high, of a number, or levels")
+    for name in ("low", "high"):
+        if getattr(feature, name) is None:
+            raise ConfigError(f"{key}.{name}", "missing; a number needs low and high")
+    if feature.other is not None:
+        raise ConfigError(f"{key}.other", "belongs to levels; remove it")
+    missing = feature.missing
+    if isinstance(missing, str):
+        raise ConfigError(f"{key}.missing", f"{shown(missing)} is not a number")
+    if missing is not None and abs(missing) > GREATEST:
+        raise ConfigError(f"{key}.missing", f"{shown(missing)} lies outside [low, high]")
 
 
 def _check_propensity(propensity: PropensitySection) -> None:

@@ -251,7 +251,7 @@ def _csv_batches(table: Path) -> Iterator[pa.Table]:
 
 def _parquet_batches(table: Path) -> Iterator[pa.Table]:
     with pq.ParquetFile(table) as file:
-        yield file.schema_arrow.empty_table()
+        yield pa.Table.from_batches([], schema=file.schema_arrow)  # else Arrow imports pandas
         for batch in file.iter_batches(_BATCH):
             batch.validate(full=True)  # what it reads of a damaged file may contradict itself
             yield pa.Table.from_batches([batch])
