@@ -3,6 +3,8 @@
 import json
 import re
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
@@ -27,6 +29,7 @@ __all__ = ["campaign"]  # a fixture
 
 pytestmark = pytest.mark.release
 
+ROOT = Path(__file__).parents[2]
 DRAW = "flows.raw.effects.draw.moments.draw_sums"
 
 
@@ -215,6 +218,44 @@ def test_a_log_that_cannot_be_read_costs_nothing(
         built.run()
     assert built.paid == 0.0
     assert not built.models.exists()
+
+
+KILLED = """
+import os, signal, sys
+from unittest.mock import patch
+from flows.cate import fit_period
+
+def dies(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with patch("flows.raw.effects.draw.moments.draw_sums", dies):
+    fit_period(sys.argv[1])
+"""
+
+
+@pytest.mark.process
+def test_a_run_that_is_killed_leaves_nothing_to_the_next(campaign: Campaign) -> None:
+    built = campaign(people(9_000), more='[run]\nmemory_limit = "400KB"')
+    done = subprocess.run([sys.executable, "-c", KILLED, built.config], check=False, cwd=ROOT)
+    assert done.returncode == -9
+    rows = list(built.folder.rglob("*.arrow"))
+    assert rows
+    for path in rows:
+        folder = path.parent
+        assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (
+            0o600,
+            0o700,
+        )
+    assert built.paid == 4.0  # nobody knows yet that it will never be published
+    assert built.run().path.name == "mail+cate.once.r1.json"
+    assert built.paid == 4.0
+    assert built.files == [
+        "cate.toml",
+        "ledger.sqlite",
+        "log.parquet",
+        "quarantine/digest.key",
+        "releases/mail/mail+cate.once.r1.json",
+    ]
 
 
 # nothing but noisy sums shows
