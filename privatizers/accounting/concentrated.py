@@ -8,6 +8,7 @@ chosen by earlier answers.
 """
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from scipy import optimize
@@ -58,6 +59,7 @@ def _log_delta(log_above: Floats, rho: float, epsilon: float) -> Floats:
     return logs
 
 
+@lru_cache(maxsize=256)  # a design asks for it at every stage
 def concentrated_rho(epsilon: float, delta: float) -> float:
     """Return the greatest ρ, rounded down, for which ρ-zCDP implies (ε, δ)-DP.
 

@@ -31,10 +31,10 @@ Draw = Callable[[Query, Ints], NoisySums]
 Run = Callable[[Known, tuple[str, ...], Iterable[EffectRows], Draw], Known]
 """One stage of a run, as :func:`~privatizers.effect_models.moments.released`."""
 
-_N_BASES = 3
 _N_ROWS = 200
-_N_NEIGHBOURS = 40
+_N_NEIGHBOURS = 12
 _N_DRAWS = 20_000
+_N_CALLS = 100
 _TOLERANCE = 1.0 + 1e-9
 
 
@@ -65,17 +65,18 @@ def audit_effects(
     run: Run = released,
     draw: Draw = drawn_sums,
     error: float = 1e-4,
+    n_bases: int = 3,
     n_candidates: int = 1500,
     generator: Generator | None = None,
 ) -> EffectsAudit:
     """Audit the sums of a ``design`` as ``run`` makes them and ``draw`` noises them.
 
     Sound code is accused with a probability of at most ``error``, by the check of the noise's law;
-    the others have no false alarms. Of ``n_candidates`` made-up rows those farthest apart are
-    found. ``generator`` makes up rows, and no noise.
+    the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
+    ``n_candidates`` are found that are farthest apart. ``generator`` makes up rows, and no noise.
     """
     random = default_rng() if generator is None else generator
-    found = [_audit_base(design, run, draw, n_candidates, random) for _ in range(_N_BASES)]
+    found = [_audit_base(design, run, draw, n_candidates, random) for _ in range(n_bases)]
     shares: dict[str, float] = {}
     for base in found:
         for name, share in base.shares.items():
@@ -90,13 +91,13 @@ def audit_effects(
         exactly(
             "neighbours are no farther apart than the noise of each sum allows for",
             [problem for base in found for problem in base.too_far],
-            f"the farthest of {_N_BASES * n_candidates:,} made-up rows: "
+            f"the farthest of {n_bases * n_candidates:,} made-up rows: "
             + ", ".join(f"{name} {share:.1%}" for name, share in shares.items()),
         ),
         exactly(
             "what a sum is, its noise, and what follows are chosen by noised sums alone",
             [problem for base in found for problem in base.unlike],
-            f"{_N_BASES * _N_NEIGHBOURS} pairs of neighbours, given the same noised sums",
+            f"{n_bases * _N_NEIGHBOURS} pairs of neighbours, given the same noised sums",
         ),
         law,
     )
@@ -106,7 +107,7 @@ def audit_effects(
         rho,
         attained,
         epsilon_at(ConcentratedNoise(attained), design.delta) if attained else 0.0,
-        _N_BASES * _N_NEIGHBOURS,
+        n_bases * _N_NEIGHBOURS,
         checks,
     )
 
@@ -251,9 +252,9 @@ def _law(queries: Sequence[Query], draw: Draw, error: float) -> Check:
 
 
 def _law_of(query: Query, draw: Draw, error: float) -> Check:
-    nothing = np.zeros(query.size, dtype=np.int64)
-    times = -(-_N_DRAWS // query.size)
-    noise = np.array([draw(query, nothing).steps for _ in range(times)]).ravel()
+    nothing = np.zeros(_N_DRAWS, dtype=np.int64)
+    several = [draw(query, nothing[:2]).steps for _ in range(_N_CALLS)]
+    noise = np.concatenate([draw(query, nothing).steps, *several])
     reach = int(np.ceil(12.0 * query.scale))
     k = np.arange(-reach, reach + 1)
     law = np.exp(-((k / query.scale) ** 2) / 2.0)
@@ -280,7 +281,7 @@ def _law_of(query: Query, draw: Draw, error: float) -> Check:
         )
     )
     pairs = (noise[:-1] > 0) & (noise[1:] > 0)
-    for start in (0, 1):  # entries two apart are independent events
+    for start in (0, 1):  # so that these are independent
         some = pairs[start::2]
         what = f"{query.name}: noise above 0 in two entries that follow each other"
         events.append(Events.one(what, float(some.sum()), positive**2 * len(some), len(some)))
@@ -311,7 +312,7 @@ def _rows(design: EffectDesign, random: Generator, n: int) -> EffectRows:
     if design.propensity.kind == "column":
         bound = design.propensity.bound
         propensity = random.choice([bound, 1.0 - bound, 0.5], size=n)
-    complete = random.uniform(size=n) < 0.98
+    complete = random.uniform(size=n) < 0.95
     if design.neighbours == "outcome":
         half = n - n // 2
         for column in (treated, propensity, complete):
@@ -333,9 +334,11 @@ def _pairs(
     design: EffectDesign, rows: EffectRows, candidates: EffectRows, random: Generator
 ) -> Iterator[tuple[EffectRows, EffectRows]]:
     """Return neighbours: the rows with one of them replaced, in two ways."""
-    for _ in range(_N_NEIGHBOURS):
+    faulty, sound = np.flatnonzero(~candidates.complete), np.flatnonzero(candidates.complete)
+    for number in range(_N_NEIGHBOURS):
         place = int(random.integers(len(rows.treated)))
-        one, other = (int(number) for number in random.integers(len(candidates.treated), size=2))
+        one = int(random.choice(sound))
+        other = int(random.choice(faulty if number % 3 == 0 and len(faulty) else sound))
         first = _with(rows, place, candidates, one)
         if design.neighbours == "row":
             yield first, _with(rows, place, candidates, other)

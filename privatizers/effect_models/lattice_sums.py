@@ -91,7 +91,7 @@ class Adder:
 def drawn_sums(query: Query, steps: Ints) -> NoisySums:
     """Draw the noise, and return the noisy sums of exact ``steps``, shape [k]."""
     if query.rho:
-        steps = steps + discrete_gaussian(query.size, query.scale)
+        steps = steps + discrete_gaussian(len(steps), query.scale)
     return noisy_sums(query, steps)
 
 
