@@ -77,6 +77,12 @@ ReleaseFiles = Annotated[
         autocompletion=files(".duckdb"),
     ),
 ]
+ReleaseFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
+    ),
+]
 ReleaseOrFolder = Annotated[
     Path,
     typer.Argument(

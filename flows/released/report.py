@@ -8,9 +8,11 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
+from flows.released.effects.from_release import ReleaseEffects
 from flows.released.page.contents import Contents, read_contents
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import effects_facts
+from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.stated_estimates import check_stated_estimates
@@ -24,9 +26,30 @@ def write_report(release: Path, output: Path) -> Path:
     Returns the absolute path. Replaces a report that is there already. Raises InputError where
     ``release`` is none, or ``output`` is no HTML file that can be written.
     """
-    _check_output(output, release)
+    check_output(output, release)
     check_stated_estimates(release)
     return write_page(output, report(read_contents(release)))
+
+
+def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
+    """Write a page about who benefits, by a release and a table of the analyst's, to ``output``.
+
+    Returns the absolute path. Raises InputError where it cannot be written.
+    """
+    manifest = found.manifest
+    facts = ModelFacts(
+        model_id=manifest.release_id,
+        experiment=manifest.experiment,
+        period=manifest.period,
+        created_at=manifest.created_at,
+        control=manifest.control,
+        treatment=found.arm,
+        guarantee=f"The release is ({manifest.epsilon:g}, {manifest.delta:g})-differentially "
+        f"private for {manifest.neighbours}.",
+        level=found.level,
+        release_id=manifest.release_id,
+    )
+    return write_page(output, effects_model_page(found, facts))
 
 
 def write_page(output: Path, page: str) -> Path:
@@ -46,7 +69,7 @@ def write_page(output: Path, page: str) -> Path:
     raise InputError(f"{output.absolute()}: cannot be written ({reason})")
 
 
-def _check_output(output: Path, release: Path) -> None:
+def check_output(output: Path, release: Path) -> None:
     """Say what is wrong with the name of the output before anything is read."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: the report is a web page; give it a name ending in .html")

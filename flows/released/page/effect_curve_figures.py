@@ -23,6 +23,7 @@ from flows.released.page.figures import (
     MUTED,
     SOFT,
     Drawing,
+    cut_off,
     left,
     plain_x_axis,
 )
@@ -32,6 +33,8 @@ from schemas.arrays import Floats
 _ROW = 38.0
 _ZERO: dict[str, Any] = {"color": MUTED, "linewidth": 1.0, "linestyle": (0, (4, 3))}
 _LEGEND_ROW = 20.0
+_WIDE = 4.0
+"""Times the usual width: an interval that is wider may be cut off."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,20 @@ class Track:
         return bool(np.isfinite(self.reach).any())
 
 
+def common_limits(intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """From where to where an axis of effects goes, so that no single wide interval rules it.
+
+    Intervals of more than four times the usual width may go on beyond its ends.
+    """
+    width = [upper - lower for lower, upper in intervals]
+    most = _WIDE * float(np.median(width)) if width else 0.0
+    usual = [one for one, wide in zip(intervals, width, strict=True) if wide <= most]
+    return limits([end for one in usual for end in one])
+
+
 def limits(values: Sequence[float]) -> tuple[float, float]:
     """From where to where an axis of effects goes, zero and all ``values`` within."""
-    low, high = min(0.0, *values), max(0.0, *values)
+    low, high = min([0.0, *values]), max([0.0, *values])
     margin = 0.05 * (high - low) or 1.0
     return low - margin, high + margin
 
@@ -101,7 +115,10 @@ def along_number(
             middle = float(np.sqrt(one.start * one.end)) if log else (one.start + one.end) / 2
             axes.plot([one.start, one.end], [one.estimate] * 2, color=INK, linewidth=1.0)
             axes.plot([middle] * 2, [one.lower, one.upper], color=INK, linewidth=1.8)
-            axes.plot([middle], [one.estimate], "o", color=INK, clip_on=False, **DOT)
+            if reach[0] <= one.estimate <= reach[1]:
+                axes.plot([middle], [one.estimate], "o", color=INK, clip_on=False, **DOT)
+            for end, mark in cut_off(one.lower, one.upper, reach, "v^"):
+                axes.plot([middle], [end], mark, color=INK, clip_on=False, markersize=7)
         axes.set_ylim(*reach)
         axes.set_xlabel(short(name, 40))
         axes.set_ylabel("effect")
@@ -144,6 +161,8 @@ def along_levels(
                 below = place + 0.56
                 axes.plot([one.lower, one.upper], [below] * 2, color=INK, linewidth=1.8)
                 axes.plot([one.estimate], [below], "o", color=INK, **DOT)
+                for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
+                    axes.plot([end], [below], mark, color=INK, clip_on=False, markersize=7)
         _legend(figure, handles)
 
     return drawing.svg(_ROW * len(levels) + 52 + _LEGEND_ROW * len(handles), draw)

@@ -3,13 +3,14 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from statistics import NormalDist
+from typing import Any, Protocol
 
 import numpy as np
 
 from flows.released.page import effect_curve_figures as drawn
 from flows.released.page import figures
-from flows.released.page.words import shown
+from flows.released.page.words import level_words, shown
 from schemas.effects import (
     Curve,
     Effect,
@@ -25,9 +26,6 @@ MOST_FEATURES = 24
 """Features with a figure of their own, the most important ones."""
 MOST_LEVELS = 30
 """Levels of a feature in its figure."""
-
-_NORMAL: Final = 1.959964
-"""Half the width of a 95 % band, in standard errors."""
 
 
 class Findings(Protocol):
@@ -74,7 +72,7 @@ class Findings(Protocol):
         """What to be careful about, in words."""
 
 
-def features_facts(model: Findings, level: str) -> dict[str, Any]:
+def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     """A figure of every feature's curve, the most important first, on one axis of effects."""
     order = [name for name, _ in model.importance]
     ranked = sorted(
@@ -82,15 +80,18 @@ def features_facts(model: Findings, level: str) -> dict[str, Any]:
         key=lambda one: order.index(one.feature) if one.feature in order else len(order),
     )
     chosen = ranked[:MOST_FEATURES]
-    tracks = [_track(one) for one in chosen]
+    level, reach_of = level_words(confidence), NormalDist().inv_cdf((1.0 + confidence) / 2.0)
+    tracks = [_track(one, reach_of) for one in chosen]
     points = [_points(model, one) for one in chosen]
     known = [one for of_curve in points for one in of_curve if one is not None]
-    ends = [end for track in tracks for end in track.ends()]
-    reach = drawn.limits([*ends, *(end for one in known for end in (one.lower, one.upper))])
+    spans = [(min(ends), max(ends)) for ends in (track.ends() for track in tracks)]
+    of_points = drawn.common_limits([(one.lower, one.upper) for one in known])
+    reach = drawn.limits([end for span in (*spans, of_points) for end in span])
     return {
         "n_all": len(ranked),
         "has_band": any(track.has_band for track in tracks),
         "has_points": bool(known),
+        "is_cut": any(figures.cut_off(one.lower, one.upper, reach, "<>") for one in known),
         "level": level,
         "listed": [
             {
@@ -108,9 +109,9 @@ def features_facts(model: Findings, level: str) -> dict[str, Any]:
     }
 
 
-def _track(curve: Curve) -> drawn.Track:
+def _track(curve: Curve, normal: float) -> drawn.Track:
     errors = curve.noise_std_errors
-    reach = np.full(len(curve.effects), np.nan) if errors is None else _NORMAL * errors
+    reach = np.full(len(curve.effects), np.nan) if errors is None else normal * errors
     return drawn.Track(np.asarray(curve.effects, dtype=np.float64), reach)
 
 

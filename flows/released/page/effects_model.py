@@ -18,7 +18,7 @@ from flows.released.page import effect_curve_figures as drawn
 from flows.released.page import figures
 from flows.released.page.effect_curves import Findings, features_facts, importance_facts
 from flows.released.page.html import render
-from flows.released.page.words import short, shown
+from flows.released.page.words import level_words, short, shown
 from schemas.arrays import Floats
 from schemas.effects import Effect, NoisySums
 
@@ -70,16 +70,12 @@ def effects_model_page(model: Findings, facts: ModelFacts) -> str:
         facts=facts,
         groups=_groups(model, facts),
         targeting=targeting(model, facts),
-        features=features_facts(model, level_words(facts.level)),
+        features=features_facts(model, facts.level),
         importance=importance_facts(model),
         budget=_budget(model),
+        odds=math.exp(model.design.epsilon) if model.design.epsilon < 700 else None,
         program=version("clusterdp"),
     )
-
-
-def level_words(level: float) -> str:
-    """A confidence level as people read it."""
-    return f"{100 * level:g}\u00a0%"
 
 
 # groups
@@ -103,6 +99,12 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
         "The table has the same numbers.",
     )
     axis = f"effect against {short(facts.control)}"
+    known = [
+        (one.lower, one.upper)
+        for one in shown_rows
+        if one.lower is not None and one.upper is not None
+    ]
+    reach = drawn.common_limits(known)
     return {
         "level": level_words(facts.level),
         "hundred": f"{100 * facts.level:g}",
@@ -111,7 +113,8 @@ def _groups(model: Findings, facts: ModelFacts) -> dict[str, Any]:
         "n_cells": len(cells),
         "n_listed": min(len(cells), MOST_ROWS),
         "n_drawn": min(len(cells), MOST_CELLS),
-        "svg": figures.forest(drawing, shown_rows, axis) if shown_rows else None,
+        "is_cut": any(figures.cut_off(*one, reach, "<>") for one in known),
+        "svg": figures.forest(drawing, shown_rows, axis, reach) if shown_rows else None,
     }
 
 

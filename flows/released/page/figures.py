@@ -113,8 +113,17 @@ class Effect:
     """Which share of the interval's width would remain without the noise of privacy."""
 
 
-def forest(drawing: Drawing, effects: Sequence[Effect], axis: str) -> str:
-    """Draw every effect with its interval; within it, bold, what would remain without privacy."""
+def forest(
+    drawing: Drawing,
+    effects: Sequence[Effect],
+    axis: str,
+    reach: tuple[float, float] | None = None,
+) -> str:
+    """Draw every effect with its interval; within it, bold, what would remain without privacy.
+
+    ``reach`` is the axis; arrows show where an interval goes on beyond it. None: all are within.
+    """
+    ends = _x_limits(effects) if reach is None else reach
     arms = list(dict.fromkeys(one.arm for one in effects))
     rows = len(effects) + 0.8 * len(arms)
 
@@ -122,21 +131,21 @@ def forest(drawing: Drawing, effects: Sequence[Effect], axis: str) -> str:
         axes = figure.add_subplot()
         plain_x_axis(axes, axis)
         axes.set_ylim(rows - 0.1, -0.35)
-        axes.set_xlim(*_x_limits(effects))
+        axes.set_xlim(*ends)
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         place = 0.0
         for arm in arms:
             left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
             place += 0.75
             for one in (one for one in effects if one.arm == arm):
-                _forest_row(axes, place, one)
+                _forest_row(axes, place, one, ends)
                 place += 1
             place += 0.05
 
     return drawing.svg(38.0 * rows + 52, draw)
 
 
-def _forest_row(axes: Axes, place: float, one: Effect) -> None:
+def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float]) -> None:
     left(axes, place, one.label, color=MUTED)
     axes.text(
         1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
@@ -151,7 +160,17 @@ def _forest_row(axes: Axes, place: float, one: Effect) -> None:
             [one.lower - one.estimate, one.upper - one.estimate]
         )
         axes.plot(inner, [line, line], color=ACCENT, linewidth=7)
+        for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
+            axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=7)
     axes.plot([one.estimate], [line], "o", color=INK, **DOT)
+
+
+def cut_off(
+    lower: float, upper: float, reach: tuple[float, float], marks: str
+) -> list[tuple[float, str]]:
+    """The ends of an axis that an interval goes beyond, with the first or second of ``marks``."""
+    beyond = (lower < reach[0], upper > reach[1])
+    return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
 
 
 def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
