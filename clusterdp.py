@@ -8,6 +8,7 @@ For example::
     rel.ate()  # every effect with its interval: a polars frame
     rel.ate(segments=frame)  # in segments of yours: columns unit_id, segment
     rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
+    rel.effects(covariates=frame).subgroups  # who benefits: by each of those columns
     rel.units()  # every unit with its randomised outcome
 
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
@@ -48,7 +49,15 @@ from flows.released.estimate_series import (
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.frames import as_polars, check_asked, frame, frame_by_period, like
+from flows.released.frames import (
+    as_polars,
+    check_asked,
+    curves_frame,
+    frame,
+    frame_by_period,
+    like,
+    subgroups_frame,
+)
 from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
@@ -65,6 +74,7 @@ from schemas.released import TABLES, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     import pandas as pd
 
@@ -72,6 +82,7 @@ if TYPE_CHECKING:
     from flows.due import DueResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
+    from flows.released.effects.from_release import ReleaseEffects
     from flows.status import StatusResult
     from flows.verify import VerifyResult
 
@@ -81,6 +92,7 @@ __all__ = [
     "ClusterdpWarning",
     "ConfigError",
     "ConflictError",
+    "Effects",
     "InputError",
     "Manifest",
     "Release",
@@ -192,6 +204,44 @@ class Release:
             return like(covariates, frame(adjusted.estimates))
         return frame(estimate_file(self.path, level))
 
+    def effects(
+        self,
+        *,
+        covariates: pl.DataFrame | pd.DataFrame,
+        features: Sequence[str] | None = None,
+        arm: str | None = None,
+        level: float = 0.95,
+    ) -> Effects:
+        """Find out who benefits from one treatment arm, along columns of a table of yours.
+
+        The same as ``clusterdp effects``; it costs no privacy.
+
+        Args:
+            covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
+                from before the experiment. Ids are matched as text.
+            features: The columns to use; all of them unless you say.
+            arm: The treatment arm; the first one unless you say.
+            level: The confidence level of the intervals.
+
+        Raises:
+            InputError: The table does not fit the release, or the release publishes no units.
+            ConfigError: There is no such arm or column, or the level is not between 0 and 1.
+        """
+        from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
+            effects_from_release,
+        )
+
+        found = effects_from_release(
+            self.path,
+            Path("covariates"),
+            frame=as_polars(covariates, "covariates"),
+            features=features,
+            arm=arm,
+            level=level,
+        )
+        _warn(found.warnings)
+        return Effects(found)
+
     def units(self) -> pl.DataFrame:
         """Every unit: ``unit_id``, ``cluster``, ``arm``, and its outcome, randomised and debiased.
 
@@ -210,6 +260,61 @@ class Release:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
         with open_release(self.path) as connection:
             return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
+
+
+class Effects:
+    """Who benefits from a treatment, by :meth:`Release.effects`."""
+
+    def __init__(self, found: ReleaseEffects) -> None:
+        """Take what was found; use :meth:`Release.effects`."""
+        self._found = found
+
+    def __repr__(self) -> str:
+        """Which effects they are, and by which features."""
+        names = ", ".join(feature.name for feature in self._found.design.features)
+        return f"<clusterdp effects of {self._found.arm} by {names}>"
+
+    @property
+    def subgroups(self) -> pl.DataFrame:
+        """The effect on average, then in each subgroup: a row each, with its interval.
+
+        ``name`` and ``level`` (null on average), ``estimate``, ``std_error``,
+        ``privacy_std_error``, ``ci_lower``, ``ci_upper``, and ``refused``: why there is no effect.
+        """
+        return subgroups_frame(self._found)
+
+    @property
+    def curves(self) -> pl.DataFrame:
+        """The effect along each feature, the others at their average: a row a point.
+
+        ``feature``, ``number`` or ``level``, ``effect`` and ``noise_std_error``, which is for
+        chance and noise, not for a curve that is too simple.
+        """
+        return curves_frame(self._found)
+
+    @property
+    def importance(self) -> pl.DataFrame:
+        """By ``feature`` the variance of its curve (``importance``), the greatest first."""
+        schema = {"feature": pl.String, "importance": pl.Float64}
+        return pl.DataFrame(self._found.importance, schema=schema, orient="row")
+
+    def report(self, path: str | Path) -> Path:
+        """Write a web page about them, or replace one; returns its absolute path.
+
+        Raises:
+            InputError: It cannot be written there.
+        """
+        from flows.released.report import (  # noqa: PLC0415 - matplotlib
+            check_output,
+            write_effects_report,
+        )
+
+        check_output(Path(path))
+        return write_effects_report(self._found, Path(path))
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp effects --json``."""
+        return self._found.as_json()
 
 
 class Series:

@@ -69,7 +69,7 @@ def write_page(output: Path, page: str) -> Path:
     raise InputError(f"{output.absolute()}: cannot be written ({reason})")
 
 
-def check_output(output: Path, release: Path) -> None:
+def check_output(output: Path, release: Path | None = None) -> None:
     """Say what is wrong with the name of the output before anything is read."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: the report is a web page; give it a name ending in .html")
@@ -77,7 +77,7 @@ def check_output(output: Path, release: Path) -> None:
         raise InputError(f"{output.absolute()}: is a folder; name a file in it")
     if not output.absolute().parent.is_dir():
         raise InputError(f"{output.absolute().parent}: there is no such folder; make it first")
-    if output.exists() and release.exists() and output.samefile(release):
+    if release and output.exists() and release.exists() and output.samefile(release):
         raise InputError(f"{output.absolute()}: is the release itself; name another file")
 
 
