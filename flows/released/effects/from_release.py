@@ -200,14 +200,18 @@ def effects_from_release(
 
 
 def _chosen(table: AnalystTable, features: Sequence[str] | None) -> AnalystTable:
-    """Leave out the columns that were not asked for."""
+    """Leave out the columns that were not asked for; rows in the order of their ids.
+
+    So sums are the same every time.
+    """
+    rows = table.rows.sort(UNIT_ID)
     if features is None:
-        return table
+        return replace(table, rows=rows)
     for name in features:
         if name not in table.names:
             has = ", ".join(table.names)
             raise ConfigError("features", f"{table.file} has no column {name!r}; it has {has}")
-    return replace(table, rows=table.rows.select(UNIT_ID, *dict.fromkeys(features)))
+    return replace(table, rows=rows.select(UNIT_ID, *dict.fromkeys(features)))
 
 
 def _arm(treatments: Sequence[str], arm: str | None, path: Path) -> str:
