@@ -8,7 +8,7 @@ For example::
     rel.ate()  # every effect with its interval: a polars frame
     rel.ate(segments=frame)  # in segments of yours: columns unit_id, segment
     rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
-    rel.effects(covariates=frame).subgroups  # who benefits: by each of those columns
+    rel.effects(covariates=frame).subgroups()  # who benefits: by each of those columns
     rel.units()  # every unit with its randomised outcome
 
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
@@ -49,15 +49,7 @@ from flows.released.estimate_series import (
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.frames import (
-    as_polars,
-    check_asked,
-    curves_frame,
-    frame,
-    frame_by_period,
-    like,
-    subgroups_frame,
-)
+from flows.released.frames import as_polars, check_asked, frame, frame_by_period, like
 from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
@@ -274,29 +266,32 @@ class Effects:
         names = ", ".join(feature.name for feature in self._found.design.features)
         return f"<clusterdp effects of {self._found.arm} by {names}>"
 
-    @property
-    def subgroups(self) -> pl.DataFrame:
-        """The effect on average, then in each subgroup: a row each, with its interval.
+    def ate(self) -> pl.DataFrame:
+        """The average effect with its interval, of everybody in the release: one row, or none."""
+        from flows.released.effects.frames import ate_frame  # noqa: PLC0415 - seldom
 
-        ``name`` and ``level`` (null on average), ``estimate``, ``std_error``,
-        ``privacy_std_error``, ``ci_lower``, ``ci_upper``, and ``refused``: why there is no effect.
-        """
+        return ate_frame(self._found)
+
+    def subgroups(self) -> pl.DataFrame:
+        """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
+        from flows.released.effects.frames import subgroups_frame  # noqa: PLC0415 - seldom
+
         return subgroups_frame(self._found)
 
-    @property
     def curves(self) -> pl.DataFrame:
-        """The effect along each feature, the others at their average: a row a point.
+        """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
 
-        ``feature``, ``number`` or ``level``, ``effect`` and ``noise_std_error``, which is for
-        chance and noise, not for a curve that is too simple.
+        ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
         """
+        from flows.released.effects.frames import curves_frame  # noqa: PLC0415 - seldom
+
         return curves_frame(self._found)
 
-    @property
     def importance(self) -> pl.DataFrame:
         """By ``feature`` the variance of its curve (``importance``), the greatest first."""
-        schema = {"feature": pl.String, "importance": pl.Float64}
-        return pl.DataFrame(self._found.importance, schema=schema, orient="row")
+        from flows.released.effects.frames import importance_frame  # noqa: PLC0415 - seldom
+
+        return importance_frame(self._found)
 
     def report(self, path: str | Path) -> Path:
         """Write a web page about them, or replace one; returns its absolute path.

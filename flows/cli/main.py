@@ -25,7 +25,7 @@ import typer
 
 from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
-from flows.cli.effects import effects
+from flows.cli.benefits import effects
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.sites import aggregate, site

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flows.released.effects.from_release import ReleaseEffects
     from flows.released.estimate_series import SeriesEstimates
-    from schemas.effects import Effect
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
 _SHARPEST_FIRST = (
@@ -84,42 +82,3 @@ def frame_by_period(
         )
         frames.append(frame(estimates, kind).select(*said, pl.all()))
     return pl.concat(frames)
-
-
-def subgroups_frame(found: ReleaseEffects) -> pl.DataFrame:
-    """The average effect and those of subgroups, a row each."""
-    numbers = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
-    rows: list[tuple[Any, ...]] = [(None, None, *_numbers(found.ate, numbers), found.no_intervals)]
-    rows += [
-        (one.name, one.level, *_numbers(one.effect, numbers), one.refused)
-        for one in found.subgroups
-    ]
-    text = dict.fromkeys(("name", "level"), pl.String)
-    schema = text | dict.fromkeys(numbers, pl.Float64) | {"refused": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _numbers(effect: Effect | None, names: Sequence[str]) -> tuple[float | None, ...]:
-    return tuple(getattr(effect, name, None) for name in names)
-
-
-def curves_frame(found: ReleaseEffects) -> pl.DataFrame:
-    """The points of all curves: ``feature``, ``number`` or ``level``, effect and its error."""
-    schema = {
-        "feature": pl.String,
-        "number": pl.Float64,
-        "level": pl.String,
-        "effect": pl.Float64,
-        "noise_std_error": pl.Float64,
-    }
-    parts = []
-    for curve in found.curves:
-        kind = "level" if isinstance(curve.at[0], str) else "number"
-        columns = {
-            "feature": [curve.feature] * len(curve.at),
-            kind: curve.at,
-            "effect": curve.effects,
-            "noise_std_error": curve.noise_std_errors,
-        }
-        parts.append(pl.DataFrame({name: columns.get(name) for name in schema}, schema=schema))
-    return pl.concat(parts)

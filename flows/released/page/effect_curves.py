@@ -4,18 +4,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
+from flows.released.effects.findings import Findings
 from flows.released.page import effect_curve_figures as drawn
 from flows.released.page import figures
 from flows.released.page.words import level_words, shown
 from schemas.effects import (
     Curve,
-    Effect,
     EffectDesign,
-    NoisySums,
     NumberFeature,
     SubgroupEffect,
     Subgroups,
@@ -26,50 +25,6 @@ MOST_FEATURES = 24
 """Features with a figure of their own, the most important ones."""
 MOST_LEVELS = 30
 """Levels of a feature in its figure."""
-
-
-class Findings(Protocol):
-    """What a page needs of who benefits, be it a model with noisy sums or from a release."""
-
-    @property
-    def design(self) -> EffectDesign:
-        """What was declared."""
-
-    @property
-    def n_rows(self) -> int:
-        """All units."""
-
-    @property
-    def sums(self) -> tuple[NoisySums, ...]:
-        """Noisy sums; none where it is from a release."""
-
-    @property
-    def degree(self) -> int:
-        """Of the polynomials of numbers, 1 or 2."""
-
-    @property
-    def ate(self) -> Effect | None:
-        """The average effect."""
-
-    @property
-    def subgroups(self) -> tuple[SubgroupEffect, ...]:
-        """The effects of all subgroups."""
-
-    @property
-    def no_intervals(self) -> str | None:
-        """Why there are no intervals, in words."""
-
-    @property
-    def importance(self) -> tuple[tuple[str, float], ...]:
-        """Variance of each feature's curve, the greatest first."""
-
-    @property
-    def curves(self) -> tuple[Curve, ...]:
-        """The effect along each feature."""
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What to be careful about, in words."""
 
 
 def features_facts(model: Findings, confidence: float) -> dict[str, Any]:

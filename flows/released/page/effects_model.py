@@ -14,16 +14,15 @@ from typing import Any, Final
 import numpy as np
 
 from estimators.effect_models.more_epsilon import at_epsilon
+from estimators.effect_models.table import PREDICTED
+from flows.released.effects.findings import Findings
 from flows.released.page import effect_curve_figures as drawn
 from flows.released.page import figures
-from flows.released.page.effect_curves import Findings, features_facts, importance_facts
+from flows.released.page.effect_curves import features_facts, importance_facts
 from flows.released.page.html import render
 from flows.released.page.words import level_words, short, shown
 from schemas.arrays import Floats
 from schemas.effects import Effect, NoisySums
-
-PREDICTED: Final = "predicted effect"
-"""The name of the partition by predicted effect, whose cells tell what targeting gains."""
 
 MOST_CELLS = 40
 """Subgroups in the figure; the table has more."""

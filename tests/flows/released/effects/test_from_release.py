@@ -324,16 +324,19 @@ def test_python_answers_likewise(path: Path, table: Path, tmp_path: Path) -> Non
     with pytest.warns(clusterdp.ClusterdpWarning, match="'same' is not used"):
         found = clusterdp.open(path).effects(covariates=rows, arm="post")
     expected = effects_from_release(path, table, arm="post")
-    assert found.subgroups["estimate"].to_list() == [
-        expected.ate and expected.ate.estimate,
-        *(one.effect and one.effect.estimate for one in expected.subgroups),
+    assert expected.ate is not None
+    assert found.ate()["estimate"].to_list() == [expected.ate.estimate]
+    groups = found.subgroups()
+    assert groups["estimate"].to_list() == [
+        one.effect and one.effect.estimate for one in expected.subgroups
     ]
-    assert found.subgroups["level"][0] is None
-    assert found.curves.filter(pl.col("feature") == "plan")["level"].to_list() == [
+    assert groups["level"].to_list() == [one.level for one in expected.subgroups]
+    curves = found.curves()
+    assert curves.filter(pl.col("feature") == "plan")["level"].to_list() == [
         "basic", "gold", "silver"
     ]  # fmt: skip
-    assert found.curves["number"].null_count() == 3
-    assert found.importance["feature"].to_list() == [name for name, _ in expected.importance]
+    assert curves["at"].null_count() == 3
+    assert found.importance()["feature"].to_list() == [name for name, _ in expected.importance]
     assert found.as_json()["ate"] == expected.as_json()["ate"]
     assert found.report(tmp_path / "a.html") == tmp_path / "a.html"
     assert repr(found) == "<clusterdp effects of post by age, plan>"

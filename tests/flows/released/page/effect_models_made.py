@@ -5,7 +5,8 @@ from datetime import datetime
 
 import numpy as np
 
-from flows.released.page.effects_model import PREDICTED, ModelFacts
+from estimators.effect_models.table import PREDICTED
+from flows.released.page.effects_model import ModelFacts
 from schemas.arrays import Floats
 from schemas.effects import (
     Curve,

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
+from estimators.effect_models.table import PREDICTED
 from flows.released.page import effect_curve_figures as drawn
-from flows.released.page.effects_model import PREDICTED, effects_model_page, targeting
+from flows.released.page.effects_model import effects_model_page, targeting
 from flows.released.page.figures import Drawing
 from schemas.effects import LevelFeature, NumberFeature, SubgroupEffect
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen

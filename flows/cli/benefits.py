@@ -68,6 +68,6 @@ def effects(
         from flows.released.report import write_effects_report
 
         write_effects_report(found, output)
-    from flows.cli.show_effects import effects_text
+    from flows.cli.show_benefits import effects_text
 
     return Answer(partial(effects_text, found, output), found.as_json(), found.warnings)
