@@ -12,6 +12,7 @@ For example::
     rel.units()  # every unit with its randomised outcome
 
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
+    clusterdp.open_model("autumn-campaign+cate.once.r1.json").predict(frame)  # who benefits
 
 **What is stable.** Versions follow semantic versioning, which covers four things: the names in
 ``__all__`` here; the commands, with their options, exit codes and JSON documents; the tables,
@@ -19,10 +20,10 @@ columns and macros of a released file; and the keys of a configuration. Everythi
 packages ``flows``, ``privatizers``, ``estimators`` and ``schemas``) is internal and may change with
 any version. Of the objects that are returned here, what the docstrings name is stable.
 
-**The privacy boundary.** Opening a release, and asking it anything, imports no code that ever sees
-an unprotected outcome. :func:`plan`, :func:`check`, :func:`release` and :func:`release_due` do:
-they are for whoever may read the raw log. :func:`status`, and :func:`verify` against a ledger, are
-for whoever may read the ledger.
+**The privacy boundary.** Opening a release, or an effect model, and asking it anything, imports no
+code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`release`,
+:func:`release_due` and :func:`cate` do: they are for whoever may read the raw log. :func:`status`,
+and :func:`verify` against a ledger, are for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do.
 What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
@@ -70,11 +71,13 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flows.cate import CateResult
     from flows.check import CheckResult
     from flows.due import DueResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
     from flows.released.effects.from_release import ReleaseEffects
+    from flows.released.effects.model_file import ModelFile
     from flows.status import StatusResult
     from flows.verify import VerifyResult
 
@@ -84,14 +87,17 @@ __all__ = [
     "ClusterdpWarning",
     "ConfigError",
     "ConflictError",
+    "EffectModel",
     "Effects",
     "InputError",
     "Manifest",
     "Release",
     "Series",
     "StepError",
+    "cate",
     "check",
     "open",
+    "open_model",
     "open_series",
     "plan",
     "release",
@@ -445,6 +451,119 @@ def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well
         InputError: There is no such file, or it is not a sound release.
     """
     return Release(read_release(Path(path)))
+
+
+class EffectModel:
+    """An effect model: who benefits, and how much; opened by :func:`open_model`."""
+
+    def __init__(self, file: ModelFile) -> None:
+        """Take what was read and worked out; use :func:`open_model`."""
+        self._file = file
+
+    def __repr__(self) -> str:
+        """Which model it is, how many units it has and what it cost."""
+        design = self._file.model.design
+        return (
+            f"<clusterdp effect model {self.model_id}: {self.n_rows:,} units, "
+            f"epsilon {design.epsilon:g}, delta {design.delta:g}>"
+        )
+
+    @property
+    def model_id(self) -> str:
+        """``EXPERIMENT+cate.PERIOD.rN``."""
+        return self._file.head.model_id
+
+    @property
+    def n_rows(self) -> int:
+        """All units, also those whose rows have a fault and count as zeros."""
+        return self._file.model.n_rows
+
+    @property
+    def guarantee(self) -> str:
+        """What is promised, in words."""
+        from schemas.effect_file import guarantee  # noqa: PLC0415 - with the model's file
+
+        return guarantee(self._file.model.design)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the noisy sums show of the declaration: bounds too wide, say."""
+        return self._file.model.warnings
+
+    def ate(self) -> pl.DataFrame:
+        """The average effect with its 95 % interval: one row; none where there is no interval."""
+        from flows.released.effects.frames import ate_frame  # noqa: PLC0415 - likewise
+
+        return ate_frame(self._file.model)
+
+    def subgroups(self) -> pl.DataFrame:
+        """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
+        from flows.released.effects.frames import subgroups_frame  # noqa: PLC0415 - likewise
+
+        return subgroups_frame(self._file.model)
+
+    def curves(self) -> pl.DataFrame:
+        """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
+
+        ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
+        """
+        from flows.released.effects.frames import curves_frame  # noqa: PLC0415 - likewise
+
+        return curves_frame(self._file.model)
+
+    @overload
+    def predict(self, features: pl.DataFrame) -> pl.DataFrame: ...
+    @overload
+    def predict(self, features: pd.DataFrame) -> pd.DataFrame: ...
+    def predict(self, features: pl.DataFrame | pd.DataFrame) -> pl.DataFrame | pd.DataFrame:
+        """Return the table with the columns ``effect`` and ``noise_std_error`` added.
+
+        The latter is null where the propensity was learnt. All in memory: for large files there is
+        ``clusterdp cate-predict``.
+
+        Raises:
+            InputError: A feature is missing, or has values that the model does not know.
+        """
+        from flows.released.effects.predict import predict_frame  # noqa: PLC0415 - likewise
+
+        table = as_polars(features, "features")
+        return like(features, predict_frame(self._file.model, table, "features"))
+
+
+def open_model(path: str | Path) -> EffectModel:
+    """Open the file of an effect model, whoever made it.
+
+    Nothing in it is run. Everything but the noisy sums is worked out anew.
+
+    Raises:
+        InputError: There is no such file, or it is not a sound model, or was altered.
+    """
+    from flows.released.effects.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
+
+    return EffectModel(read_model(Path(path)))
+
+
+def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:
+    """Make an effect model of one period of an experiment.
+
+    The same as ``clusterdp cate``, in this process and without a Prefect server. Stable of the
+    answer: ``path`` (which :func:`open_model` takes), ``status`` (``"published"`` or
+    ``"unchanged"``), ``warnings`` and ``as_json()``, the document of ``clusterdp cate --json``.
+
+    Args:
+        config: The effect model's configuration file.
+        period: The period to make it of; where the log's path needs none it may be left out.
+        revise: Draw a published model anew, as its next revision; everybody pays again.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        InputError: The log cannot be used.
+        BudgetError: The population's budget does not cover it; nothing was drawn or written.
+        ConflictError: There is one from other rows or settings; nothing was touched.
+    """
+    from flows.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
+
+    return fit_period(str(config), period, revise)
 
 
 def plan(config: str | Path, period: str | None = None) -> PlanResult:

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from flows.cli.main import app
 from flows.config.checks import check_config
+from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
 from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
@@ -42,7 +43,7 @@ _NOT_KEYS = ("directory",)  # of the whole file: where it lies
 
 
 def configuration() -> str:
-    """Every key of an experiment's configuration, then of a site's."""
+    """Every key of an experiment's configuration, then of a site's and of an effect model's."""
     parts = [
         "## An experiment\n",
         *_tables(Config),
@@ -51,6 +52,9 @@ def configuration() -> str:
         "## A site\n",
         "For `clusterdp site`: see [sites](../sites.md).\n",
         *_tables(SiteConfig),
+        "## An effect model\n",
+        "For `clusterdp cate`: see [who benefits](../effects.md).\n",
+        *_tables(EffectConfig),
     ]
     return "\n".join(parts)
 

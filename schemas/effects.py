@@ -34,6 +34,8 @@ class NumberFeature:
     high: float
     log: bool = False
     """Whether its position between the bounds is that of its logarithm."""
+    missing: float | None = None
+    """What a missing value counts as; None: a missing value is a fault."""
 
     @property
     def n_cells(self) -> int:
@@ -64,6 +66,8 @@ class LevelFeature:
     levels: tuple[str, ...]
     other: str | None = None
     """The level that any other value counts as; None: another value is a fault."""
+    missing: str | None = None
+    """The level that a missing value counts as; None: a missing value is a fault."""
 
     @property
     def n_cells(self) -> int:

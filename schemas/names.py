@@ -1,4 +1,4 @@
-"""What experiments, sites, periods and releases may be called.
+"""What experiments, sites, periods, releases and effect models may be called.
 
 Files are named by these, so names have neither dots nor slashes; a period does not begin with - or
 _ either.
@@ -6,7 +6,7 @@ _ either.
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 NAME: Final = "[A-Za-z0-9_-]+"
 """Of an experiment or a site, as a regular expression for the whole name."""
@@ -14,15 +14,20 @@ NAME: Final = "[A-Za-z0-9_-]+"
 PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """Of a period, likewise."""
 
-_RELEASE_ID: Final = re.compile(rf"({NAME}(?:@{NAME})?)\.({PERIOD})\.r([1-9][0-9]*)")
+EFFECTS: Final = "+cate"
+"""What follows the name of an experiment in those of its effect models."""
+
+_RELEASE_ID: Final = re.compile(
+    rf"({NAME}(?:@{NAME}|{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
+)
 
 
 @dataclass(frozen=True, order=True)
 class ReleaseName:
-    """Which release of an experiment, or report of a site: they sort by period, then revision."""
+    """Which release, effect model, or report of a site: they sort by period, then revision."""
 
     experiment: str
-    """``EXPERIMENT``, or ``EXPERIMENT@SITE``."""
+    """``EXPERIMENT``, of effect models ``EXPERIMENT+cate``, of sites ``EXPERIMENT@SITE``."""
     period: str
     revision: int
 
@@ -30,6 +35,13 @@ class ReleaseName:
     def release_id(self) -> str:
         """``EXPERIMENT.PERIOD.rN``."""
         return f"{self.experiment}.{self.period}.r{self.revision}"
+
+    @property
+    def kind(self) -> Literal["release", "site", "cate"]:
+        """What is called so."""
+        if self.experiment.endswith(EFFECTS):
+            return "cate"
+        return "site" if "@" in self.experiment else "release"
 
     @classmethod
     def parse(cls, release_id: str) -> "ReleaseName | None":

@@ -7,12 +7,12 @@ not trust the way a report came must have it signed by other means.
 """
 
 import functools
-import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from schemas.errors import InputError, shown
+from schemas.json_text import checksum, parsed
 from schemas.names import NAME, PERIOD
 
 if TYPE_CHECKING:
@@ -172,53 +172,12 @@ def from_text(text: str, place: str) -> SiteReport:
     return SiteReport(**document)
 
 
-def checksum(document: dict[str, Any]) -> str:
-    """Return ``sha256:`` and the digest of the content in one spelling: JSON with sorted keys."""
-    spelt = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return f"sha256:{hashlib.sha256(spelt.encode()).hexdigest()}"
-
-
 def _parsed(text: str, place: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once_each)
-    except _TwiceError as error:
-        raise InputError(f"{place}: the field {error} stands in it twice") from None
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        raise InputError(f"{place}: not a JSON document, or cut short; a site report is one")
+    document = parsed(text, place, "a site report")
     for name, value in document.items():
         if isinstance(value, dict | list):
             raise InputError(f"{place}: {shown(name)} is neither a text nor a number")
-        if not (_is_text(name) and (not isinstance(value, str) or _is_text(value))):
-            raise InputError(f"{place}: {shown(name)} holds half a character, which is no text")
     return document
-
-
-class _TwiceError(ValueError):
-    """A field stands in a document twice, so that readers may differ in which one they take."""
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise _TwiceError(shown(name))
-        found[name] = value
-    return found
-
-
-def _is_text(text: str) -> bool:
-    """Whether UTF-8 can spell it; JSON can spell halves of characters that are none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
 
 
 def _check(document: dict[str, Any], place: str) -> None:

@@ -13,8 +13,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import clusterdp
+from clusterdp import InputError
 from tests.conftest import SENTINEL, Builder, a_log
 from tests.conftest import released as asked
+from tests.effect_logs import Campaign, campaign, people
+
+__all__ = ["campaign"]  # a fixture
 
 ROOT = Path(__file__).parents[1]
 
@@ -222,6 +226,55 @@ print(json.dumps([name for name in sys.modules if name.startswith(inside)]))
         cwd=release.path.parent,
     )
     assert json.loads(done.stdout) == []
+
+
+def test_opening_a_model_imports_nothing_from_inside_the_boundary(campaign: Campaign) -> None:
+    script = """
+import json, sys, clusterdp
+import polars as pl
+model = clusterdp.open_model(sys.argv[1])
+model.ate(), model.subgroups(), model.curves(), model.guarantee
+model.predict(pl.DataFrame({"age": [30], "sex": ["f"]}))
+inside = ("privatizers", "flows.raw", "schemas.raw", "prefect", "flows.config", "flows.ledger")
+print(json.dumps([name for name in sys.modules if name.startswith(inside)]))
+"""
+    path = campaign().run().path
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
+
+
+def test_an_effect_model_is_made_opened_and_asked(campaign: Campaign) -> None:
+    result = clusterdp.cate(campaign(people(6_000)).config)
+    assert (result.status, result.as_json()["status"]) == ("published", "published")
+    model = clusterdp.open_model(result.path)
+    assert repr(model) == (
+        "<clusterdp effect model mail+cate.once.r1: 6,000 units, epsilon 4, delta 1e-06>"
+    )
+    assert (model.model_id, model.n_rows) == ("mail+cate.once.r1", 6_000)
+    assert "differential privacy" in model.guarantee
+    assert isinstance(model.warnings, tuple)
+    average, groups, curves = model.ate(), model.subgroups(), model.curves()
+    assert average.columns[0] == "estimate"
+    assert average.height == 1
+    assert groups.columns[:2] == ["name", "level"]
+    assert groups.height == 2 + 5
+    assert set(curves["feature"]) == {"age", "sex"}
+    assert curves["level"].drop_nulls().to_list() == ["f", "m"]
+    table = people(30).select("id", "age", "sex")
+    found = model.predict(table)
+    assert found.columns == [*table.columns, "effect", "noise_std_error"]
+    assert model.predict(table.to_pandas())["effect"].tolist() == found["effect"].to_list()
+    with pytest.raises(InputError, match="features: there is no column 'age'"):
+        model.predict(table.drop("age"))
+
+
+def test_a_model_with_a_learnt_propensity_has_no_intervals(campaign: Campaign) -> None:
+    path = clusterdp.cate(campaign(propensity="learn = true").config).path
+    model = clusterdp.open_model(path)
+    assert model.ate().height == model.subgroups().height == 0
+    assert model.curves()["noise_std_error"].null_count() == model.curves().height
 
 
 def test_every_name_is_explained() -> None:

@@ -26,6 +26,7 @@ import typer
 from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
 from flows.cli.benefits import effects
+from flows.cli.effects import cate, cate_predict
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.sites import aggregate, site
@@ -378,6 +379,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     site: "clusterdp site north.toml",
     aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",
+    cate: "clusterdp cate benefits.toml",
+    cate_predict: "clusterdp cate-predict autumn+cate.once.r1.json people.csv -o effects.csv",
     replicate: "clusterdp replicate efficiency --quick",
 }
 
@@ -386,7 +389,7 @@ def _example_text(command: str) -> str:
     return f"\b\nExample:\n  {command}"  # a paragraph that begins with \b stays as it is
 
 
-_FLOWS = (demo, release, site)  # they tell of their steps themselves
+_FLOWS = (demo, release, site, cate)  # they tell of their steps themselves
 
 for _function, _example in _EXAMPLES.items():
     _name = _function.__name__.replace("_", "-")

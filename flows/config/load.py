@@ -1,4 +1,4 @@
-"""Reads configurations: one TOML file an experiment, or a site of one, read strictly.
+"""Reads configurations: one TOML file an experiment, a site of one, or an effect model.
 
 Unknown keys, wrong types and impossible values are errors that name the key. Nothing here reads
 data.
@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from flows.config.checks import check_config, check_length
+from flows.config.effects import EffectConfig
+from flows.config.effects_checks import check_effect_config
 from flows.config.experiment import Config
 from flows.config.schedule_checks import check_schedule
 from flows.config.site import SiteConfig
@@ -19,7 +21,9 @@ from flows.config.toml_file import read_toml
 from schemas.errors import ConfigError, in_short, shown
 from schemas.names import PERIOD
 
-C = TypeVar("C", Config, SiteConfig)
+C = TypeVar("C", Config, SiteConfig, EffectConfig)
+
+AnyConfig = Config | SiteConfig | EffectConfig
 
 NO_PERIOD = "once"
 
@@ -34,11 +38,21 @@ def load_site(path: Path) -> SiteConfig:
     return _checked(SiteConfig, path, read_toml(path))
 
 
-def load_any(path: Path) -> Config | SiteConfig:
-    """Read and check a configuration, a site's where it has ``[site]``; raises ConfigError."""
+def load_effects(path: Path) -> EffectConfig:
+    """Read and check an effect model's configuration; raises ConfigError naming the key."""
+    return _checked(EffectConfig, path, read_toml(path))
+
+
+def load_any(path: Path) -> AnyConfig:
+    """Read and check a configuration; raises ConfigError.
+
+    It is a site's where it has ``[site]``, and an effect model's where it has ``[[features]]``.
+    """
     content = read_toml(path)
     if "site" in content:
         return _checked(SiteConfig, path, content)
+    if "features" in content:
+        return _checked(EffectConfig, path, content)
     return _checked(Config, path, content)
 
 
@@ -70,6 +84,8 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     config = config.model_copy(update={"directory": path.absolute().parent})
     if isinstance(config, SiteConfig):
         check_site_config(config)
+    elif isinstance(config, EffectConfig):
+        check_effect_config(config)
     else:
         check_config(config)
         check_schedule(config)

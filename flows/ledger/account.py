@@ -14,9 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from flows.config.experiment import Config
-from flows.config.load import load_any
+from flows.config.load import AnyConfig, load_any
 from flows.config.signing_key import SigningKey, read_signing_key
-from flows.config.site import SiteConfig
 from flows.ledger.attempts import AttemptLog, Began
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
@@ -97,9 +96,9 @@ class Charge:
 
 
 class Account:
-    """The dealings of an experiment, or of a site of one, with its ledger."""
+    """The dealings of an experiment, a site of one, or its effect models, with their ledger."""
 
-    def __init__(self, config: Config | SiteConfig) -> None:
+    def __init__(self, config: AnyConfig) -> None:
         """Take the terms from a configuration; nothing is read or made yet."""
         self._shelf = shelf_of(config)
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
@@ -117,7 +116,7 @@ class Account:
 
     @cached_property
     def _signing_key(self) -> SigningKey | None:
-        return None if isinstance(self._config, SiteConfig) else read_signing_key(self._config)
+        return read_signing_key(self._config) if isinstance(self._config, Config) else None
 
     @property
     def terms(self) -> Terms:
@@ -270,7 +269,7 @@ class Account:
 
 
 def account_of(path: Path) -> tuple[str, Account]:
-    """Return the name and the account of a configuration, be it a site's or a release's."""
+    """Return the name and the account of a configuration, whatever it is of."""
     config = load_any(path)
     return shelf_of(config).experiment, Account(config)
 

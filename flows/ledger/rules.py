@@ -99,6 +99,7 @@ class Entry:
         """An entry of ``clusterdp ledger --json``."""
         return {
             "release_id": self.name.release_id,
+            "kind": self.name.kind,
             "experiment": self.name.experiment,
             "period": self.name.period,
             "epsilon": self.cost.epsilon,

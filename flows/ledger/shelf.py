@@ -1,14 +1,15 @@
 """Where published files lie that a ledger has charges for, and what each of them says it cost.
 
 Of an experiment these are its releases, DuckDB files with a ``latest.duckdb`` beside them; of a
-site its reports, JSON documents.
+site its reports, and of effect models these themselves, JSON documents both.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.config.experiment import Config
+from flows.config.effects import EffectConfig
+from flows.config.load import AnyConfig
 from flows.config.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
@@ -20,11 +21,12 @@ from schemas.names import ReleaseName
 
 @dataclass(frozen=True)
 class Shelf:
-    """The published files of one experiment, or of one site."""
+    """The published releases, or effect models, of one experiment, or the reports of a site."""
 
     directory: Path
     experiment: str
-    """The first part of their names; of a site ``EXPERIMENT@SITE``."""
+    """The first part of their names; of a site ``EXPERIMENT@SITE``, of effect models
+    ``EXPERIMENT+cate``."""
     suffix: str
     has_latest: bool
     """Whether a link beside them names the newest."""
@@ -61,8 +63,10 @@ class Shelf:
         )
 
 
-def shelf_of(config: Config | SiteConfig) -> Shelf:
-    """Return where the releases, or the reports, of a configuration lie."""
+def shelf_of(config: AnyConfig) -> Shelf:
+    """Return where the releases, the reports or the models of a configuration lie."""
+    if isinstance(config, EffectConfig):
+        return Shelf(config.models, config.series, ".json", False, _model)
     if isinstance(config, SiteConfig):
         return Shelf(config.reports, config.series, ".json", False, _report)
     return Shelf(config.releases, config.experiment, ".duckdb", True, _release)
@@ -81,3 +85,11 @@ def _report(path: Path) -> tuple[str, Budget]:
 
     report = read_report(path)
     return report.report_id, Budget(report.epsilon, report.delta)
+
+
+def _model(path: Path) -> tuple[str, Budget]:
+    from flows.released.effects.model_file import read_model  # noqa: PLC0415 - SciPy, likewise
+
+    file = read_model(path)
+    design = file.model.design
+    return file.head.model_id, Budget(design.epsilon, design.delta)

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.config.effects import EffectConfig
 from flows.config.experiment import AnyDesign, Config
 from flows.config.site import SiteConfig
 from flows.config.unit_id_key import read_key
@@ -50,12 +51,13 @@ def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Finger
     InputError where the key cannot be read or made.
     """
     kept = rows.open()
-    parts = _unit_parts(kept), _other_parts(kept)
+    ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
+    parts = ids, _other_parts(kept)
     return digested(config, *parts, _settings(config, design), n_units=kept.n_units)
 
 
 def digested(
-    config: Config | SiteConfig,
+    config: Config | SiteConfig | EffectConfig,
     units: Iterable[Part],
     others: Iterable[Part],
     settings: bytes,
@@ -103,16 +105,17 @@ def whole(piece: bytes) -> Part:
     return Part(len(piece), [piece])
 
 
-def _unit_parts(rows: Rows) -> Iterator[Part]:
-    """Type, number and values of the unit ids."""
-    count = whole(str(rows.n_units).encode())
-    if rows.unit_type == pl.String:
+def unit_parts(
+    kind: pl.DataType, n_units: int, columns: Callable[[], Iterator[pl.Series]]
+) -> Iterator[Part]:
+    """Type, number and values of the unit ids, which ``columns`` yields, some after the other."""
+    count = whole(str(n_units).encode())
+    if kind == pl.String:
         yield from (whole(b"text"), count)
-        yield from _text(lambda: rows.columns(UNIT), rows.n_units)
+        yield from _text(columns, n_units)
         return
-    kind = b"uint64" if rows.unit_type == pl.UInt64 else b"int64"
-    yield from (whole(kind), count)
-    yield Part(8 * rows.n_units, (_bytes(units.to_numpy()) for units in rows.columns(UNIT)))
+    yield from (whole(b"uint64" if kind == pl.UInt64 else b"int64"), count)
+    yield Part(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
 
 
 def _other_parts(rows: Rows) -> Iterator[Part]:
@@ -121,7 +124,7 @@ def _other_parts(rows: Rows) -> Iterator[Part]:
     yield from _labels(rows, ARM, used)
     yield from _labels(rows, CLUSTER, list(rows.clusters))
     outcomes = (column.to_numpy() + 0.0 for column in rows.columns(OUTCOME))  # no zero is -0.0
-    yield Part(8 * rows.n_units, (_bytes(values) for values in outcomes))
+    yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
 
 
 def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
@@ -131,7 +134,7 @@ def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
     known = pl.Series(rows.arms if column == ARM else rows.clusters, dtype=pl.String)
     place_of = positions(known.cast(pl.Enum(names), strict=False).fill_null(names[0]))
     codes = (place_of[positions(labels)] for labels in rows.columns(column))
-    yield Part(4 * rows.n_units, (_bytes(code) for code in codes))
+    yield Part(4 * rows.n_units, (bytes_of(code) for code in codes))
 
 
 def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Part]:
@@ -143,10 +146,10 @@ def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Part
 
 def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:
     begun = 0
-    yield _bytes(np.zeros(1, np.int64))
+    yield bytes_of(np.zeros(1, np.int64))
     for some in texts:
         ends = np.cumsum(some.str.len_bytes().to_numpy(), dtype=np.int64) + begun
-        yield _bytes(ends)
+        yield bytes_of(ends)
         begun = int(ends[-1]) if len(ends) else begun
 
 
@@ -159,7 +162,7 @@ def _content(texts: pl.Series) -> memoryview | bytes:
     return memoryview(content)[start:stop] if stop > start else b""
 
 
-def _bytes(values: NDArray[np.generic]) -> memoryview:
+def bytes_of(values: NDArray[np.generic]) -> memoryview:
     """The values in little-endian order."""
     ordered = values.astype(values.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(ordered).view(np.uint8).data

@@ -64,7 +64,7 @@ class Log:
         """
 
         def postprocess(frame: pl.DataFrame) -> pl.DataFrame:
-            rows = self._cast_units(frame)
+            rows = with_unit_type(frame, self.unit_type)
             if OUTCOME in rows.columns:
                 values = self.mapped(rows[OUTCOME].to_numpy())
                 rows = rows.with_columns(pl.Series(OUTCOME, values))
@@ -75,7 +75,8 @@ class Log:
     def event_batches(self) -> Iterator[pl.DataFrame]:
         """Outcome events, in the order of their log."""
         if self.events is not None:
-            yield from replace(self.events, postprocess=self._cast_units).batches()
+            cast = partial(with_unit_type, kind=self.unit_type)
+            yield from replace(self.events, postprocess=cast).batches()
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -83,13 +84,15 @@ class Log:
         labels = pl.col(ARM, CLUSTER).cast(pl.String)
         return pl.concat([batch.with_columns(labels) for batch in self.batches()])
 
-    def _cast_units(self, frame: pl.DataFrame) -> pl.DataFrame:
-        if frame.schema[UNIT] == self.unit_type:
-            return frame
-        typed = pl.col(UNIT).cast(self.unit_type, strict=False)
-        if frame.schema[UNIT] == pl.String:  # 7 is not "007"
-            typed = pl.when(typed.cast(pl.String) == pl.col(UNIT)).then(typed)
-        return frame.with_columns(typed.alias(UNIT))
+
+def with_unit_type(frame: pl.DataFrame, kind: pl.DataType) -> pl.DataFrame:
+    """The rows with their ids in the type of a log; see :attr:`Log.unit_type`."""
+    if frame.schema[UNIT] == kind:
+        return frame
+    typed = pl.col(UNIT).cast(kind, strict=False)
+    if frame.schema[UNIT] == pl.String:  # 7 is not "007"
+        typed = pl.when(typed.cast(pl.String) == pl.col(UNIT)).then(typed)
+    return frame.with_columns(typed.alias(UNIT))
 
 
 @values_free

@@ -1,4 +1,4 @@
-"""`clusterdp report`: one page about a release, from the released file and from nothing else.
+"""`clusterdp report`: one page about a release or an effect model, from its file and nothing else.
 
 It reads what is published of strata, pools, counts and effects, and sums over units; never a
 unit's id. The same release and version of the program give the same bytes.
@@ -7,6 +7,7 @@ unit's id. The same release and version of the program give the same bytes.
 import os
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from flows.released.effects.from_release import ReleaseEffects
 from flows.released.page.contents import Contents, read_contents
@@ -19,14 +20,23 @@ from flows.released.stated_estimates import check_stated_estimates
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
+MODEL: Final = ".json"
+"""How the name of an effect model's file ends."""
+
 
 def write_report(release: Path, output: Path) -> Path:
-    """Write the report on the release at ``release`` to ``output``, whole or not at all.
+    """Write the report on the release, or effect model, at ``release`` to ``output``.
+
+    It is written whole or not at all.
 
     Returns the absolute path. Replaces a report that is there already. Raises InputError where
-    ``release`` is none, or ``output`` is no HTML file that can be written.
+    ``release`` is neither, or ``output`` is no HTML file that can be written.
     """
     check_output(output, release)
+    if release.suffix.lower() == MODEL:
+        from flows.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
+
+        return write_page(output, model_page(release))
     check_stated_estimates(release)
     return write_page(output, report(read_contents(release)))
 

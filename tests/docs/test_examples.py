@@ -46,6 +46,7 @@ OPERATOR, ANALYST, METHOD, README = (
 SITES = ROOT / "docs" / "sites.md"
 SERIES = ROOT / "docs" / "series.md"
 BENEFITS = ROOT / "docs" / "effects-from-a-release.md"
+EFFECTS = ROOT / "docs" / "effects.md"
 TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
 N_UNITS = 1_200
 
@@ -81,6 +82,7 @@ RUN: dict[str, list[str]] = {
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["toml", "toml", "sh", "python"],
     "docs/sites.md": ["toml"],
+    "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
     "privatizers/toolbox/toolbox.md": ["python"] * 5,
 }
@@ -266,6 +268,29 @@ def test_a_site_is_configured_as_shown(tmp_path: Path) -> None:
     without_delta = trial.replace(", delta = 1e-6", "")
     (tmp_path / "trial.toml").write_text(without_delta, encoding="utf-8")
     assert load_site(tmp_path / "trial.toml").estimator == "difference-in-means"
+
+
+def test_an_effect_model_is_made_and_asked_as_shown(tmp_path: Path) -> None:
+    place = pl.int_range(N_UNITS)
+    people = pl.select(
+        customer_id=pl.format("c{}", place),
+        variant=pl.when(place % 2 == 0).then(pl.lit("none")).otherwise(pl.lit("mail")),
+        spend=(place * 7919 % 199).cast(pl.Float64),
+        age=18 + place // 2 % 72,
+        history=30.0 + place % 900,
+        channel=pl.Series(["web", "phone", "shop"] * N_UNITS)[:N_UNITS],
+    )
+    write_content(tmp_path / "people.parquet", people)
+    write_content(tmp_path / "people.csv", people.head(5))
+    (settings,), (shell,), (python,) = (blocks(EFFECTS, kind) for kind in ("toml", "sh", "python"))
+    (tmp_path / "benefits.toml").write_text(settings.text, encoding="utf-8")
+    names: dict[str, Any] = {"people": people.head(7)}
+    with chdir(tmp_path):
+        run_shell(shell.text)
+        run_python(python.text, names)
+    assert pl.read_csv(tmp_path / "effects.csv").height == 5
+    assert names["model"].predict(people.head(7)).columns[-2:] == ["effect", "noise_std_error"]
+    assert names["model"].n_rows == N_UNITS
 
 
 # statisticians

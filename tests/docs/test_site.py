@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
 
@@ -97,7 +98,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -
 def test_every_key_is_in_the_reference(site: Path) -> None:
     page = (site / "docs" / "reference" / "configuration.html").read_text(encoding="utf-8")
     assert "made of the code" not in page
-    for model in (Config, SiteConfig):
+    for model in (Config, SiteConfig, EffectConfig):
         for name in model.model_fields:
             assert name == "directory" or f"{name}" in page
     for key in ("outcomes_path", "budget_delta", "centres_epsilon", "spill_directory", "edges"):

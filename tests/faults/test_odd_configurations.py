@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from flows.config.load import load, load_any, load_site
+from flows.config.load import load, load_any, load_effects, load_site
 from flows.config.toml_file import MOST_BYTES
 from flows.ledger.account import Account
 from schemas.errors import ConfigError
@@ -31,7 +31,7 @@ values = [0, 1]
 epsilon = 2.0
 """
 
-READERS: list[Callable[[Path], object]] = [load, load_site, load_any]
+READERS: list[Callable[[Path], object]] = [load, load_site, load_effects, load_any]
 
 every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
 

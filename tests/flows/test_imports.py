@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Builder
+from tests.effect_logs import Campaign, campaign
 from tests.flows.test_multisite import Hospital, hospital
 
-__all__ = ["hospital"]  # a fixture
+__all__ = ["campaign", "hospital"]  # fixtures
 
 HEAVY = [
     "cryptography", "dp_accounting", "duckdb", "matplotlib", "numpy", "opendp", "pandas", "pandera",
@@ -50,6 +51,8 @@ ALLOWED = {
     "check": RUN,
     "release": RUN | {"scipy.stats"},  # of the forecast
     "site": RUN,
+    "cate": RUN - {"pandas", "pandera"} | {"opendp"},  # the latter draws Gaussian noise
+    "cate-predict": {"numpy", "polars", "pyarrow", "pydantic", "scipy"},
     "demo": RUN | {"scipy.stats", "statsmodels"},  # the latter with its data
     "plan": RUN - {"sqlalchemy"} | {"scipy.stats"},
 }
@@ -57,10 +60,11 @@ ALLOWED = {
 
 @pytest.mark.slow
 def test_each_command_imports_what_it_needs_and_nothing_of_prefect(
-    experiment: Builder, hospital: Hospital, tmp_path: Path
+    experiment: Builder, hospital: Hospital, campaign: Campaign, tmp_path: Path
 ) -> None:
-    built, site = experiment(), hospital()
+    built, site, effects = experiment(), hospital(), campaign()
     path = built.run("earlier").path
+    model = effects.run("earlier").path
     commands = [
         ["--help"],
         ["inspect", str(path)],
@@ -70,6 +74,14 @@ def test_each_command_imports_what_it_needs_and_nothing_of_prefect(
         ["release", str(built.config)],
         ["plan", str(built.config)],
         ["site", str(site.config)],
+        ["cate", str(effects.config)],
+        [
+            "cate-predict",
+            str(model),
+            str(effects.folder / "log.parquet"),
+            "-o",
+            str(tmp_path / "o.csv"),
+        ],
         ["demo", "--directory", str(tmp_path / "demo")],
     ]
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}

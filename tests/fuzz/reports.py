@@ -6,7 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from schemas.site import NEIGHBOURS, SiteReport, checksum
+from schemas.json_text import checksum
+from schemas.site import NEIGHBOURS, SiteReport
 from tests.fuzz.case import ODD, Case, Content
 from tests.fuzz.values import ODD_TEXTS, RUBBISH, damages, some_of
 from tests.site_reports import a_report

@@ -15,7 +15,8 @@ from flows.cli.show_sites import aggregate_text
 from flows.released.file.site_report import read_report, read_reports, write_report
 from flows.released.site_aggregates import combine
 from schemas.errors import ConfigError, InputError
-from schemas.site import SiteReport, checksum, from_text, schema, to_text
+from schemas.json_text import checksum
+from schemas.site import SiteReport, from_text, schema, to_text
 from tests.site_reports import a_report
 
 Fields = dict[str, Any]

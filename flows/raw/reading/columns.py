@@ -84,10 +84,11 @@ def cluster(frame: pl.DataFrame, path: Path, names: tuple[str, ...]) -> pl.Expr:
     return pl.concat_str(escaped, separator=" / ").cast(pl.Categorical)
 
 
-def private_label(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
-    """A private cluster as text, null where it is missing; no value can make this fail.
+def private_label(frame: pl.DataFrame, path: Path, name: str, key: str = "cluster") -> pl.Expr:
+    """A private label as text, null where it is missing; no value can make this fail.
 
     Whole numbers (2.0) count as integers (2): many programs write integers so where one is missing.
+    ``key`` says in the message what the column is.
     """
     kind = frame.schema[name]
     if kind.is_float() or kind.is_decimal():
@@ -97,7 +98,7 @@ def private_label(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
     if isinstance(kind, TEXT_LIKE) or kind.is_integer() or kind in (pl.Boolean, pl.Null):
         return pl.col(name).cast(pl.String)
     raise InputError(
-        f"{path}: column {name!r} (cluster) is {kind_name(kind)}; it has to be text or number"
+        f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be text or number"
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
+from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
 from flows.orchestration.workers import Workers, started_workers
 from flows.runtime.files import private_directory, remove_if_empty
@@ -121,7 +122,7 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def open_workspace(config: Config) -> Iterator[Workspace]:
+def open_workspace(config: Config | EffectConfig) -> Iterator[Workspace]:
     """Open the workspace of a run, after removing the folders that killed runs have left.
 
     Where workers are configured they begin to start; their first work waits until they are there.
@@ -131,7 +132,7 @@ def open_workspace(config: Config) -> Iterator[Workspace]:
         sweep(directory, PREFIX)
     with ExitStack() as stack:
         workspace = Workspace(directory, bytes_of(config.run.memory_limit), stack)
-        if config.run.workers is not None:
+        if isinstance(config, Config) and config.run.workers is not None:
             started = started_workers(config.run.workers, workspace.folder)
             workspace.workers = stack.enter_context(started)
         yield workspace

@@ -190,18 +190,18 @@ def bars(
     return drawing.svg(_ROW * len(rows) + 52, draw)
 
 
-def gain(drawing: Drawing, share: Floats, track: Track, level: str, by_chance: float | None) -> str:
+def gain(drawing: Drawing, share: Floats, track: Track, level: str, by_chance: float) -> str:
     """Draw the gain by the ``share`` of people treated, in [0, 1], shape [m], from (0, 0) on.
 
     Dashed: the gain of treating as many who are chosen by chance, ``by_chance`` at the last share;
-    None where it is not known.
+    NaN where it is not known.
     """
     percent = 100 * share
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=ACCENT, linewidth=2.4, label="the gain"),
         Patch(facecolor=SOFT, label=f"its {level} interval"),
     ]
-    if by_chance is not None:
+    if np.isfinite(by_chance):
         handles.append(Line2D([], [], label="as many, chosen by chance", **_ZERO))
 
     def draw(figure: Figure) -> None:
@@ -209,7 +209,7 @@ def gain(drawing: Drawing, share: Floats, track: Track, level: str, by_chance: f
         axes.axhline(0, color=MUTED, linewidth=0.8)
         low, high = track.effects - track.reach, track.effects + track.reach
         axes.fill_between(percent, low, high, color=SOFT, linewidth=0)
-        if by_chance is not None:
+        if np.isfinite(by_chance):
             axes.plot(percent[[0, -1]], [0.0, by_chance], **_ZERO)
         axes.plot(percent, track.effects, color=ACCENT, linewidth=2.4)
         axes.plot(percent[1:], track.effects[1:], "o", color=INK, clip_on=False, **DOT)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from estimators.effect_models.more_epsilon import at_epsilon
+from estimators.effect_models.queries import TABLE, TABLE_WEIGHTS
 from estimators.effect_models.table import PREDICTED
 from flows.released.effects.findings import Findings
 from flows.released.page import effect_curve_figures as drawn
@@ -28,6 +29,12 @@ MOST_CELLS = 40
 """Subgroups in the figure; the table has more."""
 MOST_ROWS = 200
 """Subgroups in the table."""
+_NOBODY: Final = 0.02
+"""A share of people that is next to nobody."""
+_ALIKE: Final = 0.9
+"""A share of people: where so many are predicted alike, there is nobody to treat first."""
+_NORMAL: Final = 1.959964
+
 _QUERIES: Final = {
     "histograms": "How features are spread",
     "gram": "How features go together",
@@ -156,54 +163,89 @@ def _forest_row(
 def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
     """What is gained by treating those with the greatest predicted effects; None without cells.
 
-    G(x) = Σ τ̂_j/k and its standard error Σ se_j/k (as if all errors went together: never too small)
-    over the groups j that make up the top share x, where the k groups of :data:`PREDICTED` are of
-    equal size and in the order of rising prediction. It ends before the first group whose effect
-    was refused.
+    G(x) = Σ s_j τ̂_j over the groups j of :data:`PREDICTED` that make up the top share x = Σ s_j,
+    the greatest predictions first, s_j the share of all by noisy counts. Half its interval is
+    Σ (s_j r_j + 1.96 ν |τ̂_j|), r_j half that of τ̂_j, ν the noise of a share: as if all errors went
+    together, so never too narrow. It ends before the first group whose effect was refused; those
+    with next to nobody in them are passed over.
     """
     cells = [one for one in model.subgroups if one.name == PREDICTED]
-    top_first = list(itertools.takewhile(lambda one: one.effect is not None, reversed(cells)))
-    effects = [one.effect for one in top_first if one.effect is not None]
-    if not effects:
+    shares, noise = _shares(model)
+    if not cells or not shares:
         return None
-    share = np.arange(len(effects) + 1) / len(cells)
-    value = np.cumsum([0.0, *(one.estimate for one in effects)]) / len(cells)
-    lower, upper = (
-        np.cumsum([0.0, *ends]) / len(cells)
-        for ends in (
-            [one.ci_lower - one.estimate for one in effects],
-            [one.ci_upper - one.estimate for one in effects],
-        )
-    )
-    is_cut = len(effects) < len(cells)
-    by_chance = None if model.ate is None else model.ate.estimate * float(share[-1])
+    peopled = [
+        (one.effect, share)
+        for one, share in zip(cells, shares, strict=True)
+        if one.effect is not None or share > _NOBODY
+    ]
+    top = list(itertools.takewhile(lambda one: one[0] is not None, reversed(peopled)))
+    steps = [_Step(effect, share, noise) for effect, share in top if effect is not None]
+    share = np.cumsum([0.0, *(one.share for one in steps)])
+    value = np.cumsum([0.0, *(one.gain for one in steps)])
+    reach = np.cumsum([0.0, *(one.reach for one in steps)])
+    is_cut = len(steps) < len(peopled)
+    is_flat = max(shares) > _ALIKE
+    found: dict[str, Any] = {"is_cut": is_cut, "is_flat": is_flat, "n_groups": len(cells)}
+    if is_flat or not steps:
+        return found | {"svg": None, "rows": []}
+    by_chance = float(value[-1])
+    if is_cut:
+        by_chance = math.nan if model.ate is None else model.ate.estimate * float(share[-1])
     drawing = figures.Drawing(
         "figure-targeting",
         "What is gained by treating those first who are predicted to gain most",
-        f"The gain at {len(effects)} shares of people treated, with intervals. The table has the "
+        f"The gain at {len(steps)} shares of people treated, with intervals. The table has the "
         "same numbers.",
     )
-    return {
-        "svg": drawn.gain(
-            drawing,
-            share,
-            drawn.Track(value, (upper - lower) / 2),
-            level_words(facts.level),
-            by_chance if is_cut else float(value[-1]),
-        ),
-        "is_cut": is_cut,
-        "n_groups": len(cells),
-        "rows": [
-            {
-                "share": float(share[place]),
-                "gain": float(value[place]),
-                "lower": float(value[place] + lower[place]),
-                "upper": float(value[place] + upper[place]),
-                "group": effects[place - 1],
-            }
-            for place in range(1, len(share))
-        ],
-    }
+    level, track = level_words(facts.level), drawn.Track(value, reach)
+    rows = [
+        {
+            "share": float(share[place]),
+            "gain": float(value[place]),
+            "lower": float(value[place] - reach[place]),
+            "upper": float(value[place] + reach[place]),
+            "group": one.effect,
+        }
+        for place, one in enumerate(steps, 1)
+    ]
+    return found | {"svg": drawn.gain(drawing, share, track, level, by_chance), "rows": rows}
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One more group that is treated."""
+
+    effect: Effect
+    share: float
+    noise: float
+    """Half the interval of the share."""
+
+    @property
+    def gain(self) -> float:
+        return self.share * self.effect.estimate
+
+    @property
+    def reach(self) -> float:
+        half = (self.effect.ci_upper - self.effect.ci_lower) / 2.0
+        return self.share * half + self.noise * abs(self.effect.estimate)
+
+
+def _shares(model: Findings) -> tuple[list[float], float]:
+    """The share of all in each group of :data:`PREDICTED`, and half its interval.
+
+    They are by the noisy counts that the table of effects has: of everybody, then of the subgroups
+    in their order.
+    """
+    table = next((one for one in model.sums if one.name == TABLE), None)
+    if table is None or len(table.steps) != 3 * (1 + len(model.subgroups)):
+        return [], 0.0
+    counts = table.values.reshape(-1, 3)[1:, 0] / TABLE_WEIGHTS[0]
+    at = [place for place, one in enumerate(model.subgroups) if one.name == PREDICTED]
+    found = np.maximum(counts[at], 0.0)
+    total = max(float(found.sum()), 1.0)
+    noise = _NORMAL * table.noise_std / TABLE_WEIGHTS[0] / total
+    shares: list[float] = (found / total).tolist()
+    return shares, noise
 
 
 # budget

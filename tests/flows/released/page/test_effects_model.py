@@ -20,8 +20,10 @@ from tests.flows.released.page.effect_models_made import (
     AGE,
     FACTS,
     REFUSED,
+    N,
     effect,
     model_of,
+    table_of,
 )
 
 pytest_plugins = ["tests.browser"]
@@ -165,7 +167,10 @@ def test_the_gain_adds_up_from_the_top() -> None:
     for place, (share, gain, reach) in enumerate(told, 1):
         assert share == pytest.approx(place / 5)
         assert gain == pytest.approx(gains[place - 1])
-        assert reach == pytest.approx(place * 0.03 / 5)
+        noise = 1.959964 * 10 / N  # of a share
+        assert reach == pytest.approx(
+            place * 0.03 / 5 + noise * sum(map(abs, (0.07, 0.04, 0.02, 0.01, -0.01)[:place]))
+        )
     assert not found["is_cut"]
 
 
@@ -180,6 +185,37 @@ def test_the_gain_ends_before_what_is_refused() -> None:
     assert found is not None
     assert [row["share"] for row in found["rows"]] == pytest.approx([0.2, 0.4])
     assert found["is_cut"]
+
+
+def test_groups_count_as_large_as_they_are() -> None:
+    """Half of all are in the highest group; next to nobody in the one below, which is refused."""
+    model = model_of()
+    cells = list(model.subgroups)
+    cells[-2] = replace(cells[-2], effect=None, refused=REFUSED)
+    counts = [N, *(N / 5 for _ in cells[:-5]), *(N * part for part in (0.2, 0.1, 0.2, 0.0, 0.5))]
+    sums = (*model.sums[:-1], table_of(counts))
+    found = targeting(replace(model, subgroups=tuple(cells), sums=sums), FACTS)
+    assert found is not None
+    told = [(row["share"], row["gain"]) for row in found["rows"]]
+    assert [share for share, _ in told] == pytest.approx([0.5, 0.7, 0.8, 1.0])
+    assert told[0][1] == pytest.approx(0.5 * 0.07)
+    assert told[1][1] == pytest.approx(0.5 * 0.07 + 0.2 * 0.02)
+
+
+def test_where_all_are_predicted_alike_nobody_comes_first() -> None:
+    """All are in the highest group: what its effect is, everybody's is."""
+    model = model_of()
+    cells = [
+        replace(one, effect=None, refused=REFUSED)
+        if one.name == PREDICTED and place < len(model.subgroups) - 1
+        else one
+        for place, one in enumerate(model.subgroups)
+    ]
+    counts = [N, *(N / 5 for _ in cells[:-5]), -3.0, 5.0, 0.0, 2.0, N]
+    alike = replace(model, subgroups=tuple(cells), sums=(*model.sums[:-1], table_of(counts)))
+    assert "names nobody who should be treated first" in re.sub(
+        r"\s+", " ", effects_model_page(alike, FACTS)
+    )
 
 
 def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:

@@ -1,0 +1,167 @@
+"""How an effect model is shown to people."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from estimators.effect_models.model import EffectModel
+from flows.cli.show_ledger import paid_text
+from flows.runtime.terminal import pairs, paragraph, table
+from privatizers.accounting.concentrated import concentrated_rho
+from schemas.effects import Curve, Effect, EffectDesign, SubgroupEffect
+
+if TYPE_CHECKING:
+    from flows.cate import CateResult
+
+_SHOWN = 20  # features, and levels of one
+_AVERAGE = "all"
+
+_PROTECTED = {
+    "row": "each unit's whole row: outcome, arm, features",
+    "outcome": "each unit's outcome; arms and features are not, exact sums of them are published",
+}
+_PROPENSITY = {
+    "value": "declared, the same for everybody",
+    "column": "declared, a column of the log",
+    "learn": "learnt from the rows",
+}
+
+
+def cate_text(result: "CateResult") -> str:
+    """One screen on a model that was just made, or was there already."""
+    head, model = result.file.head, result.file.model
+    first = {
+        "published": f"{head.model_id} is published.",
+        "unchanged": f"{head.model_id} is published already, from the same rows and settings: "
+        "unchanged, nothing was drawn or charged.",
+    }
+    return "\n".join(
+        [
+            *paragraph(first[result.status]),
+            "",
+            *pairs(
+                {
+                    "file": str(result.path),
+                    "protected": _PROTECTED[model.design.neighbours],
+                    "epsilon": _price_text(model.design),
+                    "paid so far": paid_text(result.statement),
+                    "units": f"{model.n_rows:,}",
+                    "learner": f"{head.learner}, degree {model.degree}: {_degree_text(model)}",
+                    "propensity": _PROPENSITY[model.design.propensity.kind],
+                }
+            ),
+            "",
+            f"effect of {head.treatment!r} against {head.control!r}",
+            "",
+            *_effects(model),
+            "",
+            *_curves(model),
+            "",
+            *paragraph(_more_text(model)),
+        ]
+    )
+
+
+def _price_text(design: EffectDesign) -> str:
+    what = "another row" if design.neighbours == "row" else "another outcome"
+    return (
+        f"{design.epsilon:g}: {what} of one unit would change the probability of this file by "
+        f"{_factor(design.epsilon)} times at most, but for a probability of {design.delta:g}"
+    )
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 14 else "over a million"
+
+
+def _degree_text(model: EffectModel) -> str:
+    if model.degree == 2:
+        return "curves, as there are enough units for the noise of squares"
+    return "straight lines, as squares would take more units or a greater epsilon"
+
+
+# effects with intervals
+
+
+def _effects(model: EffectModel) -> list[str]:
+    """The average effect and those of subgroups, or why there are none."""
+    if model.no_intervals is not None and not model.subgroups:
+        return paragraph(model.no_intervals)
+    head = ("by", "subgroup", "effect", "95 % interval", "std. error", "variance from privacy")
+    rows = [] if model.ate is None else [("everybody", _AVERAGE, *_cells(model.ate))]
+    rows += [_row(each) for each in model.subgroups]
+    refused = paragraph(model.no_intervals) if model.no_intervals is not None else []
+    return [*refused, *table(head, rows)]
+
+
+def _row(group: SubgroupEffect) -> tuple[str, ...]:
+    if group.effect is None:
+        return (group.name, group.level, "too few rows", "", "", "")
+    return (group.name, group.level, *_cells(group.effect))
+
+
+def _cells(effect: Effect) -> tuple[str, ...]:
+    share = (effect.privacy_std_error / effect.std_error) ** 2 if effect.std_error > 0 else 0.0
+    return (
+        f"{effect.estimate:.4g}",
+        f"{effect.ci_lower:.4g} … {effect.ci_upper:.4g}",
+        f"{effect.std_error:.3g}",
+        f"{share:.0%}",
+    )
+
+
+# the model's curves
+
+
+def _curves(model: EffectModel) -> list[str]:
+    """Effects along each feature, those that matter most first."""
+    by_feature = {each.feature: each for each in model.curves}
+    rows = [
+        row
+        for feature, importance in model.importance[:_SHOWN]
+        for row in _points(by_feature[feature], importance)
+    ]
+    head = ("feature", "at", "effect there", "noise std. error", "variance of effects by it")
+    more = len(model.importance) - _SHOWN
+    return [
+        *paragraph("along each feature, by the model (noise only: misfit is in no error)"),
+        "",
+        *table(head, rows),
+        *([f"  … and {more:,} more features"] if more > 0 else []),
+    ]
+
+
+def _points(curve: Curve, importance: float) -> Iterator[tuple[str, ...]]:
+    """A number at its low, middle and high end; levels one by one."""
+    n_points = len(curve.at)
+    is_number = not isinstance(curve.at[0], str)
+    places = [0, n_points // 2, n_points - 1] if is_number else list(range(n_points))[:_SHOWN]
+    for order, place in enumerate(places):
+        at = curve.at[place]
+        errors = curve.noise_std_errors
+        yield (
+            curve.feature if order == 0 else "",
+            at if isinstance(at, str) else f"{at:.4g}",
+            f"{curve.effects[place]:.4g}",
+            "" if errors is None else f"{errors[place]:.2g}",
+            f"{importance:.3g}" if order == 0 else "",
+        )
+
+
+# what more would buy
+
+
+def _more_text(model: EffectModel) -> str:
+    """What one more ε would buy: noise falls as 1/√ρ, which is public."""
+    design = model.design
+    now = concentrated_rho(design.epsilon, design.delta)
+    less = now / concentrated_rho(design.epsilon + 1.0, design.delta)
+    begin = f"With epsilon {design.epsilon + 1.0:g} all noise would be {math.sqrt(less):.2g} times"
+    if model.ate is None:
+        return f"{begin} as large."
+    private = model.ate.privacy_std_error**2
+    then = math.sqrt(max(model.ate.std_error**2 - private * (1.0 - less), 0.0))
+    return (
+        f"{begin} as large, and the standard error of the average effect about {then:.3g} instead "
+        f"of {model.ate.std_error:.3g}."
+    )

@@ -1,0 +1,189 @@
+"""Reading and writing the file of an effect model.
+
+A reader works out the model from the declaration and the noisy sums, and compares the coefficients
+that stand in the file; what is shown of a model is what the reader worked out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from estimators.effect_models.basis import NumberTerms
+from estimators.effect_models.fit import fit
+from estimators.effect_models.model import EffectModel
+from flows.runtime.small_files import UnreadableError, read_small_text
+from schemas.arrays import Floats
+from schemas.effect_file import ModelDocument, ModelHead, from_text, to_text
+from schemas.effects import Curve, NoisySums
+from schemas.errors import ClusterdpError, InputError
+
+_LARGEST = 50_000_000  # bytes of a model: most have under 100,000
+_TOLERANCE = 1e-9
+"""Of a coefficient, in parts of the greatest: a sum of doubles in another order differs by less."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """An effect model and which one it is."""
+
+    head: ModelHead
+    model: EffectModel
+
+
+def write_model(file: ModelFile, path: Path) -> None:
+    """Write a model to a new file at ``path``, a draft.
+
+    Raises InputError where the model is unsound, and ClusterdpError where writing fails.
+    """
+    model = file.model
+    document = ModelDocument(file.head, model.design, model.n_rows, model.sums, fitted(model))
+    text = to_text(document)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        failure = ClusterdpError(f"cannot write the model in {path.parent}: {error.strerror}")
+    else:
+        return
+    raise failure
+
+
+def try_model(stand_in: ModelFile, path: Path) -> None:
+    """Write a model that holds no draw to ``path``, and remove it again.
+
+    So it is known before any draw that a model of this declaration is sound and can be written
+    there. Raises the errors of :func:`write_model`.
+    """
+    try:
+        write_model(stand_in, path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_model(path: Path) -> ModelFile:
+    """Read a model, and work it out again from its noisy sums; raises InputError naming the file.
+
+    Nothing in the file is run, and nothing that follows from the sums is believed.
+    """
+    place = str(path)
+    try:
+        text = read_small_text(path, _LARGEST)
+    except UnreadableError as error:
+        raise InputError(f"{place}: {error}; an effect model is a JSON document") from None
+    document = from_text(text, place)
+    model = _fitted_again(document, place)
+    if not _agrees(document.fitted, model):
+        raise InputError(
+            f"{place}: altered by hand, or fitted otherwise than this version of clusterdp does: "
+            "its coefficients are not those that follow from its sums. It says that it was made "
+            f"by version {document.head.package_version}; get the file again, or read it with that"
+        )
+    return ModelFile(document.head, model)
+
+
+def _fitted_again(document: ModelDocument, place: str) -> EffectModel:
+    try:
+        with np.errstate(all="ignore"):
+            model = fit(document.design, document.n_rows, document.sums)
+    except (ValueError, ArithmeticError, LookupError, np.linalg.LinAlgError):
+        pass
+    else:
+        if np.isfinite(model.coefficients).all() and np.isfinite(model.covariance).all():
+            return model
+    raise InputError(f"{place}: its sums are not those of a model with this declaration")
+
+
+def _agrees(stated: Mapping[str, Any], model: EffectModel) -> bool:
+    """Whether the coefficients that a file states are the model's."""
+    try:
+        given = np.array(stated["coefficients"], dtype=np.float64)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return False
+    found = model.coefficients
+    if given.shape != found.shape:
+        return False
+    greatest = max(float(np.abs(found).max()), model.design.half * _TOLERANCE)
+    return bool((np.abs(given - found) <= _TOLERANCE * greatest).all())
+
+
+def fitted(model: EffectModel) -> dict[str, Any]:
+    """Return what follows from the sums, as the file has it for readers without this program."""
+    return {
+        "degree": model.degree,
+        "n_complete": model.base.n_complete,
+        "basis": [dict(each) for each in _basis(model)],
+        "coefficients": model.coefficients.tolist(),
+        "covariance": model.covariance.tolist(),
+        "outcome_coefficients": model.nuisance.outcome_coefficients.tolist(),
+        "propensity_coefficients": _list(model.nuisance.propensity_coefficients),
+        "residual_std": model.nuisance.residual_std,
+        "clip": model.nuisance.clip,
+        **effects_json(model),
+        "no_intervals": model.no_intervals,
+        "curves": [_curve(each) for each in model.curves],
+        "queries": [query_json(each) for each in model.sums],
+        "warnings": list(model.warnings),
+    }
+
+
+def effects_json(model: EffectModel) -> dict[str, Any]:
+    """Return the average effect, those of subgroups, and what each feature matters.
+
+    The fields of ``clusterdp cate --json``.
+    """
+    return {
+        "ate": None if model.ate is None else asdict(model.ate),
+        "subgroups": [
+            {
+                "name": each.name,
+                "level": each.level,
+                **dict.fromkeys(_EFFECT, None),
+                **({} if each.effect is None else asdict(each.effect)),
+                "refused": each.refused,
+            }
+            for each in model.subgroups
+        ],
+        "importance": [
+            {"feature": feature, "importance": value} for feature, value in model.importance
+        ],
+    }
+
+
+_EFFECT = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
+
+
+def query_json(sums: NoisySums) -> dict[str, Any]:
+    """Return what one vector of noisy sums cost, and its noise in its own unit."""
+    return {"name": sums.name, "rho": sums.rho, "noise_std": sums.noise_std, "n": len(sums.steps)}
+
+
+def _basis(model: EffectModel) -> Iterator[dict[str, Any]]:
+    """The functions of each feature: polynomials of t = (x − mean)/spread, or contrasts."""
+    for feature, terms in zip(model.design.features, model.base.basis.terms, strict=True):
+        if isinstance(terms, NumberTerms):
+            yield {
+                "feature": feature.name,
+                "mean": terms.mean,
+                "spread": terms.spread,
+                "polynomials": terms.polynomials.tolist(),
+            }
+        else:
+            yield {"feature": feature.name, "contrasts": terms.contrasts.tolist()}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "feature": curve.feature,
+        "at": list(curve.at),
+        "effects": curve.effects.tolist(),
+        "noise_std_errors": _list(curve.noise_std_errors),
+    }
+
+
+def _list(values: Floats | None) -> list[float] | None:
+    if values is None:
+        return None
+    found: list[float] = values.tolist()
+    return found
