@@ -8,6 +8,7 @@ For example::
     rel.ate()  # every effect with its interval: a polars frame
     rel.ate(segments=frame)  # in segments of yours: columns unit_id, segment
     rel.ate(covariates=frame)  # adjusted for what you knew before: unit_id and columns of yours
+    rel.effects(covariates=frame).subgroups()  # who benefits: by each of those columns
     rel.units()  # every unit with its randomised outcome
 
     clusterdp.open_series("releases/autumn-campaign").ate()  # over all nights together
@@ -66,6 +67,7 @@ from schemas.released import TABLES, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     import pandas as pd
 
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from flows.due import DueResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
+    from flows.released.effects.from_release import ReleaseEffects
     from flows.released.effects.model_file import ModelFile
     from flows.status import StatusResult
     from flows.verify import VerifyResult
@@ -85,6 +88,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "EffectModel",
+    "Effects",
     "InputError",
     "Manifest",
     "Release",
@@ -198,6 +202,44 @@ class Release:
             return like(covariates, frame(adjusted.estimates))
         return frame(estimate_file(self.path, level))
 
+    def effects(
+        self,
+        *,
+        covariates: pl.DataFrame | pd.DataFrame,
+        features: Sequence[str] | None = None,
+        arm: str | None = None,
+        level: float = 0.95,
+    ) -> Effects:
+        """Find out who benefits from one treatment arm, along columns of a table of yours.
+
+        The same as ``clusterdp effects``; it costs no privacy.
+
+        Args:
+            covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
+                from before the experiment. Ids are matched as text.
+            features: The columns to use; all of them unless you say.
+            arm: The treatment arm; the first one unless you say.
+            level: The confidence level of the intervals.
+
+        Raises:
+            InputError: The table does not fit the release, or the release publishes no units.
+            ConfigError: There is no such arm or column, or the level is not between 0 and 1.
+        """
+        from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
+            effects_from_release,
+        )
+
+        found = effects_from_release(
+            self.path,
+            Path("covariates"),
+            frame=as_polars(covariates, "covariates"),
+            features=features,
+            arm=arm,
+            level=level,
+        )
+        _warn(found.warnings)
+        return Effects(found)
+
     def units(self) -> pl.DataFrame:
         """Every unit: ``unit_id``, ``cluster``, ``arm``, and its outcome, randomised and debiased.
 
@@ -216,6 +258,64 @@ class Release:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
         with open_release(self.path) as connection:
             return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
+
+
+class Effects:
+    """Who benefits from a treatment, by :meth:`Release.effects`."""
+
+    def __init__(self, found: ReleaseEffects) -> None:
+        """Take what was found; use :meth:`Release.effects`."""
+        self._found = found
+
+    def __repr__(self) -> str:
+        """Which effects they are, and by which features."""
+        names = ", ".join(feature.name for feature in self._found.design.features)
+        return f"<clusterdp effects of {self._found.arm} by {names}>"
+
+    def ate(self) -> pl.DataFrame:
+        """The average effect with its interval, of everybody in the release: one row, or none."""
+        from flows.released.effects.frames import ate_frame  # noqa: PLC0415 - seldom
+
+        return ate_frame(self._found)
+
+    def subgroups(self) -> pl.DataFrame:
+        """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
+        from flows.released.effects.frames import subgroups_frame  # noqa: PLC0415 - seldom
+
+        return subgroups_frame(self._found)
+
+    def curves(self) -> pl.DataFrame:
+        """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
+
+        ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
+        """
+        from flows.released.effects.frames import curves_frame  # noqa: PLC0415 - seldom
+
+        return curves_frame(self._found)
+
+    def importance(self) -> pl.DataFrame:
+        """By ``feature`` the variance of its curve (``importance``), the greatest first."""
+        from flows.released.effects.frames import importance_frame  # noqa: PLC0415 - seldom
+
+        return importance_frame(self._found)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a web page about them, or replace one; returns its absolute path.
+
+        Raises:
+            InputError: It cannot be written there.
+        """
+        from flows.released.report import (  # noqa: PLC0415 - matplotlib
+            check_output,
+            write_effects_report,
+        )
+
+        check_output(Path(path))
+        return write_effects_report(self._found, Path(path))
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp effects --json``."""
+        return self._found.as_json()
 
 
 class Series:

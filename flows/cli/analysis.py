@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder
+from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles
 from schemas.errors import ConfigError
 
 People = Annotated[
@@ -171,7 +171,7 @@ def inspect(
 
 
 def report(
-    releases: ReleaseFiles,
+    releases: ReportedFiles,
     output: Annotated[
         Path,
         typer.Option(
@@ -184,7 +184,7 @@ def report(
     people: People = None,
     looks: Looks = None,
 ) -> Answer:
-    """Write a web page about a release, with plots; or pages about several.
+    """Write a web page about a release or an effect model, with plots; or pages about several.
 
     Of several releases of one experiment, or the folder they are in, it writes a page of all of
     them together and one of each; of a folder of experiments' folders, an index too. Reads RELEASE

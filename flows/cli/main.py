@@ -25,6 +25,7 @@ import typer
 
 from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
+from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
@@ -368,6 +369,7 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
     release: "clusterdp release autumn.toml --period 2026-11-20",
     analysis.estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments segments.csv",
+    effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
     analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
     analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
     experiment.ledger: "clusterdp ledger autumn.toml",

@@ -77,6 +77,21 @@ ReleaseFiles = Annotated[
         autocompletion=files(".duckdb"),
     ),
 ]
+ReportedFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="RELEASE… | FOLDER | MODEL.json",
+        help="A released DuckDB file; or several of one experiment, or the folder they are in; or "
+        "an effect model.",
+        autocompletion=files(".duckdb", ".json"),
+    ),
+]
+ReleaseFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
+    ),
+]
 ReleaseOrFolder = Annotated[
     Path,
     typer.Argument(

@@ -3,33 +3,29 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 
 from estimators.effects import Estimate
 from estimators.evidence import Evidence
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
-from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.analyst_table import AnalystTable, TableFit
+from flows.released.covariate_table import (
+    column_codes,
+    level_codes,
+    read_covariates,
+    units_beside,
+)
 from flows.released.estimate import effects_of, stated_forecast, with_forecast
-from flows.released.file.evidence import Released, read_frame, read_released
+from flows.released.file.evidence import Released, read_released
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import quote_name
-from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
 
-MAX_LEVELS = 50
-"""The most values of a column of text; with more it holds ids or misread numbers, not categories.
-"""
 MAX_COLUMNS = 100
 """The most columns of a regression, whatever the sample, so that memory suffices."""
-GREATEST = 1e70
-"""The greatest number that is read: its fourth power stays within doubles."""
 MOST_BY_ONE = 0.4
 """A warning is given where one unit has a greater share of a column's variation than this."""
-
-_TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +114,11 @@ def estimate_covariates(
     InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
     is; ``file`` is its name then.
     """
-    table = _read_covariates(file, frame)
+    table = read_covariates(file, frame)
     with open_release(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
-        units = _join(connection, table, released)
+        units = units_beside(connection, table, released)
     if units.is_empty():
         raise InputError(
             f"{path.absolute()}: publishes no units, so effects from it cannot be adjusted"
@@ -142,83 +138,10 @@ def estimate_covariates(
         n_columns=len(table.names),
         n_units_without=units.height - known.height,
         dropped_columns=tuple(name for name in table.names if name not in used),
-        gaps={name: known[code].null_count() for name, code in _codes(table)},
+        gaps={name: known[code].null_count() for name, code in column_codes(table)},
         lone=_lone(table, known),
         **fit,
     )
-
-
-def _read_covariates(file: Path, frame: pl.DataFrame | None) -> AnalystTable:
-    """Read the table: a row for each unit, and a Float64 or String column for each covariate."""
-    table = read_table(file) if frame is None else frame
-    ids = id_column(table, file, UNIT_ID).cast(pl.String)
-    names = [name for name in table.columns if name != UNIT_ID]
-    if not names:
-        raise InputError(f"{file}: has no column besides {UNIT_ID!r}")
-    is_text = file.suffix.lower() == ".csv"
-    columns = [_values(table[name], file, is_text=is_text) for name in names]
-    covariates = AnalystTable.of(file, pl.DataFrame([ids.alias(UNIT_ID), *columns]), [UNIT_ID])
-    if covariates.n_units < covariates.rows.height:
-        repeated = covariates.rows.group_by(UNIT_ID).len().filter(pl.col("len") > 1)
-        raise InputError(
-            f"{file}: {repeated.height:,} ids stand in rows that contradict each other; a unit has "
-            "one row"
-        )
-    return covariates
-
-
-def _values(column: pl.Series, file: Path, *, is_text: bool) -> pl.Series:
-    """The column as Float64 or String, null where missing.
-
-    Text of a CSV file (``is_text``) becomes numbers where all of it can. Raises InputError for
-    other types, infinite values and values beyond ±:data:`GREATEST`.
-    """
-    kind = column.dtype
-    if isinstance(kind, _TEXT) or kind == pl.Boolean:
-        text = column.cast(pl.String).str.strip_chars()
-        text = text.set(text == "", None)
-        numbers = text.cast(pl.Float64, strict=False) if is_text else None
-        if numbers is None or numbers.null_count() > text.null_count():
-            return text
-    elif kind.is_numeric() or kind == pl.Null:
-        numbers = column.cast(pl.Float64)
-    else:
-        raise InputError(
-            f"{file}: column {column.name!r} is {kind}; it has to be numbers, text or booleans"
-        )
-    if n_infinite := int(numbers.is_infinite().sum()):
-        raise InputError(f"{file}: column {column.name!r} has {n_infinite:,} infinite values")
-    numbers = numbers.fill_nan(None)
-    if n_large := int((numbers.abs() > GREATEST).sum()):
-        raise InputError(
-            f"{file}: column {column.name!r} has {n_large:,} values beyond ±{GREATEST:g}, which "
-            "cannot be computed with; measure it in another unit"
-        )
-    return numbers
-
-
-def _codes(table: AnalystTable) -> list[tuple[str, str]]:
-    """Each column's name in the table, and its name in SQL."""
-    return [(name, f"x{place}") for place, name in enumerate(table.names)]
-
-
-def _join(
-    connection: duckdb.DuckDBPyConnection, table: AnalystTable, released: Released
-) -> pl.DataFrame:
-    """The units of the release: ``cluster arm d known x0 x1 …``, null where the table has no value.
-
-    They are in the order of their ids, so that sums are the same every time.
-    """
-    codes = ", ".join(f"t.{code}" for _, code in _codes(table))
-    renamed = table.rows.rename(dict(_codes(table)))
-    connection.register("covariates", renamed.to_arrow())
-    outcome = quote_name(released.metric.metric)
-    query = f"""
-    SELECT u.cluster, u.arm, u.{outcome} - $center AS d, t.unit_id IS NOT NULL AS known, {codes}
-    FROM main.units AS u LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
-    ORDER BY u.unit_id
-    """  # noqa: S608 - constants of ours
-    return read_frame(connection, query, {"center": float(released.grid.mean())})
 
 
 def _design(table: AnalystTable, units: pl.DataFrame) -> _Design:
@@ -229,7 +152,7 @@ def _design(table: AnalystTable, units: pl.DataFrame) -> _Design:
     columns: list[Floats] = []
     origin: list[str] = []
     indicators: dict[bytes, Floats] = {}
-    for name, code in _codes(table):
+    for name, code in column_codes(table):
         values = units[code]
         if values.dtype == pl.String:
             of_values = _indicators(values, name, table.file)
@@ -257,13 +180,7 @@ def _nothing_varies(file: Path) -> str:
 
 
 def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:
-    levels = texts.drop_nulls().unique().sort()
-    if len(levels) > MAX_LEVELS:
-        raise InputError(
-            f"{file}: column {name!r} has {len(levels):,} different texts, more than {MAX_LEVELS}: "
-            "group them, or leave the column out; numbers have to be numbers in every row"
-        )
-    codes = texts.cast(pl.Enum(levels)).to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+    levels, codes = level_codes(texts, name, file)
     return [(codes == code).astype(np.float64) for code in range(1, len(levels))]
 
 
@@ -306,7 +223,7 @@ def _adjust(
 def _lone(table: AnalystTable, known: pl.DataFrame) -> dict[str, float]:
     """The largest share of one unit in the squared deviations of a column, where it is large."""
     shares: dict[str, float] = {}
-    for name, code in _codes(table):
+    for name, code in column_codes(table):
         column = known[code]
         if column.dtype != pl.Float64 or column.null_count() == column.len():
             continue

@@ -1,4 +1,4 @@
-"""`clusterdp report`: one page about a release, from the released file and from nothing else.
+"""`clusterdp report`: one page about a release or an effect model, from its file and nothing else.
 
 It reads what is published of strata, pools, counts and effects, and sums over units; never a
 unit's id. The same release and version of the program give the same bytes.
@@ -7,26 +7,59 @@ unit's id. The same release and version of the program give the same bytes.
 import os
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
+from flows.released.effects.from_release import ReleaseEffects
 from flows.released.page.contents import Contents, read_contents
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import effects_facts
+from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.stated_estimates import check_stated_estimates
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
+MODEL: Final = ".json"
+"""How the name of an effect model's file ends."""
+
 
 def write_report(release: Path, output: Path) -> Path:
-    """Write the report on the release at ``release`` to ``output``, whole or not at all.
+    """Write the report on the release, or effect model, at ``release`` to ``output``.
+
+    It is written whole or not at all.
 
     Returns the absolute path. Replaces a report that is there already. Raises InputError where
-    ``release`` is none, or ``output`` is no HTML file that can be written.
+    ``release`` is neither, or ``output`` is no HTML file that can be written.
     """
-    _check_output(output, release)
+    check_output(output, release)
+    if release.suffix.lower() == MODEL:
+        from flows.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
+
+        return write_page(output, model_page(release))
     check_stated_estimates(release)
     return write_page(output, report(read_contents(release)))
+
+
+def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
+    """Write a page about who benefits, by a release and a table of the analyst's, to ``output``.
+
+    Returns the absolute path. Raises InputError where it cannot be written.
+    """
+    manifest = found.manifest
+    facts = ModelFacts(
+        model_id=manifest.release_id,
+        experiment=manifest.experiment,
+        period=manifest.period,
+        created_at=manifest.created_at,
+        control=manifest.control,
+        treatment=found.arm,
+        guarantee=f"The release is ({manifest.epsilon:g}, {manifest.delta:g})-differentially "
+        f"private for {manifest.neighbours}.",
+        level=found.level,
+        release_id=manifest.release_id,
+    )
+    return write_page(output, effects_model_page(found, facts))
 
 
 def write_page(output: Path, page: str) -> Path:
@@ -46,7 +79,7 @@ def write_page(output: Path, page: str) -> Path:
     raise InputError(f"{output.absolute()}: cannot be written ({reason})")
 
 
-def _check_output(output: Path, release: Path) -> None:
+def check_output(output: Path, release: Path | None = None) -> None:
     """Say what is wrong with the name of the output before anything is read."""
     if output.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{output}: the report is a web page; give it a name ending in .html")
@@ -54,7 +87,7 @@ def _check_output(output: Path, release: Path) -> None:
         raise InputError(f"{output.absolute()}: is a folder; name a file in it")
     if not output.absolute().parent.is_dir():
         raise InputError(f"{output.absolute().parent}: there is no such folder; make it first")
-    if output.exists() and release.exists() and output.samefile(release):
+    if release and output.exists() and release.exists() and output.samefile(release):
         raise InputError(f"{output.absolute()}: is the release itself; name another file")
 
 

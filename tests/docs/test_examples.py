@@ -45,6 +45,7 @@ OPERATOR, ANALYST, METHOD, README = (
 )
 SITES = ROOT / "docs" / "sites.md"
 SERIES = ROOT / "docs" / "series.md"
+BENEFITS = ROOT / "docs" / "effects-from-a-release.md"
 EFFECTS = ROOT / "docs" / "effects.md"
 TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
 N_UNITS = 1_200
@@ -78,6 +79,7 @@ RUN: dict[str, list[str]] = {
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
     "docs/series.md": ["sh", "python", "sql"],
+    "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["toml", "toml", "sh", "python"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
@@ -150,6 +152,23 @@ def test_nights_together_are_as_they_are_shown(autumn: Path) -> None:
     assert (autumn / "pages" / "index.html").is_file()
     assert isinstance(found, pl.DataFrame)
     assert set(found["arm"]) == set(rows["arm"]) == {"mens", "womens"}
+
+
+def test_who_benefits_is_asked_of_a_release_as_shown(autumn: Path) -> None:
+    people = pl.select(
+        unit_id=pl.format("c{}", pl.int_range(N_UNITS).cast(pl.String).str.zfill(5)),
+        age=18 + pl.int_range(N_UNITS) * 31 % 61,
+        plan=pl.Series(["basic", "gold", "silver"] * N_UNITS)[:N_UNITS],
+    )
+    people.write_csv(autumn / "people.csv")
+    (shell,), (python,) = (blocks(BENEFITS, name) for name in ("sh", "python"))
+    names: dict[str, Any] = {"people": people}
+    with chdir(autumn):
+        run_shell(shell.text)
+        page = (autumn / "who.html").read_bytes()
+        assert run_python(python.text, names) == autumn / "who.html"
+    assert (autumn / "who.html").read_bytes() == page
+    assert set(names["who"].subgroups()["name"]) == {"age", "plan"}
 
 
 def test_a_release_of_somebody_else_is_opened_with_care(autumn: Path) -> None:

@@ -67,9 +67,9 @@ _SETTINGS: dict["RcKeyType", Any] = {
     "lines.solid_capstyle": "butt",  # intervals end where they end
     "figure.constrained_layout.use": True,
 }
-_BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
+BEHIND = {"facecolor": PAPER, "edgecolor": "none", "pad": 1.5}
 """What keeps lines from crossing a text."""
-_DOT: dict[str, Any] = {"markersize": 8.0, "markeredgewidth": 1.8, "markeredgecolor": PAPER}
+DOT: dict[str, Any] = {"markersize": 8.0, "markeredgewidth": 1.8, "markeredgecolor": PAPER}
 """A dot with a rim, so that it stands out from the bar below it."""
 
 
@@ -105,50 +105,72 @@ class Effect:
     arm: str
     label: str
     numbers: str
-    estimate: float
+    """The estimate, or in words why there is none."""
+    estimate: float | None
     lower: float | None
     upper: float | None
     unprotected: float
     """Which share of the interval's width would remain without the noise of privacy."""
 
 
-def forest(drawing: Drawing, effects: Sequence[Effect], axis: str) -> str:
-    """Draw every effect with its interval; within it, bold, what would remain without privacy."""
+def forest(
+    drawing: Drawing,
+    effects: Sequence[Effect],
+    axis: str,
+    reach: tuple[float, float] | None = None,
+) -> str:
+    """Draw every effect with its interval; within it, bold, what would remain without privacy.
+
+    ``reach`` is the axis; arrows show where an interval goes on beyond it. None: all are within.
+    """
+    ends = _x_limits(effects) if reach is None else reach
     arms = list(dict.fromkeys(one.arm for one in effects))
     rows = len(effects) + 0.8 * len(arms)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        _plain_x_axis(axes, axis)
+        plain_x_axis(axes, axis)
         axes.set_ylim(rows - 0.1, -0.35)
-        axes.set_xlim(*_x_limits(effects))
+        axes.set_xlim(*ends)
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         place = 0.0
         for arm in arms:
-            _left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
+            left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
             place += 0.75
             for one in (one for one in effects if one.arm == arm):
-                _forest_row(axes, place, one)
+                _forest_row(axes, place, one, ends)
                 place += 1
             place += 0.05
 
     return drawing.svg(38.0 * rows + 52, draw)
 
 
-def _forest_row(axes: Axes, place: float, one: Effect) -> None:
-    _left(axes, place, one.label, color=MUTED)
+def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float]) -> None:
+    left(axes, place, one.label, color=MUTED)
     axes.text(
         1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
-        color=INK, bbox=_BEHIND,
+        color=INK, bbox=BEHIND,
     )  # fmt: skip
     line = place + 0.42
+    if one.estimate is None:
+        return
     if one.lower is not None and one.upper is not None:
         axes.plot([one.lower, one.upper], [line, line], color=SOFT, linewidth=7)
         inner = one.estimate + one.unprotected * np.array(
             [one.lower - one.estimate, one.upper - one.estimate]
         )
         axes.plot(inner, [line, line], color=ACCENT, linewidth=7)
-    axes.plot([one.estimate], [line], "o", color=INK, **_DOT)
+        for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
+            axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=7)
+    axes.plot([one.estimate], [line], "o", color=INK, **DOT)
+
+
+def cut_off(
+    lower: float, upper: float, reach: tuple[float, float], marks: str
+) -> list[tuple[float, str]]:
+    """The ends of an axis that an interval goes beyond, with the first or second of ``marks``."""
+    beyond = (lower < reach[0], upper > reach[1])
+    return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
 
 
 def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
@@ -161,14 +183,16 @@ def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def _left(axes: Axes, place: float, text: str, color: str, weight: str = "normal") -> None:
+def left(axes: Axes, place: float, text: str, color: str, weight: str = "normal") -> None:
+    """Write at the left end of a line, where numbers go down."""
     axes.text(
         0, place, text, transform=axes.get_yaxis_transform(), ha="left", va="center", color=color,
-        weight=weight, bbox=_BEHIND,
+        weight=weight, bbox=BEHIND,
     )  # fmt: skip
 
 
-def _plain_x_axis(axes: Axes, label: str) -> None:
+def plain_x_axis(axes: Axes, label: str) -> None:
+    """An axis below, with light lines up from it; none at the left."""
     axes.set_xlabel(label)
     axes.set_yticks([])
     axes.grid(axis="x", linewidth=0.6)
@@ -185,16 +209,16 @@ def suspicion(drawing: Drawing, prior: Floats, least: Floats, most: Floats) -> s
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
-        _plain_x_axis(axes, "probability in the mind of whoever suspects (%)")
+        plain_x_axis(axes, "probability in the mind of whoever suspects (%)")
         axes.set_xlim(-2, 102)
         axes.set_ylim(rows - 0.15, -0.35)
         for place in range(rows):
-            _left(axes, place, f"before: {100 * prior[place]:g} %", color=MUTED)
+            left(axes, place, f"before: {100 * prior[place]:g} %", color=MUTED)
             line = place + 0.42
             reach = [100 * least[place], 100 * most[place]]
             axes.plot(reach, [line, line], color=SOFT, linewidth=7)
             axes.plot(reach, [line, line], "|", color=ACCENT, markersize=13, markeredgewidth=2.5)
-            axes.plot([100 * prior[place]], [line], "o", color=INK, **_DOT)
+            axes.plot([100 * prior[place]], [line], "o", color=INK, **DOT)
 
     return drawing.svg(38.0 * rows + 52, draw)
 

@@ -37,6 +37,11 @@ def rounded_down(share: float) -> str:
     return "under 0.1\u00a0%" if share < 0.001 else f"{math.floor(1000 * share) / 10:g}\u00a0%"
 
 
+def level_words(level: float) -> str:
+    """A confidence level as people read it."""
+    return f"{100 * level:g}\u00a0%"
+
+
 def short(label: str, most: int = 26) -> str:
     """A name that fits into a figure or the head of a column; the tables have it in full."""
     cut = label if len(label) <= most else label[: most - 1] + "…"

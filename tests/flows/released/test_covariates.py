@@ -12,9 +12,9 @@ from statsmodels.regression.linear_model import OLS
 
 from estimators.effects import Estimate
 from flows.cli.main import run
+from flows.released.covariate_table import MAX_LEVELS
 from flows.released.covariates import (
     MAX_COLUMNS,
-    MAX_LEVELS,
     CovariateEstimates,
     estimate_covariates,
 )
