@@ -1,0 +1,60 @@
+"""The learners that `cate` compares: the moment effect model, Algorithm 1, and DP-EBM as published."""
+
+from functools import partial
+from typing import Literal
+
+from numpy.random import Generator
+
+from estimators.effect_models.fit import fit
+from flows.replication import cate_library
+from flows.replication.cate_rows import Learner, Predict
+from flows.replication.cate_setups import Sample, SetUp
+from privatizers.effect_models.moments import draw_sums
+from privatizers.effect_models.rows import BATCH
+from schemas.arrays import Floats
+from schemas.effects import NEIGHBOURS, Neighbours
+
+MOMENTS, MOMENTS_OUTCOME = "moments", "moments, outcome"
+
+
+def sound() -> tuple[Learner, ...]:
+    """Return the learners whose guarantee is proved."""
+    return (
+        Learner(MOMENTS, NEIGHBOURS["row"], partial(_moments, "row")),
+        Learner(MOMENTS_OUTCOME, NEIGHBOURS["outcome"], partial(_moments, "outcome")),
+    )
+
+
+def published() -> tuple[Learner, ...]:
+    """Return DP-EBM learners, none where the library is not installed."""
+    if not cate_library.is_installed():
+        return ()
+    return tuple(
+        Learner(f"DP-EBM {name}", cate_library.CLAIM, partial(_library, name), name, True)
+        for name in ("dr", "r", "s")
+    )
+
+
+def _moments(
+    neighbours: Neighbours,
+    set_up: SetUp,
+    people: Sample,
+    epsilon: float,
+    delta: float,
+    _: Generator,
+) -> Predict:
+    design = set_up.design(epsilon, delta, neighbours)
+    n = len(people.outcome)
+    model = fit(design, n, draw_sums(design, n, set_up.batches(people, BATCH)))
+    return lambda features: model.predict(set_up.positions(features))[0]
+
+
+def _library(
+    learner: Literal["dr", "r", "s"],
+    _: SetUp,
+    people: Sample,
+    epsilon: float,
+    delta: float,
+    random: Generator,
+) -> Predict:
+    return cate_library.fit(learner, people, epsilon, delta, random)
