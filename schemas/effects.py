@@ -114,6 +114,8 @@ class EffectDesign:
     neighbours: Neighbours = "row"
     pairs: tuple[tuple[str, str], ...] = ()
     """Pairs of features whose product takes part in the model."""
+    targeting: bool = True
+    """Whether the table has a partition by predicted effects, where intervals are given."""
 
     @property
     def half(self) -> float:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from estimators.effect_models.moments import EffectFit, Foundation, Nuisance
 from schemas.arrays import Floats
 from schemas.effects import Curve, Effect, EffectDesign, NoisySums, SubgroupEffect
 
@@ -14,12 +17,16 @@ class EffectModel:
     n_rows: int
     """n, all units, also those whose rows take no part."""
     sums: tuple[NoisySums, ...]
-    degree: int
-    """1 or 2: of the polynomials of numbers."""
+    base: Foundation = field(repr=False)
+    """The basis, and how many rows take part."""
+    nuisance: Nuisance = field(repr=False)
+    """Outcomes and propensities by the features."""
+    fitted: EffectFit = field(repr=False)
+    """The effect by the features, in halves of the outcomes' range."""
     coefficients: Floats = field(repr=False)
-    """β, shape [p], in units of half the outcomes' range."""
+    """β, shape [p], in the unit of the outcomes."""
     covariance: Floats = field(repr=False)
-    """Of β, posterior, shape [p, p]."""
+    """Of β, by noise and sampling, shape [p, p]; blind to the error of a learnt propensity."""
     ate: Effect | None
     """The average effect; None where the propensity was learnt."""
     subgroups: tuple[SubgroupEffect, ...]
@@ -30,3 +37,21 @@ class EffectModel:
     unit squared; the greatest first."""
     curves: tuple[Curve, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def degree(self) -> int:
+        """1 or 2: of the polynomials of numbers."""
+        return self.base.degree
+
+    def predict(self, features: Floats) -> tuple[Floats, Floats | None]:
+        """Return effects and their noise standard errors, shapes [n], in the outcomes' unit.
+
+        ``features`` are as an effect model takes them, shape [n, d]: of a number its position in
+        [0, 1], of levels the number of its level. The errors are of noise and sampling, not of
+        what an additive curve cannot follow; None where the propensity was learnt.
+        """
+        phi = self.base.basis.values(features)
+        effects = self.fitted.effects(phi) * self.design.half
+        if not self.design.has_table:
+            return effects, None
+        return effects, np.sqrt(np.einsum("np,pq,nq->n", phi, self.covariance, phi))

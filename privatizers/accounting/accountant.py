@@ -16,11 +16,14 @@ import struct
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 
 from privatizers.accounting.budget import written
+from privatizers.accounting.concentrated import concentrated_delta, concentrated_epsilon
 from privatizers.accounting.events import (
+    ConcentratedNoise,
     CountsNoise,
     Disjoint,
     Event,
@@ -56,7 +59,7 @@ def pure_loss(event: Event) -> Decimal:
     ``Together``: the sum. ``Disjoint``: the greatest. ``CountsNoise``: moved cells / σ.
     ``SumNoise``: most steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)).
     Theorem 3.1 of Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a
-    branch 2/γ; both do not hold. `cluster_dp.md` has the proof.
+    branch 2/γ; both do not hold. `cluster_dp.md` has the proof. Concentrated noise has no pure ε.
     """
     match event:
         case CountsNoise():
@@ -70,7 +73,7 @@ def pure_loss(event: Event) -> Decimal:
                 return sum((pure_loss(part) for part in event.parts), Decimal(0))
         case Disjoint():
             return max((pure_loss(part) for part in _distinct(event)), default=Decimal(0))
-        case Unprotected():
+        case ConcentratedNoise() | Unprotected():
             return Decimal("Infinity")
 
 
@@ -98,8 +101,14 @@ def delta_at(event: Event, epsilon: float) -> float:
 
     Over disjoint parts δ(ε) is the greatest. It is zero from the pure ε on. ``epsilon`` is at least
     0.
+
+    ``ConcentratedNoise`` has the δ of :func:`concentrated_delta` instead, of all that was done to
+    one person; together with anything else it is refused, since its loss is bounded by its moments
+    and not known value by value: ValueError.
     """
-    return min(1.0, _price(_delta(_curve(event), _read(epsilon))))
+    rhos, others = _split(event)
+    exact = _price(_delta(_curve(others), _read(epsilon))) if others else 0.0
+    return min(1.0, max([exact, *(concentrated_delta(rho, float(_read(epsilon))) for rho in rhos)]))
 
 
 def epsilon_at(event: Event, delta: float) -> float:
@@ -108,6 +117,12 @@ def epsilon_at(event: Event, delta: float) -> float:
     Found by bisection of the doubles between 0 and the pure ε; δ at the upper end is always known
     to be at most ``delta``. Infinite where something is unprotected.
     """
+    rhos, others = _split(event)
+    if rhos:
+        if delta == 0.0:
+            return math.inf
+        rest = epsilon_at(others, delta) if others else 0.0
+        return max([rest, *(concentrated_epsilon(rho, delta) for rho in rhos)])
     allowed, highest = _allowed(delta), pure_epsilon(event)
     if allowed == 0 or math.isinf(highest):
         return highest
@@ -175,6 +190,23 @@ def paths(event: Event) -> frozenset[StepCounts]:
             )
         case _:
             return frozenset({StepCounts({(event, 1)})})
+
+
+def _split(event: Event) -> tuple[list[float], Event | None]:
+    """Part an event into the ρ of each path of concentrated noise, and all other paths."""
+    ways = paths(event)
+    concentrated = [way for way in ways if any(isinstance(s, ConcentratedNoise) for s, _ in way)]
+    if not concentrated:
+        return [], event
+    rhos = []
+    for way in concentrated:
+        if any(not isinstance(step, ConcentratedNoise) for step, _ in way):
+            raise ValueError("concentrated noise beside other steps: price them apart, and add up")
+        terms = (Fraction(s.rho) * times for s, times in way if isinstance(s, ConcentratedNoise))
+        rhos.append(math.nextafter(float(sum(terms)), math.inf))
+    rest = tuple(way for way in ways if way not in concentrated)
+    parts = tuple(Together(tuple(s for s, times in way for _ in range(times))) for way in rest)
+    return rhos, Disjoint(parts) if parts else None
 
 
 def _add(steps: StepCounts, more: StepCounts) -> StepCounts:

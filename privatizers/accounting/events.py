@@ -67,6 +67,21 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class ConcentratedNoise:
+    """Sums were published with discrete Gaussian noise: vectors of any length, chosen in turn.
+
+    The price is that of ρ-zCDP, which adds up over queries; it has no pure ε.
+    """
+
+    rho: float
+    """ρ: Σ Δ²/(2σ²) over the queries that one person is in."""
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that no sampler could have used."""
+        _require(0 < self.rho < math.inf, f"rho {self.rho!r}: above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Everything in ``parts`` was done to the same people: prices add up (sequential)."""
 
@@ -88,9 +103,9 @@ class Unprotected:
     """Something was published without protection: the price is infinite."""
 
 
-Event = CountsNoise | SumNoise | SquareNoise | Response | Together | Disjoint | Unprotected
-Step = CountsNoise | SumNoise | SquareNoise | Response | Unprotected
+Step = CountsNoise | SumNoise | SquareNoise | Response | ConcentratedNoise | Unprotected
 """An event that is not made of other events."""
+Event = Step | Together | Disjoint
 
 
 def _require(holds: bool, rule: str) -> None:

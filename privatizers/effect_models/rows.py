@@ -19,3 +19,13 @@ class EffectRows:
     """Shape [n], a declared column's, clipped to [c, 1 − c]; None unless there is one."""
     complete: Bools = field(repr=False)
     """Shape [n]: whether the row takes part; one that does not counts as zeros in every sum."""
+
+    def kept(self) -> "EffectRows":
+        """Return the complete rows alone, in their order."""
+        kept = self.complete
+        if kept.all():
+            return self
+        propensity = None if self.propensity is None else self.propensity[kept]
+        return EffectRows(
+            self.features[kept], self.treated[kept], self.outcome[kept], propensity, kept[kept]
+        )
