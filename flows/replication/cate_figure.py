@@ -39,9 +39,7 @@ _SETTINGS: dict[Any, Any] = {
 }
 
 
-def draw(
-    rows: Sequence["CateRow"], titles: Mapping[str, str], folder: Path
-) -> tuple[Path, ...]:
+def draw(rows: Sequence["CateRow"], titles: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
     """Draw all figures into ``folder`` and return their paths; InputError where that fails.
 
     ``titles`` are those of the set-ups, by name.
@@ -63,7 +61,9 @@ def _against_n(rows: Sequence["CateRow"], titles: Mapping[str, str], path: Path)
                 _lines(at, of, "n")
                 _authors(at, name, epsilon)
                 at.axhline(of[0].effect_variance, color="#57606a", linewidth=0.6)
-                _dress(at, f"{titles[name]}\nepsilon {epsilon:g}", "people", name == next(iter(titles)))
+                _dress(
+                    at, f"{titles[name]}\nepsilon {epsilon:g}", "people", name == next(iter(titles))
+                )
                 _ticks(at, sorted({one.n for one in of}), "{:,.0f}")
         figure.suptitle(
             "Mean squared error of effects. The thin line is the variance of the true effect: "

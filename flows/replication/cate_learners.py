@@ -1,20 +1,22 @@
-"""The learners that `cate` compares: the moment effect model, Algorithm 1, and DP-EBM as published."""
+"""The learners that `cate` compares: moment effect models, Algorithm 1, DP-EBM as published."""
 
 from functools import partial
-from typing import Literal
 
 from numpy.random import Generator
 
+from estimators.effect_models import meta_fit
 from estimators.effect_models.fit import fit
+from estimators.effect_models.meta_plan import MetaLearner
 from flows.replication import cate_library
 from flows.replication.cate_rows import Learner, Predict
 from flows.replication.cate_setups import Sample, SetUp
+from privatizers.effect_models import meta
+from privatizers.effect_models.lattice_sums import BATCH
 from privatizers.effect_models.moments import draw_sums
-from privatizers.effect_models.rows import BATCH
-from schemas.arrays import Floats
 from schemas.effects import NEIGHBOURS, Neighbours
 
 MOMENTS, MOMENTS_OUTCOME = "moments", "moments, outcome"
+META_LEARNERS: tuple[MetaLearner, ...] = ("dr", "r", "s")
 
 
 def sound() -> tuple[Learner, ...]:
@@ -22,6 +24,10 @@ def sound() -> tuple[Learner, ...]:
     return (
         Learner(MOMENTS, NEIGHBOURS["row"], partial(_moments, "row")),
         Learner(MOMENTS_OUTCOME, NEIGHBOURS["outcome"], partial(_moments, "outcome")),
+        *(
+            Learner(name, NEIGHBOURS["row"], partial(_meta, name), reference=name)
+            for name in META_LEARNERS
+        ),
     )
 
 
@@ -31,7 +37,7 @@ def published() -> tuple[Learner, ...]:
         return ()
     return tuple(
         Learner(f"DP-EBM {name}", cate_library.CLAIM, partial(_library, name), name, True)
-        for name in ("dr", "r", "s")
+        for name in META_LEARNERS
     )
 
 
@@ -49,8 +55,22 @@ def _moments(
     return lambda features: model.predict(set_up.positions(features))[0]
 
 
+def _meta(
+    learner: MetaLearner,
+    set_up: SetUp,
+    people: Sample,
+    epsilon: float,
+    delta: float,
+    _: Generator,
+) -> Predict:
+    design, n = set_up.design(epsilon, delta), len(people.outcome)
+    sums = meta.draw_sums(learner, design, n, set_up.batches(people, BATCH))
+    model = meta_fit.fit(learner, design, n, sums)
+    return lambda features: model.predict(set_up.positions(features))[0]
+
+
 def _library(
-    learner: Literal["dr", "r", "s"],
+    learner: MetaLearner,
     _: SetUp,
     people: Sample,
     epsilon: float,

@@ -23,7 +23,7 @@ was. So the effect is exactly τ.
 
 **Bounds** are constants, as a design must have them, taken from the distributions above and not
 from data that are drawn: uniform covariates lie in [0, 1], normal ones within 4 standard deviations
-(rounded), and outcomes between their quantiles 0.1 % and 99.9 %, rounded outward to whole numbers.
+(rounded), and outcomes between their quantiles 0.5 % and 99.5 %, rounded outward to whole numbers.
 """
 
 from collections.abc import Callable, Iterable
@@ -137,11 +137,11 @@ def simulated() -> tuple[SetUp, ...]:
     mixed = _numbers([(-7.0, 7.0), (-8.0, 8.0), (-9.0, 9.0)] + [(0.0, 1.0)] * 3)
     learnt, half = Propensity("learn"), Propensity("value", 0.5)
     return (
-        _set_up("A", "A: confounded, smooth effect", uniform, (-2.0, 6.0), learnt, _a),
-        _set_up("B", "B: randomised", normal, (-4.0, 10.0), half, _b),
-        _set_up("C", "C: the same effect for all", normal, (-2.0, 12.0), learnt, _c),
-        _set_up("D", "D: effect with kinks", normal, (-3.0, 10.0), learnt, _d),
-        _set_up("E", "E: correlated, mixed covariates", mixed, (-13.0, 30.0), learnt, _e),
+        _set_up("A", "A: confounded, smooth effect", uniform, (-2.0, 5.0), learnt, _a),
+        _set_up("B", "B: randomised", normal, (-3.0, 9.0), half, _b),
+        _set_up("C", "C: the same effect for all", normal, (-2.0, 10.0), learnt, _c),
+        _set_up("D", "D: effect with kinks", normal, (-3.0, 8.0), learnt, _d),
+        _set_up("E", "E: correlated, mixed covariates", mixed, (-10.0, 25.0), learnt, _e),
     )
 
 
