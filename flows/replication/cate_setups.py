@@ -22,7 +22,7 @@ H stands in for their seventh data set: covariates and visits of a real e-mail e
 was. So the effect is exactly τ.
 
 **Bounds** are constants, as a design must have them, taken from the distributions above and not
-from data that are drawn: uniform covariates lie in [0, 1], normal ones within 4 standard deviations
+from data that are drawn: uniform covariates lie in [0, 1], normal ones within 3 standard deviations
 (rounded), and outcomes between their quantiles 0.5 % and 99.5 %, rounded outward to whole numbers.
 """
 
@@ -133,8 +133,9 @@ class SetUp:
 def simulated() -> tuple[SetUp, ...]:
     """Return the set-ups A to E."""
     uniform = _numbers([(0.0, 1.0)] * 6)
-    normal = _numbers([(-4.0, 4.0)] * 6)
-    mixed = _numbers([(-7.0, 7.0), (-8.0, 8.0), (-9.0, 9.0)] + [(0.0, 1.0)] * 3)
+    normal = _numbers([(-3.0, 3.0)] * 6)
+    numbers = _numbers([(-5.0, 5.0), (-6.0, 6.0), (-7.0, 7.0)])
+    mixed = (*numbers, *(_bit(f"x{place}") for place in (4, 5, 6)))
     learnt, half = Propensity("learn"), Propensity("value", 0.5)
     return (
         _set_up("A", "A: confounded, smooth effect", uniform, (-2.0, 5.0), learnt, _a),
@@ -147,6 +148,11 @@ def simulated() -> tuple[SetUp, ...]:
 
 def _numbers(bounds: Iterable[tuple[float, float]]) -> tuple[Feature, ...]:
     return tuple(NumberFeature(f"x{i}", low, high) for i, (low, high) in enumerate(bounds, 1))
+
+
+def _bit(name: str) -> Feature:
+    """A covariate of 0 and 1, which are its levels' places, too."""
+    return LevelFeature(name, ("0", "1"))
 
 
 def _set_up(
@@ -274,7 +280,7 @@ def hillstrom(folder: Path) -> SetUp:
         features=(
             NumberFeature("recency", 1.0, 12.0),
             NumberFeature("history", 20.0, 4_000.0, log=True),
-            *(NumberFeature(name, 0.0, 1.0) for name in ("mens", "womens", "newbie")),
+            *(_bit(name) for name in ("mens", "womens", "newbie")),
             LevelFeature("zip_code", _ZIP_CODES),
             LevelFeature("channel", _CHANNELS),
         ),

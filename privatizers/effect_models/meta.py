@@ -20,13 +20,13 @@ from estimators.effect_models.meta_plan import MetaLearner, stages
 from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
 from privatizers.effect_models.partition import Batches
-from privatizers.effect_models.stages import MomentStage, price, run
+from privatizers.effect_models.stages import PARTS_OF_RHO, MomentStage, price, run
 from schemas.effects import EffectDesign, NoisySums
 
 
 def moment_stages(learner: MetaLearner, design: EffectDesign) -> tuple[MomentStage, ...]:
     """Return the stages of a learner, each of the price of the whole."""
-    rho = concentrated_rho(design.epsilon, design.delta)
+    rho = concentrated_rho(design.epsilon, design.delta) * PARTS_OF_RHO
     return tuple(MomentStage(plan, rho) for plan in stages(learner, design))
 
 

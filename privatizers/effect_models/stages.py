@@ -36,8 +36,8 @@ from privatizers.effect_models.rows import EffectRows
 from schemas.arrays import Floats
 from schemas.effects import NumberFeature
 
-_PARTS_OF_RHO: Final = 1.0 - 2.0**-40
-"""Rounded down, so that shares never add up to more than the whole."""
+PARTS_OF_RHO: Final = 1.0 - 2.0**-40
+"""Rounded down, so that parts of ρ never add up to more than the whole."""
 
 State = TypeVar("State")
 
@@ -122,7 +122,7 @@ class MomentStage:
     def query(self, asked: str, known: Known) -> Query:
         """Return one of its sums as a query, with what may be paid for it."""
         size, moved = size_and_sensitivity(asked, known)
-        spent = self.rho * self.plan.weights[asked] * _PARTS_OF_RHO
+        spent = self.rho * self.plan.weights[asked] * PARTS_OF_RHO
         return Query(named(self.name, asked), size, moved, spent, is_count=asked == HISTOGRAMS)
 
 
