@@ -45,9 +45,10 @@ def _moments(
     neighbours: Neighbours,
     set_up: SetUp,
     people: Sample,
+    *,
     epsilon: float,
     delta: float,
-    _: Generator,
+    random: Generator,  # noqa: ARG001 - noise is the operating system's
 ) -> Predict:
     design = set_up.design(epsilon, delta, neighbours)
     n = len(people.outcome)
@@ -59,9 +60,10 @@ def _meta(
     learner: MetaLearner,
     set_up: SetUp,
     people: Sample,
+    *,
     epsilon: float,
     delta: float,
-    _: Generator,
+    random: Generator,  # noqa: ARG001 - noise is the operating system's
 ) -> Predict:
     design, n = set_up.design(epsilon, delta), len(people.outcome)
     sums = meta.draw_sums(learner, design, n, set_up.batches(people, BATCH))
@@ -71,8 +73,9 @@ def _meta(
 
 def _library(
     learner: MetaLearner,
-    _: SetUp,
+    set_up: SetUp,  # noqa: ARG001 - it reads bounds from the data
     people: Sample,
+    *,
     epsilon: float,
     delta: float,
     random: Generator,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -14,6 +15,16 @@ Predict = Callable[[Floats], Floats]
 """From features, shape [n, d], to effects, shape [n], in the outcome's unit."""
 
 
+class Fit(Protocol):
+    """Learns effects."""
+
+    def __call__(
+        self, set_up: SetUp, people: Sample, *, epsilon: float, delta: float, random: Generator
+    ) -> Predict:
+        """Return what was learnt from ``people``; noise does not come from ``random``."""
+        ...
+
+
 @dataclass(frozen=True)
 class Learner:
     """A way to learn effects."""
@@ -21,8 +32,7 @@ class Learner:
     name: str
     guarantee: str
     """What it protects, or is said to."""
-    fit: Callable[[SetUp, Sample, float, float, Generator], Predict]
-    """Of a set-up, people, ε, δ and a generator, which private steps do not use."""
+    fit: Fit
     reference: str | None = None
     """The field of `Reference` that is the same learner."""
     is_library: bool = False
