@@ -165,9 +165,9 @@ def _as_json(row: CateRow) -> dict[str, Any]:
 
 _HEAD = (
     "Who benefits, learnt with differential privacy: the experiment of Niu et al. (2022), with",
-    f"delta {DELTA:g}. Mean squared errors of effects on fresh people; their standard errors are in",
-    "--json. Var(tau) is the error of who knows the average effect alone. The last column has ratios",
-    f"to DP-EBM's DR-learner: {AUTHORS_FILE} for A to E, {OWN_RUNS} for H.",
+    f"delta {DELTA:g}. Mean squared errors of effects on fresh people, standard errors in --json.",
+    "Var(tau) is the error of who knows the average effect alone. The last column has ratios to",
+    f"DP-EBM's DR-learner: {AUTHORS_FILE} for A to E, {OWN_RUNS} for H.",
 )
 
 

@@ -26,6 +26,8 @@ _STYLES: dict[str, dict[str, Any]] = {
     "DP-EBM r": {"color": "#1a7f37", "marker": "D", "linestyle": "--", "mfc": "none"},
     "DP-EBM s": {"color": "#8250df", "marker": "v", "linestyle": "--", "mfc": "none"},
 }
+_CITED = {n for _, _, n in REFERENCE}
+"""Numbers of people with cited errors."""
 _AUTHORS: dict[str, Any] = {"color": "#57606a", "marker": "x", "linestyle": "-."}
 _SETTINGS: dict[Any, Any] = {
     "font.size": 9.5,
@@ -60,11 +62,12 @@ def _against_n(rows: Sequence["CateRow"], titles: Mapping[str, str], path: Path)
                 of = [one for one in rows if (one.set_up, one.epsilon) == (name, epsilon)]
                 _lines(at, of, "n")
                 _authors(at, name, epsilon)
-                at.axhline(of[0].effect_variance, color="#57606a", linewidth=0.6)
+                if of[0].effect_variance > 0.0:
+                    at.axhline(of[0].effect_variance, color="#57606a", linewidth=0.6)
                 _dress(
                     at, f"{titles[name]}\nepsilon {epsilon:g}", "people", name == next(iter(titles))
                 )
-                _ticks(at, sorted({one.n for one in of}), "{:,.0f}")
+                _ticks(at, sorted({one.n for one in of} | _CITED), "{:,.0f}")
         figure.suptitle(
             "Mean squared error of effects. The thin line is the variance of the true effect: "
             "the error of who knows the average alone."
