@@ -8,7 +8,10 @@ by the same functions as whoever reads them. With y in halves of the outcomes' r
 - outcome, DR and S: μ(t, x) = clip(φ a + (2t − 1) φ b, −1, 1) with G a + K b = Σ w v y and
   K a + G b = Σ w v (2T − 1) y, where K = Σ (2T − 1) v vᵀ.
 - outcome, R: η = clip(φ γ, −1, 1), G γ = Σ w v y.
-- effect: DR: G β = Σ w v ψ. R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
+- arms, T and X: μ_a = clip(φ b_a, −1, 1), Σ v vᵀ b_a = Σ w v y over the rows of arm a.
+- effect: T: β = b_1 − b_0. X: β = β_0 + β_1, Σ v vᵀ β_a = Σ w v z over the rows of arm a, with
+  z = (y − μ_0(x))/2 of the treated and (μ_1(x) − y)/2 of the others. DR: G β = Σ w v ψ.
+  R: Σ (T − e)² v vᵀ β = Σ w v (T − e) clip(y − η, −C, C). S: β = 2b.
 
 DR: ψ = μ(1, x) − μ(0, x) + (T − e) clip(y − μ(T, x), −C, C)/(e (1 − e)). C is 2.2 standard
 deviations of the residuals, at most 2.
@@ -23,6 +26,11 @@ import numpy as np
 from estimators.effect_models.basis import Basis, basis_of
 from estimators.effect_models.bayes import entries_of, solve, symmetric
 from estimators.effect_models.meta_plan import (
+    ARM_GRAM,
+    ARM_SQUARES,
+    ARM_SUMS,
+    CONTROL,
+    CONTROL_EFFECT,
     EFFECT,
     GRAM,
     HISTOGRAMS,
@@ -35,6 +43,8 @@ from estimators.effect_models.meta_plan import (
     SIGNED_OUTCOMES,
     SQUARED_SCORES,
     SQUARES,
+    TREATED,
+    TREATED_EFFECT,
     TREATED_GRAM,
     TREATMENT,
     MetaLearner,
@@ -94,6 +104,8 @@ class Known:
     propensity: Floats | None = None
     """π, shape [p]."""
     outcome: OutcomeFit | None = None
+    arms: Mapping[str, Floats] = field(default_factory=dict)
+    """b_1, b_0, β_1, β_0 of the T- and X-learner by stage, shape [p] each."""
     effect: Floats | None = None
     """β, shape [p], in halves of the outcomes' range."""
 
@@ -148,6 +160,16 @@ class Known:
         psi = psi + (treated - e) * residual / (e * (1.0 - e))
         found: Floats = np.clip(psi, -self.greatest_score, self.greatest_score)
         return found
+
+
+def arm_target(stage: str, known: Known, phi: Floats, outcome: Floats) -> Floats:
+    """Return z of a stage of the T- or X-learner, shape [n], in [−1, 1]."""
+    if stage in (TREATED, CONTROL):
+        return outcome
+    other = CONTROL if stage == TREATED_EFFECT else TREATED
+    apart = (outcome - np.clip(phi @ known.arms[other], -1.0, 1.0)) / 2.0
+    found: Floats = apart if stage == TREATED_EFFECT else -apart
+    return found
 
 
 @dataclass(frozen=True)
@@ -216,6 +238,9 @@ def after(known: Known, drawn: Mapping[str, NoisySums]) -> Known:
         gram, _ = _gram(known, stage)
         found = _solved(known, gram, sums[named(stage, TREATMENT)], gram / 4.0, stage)
         return replace(known, propensity=found)
+    if stage in (TREATED, CONTROL, TREATED_EFFECT, CONTROL_EFFECT):
+        known = replace(known, arms={**known.arms, stage: _arm(known, stage)})
+        return replace(known, effect=_of_arms(known))
     if stage == OUTCOME:
         known = replace(known, outcome=_outcome(known))
         arm = known.outcomes.arm
@@ -295,22 +320,43 @@ def _outcome(known: Known) -> OutcomeFit:
     if known.learner == "r":
         gram, _ = _gram(known, OUTCOME)
         sums = known.sums[named(OUTCOME, OUTCOMES)]
-        gamma = _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, OUTCOME)
+        gamma = _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)
         return OutcomeFit(gamma[0], None, math.sqrt(gamma[1]))
     return _joint(known, square)
 
 
 def _residual_fit(
-    known: Known, matrix: Floats, sums: Floats, noise_std: float, square: float, stage: str
+    known: Known, matrix: Floats, sums: Floats, noise_std: float, square: float, n: float
 ) -> tuple[Floats, float]:
     """Coefficients b of M b = s and the residual variance s² = E y² − 2 b·s + bᵀ M b, twice."""
-    variance, n = square, rows_of(known, stage)
-    found = np.zeros(len(sums))
+    variance, found = square, np.zeros(len(sums))
     for _ in range(2):
         found = _posterior(known, matrix, sums, noise_std, variance * matrix / n)
         left = square - 2.0 * found @ sums + found @ matrix @ found
         variance = float(np.clip(left, 0.02 * square, square))
     return found, variance
+
+
+def _arm(known: Known, stage: str) -> Floats:
+    """Return b of the rows of one arm, whose share the trace of their matrix tells."""
+    n = rows_of(known, stage)
+    grams, sums = known.sums[named(stage, ARM_GRAM)], known.sums[named(stage, ARM_SUMS)]
+    matrix = symmetric(grams.values / n, known.functions.size)
+    share = float(np.clip(np.trace(matrix) / len(matrix), 0.05, 1.0))
+    size = n * share
+    matrix = _cleaned(matrix / share, grams.noise_std / size)
+    squares = float(known.sums[named(stage, ARM_SQUARES)].values[0]) / size
+    square = max(squares, _LEAST_SQUARE)
+    return _residual_fit(known, matrix, sums.values / size, sums.noise_std / size, square, size)[0]
+
+
+def _of_arms(known: Known) -> Floats | None:
+    """Return β once all stages of the learner are done: of half the outcomes' range."""
+    if len(known.arms) < len(stages(known.learner, known.design)):
+        return None
+    if known.learner == "t":
+        return known.arms[TREATED] - known.arms[CONTROL]
+    return known.arms[TREATED_EFFECT] + known.arms[CONTROL_EFFECT]
 
 
 def _joint(known: Known, square: float) -> OutcomeFit:
@@ -359,7 +405,7 @@ def _dr(known: Known) -> Floats:
     n, sums = rows_of(known, EFFECT), known.sums[named(EFFECT, SCORES)]
     squares = float(known.sums[named(EFFECT, SQUARED_SCORES)].values[0]) / n
     square = max(squares, _LEAST_SQUARE) * known.greatest_score**2
-    return _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, EFFECT)[0]
+    return _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)[0]
 
 
 def _r(known: Known) -> Floats:

@@ -2,7 +2,9 @@
 
 Niu et al. (2022), §3.1: the DR- and the R-learner have a stage for the propensity and one for
 outcomes, on a quarter of the rows each, and one for the effect on a half; where the propensity is
-declared, outcomes have both quarters. The S-learner is a single stage on all rows.
+declared, outcomes have both quarters. The S-learner is a single stage on all rows. The T-learner
+has one stage an arm, the X-learner (Künzel et al. 2019) two: outcomes, then what they differ by
+from the other arm's. Its effect is the average of both arms': its weight function is 1/2 here.
 """
 
 from collections.abc import Iterator
@@ -11,11 +13,15 @@ from typing import Final, Literal
 
 from schemas.effects import EffectDesign
 
-MetaLearner = Literal["dr", "r", "s"]
+MetaLearner = Literal["dr", "r", "s", "t", "x"]
 
 PROPENSITY: Final = "propensity"
 OUTCOME: Final = "outcome"
 EFFECT: Final = "effect"
+TREATED: Final = "treated"
+CONTROL: Final = "control"
+TREATED_EFFECT: Final = "treated_effect"
+CONTROL_EFFECT: Final = "control_effect"
 
 HISTOGRAMS: Final = "histograms"
 """Counts of each feature's bins or levels; in the first stage alone, and all later ones use it."""
@@ -40,7 +46,14 @@ TREATED_GRAM: Final = "treated_gram"
 RESIDUALS: Final = "residuals"
 """Σ w v (T − e) clip(y − η, −C, C)."""
 
-_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM)
+ARM_GRAM: Final = "arm_gram"
+"""Σ v vᵀ over the rows of the stage's arm; the others count as zeros."""
+ARM_SUMS: Final = "arm_sums"
+"""Σ w v z over them: z is y, or half of what y differs by from the other arm's mean."""
+ARM_SQUARES: Final = "arm_squares"
+"""Σ w² z² over them."""
+
+_OF_FEATURES: Final = (HISTOGRAMS, GRAM, SIGNED_GRAM, TREATMENT, TREATED_GRAM, ARM_GRAM)
 """Sums without outcomes."""
 
 _HISTOGRAMS_WEIGHT: Final = 0.15
@@ -83,6 +96,12 @@ def _stages(learner: MetaLearner, design: EffectDesign) -> Iterator[StagePlan]:
     if learner == "s":
         joint = {SIGNED_GRAM: 0.35, SIGNED_OUTCOMES: 0.5, SQUARES: 0.15}
         yield _plan(design, OUTCOME, 1.0, joint, first=True)
+        return
+    if learner in ("t", "x"):
+        names = [TREATED, CONTROL, *([TREATED_EFFECT, CONTROL_EFFECT] if learner == "x" else [])]
+        arm = {ARM_GRAM: 0.35, ARM_SUMS: 0.5, ARM_SQUARES: 0.15}
+        for name in names:
+            yield _plan(design, name, 1.0 / len(names), arm, first=name == TREATED)
         return
     is_learnt = design.propensity.kind == "learn"
     if is_learnt:

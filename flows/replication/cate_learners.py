@@ -8,6 +8,7 @@ from estimators.effect_models import meta_fit
 from estimators.effect_models.fit import fit
 from estimators.effect_models.meta_plan import MetaLearner
 from flows.replication import cate_library
+from flows.replication.cate_library import PublishedLearner
 from flows.replication.cate_rows import Learner, Predict
 from flows.replication.cate_setups import Sample, SetUp
 from privatizers.effect_models import meta
@@ -16,7 +17,8 @@ from privatizers.effect_models.moments import draw_sums
 from schemas.effects import NEIGHBOURS, Neighbours
 
 MOMENTS, MOMENTS_OUTCOME = "moments", "moments, outcome"
-META_LEARNERS: tuple[MetaLearner, ...] = ("dr", "r", "s")
+LEARNERS: tuple[PublishedLearner, ...] = ("dr", "r", "s")
+"""Of the paper; the T- and X-learner are none of its."""
 
 
 def sound() -> tuple[Learner, ...]:
@@ -26,7 +28,7 @@ def sound() -> tuple[Learner, ...]:
         Learner(MOMENTS_OUTCOME, NEIGHBOURS["outcome"], partial(_moments, "outcome")),
         *(
             Learner(name, NEIGHBOURS["row"], partial(_meta, name), reference=name)
-            for name in META_LEARNERS
+            for name in LEARNERS
         ),
     )
 
@@ -37,7 +39,7 @@ def published() -> tuple[Learner, ...]:
         return ()
     return tuple(
         Learner(f"DP-EBM {name}", cate_library.CLAIM, partial(_library, name), name, True)
-        for name in META_LEARNERS
+        for name in LEARNERS
     )
 
 
@@ -72,7 +74,7 @@ def _meta(
 
 
 def _library(
-    learner: MetaLearner,
+    learner: PublishedLearner,
     set_up: SetUp,  # noqa: ARG001 - it reads bounds from the data
     people: Sample,
     *,

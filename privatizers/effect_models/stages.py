@@ -13,8 +13,11 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from estimators.effect_models.bayes import entries_of
-from estimators.effect_models.meta_fit import Known, after
+from estimators.effect_models.meta_fit import Known, after, arm_target
 from estimators.effect_models.meta_plan import (
+    ARM_GRAM,
+    ARM_SQUARES,
+    ARM_SUMS,
     GRAM,
     HISTOGRAMS,
     OUTCOMES,
@@ -24,6 +27,8 @@ from estimators.effect_models.meta_plan import (
     SIGNED_OUTCOMES,
     SQUARED_SCORES,
     SQUARES,
+    TREATED,
+    TREATED_EFFECT,
     TREATED_GRAM,
     TREATMENT,
     StagePlan,
@@ -113,7 +118,7 @@ class MomentStage:
         for asked in self.plan.passes:
             adders = {each: Adder(self.query(each, known)) for each in asked}
             for batch in rows.batches():
-                for each, sums in exact_sums(asked, known, batch.kept()):
+                for each, sums in exact_sums(self.plan.name, asked, known, batch.kept()):
                     adders[each].add(sums)
             drawn = [adder.release() for adder in adders.values()]
             known = after(known, {each.name: each for each in drawn})
@@ -139,6 +144,8 @@ def size_and_sensitivity(asked: str, known: Known) -> tuple[int, float]:
       (T − e)/(e(1 − e)) clip(y − μ, −C, C) alone. Σ w² (ψ/Ψ)²: 1.
     - Σ (T − e)² v vᵀ: √2 t² B². Σ w v (T − e) clip(…): 2tCB, and tB min(2C, 2).
 
+    - Over the rows of one arm, |z| ≤ 1: as those over all rows; a row may leave the arm.
+
     Sums that ``outcome`` neighbours share are exact; their weight, and so their ρ, is 0.
     """
     design = known.design
@@ -154,6 +161,9 @@ def size_and_sensitivity(asked: str, known: Known) -> tuple[int, float]:
         SIGNED_OUTCOMES: (2 * p, 2.0 * math.sqrt(2.0) * bound),
         SQUARES: (1, 1.0),
         SQUARED_SCORES: (1, 1.0),
+        ARM_GRAM: (pairs, math.sqrt(2.0) * p),
+        ARM_SUMS: (p, 2.0 * bound),
+        ARM_SQUARES: (1, 1.0),
     }
     if asked in plain:
         return plain[asked]
@@ -167,16 +177,21 @@ def size_and_sensitivity(asked: str, known: Known) -> tuple[int, float]:
 
 
 def exact_sums(
-    asked: tuple[str, ...], known: Known, rows: EffectRows
+    stage: str, asked: tuple[str, ...], known: Known, rows: EffectRows
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
     if HISTOGRAMS in asked:
         yield HISTOGRAMS, _histograms(known, rows)
         return
-    treated = rows.treated.astype(np.float64)
-    sign = 2.0 * treated - 1.0
     v, w = known.functions.weighted(rows.features)
-    wv, phi = v * w[:, None], v / w[:, None]
+    phi = v / w[:, None]
+    if ARM_GRAM in asked:
+        arm = rows.treated == (stage in (TREATED, TREATED_EFFECT))
+        target = arm_target(stage, known, phi, rows.outcome)
+        yield from _of_arm((v[arm], w[arm]), target[arm])
+        return
+    treated = rows.treated.astype(np.float64)
+    sign, wv = 2.0 * treated - 1.0, v * w[:, None]
     for each in asked:
         if each == GRAM:
             yield each, entries_of(v.T @ v)
@@ -193,6 +208,13 @@ def exact_sums(
             yield each, np.array([np.sum((w * rows.outcome) ** 2)])
         else:
             yield each, _of_effects(each, known, rows, (v, w, phi))
+
+
+def _of_arm(functions: tuple[Floats, Floats], target: Floats) -> Iterator[tuple[str, Floats]]:
+    v, w = functions
+    yield ARM_GRAM, entries_of(v.T @ v)
+    yield ARM_SUMS, v.T @ (w * target)
+    yield ARM_SQUARES, np.array([np.sum((w * target) ** 2)])
 
 
 def _of_effects(
