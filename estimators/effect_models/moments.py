@@ -33,6 +33,9 @@ _LEAST_SQUARE = 1e-4
 _LEAST_EIGENVALUE = 0.1
 _RESIDUALS = 2.2
 """Standard deviations of a residual at which it is clipped."""
+_UNSURE = 0.5
+"""Standard deviations of the noise of s² that are added to it before residuals are clipped: too
+low a clip costs more than too high a one."""
 _GREATEST_EFFECT = 2.0
 """In halves of the outcomes' range: no difference of two outcomes is greater."""
 _GREATEST_WEIGHT = 0.3
@@ -146,8 +149,9 @@ class Nuisance:
 def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     """Return outcomes and propensities by the sums of the second stage.
 
-    γ solves G γ = Σ w v y; e is 1/2 + φ π with G π = Σ w v (T − 1/2). The noise of the equations is
-    that of the sums and their sampling: S = σ² I + s² G/n. The residual variance s² comes from Q.
+    γ solves G γ = Σ w v y/n; e is 1/2 + φ π with G π = Σ w v (T − 1/2)/n. The equations' noise is
+    that of the sums and their sampling: S = σ² I + s² G/n. The residual variance s² is that
+    which Q = Σ w² y²/n leaves, Q − 2 γᵀ s + γᵀ G γ.
     """
     n, kinds = base.n_complete, base.basis.kinds
     gram = _clean_gram(symmetric(sums[GRAM].values / n, len(kinds)), sums[GRAM].noise_std / n)
@@ -161,6 +165,9 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         left = square - 2.0 * gamma @ products + gamma @ gram @ gamma
         variance = float(np.clip(left, 0.02 * square, square))
     residual = math.sqrt(variance)
+    length = math.sqrt(float(gamma @ gamma))
+    unsure = math.hypot(sums[SQUARES].noise_std, 2.0 * length * sums[OUTCOMES].noise_std) / n
+    wide = math.sqrt(min(variance + _UNSURE * unsure, square))
     reach = 2.0 * math.sqrt(float(gamma[1:] @ gamma[1:]))
     ends = np.clip([gamma[0] - reach, gamma[0] + reach], -1.0, 1.0)
     return Nuisance(
@@ -169,7 +176,7 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         gram=gram,
         residual_std=residual,
         outcome_std=math.sqrt(max(square - float(gamma[0]) ** 2, variance)),
-        clip=min(_RESIDUALS * residual, 2.0),
+        clip=min(_RESIDUALS * wide, 2.0),
         constant=design.propensity.value if design.propensity.kind == "value" else None,
         bound=design.propensity.bound,
         low=float(ends[0]),
@@ -233,8 +240,8 @@ def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
     if known.constant is not None:
         matrix = known.constant * (1.0 - known.constant) * known.gram
     else:
-        noise_std = sums[TREATED_GRAM].noise_std / n
-        matrix = _clean_treated(sums[TREATED_GRAM].values / n, noise_std, known)
+        noise = sums[TREATED_GRAM].noise_std / n
+        matrix, noise_std = _clean_treated(sums[TREATED_GRAM].values / n, noise, known)
     beta = np.zeros(len(kinds))
     for _ in range(2):
         sampling = known.residual_std**2 * matrix
@@ -244,17 +251,21 @@ def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
     return EffectFit(posterior)
 
 
-def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> Floats:
-    """Return Σ (T − e)² v vᵀ/n, shrunk toward a multiple of the Gram matrix."""
+def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> tuple[Floats, float]:
+    """Return Σ (T − e)² v vᵀ/n, shrunk toward a multiple of the Gram matrix, and its error.
+
+    The error is a standard deviation of an entry: what is kept of the noise, √kept σ_M.
+    """
     size = len(known.gram)
     matrix = symmetric(entries, size)
     least = known.bound * (1.0 - known.bound)
     ratio = np.clip(np.trace(matrix) / np.trace(known.gram), least, _GREATEST_WEIGHT)
     typical = ratio * known.gram
     apart = matrix - typical
+    kept = 1.0
     if noise_std > 0.0:
-        apart = apart * _kept(noise_std**2, float((entries_of(apart) ** 2).mean()))
-    values, vectors = np.linalg.eigh(typical + apart)
+        kept = _kept(noise_std**2, float((entries_of(apart) ** 2).mean()))
+    values, vectors = np.linalg.eigh(typical + kept * apart)
     floor = least * _LEAST_EIGENVALUE
     cleaned: Floats = (vectors * np.maximum(values, floor)) @ vectors.T
-    return cleaned
+    return cleaned, noise_std * math.sqrt(kept)

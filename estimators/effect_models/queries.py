@@ -32,7 +32,10 @@ _SHARES: Final = {
 }
 """Of the ρ that the table leaves, brought to 1 over those in use."""
 
-_TABLE_SHARE: Final = 0.2
+_TABLE_SHARE: Final = 0.05
+"""For each partition of the table, so that more of them do not make each noisier …"""
+_MOST_FOR_TABLE: Final = 0.25
+"""… up to five."""
 
 _OF_FEATURES: Final = (HISTOGRAMS, GRAM, TREATMENT, TREATED_GRAM)
 """Sums without outcomes."""
@@ -52,14 +55,21 @@ def queries(design: EffectDesign) -> tuple[str, ...]:
     return (*names, TABLE) if design.has_table else names
 
 
+def n_partitions(design: EffectDesign) -> int:
+    """Return P: all units, the declared subgroups, and the predicted effect if it is asked for."""
+    return 1 + len(design.subgroups) + design.targeting
+
+
 def rho_shares(design: EffectDesign) -> dict[str, float]:
     """Return each query's part of ρ, in the order of their draws; 0 for what is not protected.
 
-    The table has a fifth; the others share the rest.
+    The table has a twentieth for each of its partitions, a quarter at most; the others share the
+    rest.
     """
     names = queries(design)
     paid = [name for name in names if design.neighbours == "row" or name not in _OF_FEATURES]
     weights = {name: _SHARES[name] for name in paid if name != TABLE}
-    left = (1.0 - _TABLE_SHARE if design.has_table else 1.0) / sum(weights.values())
-    shares = {name: left * weight for name, weight in weights.items()} | {TABLE: _TABLE_SHARE}
+    table = min(_TABLE_SHARE * n_partitions(design), _MOST_FOR_TABLE) if design.has_table else 0.0
+    left = (1.0 - table) / sum(weights.values())
+    shares = {name: left * weight for name, weight in weights.items()} | {TABLE: table}
     return {name: shares[name] if name in paid else 0.0 for name in names}

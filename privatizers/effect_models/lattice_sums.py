@@ -87,12 +87,12 @@ class Adder:
         """Return K, shape [k]."""
         return (self._total + (1 << (_FINER - 1))) >> _FINER
 
-    def release(self) -> NoisySums:
-        """Draw the noise, and return the noisy sums."""
-        query, steps = self._query, self.steps()
-        if query.rho:
-            steps = steps + discrete_gaussian(query.size, query.scale)
-        return noisy_sums(query, steps)
+
+def drawn_sums(query: Query, steps: Ints) -> NoisySums:
+    """Draw the noise, and return the noisy sums of exact ``steps``, shape [k]."""
+    if query.rho:
+        steps = steps + discrete_gaussian(query.size, query.scale)
+    return noisy_sums(query, steps)
 
 
 def noisy_sums(query: Query, steps: Ints) -> NoisySums:

@@ -36,9 +36,9 @@ from estimators.effect_models.queries import (
 from estimators.effect_models.table import Partition, n_entries, partitions
 from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise
-from privatizers.effect_models.lattice_sums import Adder, Query, noisy_sums
+from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums, noisy_sums
 from privatizers.effect_models.rows import EffectRows
-from schemas.arrays import Floats
+from schemas.arrays import Floats, Ints
 from schemas.effects import EffectDesign, NoisySums, NumberFeature
 
 Batches = Callable[[], Iterable[EffectRows]]
@@ -90,8 +90,16 @@ def draw_sums(design: EffectDesign, n_rows: int, batches: Batches) -> tuple[Nois
     return tuple(known.sums.values())
 
 
-def released(known: Known, stage: tuple[str, ...], batches: Iterable[EffectRows]) -> Known:
-    """Return what is known after one ``stage``, for which all ``batches`` are read once."""
+def released(
+    known: Known,
+    stage: tuple[str, ...],
+    batches: Iterable[EffectRows],
+    draw: Callable[[Query, Ints], NoisySums] = drawn_sums,
+) -> Known:
+    """Return what is known after one ``stage``, for which all ``batches`` are read once.
+
+    ``draw`` makes noisy sums of the whole steps of exact ones; an audit hands in its own.
+    """
     asked = [query for query in queries_of(known) if query.name in stage]
     if not asked:
         return known
@@ -99,7 +107,7 @@ def released(known: Known, stage: tuple[str, ...], batches: Iterable[EffectRows]
     for batch in batches:
         for name, sums in batch_sums(known, stage, batch):
             adders[name].add(sums)
-    return after(known, {name: adder.release() for name, adder in adders.items()})
+    return after(known, {q.name: draw(q, adders[q.name].steps()) for q in asked})
 
 
 def after(known: Known, drawn: dict[str, NoisySums]) -> Known:
