@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 
 from estimators.effect_models.bayes import entries_of
-from estimators.effect_models.meta_fit import Known, after, arm_target
+from estimators.effect_models.meta_known import Known, arm_target
 from estimators.effect_models.meta_plan import (
     ARM_GRAM,
     ARM_SQUARES,
@@ -34,6 +34,7 @@ from estimators.effect_models.meta_plan import (
     StagePlan,
     named,
 )
+from estimators.effect_models.meta_stages import after
 from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
 from privatizers.effect_models.lattice_sums import Adder, Query
 from privatizers.effect_models.partition import Batches, Part, PartRows, partition

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimators.effect_models.meta_fit import Known, MetaModel, fit
+from estimators.effect_models.meta_fit import MetaModel, fit
+from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import (
     MetaLearner,
     StagePlan,
