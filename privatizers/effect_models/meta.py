@@ -44,6 +44,17 @@ def draw_sums(
     return tuple(run(made, n_rows, batches, known).sums.values())
 
 
+def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
+    """Return sums of the shape of :func:`draw_sums`, of no row and without a draw.
+
+    What can fail for a design fails here, before anything is drawn.
+    """
+    known = Known(learner, design, n_rows)
+    for stage in moment_stages(learner, design):
+        known = stage.stand_in(known)
+    return tuple(known.sums.values())
+
+
 def claimed(learner: MetaLearner, design: EffectDesign) -> Disjoint:
     """Return what a learner will do to a unit's row, before anything is drawn."""
     return price(moment_stages(learner, design))

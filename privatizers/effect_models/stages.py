@@ -36,7 +36,7 @@ from estimators.effect_models.meta_plan import (
 )
 from estimators.effect_models.meta_stages import after
 from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
-from privatizers.effect_models.lattice_sums import Adder, Query
+from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums, noisy_sums
 from privatizers.effect_models.partition import Batches, Part, PartRows, partition
 from privatizers.effect_models.rows import EffectRows
 from schemas.arrays import Floats
@@ -117,12 +117,21 @@ class MomentStage:
     def release(self, rows: PartRows, known: Known) -> Known:
         """Return what is known once its sums are drawn, in one pass or two."""
         for asked in self.plan.passes:
-            adders = {each: Adder(self.query(each, known)) for each in asked}
+            queries = {each: self.query(each, known) for each in asked}
+            adders = {each: Adder(query) for each, query in queries.items()}
             for batch in rows.batches():
                 for each, sums in exact_sums(self.plan.name, asked, known, batch.kept()):
                     adders[each].add(sums)
-            drawn = [adder.release() for adder in adders.values()]
+            drawn = [drawn_sums(query, adders[each].steps()) for each, query in queries.items()]
             known = after(known, {each.name: each for each in drawn})
+        return known
+
+    def stand_in(self, known: Known) -> Known:
+        """Return what would be known had its part no row, without a draw."""
+        for asked in self.plan.passes:
+            queries = [self.query(each, known) for each in asked]
+            nothing = {q.name: noisy_sums(q, np.zeros(q.size, dtype=np.int64)) for q in queries}
+            known = after(known, nothing)
         return known
 
     def query(self, asked: str, known: Known) -> Query:

@@ -20,7 +20,7 @@ from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effect_models.lattice_sums import BATCH
-from privatizers.effect_models.meta import claimed, draw_sums, event, moment_stages
+from privatizers.effect_models.meta import claimed, draw_sums, event, moment_stages, stand_in
 from privatizers.effect_models.partition import Batches, PartRows, PartUsedError
 from privatizers.effect_models.rows import EffectRows
 from privatizers.effect_models.stages import (
@@ -352,6 +352,19 @@ def test_nobody_complete_is_no_effect_and_no_error(learner: MetaLearner) -> None
     rows = _rows(500, np.random.default_rng(9))
     model = _learn(learner, _design(), replace(rows, complete=np.zeros(500, dtype=np.bool_)))
     assert np.isfinite(model.predict(rows.features)[0]).all()
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("neighbours", ["row", "outcome"])
+def test_a_stand_in_has_the_shape_of_what_is_drawn(
+    learner: MetaLearner, neighbours: Neighbours
+) -> None:
+    design = _design(neighbours=neighbours)
+    made = stand_in(learner, design, 300)
+    drawn = draw_sums(learner, design, 300, _batches(_rows(300, np.random.default_rng(12))))
+    assert [(one.name, one.rho) for one in made] == [(one.name, one.rho) for one in drawn]
+    assert not any(one.steps.any() for one in made)
+    assert np.isfinite(fit(learner, design, 300, made).coefficients).all()
 
 
 def test_a_stage_asks_for_what_it_was_planned_to() -> None:
