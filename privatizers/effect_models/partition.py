@@ -1,4 +1,4 @@
-"""A partition of all rows at random, whose parts can be opened once each.
+"""A partition of all rows at random, whose parts can be taken once each.
 
 Niu et al. (2022), Algorithm 1, split the rows into parts of fixed sizes, uniformly at random, and
 let each stage see one part; so a person is in one stage, and all stages together cost what the
@@ -30,14 +30,14 @@ class PartUsedError(Exception):
 
 @dataclass(frozen=True)
 class PartRows:
-    """The rows of one part, for the one stage that opened it; it may read them several times."""
+    """The rows of one part, for the one stage that took it; it may read them several times."""
 
     n_rows: int
     batches: Batches = field(repr=False)
 
 
 class Part:
-    """Rows that no stage has seen; :meth:`open` gives them to the first that asks."""
+    """Rows that no stage has seen; :meth:`take` gives them to the first that asks."""
 
     def __init__(self, name: str, rows: PartRows) -> None:
         """Hold ``rows``; `Partition` makes parts."""
@@ -45,7 +45,7 @@ class Part:
         self.n_rows = rows.n_rows
         self.__rows: PartRows | None = rows
 
-    def open(self) -> PartRows:
+    def take(self) -> PartRows:
         """Return the rows. Raises PartUsedError after the first time."""
         rows, self.__rows = self.__rows, None
         if rows is None:

@@ -87,7 +87,7 @@ def run(stages: tuple[Stage[State], ...], n_rows: int, batches: Batches, known: 
         n_rows, batches, {stage.name: stage.share for stage in stages}
     )
     for stage in stages:
-        known = stage.release(parts[stage.name].open(), known)
+        known = stage.release(parts[stage.name].take(), known)
     return known
 
 

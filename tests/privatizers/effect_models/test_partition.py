@@ -40,7 +40,7 @@ def _batches(n: int, size: int, propensity: bool = False) -> Batches:
 
 
 def _outcomes(part: Part) -> Floats:
-    return np.concatenate([np.empty(0), *(rows.outcome for rows in part.open().batches())])
+    return np.concatenate([np.empty(0), *(rows.outcome for rows in part.take().batches())])
 
 
 @st.composite
@@ -59,14 +59,14 @@ def test_each_row_reaches_exactly_one_stage(n: int, size: int, shares: dict[str,
     assert sorted(np.concatenate(seen).tolist()) == list(range(n))
     for part in parts.values():
         with pytest.raises(PartUsedError, match=part.name):
-            part.open()
+            part.take()
 
 
 @given(n=st.integers(1, 120), size=st.integers(1, 50))
 def test_whole_rows_stay_together_and_in_their_order(n: int, size: int) -> None:
     parts = partition(n, _batches(n, size, propensity=True), SHARES)
     for part in parts.values():
-        opened = part.open()
+        opened = part.take()
         first = list(opened.batches())
         for rows, again in zip(first, opened.batches(), strict=True):
             place = rows.outcome
@@ -90,7 +90,7 @@ def test_a_row_replaced_is_one_row_replaced_in_one_part(n: int, where: st.DataOb
             outcome = np.where(other[0] & (rows.outcome == place), -1.0, rows.outcome)
             yield EffectRows(rows.features, rows.treated, outcome, None, rows.complete)
 
-    opened = [part.open() for part in partition(n, read, SHARES).values()]
+    opened = [part.take() for part in partition(n, read, SHARES).values()]
     before = [np.concatenate([r.outcome for r in one.batches()]) for one in opened]
     other[0] = True
     after = [np.concatenate([r.outcome for r in one.batches()]) for one in opened]
@@ -111,7 +111,7 @@ def test_every_row_is_as_likely_in_a_part() -> None:
 
 def test_rows_that_come_or_go_are_noticed() -> None:
     for n, said in ((9, "fewer"), (11, "more"), (12, "more"), (20, "more")):
-        opened = partition(10, _batches(n, 5), SHARES)["first"].open()
+        opened = partition(10, _batches(n, 5), SHARES)["first"].take()
         with pytest.raises(ValueError, match=f"{said} than the 10 rows"):
             list(opened.batches())
 
@@ -125,4 +125,4 @@ def test_shares_that_are_none_are_refused(shares: dict[str, float]) -> None:
 def test_a_part_prints_no_row() -> None:
     (part,) = partition(3, _batches(3, 3), {"all": 1.0}).values()
     assert repr(part) == "<part all, 3 rows>"
-    assert "0x" not in repr(part.open())
+    assert "0x" not in repr(part.take())
