@@ -11,7 +11,7 @@ import typer
 from flows.cli.answer import Answer
 from schemas.errors import ConfigError
 
-NAMES = ("efficiency", "multisite", "toolbox-means")
+NAMES = ("cate", "efficiency", "multisite", "toolbox-means")
 
 
 def replicate(
@@ -35,16 +35,17 @@ def replicate(
             "--data",
             metavar="PATH",
             help="toolbox-means: a CSV or Parquet file with a column age. multisite: a folder with "
-            "the four data sets.",
+            "the four data sets. cate: a folder with hillstrom/hillstrom.parquet, for one of six "
+            "set-ups.",
         ),
     ] = None,
 ) -> Answer:
     """Run an experiment of the literature again.
 
-    "efficiency" compares estimators on made-up people. "multisite" combines the effects of several
-    sites, and "toolbox-means" compares mechanisms for one mean, both on real data: see --data. Each
-    takes a few minutes, and less than one with --quick. Prints a table, and writes figures into a
-    folder.
+    "efficiency" compares estimators on made-up people, and "cate" learners of who benefits.
+    "multisite" combines the effects of several sites, and "toolbox-means" compares mechanisms for
+    one mean, both on real data: see --data. Each takes a few minutes ("cate" half an hour), and
+    less than one with --quick. Prints a table, and writes figures into a folder.
     """
     if name not in NAMES:
         raise ConfigError("NAME", f"{name!r} is none of the experiments: {', '.join(NAMES)}")
@@ -55,6 +56,11 @@ def replicate(
 
         found = efficiency(output, quick=quick)
         return Answer(found.text, found.as_json())
+    if name == "cate":
+        from flows.replication.cate import replicate as cate
+
+        effects = cate(output, quick=quick, data=data)
+        return Answer(effects.text, effects.as_json())
     if name == "toolbox-means":
         from flows.replication.toolbox_means import replicate as toolbox_means
 

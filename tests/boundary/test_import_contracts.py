@@ -24,6 +24,7 @@ FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
 UNSOUND = "what has no guarantee is for replication alone"
 REPLICATION = "nothing but the command line runs replications"
+LIBRARY = "the library of published effect models is for replication alone"
 IN_FLOWS = (
     "inside flows: commands over pages, pages over steps, steps over the account, all over files"
 )
@@ -79,6 +80,10 @@ PLANTED: list[Planted] = [
     (REPLICATION, "flows/config/experiment.py", "from flows import replication"),
     (REPLICATION, "flows/release.py", "from flows.replication.efficiency import replicate"),
     (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency"),
+    (REPLICATION, "flows/cli/main.py", "import flows.replication.cate_library"),
+    (LIBRARY, "flows/release.py", "def later():\n    import interpret.privacy"),
+    (LIBRARY, "privatizers/effect_models/rows.py", "from interpret.privacy import x"),
+    (LIBRARY, "estimators/effect_models/model.py", "import interpret"),
     (UNSOUND, "flows/raw/privatize.py", "from privatizers.unprotected import as_printed"),
     (
         UNSOUND,
