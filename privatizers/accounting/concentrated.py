@@ -11,7 +11,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy import optimize
 
 from schemas.arrays import Floats
 
@@ -36,15 +35,13 @@ def concentrated_delta(rho: float, epsilon: float) -> float:
         return 1.0
     if rho == 0.0:
         return 0.0
-    coarse = np.linspace(-14.0, 14.0, 561)  # ln(α − 1)
-    best = float(coarse[np.argmin(_log_delta(coarse, rho, epsilon))])
-    found = optimize.minimize_scalar(
-        lambda at: float(_log_delta(np.array([at]), rho, epsilon)[0]),
-        bounds=(best - 0.1, best + 0.1),
-        method="bounded",
-        options={"xatol": 1e-10},
-    )
-    least = float(_log_delta(np.array([found.x]), rho, epsilon)[0])
+    places, width = np.linspace(-14.0, 14.0, 561), 0.1  # ln(α − 1)
+    least = math.inf
+    for _ in range(5):
+        logs = _log_delta(places, rho, epsilon)
+        best = int(np.argmin(logs))
+        least = float(logs[best])
+        places, width = places[best] + np.linspace(-width, width, 101), width / 25.0
     return min(1.0, math.exp(min(least, 0.0)))
 
 
