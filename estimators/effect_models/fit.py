@@ -14,7 +14,7 @@ from estimators.effect_models.moments import (
     nuisance,
 )
 from estimators.effect_models.queries import HISTOGRAMS, TABLE, queries
-from estimators.effect_models.table import feature_curve, grid, partitions, read_table
+from estimators.effect_models.table import feature_curve, grid, partitions, table_of
 from schemas.arrays import Floats
 from schemas.effects import Curve, EffectDesign, LevelFeature, NoisySums, NumberFeature
 
@@ -48,7 +48,7 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
     found = effect(base, known, by_name)
     table = None
     if design.has_table:
-        table = read_table(design, partitions(design, base, found), known, by_name[TABLE])
+        table = table_of(design, partitions(design, base, found), known, by_name[TABLE])
     beta, covariance = found.posterior.mean, found.posterior.covariance
     return EffectModel(
         design=design,

@@ -108,7 +108,7 @@ class Table:
     """Partition, level and noisy number of complete units."""
 
 
-def read_table(
+def table_of(
     design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
 ) -> Table:
     """Return the effects of all cells with their intervals.

@@ -8,9 +8,10 @@ a run calls, between neighbours that are made to be as far apart as any.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
-from numpy.random import Generator, default_rng
+from numpy.typing import NDArray
 
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise
@@ -24,9 +25,11 @@ from privatizers.effect_models.moments import (
     released,
 )
 from privatizers.effect_models.rows import EffectRows
+from privatizers.noise.randomness import UNIT, random_words
 from schemas.arrays import Floats, Ints
 from schemas.effects import EffectDesign, LevelFeature, NoisySums
 
+Number = TypeVar("Number", np.float64, np.int64)
 Draw = Callable[[Query, Ints], NoisySums]
 Run = Callable[[Known, tuple[str, ...], Iterable[EffectRows], Draw], Known]
 """One stage of a run, as :func:`~privatizers.effect_models.moments.released`."""
@@ -67,16 +70,14 @@ def audit_effects(
     error: float = 1e-4,
     n_bases: int = 3,
     n_candidates: int = 1500,
-    generator: Generator | None = None,
 ) -> EffectsAudit:
     """Audit the sums of a ``design`` as ``run`` makes them and ``draw`` noises them.
 
     Sound code is accused with a probability of at most ``error``, by the check of the noise's law;
     the others have no false alarms. For each of ``n_bases`` made-up data sets the two rows of
-    ``n_candidates`` are found that are farthest apart. ``generator`` makes up rows, and no noise.
+    ``n_candidates`` are found that are farthest apart.
     """
-    random = default_rng() if generator is None else generator
-    found = [_audit_base(design, run, draw, n_candidates, random) for _ in range(n_bases)]
+    found = [_audit_base(design, run, draw, n_candidates) for _ in range(n_bases)]
     shares: dict[str, float] = {}
     for base in found:
         for name, share in base.shares.items():
@@ -141,14 +142,12 @@ class _Base:
     unlike: list[str]
 
 
-def _audit_base(
-    design: EffectDesign, run: Run, draw: Draw, n_candidates: int, random: Generator
-) -> _Base:
-    rows = _rows(design, random, _N_ROWS)
-    candidates = _rows(design, random, n_candidates)
+def _audit_base(design: EffectDesign, run: Run, draw: Draw, n_candidates: int) -> _Base:
+    rows = _rows(design, _N_ROWS)
+    candidates = _rows(design, n_candidates)
     base = _Base((), [], {}, [], [])
     known = Known(design, _N_ROWS)
-    pairs = list(_pairs(design, rows, candidates, random))
+    pairs = list(_pairs(design, rows, candidates))
     for stage in STAGES:
         before = known
         recorded: dict[str, tuple[Query, Ints]] = {}
@@ -295,24 +294,34 @@ def _law_of(query: Query, draw: Draw, error: float) -> Check:
 # Made-up rows
 
 
-def _rows(design: EffectDesign, random: Generator, n: int) -> EffectRows:
+def _uniform(n: int) -> Floats:
+    """Return ``n`` numbers between 0 and 1, made up."""
+    return random_words(n).astype(np.float64) / UNIT
+
+
+def _choice(values: NDArray[Number], n: int) -> NDArray[Number]:
+    """Return ``n`` of the values, any of them as often as another."""
+    return values[(random_words(n) % np.uint64(len(values))).astype(np.int64)]
+
+
+def _rows(design: EffectDesign, n: int) -> EffectRows:
     """Make up rows of which many lie at the ends of all that is declared; some are faulty."""
     columns = []
     for feature in design.features:
         if isinstance(feature, LevelFeature):
-            columns.append(random.integers(len(feature.levels), size=n).astype(np.float64))
+            columns.append(_choice(np.arange(float(len(feature.levels))), n))
             continue
-        ends = random.choice([0.0, 1.0, 0.5], size=n)
-        columns.append(np.where(random.uniform(size=n) < 0.5, ends, random.uniform(size=n)))
+        ends = _choice(np.array([0.0, 1.0, 0.5]), n)
+        columns.append(np.where(_uniform(n) < 0.5, ends, _uniform(n)))
     features = np.stack(columns, axis=1)
     features[n // 2 :] = features[: n - n // 2]  # the same people with other arms and outcomes
-    treated = random.uniform(size=n) < 0.5
-    outcome = random.choice([-1.0, 1.0, 0.0, 0.3], size=n)
+    treated = _uniform(n) < 0.5
+    outcome = _choice(np.array([-1.0, 1.0, 0.0, 0.3]), n)
     propensity = None
     if design.propensity.kind == "column":
         bound = design.propensity.bound
-        propensity = random.choice([bound, 1.0 - bound, 0.5], size=n)
-    complete = random.uniform(size=n) < 0.95
+        propensity = _choice(np.array([bound, 1.0 - bound, 0.5]), n)
+    complete = _uniform(n) < 0.95
     if design.neighbours == "outcome":
         half = n - n // 2
         for column in (treated, propensity, complete):
@@ -331,14 +340,14 @@ def _groups(rows: EffectRows) -> Ints:
 
 
 def _pairs(
-    design: EffectDesign, rows: EffectRows, candidates: EffectRows, random: Generator
+    design: EffectDesign, rows: EffectRows, candidates: EffectRows
 ) -> Iterator[tuple[EffectRows, EffectRows]]:
     """Return neighbours: the rows with one of them replaced, in two ways."""
     faulty, sound = np.flatnonzero(~candidates.complete), np.flatnonzero(candidates.complete)
     for number in range(_N_NEIGHBOURS):
-        place = int(random.integers(len(rows.treated)))
-        one = int(random.choice(sound))
-        other = int(random.choice(faulty if number % 3 == 0 and len(faulty) else sound))
+        place = int(_choice(np.arange(len(rows.treated)), 1)[0])
+        one = int(_choice(sound, 1)[0])
+        other = int(_choice(faulty if number % 3 == 0 and len(faulty) else sound, 1)[0])
         first = _with(rows, place, candidates, one)
         if design.neighbours == "row":
             yield first, _with(rows, place, candidates, other)
