@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from estimators.effect_models.fit import fit
+from estimators.effect_models.learners import fit_learner
 from flows.config.effects import EffectConfig
 from flows.config.load import check_period, load_effects
 from flows.ledger.account import Account
@@ -91,10 +91,11 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as late:
             head = _head(config, charge.name)
-            nothing = fit(config.design, roster.n_units, stand_in(config, roster.n_units))
+            how = config.privacy.learner, config.design, roster.n_units
+            nothing = fit_learner(*how, stand_in(config, roster.n_units))
             step(try_model)(ModelFile(head, nothing), charge.draft)  # before any draw
             sums = step(draw)(config, units)
-            model = step(fit)(config.design, roster.n_units, sums)
+            model = step(fit_learner)(*how, sums)
             file = ModelFile(head, model)
             step(write_model)(file, charge.draft)
     warnings = (*known, *model.warnings, *late)

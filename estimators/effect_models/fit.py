@@ -1,6 +1,7 @@
 """From noisy sums to the effect model: all of it post-processing, at no further cost."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -63,7 +64,7 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         subgroups=() if table is None else table.subgroups,
         no_intervals=LEARNT if table is None else table.ate_refused,
         importance=_importance(design, base, found),
-        curves=tuple(_curve(design, base, found, place) for place in range(len(design.features))),
+        curves=curves_of(design, base, found, with_errors=design.has_table),
         warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
     )
 
@@ -80,6 +81,14 @@ def _importance(
     return tuple(sorted(parts, key=lambda part: -part[1]))
 
 
+def curves_of(
+    design: EffectDesign, base: Foundation, found: EffectFit, *, with_errors: bool
+) -> tuple[Curve, ...]:
+    """Return the effect along each feature, the others at their average."""
+    curves = (_curve(design, base, found, place) for place in range(len(design.features)))
+    return tuple(each if with_errors else replace(each, noise_std_errors=None) for each in curves)
+
+
 def _curve(design: EffectDesign, base: Foundation, found: EffectFit, place: int) -> Curve:
     feature = design.features[place]
     positions = grid(base, place, N_POINTS)
@@ -92,7 +101,7 @@ def _curve(design: EffectDesign, base: Foundation, found: EffectFit, place: int)
         at = tuple(feature.values_at(positions).tolist())
     errors = errors * design.half
     effects = found.effects(phi) * design.half
-    return Curve(feature.name, at, effects, errors if design.has_table else None)
+    return Curve(feature.name, at, effects, errors)
 
 
 def _warnings(

@@ -19,8 +19,8 @@ class EffectModel:
     sums: tuple[NoisySums, ...]
     base: Foundation = field(repr=False)
     """The basis, and how many rows take part."""
-    nuisance: Nuisance = field(repr=False)
-    """Outcomes and propensities by the features."""
+    nuisance: Nuisance | None = field(repr=False)
+    """Outcomes and propensities by the features; None of learners that have them by stages."""
     fitted: EffectFit = field(repr=False)
     """The effect by the features, in halves of the outcomes' range."""
     coefficients: Floats = field(repr=False)
@@ -43,6 +43,11 @@ class EffectModel:
         """1 or 2: of the polynomials of numbers."""
         return self.base.degree
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether errors of predictions are known: not where the propensity was learnt."""
+        return self.design.has_table and self.nuisance is not None
+
     def predict(self, features: Floats) -> tuple[Floats, Floats | None]:
         """Return effects and their noise standard errors, shapes [n], in the outcomes' unit.
 
@@ -52,6 +57,6 @@ class EffectModel:
         """
         phi = self.base.basis.values(features)
         effects = self.fitted.effects(phi) * self.design.half
-        if not self.design.has_table:
+        if not self.has_errors:
             return effects, None
         return effects, np.sqrt(np.einsum("np,pq,nq->n", phi, self.covariance, phi))

@@ -5,17 +5,10 @@ Corollary 13, from zero-concentrated to approximate differential privacy.
 """
 
 from dataclasses import dataclass
-from math import log, sqrt
-from typing import Final
+from math import sqrt
 
-import numpy as np
-
-from schemas.arrays import Floats
+from estimators.concentrated import concentrated_rho
 from schemas.effects import Effect, EffectDesign
-
-_ORDERS: Final[Floats] = 1.0 + np.geomspace(1e-4, 1e6, 4001)
-"""α; a minimum over a grid of them is never below that over all."""
-_HALVINGS: Final = 60
 
 
 @dataclass(frozen=True)
@@ -29,22 +22,6 @@ class Further:
     """Of the average effect, in the outcomes' unit; None where there is none."""
 
 
-def rho_of(epsilon: float, delta: float) -> float:
-    """Return the largest ρ (on a grid of α, so at most a hair too small) that (ε, δ) pays for.
-
-    min over α > 1 of exp((α − 1)(αρ − ε))/(α − 1) · (1 − 1/α)^α ≤ δ,
-
-    where ε is ``epsilon`` > 0 and δ is ``delta`` in (0, 1).
-    """
-    fixed = _ORDERS * np.log1p(-1.0 / _ORDERS) - np.log(_ORDERS - 1.0)
-    low, high = 0.0, epsilon + 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        least = np.min((_ORDERS - 1.0) * (_ORDERS * middle - epsilon) + fixed)
-        low, high = (middle, high) if least <= log(delta) else (low, middle)
-    return low
-
-
 def at_epsilon(design: EffectDesign, ate: Effect | None, epsilon: float) -> Further:
     """Return what a model would be at ``epsilon``: its own noise times √(ρ/ρ′).
 
@@ -53,7 +30,7 @@ def at_epsilon(design: EffectDesign, ate: Effect | None, epsilon: float) -> Furt
     The standard error of the average effect is √(se² − p² + p² ρ/ρ′), p the part that privacy has
     in se.
     """
-    ratio = rho_of(design.epsilon, design.delta) / rho_of(epsilon, design.delta)
+    ratio = concentrated_rho(design.epsilon, design.delta) / concentrated_rho(epsilon, design.delta)
     return Further(epsilon, sqrt(ratio), None if ate is None else _at(ate, ratio))
 
 

@@ -144,7 +144,7 @@ def audit_text(found: Audit) -> str:
                 }
             ),
             "",
-            *_check_lines(found.checks),
+            *check_lines(found.checks),
             "",
             *paragraph(
                 "The exact loss follows from the parameters; the sampled bound, and what is "
@@ -159,7 +159,7 @@ def audit_text(found: Audit) -> str:
 _MOST_COUNTS = 12
 
 
-def _check_lines(checks: Sequence[Check]) -> list[str]:
+def check_lines(checks: Sequence[Check]) -> list[str]:
     """A line a check; of one that fails, what was seen under it."""
     lines: list[tuple[str, str]] = []
     for check in checks:

@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from estimators.effect_models.model import EffectModel
+from estimators.effect_models.more_epsilon import at_epsilon
+from flows.cli.show import check_lines
 from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, paragraph, table
-from privatizers.accounting.concentrated import concentrated_rho
 from schemas.effects import Curve, Effect, EffectDesign, SubgroupEffect
 
 if TYPE_CHECKING:
     from flows.cate import CateResult
+    from privatizers.audit.effect_models import EffectsAudit
 
 _SHOWN = 20  # features, and levels of one
 _AVERAGE = "all"
@@ -153,15 +155,41 @@ def _points(curve: Curve, importance: float) -> Iterator[tuple[str, ...]]:
 
 def _more_text(model: EffectModel) -> str:
     """What one more ε would buy: noise falls as 1/√ρ, which is public."""
-    design = model.design
-    now = concentrated_rho(design.epsilon, design.delta)
-    less = now / concentrated_rho(design.epsilon + 1.0, design.delta)
-    begin = f"With epsilon {design.epsilon + 1.0:g} all noise would be {math.sqrt(less):.2g} times"
-    if model.ate is None:
+    more = at_epsilon(model.design, model.ate, model.design.epsilon + 1.0)
+    begin = f"With epsilon {more.epsilon:g} all noise would be {more.noise:.2g} times"
+    if model.ate is None or more.std_error is None:
         return f"{begin} as large."
-    private = model.ate.privacy_std_error**2
-    then = math.sqrt(max(model.ate.std_error**2 - private * (1.0 - less), 0.0))
     return (
-        f"{begin} as large, and the standard error of the average effect about {then:.3g} instead "
-        f"of {model.ate.std_error:.3g}."
+        f"{begin} as large, and the standard error of the average effect about "
+        f"{more.std_error:.3g} instead of {model.ate.std_error:.3g}."
+    )
+
+
+# the audit
+
+
+def model_audit_text(found: "EffectsAudit") -> str:
+    """What an audit of an effect model's sums found, and what that does and does not show."""
+    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
+    return "\n".join(
+        [
+            f"The claim of the effect model {verdict}.",
+            "",
+            *pairs(
+                {
+                    "claimed": f"epsilon {found.claimed_epsilon!r} at delta {found.delta:g}, by "
+                    f"rho {found.rho:.6g}",
+                    "attained": f"epsilon {found.attained_epsilon:.4g}, rho "
+                    f"{found.attained_rho:.6g}, by the farthest made-up rows of each sum",
+                }
+            ),
+            "",
+            *check_lines(found.checks),
+            "",
+            *paragraph(
+                "Sums are computed, and noise is drawn, by the code of a run, for neighbours that "
+                "are made up to be as far apart as any. This shows faults, and is no proof: the "
+                "proof lies beside the code."
+            ),
+        ]
     )

@@ -4,7 +4,6 @@ from flows.config.checks import check_length
 from flows.config.effects import (
     EffectArms,
     EffectConfig,
-    EffectPrivacy,
     FeatureSection,
     PropensitySection,
 )
@@ -24,17 +23,17 @@ def check_effect_config(config: EffectConfig) -> None:
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
     _check_columns(config)
-    _check_learner(config.privacy)
+    _check_learner(config)
     check_design(config.design)
 
 
-def _check_learner(privacy: EffectPrivacy) -> None:
-    if privacy.learner != "moments":
-        raise ConfigError(
-            "privacy.learner",
-            f'{shown(privacy.learner)} is not there yet; "moments", the default, does better '
-            "wherever both were tried",
-        )
+def _check_learner(config: EffectConfig) -> None:
+    learner = config.privacy.learner
+    for key, given in {"subgroups": config.subgroups, "pairs": config.pairs}.items():
+        if learner != "moments" and given:
+            raise ConfigError(
+                key, f'privacy.learner = "{learner}" has none; remove them, or choose "moments"'
+            )
 
 
 def _check_places(config: EffectConfig) -> None:

@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TypeVar
 
+from estimators.concentrated import concentrated_delta, concentrated_epsilon
 from privatizers.accounting.budget import written
-from privatizers.accounting.concentrated import concentrated_delta, concentrated_epsilon
 from privatizers.accounting.events import (
     ConcentratedNoise,
     CountsNoise,

@@ -15,9 +15,9 @@ noise of √k, k parts cost noise of k and k times the sampling variance. These 
 import math
 from collections.abc import Iterable
 
+from estimators.concentrated import concentrated_rho
 from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import MetaLearner, stages
-from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
 from privatizers.effect_models.partition import Batches
 from privatizers.effect_models.stages import PARTS_OF_RHO, MomentStage, price, run

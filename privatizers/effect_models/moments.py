@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from estimators.concentrated import concentrated_rho
 from estimators.effect_models.bayes import entries_of
 from estimators.effect_models.moments import (
     EffectFit,
@@ -34,7 +35,6 @@ from estimators.effect_models.queries import (
     rho_shares,
 )
 from estimators.effect_models.table import Partition, n_entries, partitions
-from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise
 from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums, noisy_sums
 from privatizers.effect_models.rows import EffectRows

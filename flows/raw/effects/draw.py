@@ -12,7 +12,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.effects.columns import EffectColumns
 from flows.raw.effects.units import EffectUnits
 from flows.raw.fingerprint import Part, bytes_of, digested, unit_parts, whole
-from privatizers.effect_models import moments
+from privatizers.effect_models import meta, moments
 from schemas.effects import NoisySums
 
 
@@ -61,10 +61,15 @@ def _settings(config: EffectConfig) -> bytes:
 @values_free
 def draw(config: EffectConfig, units: Sealed[EffectUnits]) -> tuple[NoisySums, ...]:
     """Draw the noisy sums; nothing else of the rows is in a model."""
-    rows = units.open()
-    return moments.draw_sums(config.design, rows.n_units, rows.batches)
+    rows, learner = units.open(), config.privacy.learner
+    if learner == "moments":
+        return moments.draw_sums(config.design, rows.n_units, rows.batches)
+    return meta.draw_sums(learner, config.design, rows.n_units, rows.batches)
 
 
 def stand_in(config: EffectConfig, n_units: int) -> tuple[NoisySums, ...]:
     """Return sums of the same shape, of no row and without a draw."""
-    return moments.stand_in(config.design, n_units)
+    learner = config.privacy.learner
+    if learner == "moments":
+        return moments.stand_in(config.design, n_units)
+    return meta.stand_in(learner, config.design, n_units)

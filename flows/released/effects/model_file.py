@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from estimators.effect_models.basis import NumberTerms
-from estimators.effect_models.fit import fit
+from estimators.effect_models.learners import fit_learner
 from estimators.effect_models.model import EffectModel
+from estimators.effect_models.moments import Nuisance
 from flows.runtime.small_files import UnreadableError, read_small_text
 from schemas.arrays import Floats
 from schemas.effect_file import ModelDocument, ModelHead, from_text, to_text
@@ -86,7 +87,8 @@ def read_model(path: Path) -> ModelFile:
 def _fitted_again(document: ModelDocument, place: str) -> EffectModel:
     try:
         with np.errstate(all="ignore"):
-            model = fit(document.design, document.n_rows, document.sums)
+            learner = document.head.learner
+            model = fit_learner(learner, document.design, document.n_rows, document.sums)
     except (ValueError, ArithmeticError, LookupError, np.linalg.LinAlgError):
         pass
     else:
@@ -116,15 +118,24 @@ def fitted(model: EffectModel) -> dict[str, Any]:
         "basis": [dict(each) for each in _basis(model)],
         "coefficients": model.coefficients.tolist(),
         "covariance": model.covariance.tolist(),
-        "outcome_coefficients": model.nuisance.outcome_coefficients.tolist(),
-        "propensity_coefficients": _list(model.nuisance.propensity_coefficients),
-        "residual_std": model.nuisance.residual_std,
-        "clip": model.nuisance.clip,
+        **_nuisance(model.nuisance),
         **effects_json(model),
         "no_intervals": model.no_intervals,
         "curves": [_curve(each) for each in model.curves],
         "queries": [query_json(each) for each in model.sums],
         "warnings": list(model.warnings),
+    }
+
+
+def _nuisance(known: Nuisance | None) -> dict[str, Any]:
+    """What a model knows of outcomes and propensities; nothing where that is in its stages."""
+    if known is None:
+        return {}
+    return {
+        "outcome_coefficients": known.outcome_coefficients.tolist(),
+        "propensity_coefficients": _list(known.propensity_coefficients),
+        "residual_std": known.residual_std,
+        "clip": known.clip,
     }
 
 

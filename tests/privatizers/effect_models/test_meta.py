@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from estimators.concentrated import concentrated_rho
 from estimators.effect_models.meta_fit import MetaModel, fit
 from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import (
@@ -17,7 +18,6 @@ from estimators.effect_models.meta_plan import (
     stages,
 )
 from privatizers.accounting.accountant import delta_at, epsilon_at
-from privatizers.accounting.concentrated import concentrated_rho
 from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effect_models.lattice_sums import BATCH
 from privatizers.effect_models.meta import claimed, draw_sums, event, moment_stages, stand_in

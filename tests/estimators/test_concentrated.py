@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
-from privatizers.accounting.concentrated import (
+from estimators.concentrated import (
     concentrated_delta,
     concentrated_epsilon,
     concentrated_rho,
 )
+from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import (
     ConcentratedNoise,
     CountsNoise,
