@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from estimators.effect_models.model import EffectModel
 from estimators.effect_models.more_epsilon import at_epsilon
+from estimators.effect_models.table import PREDICTED
 from flows.cli.show import check_lines
 from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, paragraph, table
@@ -91,7 +92,7 @@ def _effects(model: EffectModel) -> list[str]:
         return paragraph(model.no_intervals)
     head = ("by", "subgroup", "effect", "95 % interval", "std. error", "variance from privacy")
     rows = [] if model.ate is None else [("everybody", _AVERAGE, *_cells(model.ate))]
-    rows += [_row(each) for each in model.subgroups]
+    rows += [_row(each) for each in model.subgroups if each.name != PREDICTED or _varies(model)]
     refused = paragraph(model.no_intervals) if model.no_intervals is not None else []
     return [*refused, *table(head, rows)]
 
@@ -104,12 +105,23 @@ def _row(group: SubgroupEffect) -> tuple[str, ...]:
 
 def _cells(effect: Effect) -> tuple[str, ...]:
     share = (effect.privacy_std_error / effect.std_error) ** 2 if effect.std_error > 0 else 0.0
+    digits = _digits(effect.std_error)
     return (
-        f"{effect.estimate:.4g}",
-        f"{effect.ci_lower:.4g} … {effect.ci_upper:.4g}",
+        f"{effect.estimate:.{digits}f}",
+        f"{effect.ci_lower:.{digits}f} … {effect.ci_upper:.{digits}f}",
         f"{effect.std_error:.3g}",
         f"{share:.0%}",
     )
+
+
+def _digits(error: float) -> int:
+    """Return how many digits behind the point an ``error`` leaves two figures of."""
+    return min(max(1 - math.floor(math.log10(error)), 0), 12) if error > 0 else 6
+
+
+def _varies(model: EffectModel) -> bool:
+    """Whether the model finds that any feature matters."""
+    return any(importance > 0 for _, importance in model.importance)
 
 
 # the model's curves
@@ -117,19 +129,27 @@ def _cells(effect: Effect) -> tuple[str, ...]:
 
 def _curves(model: EffectModel) -> list[str]:
     """Effects along each feature, those that matter most first."""
+    if not _varies(model):
+        return paragraph(
+            "The model finds no feature along which the effect differs: as far as it can tell "
+            "beside the noise, the effect is the same for everybody."
+        )
     by_feature = {each.feature: each for each in model.curves}
+    matters = [(name, value) for name, value in model.importance if value > 0]
     rows = [
         row
-        for feature, importance in model.importance[:_SHOWN]
+        for feature, importance in matters[:_SHOWN]
         for row in _points(by_feature[feature], importance)
     ]
     head = ("feature", "at", "effect there", "noise std. error", "variance of effects by it")
-    more = len(model.importance) - _SHOWN
+    more = len(matters) - _SHOWN
+    rest = [name for name, value in model.importance if not value > 0]
     return [
         *paragraph("along each feature, by the model (noise only: misfit is in no error)"),
         "",
         *table(head, rows),
         *([f"  … and {more:,} more features"] if more > 0 else []),
+        *(paragraph(f"No part was seen of {', '.join(rest[:_SHOWN])}.") if rest else []),
     ]
 
 

@@ -168,6 +168,9 @@ class EffectConfig(ConfigSection):
     ] = ()
     """Pairs of features whose product is to take part, such as ``[["age", "income"]]``; each makes
     noise for all others, so none is there unless it is declared."""
+    targeting: bool = True
+    """Whether people are parted into fifths by what the model predicts, with the effect in each:
+    what there is to gain by treating some first. Only where the propensity is declared."""
     source: EffectSource
     columns: SiteColumns
     arms: EffectArms
@@ -237,6 +240,7 @@ class EffectConfig(ConfigSection):
             epsilon=self.privacy.epsilon,
             delta=self.privacy.delta,
             neighbours=self.privacy.neighbours,
+            targeting=self.targeting,
             pairs=tuple((one, other) for one, other in self.pairs),
         )
 

@@ -77,6 +77,7 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
 def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
+    _check_kind(kind, path, content)
     try:
         config = kind.model_validate(content)
     except ValidationError as error:
@@ -90,6 +91,20 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
         check_config(config)
         check_schedule(config)
     return config
+
+
+_KINDS: dict[str, tuple[type[AnyConfig], str, str]] = {
+    "site": (SiteConfig, "a site's report", "clusterdp site"),
+    "features": (EffectConfig, "an effect model", "clusterdp cate"),
+}
+"""What tells a configuration that is not a release's, what it is of, and who reads it."""
+
+
+def _check_kind(kind: type[AnyConfig], path: Path, content: dict[str, Any]) -> None:
+    """Raise ConfigError where a configuration of another kind was given to a command."""
+    for key, (other, what, command) in _KINDS.items():
+        if key in content and kind is not other:
+            raise ConfigError(str(path), f"the configuration of {what}; `{command}` reads it")
 
 
 def _plain(error: ValidationError) -> ConfigError:

@@ -50,6 +50,7 @@ def _settings(config: EffectConfig) -> bytes:
         "features": [each.model_dump(mode="json") for each in config.features],
         "subgroups": [each.model_dump(mode="json") for each in config.subgroups],
         "pairs": config.pairs,
+        "targeting": config.targeting,
         "epsilon": config.privacy.epsilon,
         "delta": config.privacy.delta,
         "neighbours": config.privacy.neighbours,

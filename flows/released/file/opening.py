@@ -144,6 +144,11 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
         connection.close()
     else:
         return connection
+    if path.suffix == ".json":
+        raise InputError(
+            f"{path}: not a release; of an effect model `clusterdp report` makes a page, and site "
+            "reports go to `clusterdp aggregate`"
+        )
     raise InputError(
         f"{path}: not a DuckDB file that can be opened; is it whole, neither encrypted nor of a "
         "newer DuckDB, and may you read it?"
