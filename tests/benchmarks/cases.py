@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.benchmarks.case import Case, Contender, Place, parse_size
 from tests.benchmarks.data import EventLog, UnitLog
+from tests.benchmarks.effects import effects_case
 from tests.benchmarks.measure import BenchError, Job, run_job
 
 Sections = dict[str, dict[str, Any]]
@@ -31,8 +32,8 @@ QUICK = (
 
 NAMES = (
     "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], strata[-SIZE], "
-    "events[-SIZE], estimates[-SIZE], accounts[-SIZE], growth[-SIZE], growth-strata[-SIZE], "
-    "small, draws[-SIZE]; "
+    "events[-SIZE], estimates[-SIZE], accounts[-SIZE], effects[-SIZE], growth[-SIZE], "
+    "growth-strata[-SIZE], small, draws[-SIZE]; "
     "SIZE such as 500k, 10m, 100m"
 )
 
@@ -75,6 +76,7 @@ _DEFAULTS = {
     "events": "50m",
     "estimates": "10m",
     "accounts": "10m",
+    "effects": "10m",
     "small": "5000",
     "draws": "10m",
 }
@@ -344,6 +346,7 @@ _MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
     "events": _events,
     "estimates": _estimates,
     "accounts": _accounts,
+    "effects": effects_case,
     "small": _small,
 }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.cases import KEY
+from tests.benchmarks.effects import effect_model
 from tests.benchmarks.watch import Watch
 
 
@@ -260,6 +261,13 @@ def ordered_table(
     return _table(watch, Path(work), query, [source], memory_limit)
 
 
+def ordered_query(
+    watch: Watch, work: str, prefect_home: str | None, source: str, memory_limit: str, query: str
+) -> int:
+    """DuckDB's CREATE TABLE AS by a ``query`` on the log, into a closed new file."""
+    return _table(watch, Path(work), query, [source], memory_limit)
+
+
 AGGREGATED = """
 CREATE TABLE units AS
 WITH first AS (
@@ -355,6 +363,8 @@ TASKS: dict[str, Callable[..., int]] = {
         release,
         empty_steps,
         ordered_table,
+        ordered_query,
+        effect_model,
         aggregated_events,
         parquet_copy,
         keep_release,

@@ -52,7 +52,7 @@ class UnitLog:
                 }
             )
 
-        return _write(folder, self.n_units, chunk)
+        return write_log(folder, self.n_units, chunk)
 
     def _places(self, generator: np.random.Generator, start: int, size: int) -> tuple[Ints, Ints]:
         if self.units_per_stratum is not None:
@@ -80,8 +80,8 @@ class EventLog:
 
     def write(self, folder: Path) -> tuple[Path, Path]:
         """Write Parquet files into ``folder``; returns the globs of exposures and of outcomes."""
-        exposures = _write(folder / "exposures", self.n_exposures, self._exposures)
-        return exposures, _write(
+        exposures = write_log(folder / "exposures", self.n_exposures, self._exposures)
+        return exposures, write_log(
             folder / "outcomes", self.n_events - self.n_exposures, self._outcomes
         )
 
@@ -145,7 +145,7 @@ def _moments(microseconds: Ints) -> pl.Series:
     return pl.Series(microseconds + _BEGIN).cast(pl.Datetime("us"))
 
 
-def _write(folder: Path, rows: int, chunk: Callable[[int, int], pl.DataFrame]) -> Path:
+def write_log(folder: Path, rows: int, chunk: Callable[[int, int], pl.DataFrame]) -> Path:
     """Write ``rows`` rows; a folder of this name is complete, as it gets its name at the end."""
     if not folder.exists():
         half = folder.with_name(folder.name + ".half")
