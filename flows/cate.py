@@ -20,6 +20,7 @@ from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.effects.draw import draw, effect_fingerprint, stand_in
 from flows.raw.effects.units import arrange, ingest_effects
+from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
 from flows.released.effects.model_file import (
     ModelFile,
@@ -80,7 +81,7 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
     account.refuse_early(period, revise=revise)
     with workplace(config.models) as folder, open_workspace(config) as workspace:
         log = step(ingest_effects)(config, period)
-        units, roster = step(arrange)(config, log, workspace)
+        units, aside, roster = step(arrange)(config, log, workspace)
         made_from = step(effect_fingerprint)(config, units)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
         known = (*roster.warnings, *charge.warnings)
@@ -90,6 +91,7 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
             return CateResult(charge.path, "unchanged", file, charge.statement, warnings)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as late:
+            step(write_quarantine)(config, aside, charge.name.release_id)
             head = _head(config, charge.name)
             how = config.privacy.learner, config.design, roster.n_units
             nothing = fit_learner(*how, stand_in(config, roster.n_units))

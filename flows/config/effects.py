@@ -201,6 +201,11 @@ class EffectConfig(ConfigSection):
         return self.path(self.publish.directory) / self.experiment
 
     @property
+    def quarantined(self) -> Path:
+        """The folder of rows with a fault, which stay in its models as zeros."""
+        return self.path(self.quarantine.directory) / self.series
+
+    @property
     def spill_directory(self) -> Path:
         """The folder for raw rows that do not fit into memory, while a run lives."""
         return self.path(self.run.spill_directory or self.quarantine.directory)

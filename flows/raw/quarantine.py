@@ -10,6 +10,7 @@ from typing import IO
 import polars as pl
 import pyarrow.parquet as pq
 
+from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
@@ -20,7 +21,7 @@ from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
 from schemas.errors import ClusterdpError
-from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE
+from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE, UNIT
 
 _PLACE = "place"
 _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
@@ -89,17 +90,18 @@ class Quarantined:
 
 @values_free
 def write_quarantine(
-    config: Config | SiteConfig, aside: Sealed[Quarantined], release_id: str
+    config: Config | SiteConfig | EffectConfig, aside: Sealed[Quarantined], release_id: str
 ) -> None:
     """Keep what was set aside of a release where the operator alone can read it (mode 0600).
 
     ``RELEASE_ID.parquet`` in the quarantine folder has the file, row number, rule and public
     columns of each row. Where nothing was set aside, that of an earlier attempt at this release is
-    removed. Raises ClusterdpError where it cannot be written (a full disk, say).
+    removed; but of effect models there always is one, since whether a row is faulty is private
+    there. Raises ClusterdpError where it cannot be written (a full disk, say).
     """
     found = aside.open()
     path = config.quarantined / f"{release_id}.parquet"
-    if found.faulty_rows.n_rows == 0:
+    if found.faulty_rows.n_rows == 0 and not isinstance(config, EffectConfig):
         path.unlink(missing_ok=True)
         return
     private_directory(path.parent)
@@ -124,3 +126,6 @@ def _write(file: IO[bytes], found: Quarantined) -> None:
             table = named.to_arrow(compat_level=pl.CompatLevel.oldest())
             writer = writer or stack.enter_context(pq.ParquetWriter(file, table.schema))
             writer.write_table(table)
+        if writer is None:
+            nothing = pl.DataFrame(schema=dict.fromkeys((RULE, UNIT, FILE), pl.String))
+            nothing.with_columns(pl.lit(0).alias(ROW)).write_parquet(file)

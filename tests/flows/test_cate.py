@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -20,7 +21,14 @@ from flows.released.estimate_series import estimate_series
 from privatizers.effect_models.moments import stand_in
 from privatizers.effect_models.rows import EffectRows
 from schemas.effects import EffectDesign, NoisySums
-from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError, StepError
+from schemas.errors import (
+    BudgetError,
+    ClusterdpError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    StepError,
+)
 from tests.boundary.canary import Canary, Explosive, Secret, leaks_into, marked
 from tests.conftest import Builder, write_content
 from tests.effect_logs import AtHome, Campaign, campaign, people
@@ -60,6 +68,7 @@ def test_a_run_says_what_it_made(campaign: Campaign) -> None:
         "ledger.sqlite",
         "log.parquet",
         "quarantine/digest.key",
+        "quarantine/mail+cate/mail+cate.2026-11-20.r1.parquet",
         "releases/mail/mail+cate.2026-11-20.r1.json",
     ]
 
@@ -254,6 +263,7 @@ def test_a_run_that_is_killed_leaves_nothing_to_the_next(campaign: Campaign) -> 
         "ledger.sqlite",
         "log.parquet",
         "quarantine/digest.key",
+        "quarantine/mail+cate/mail+cate.once.r1.parquet",
         "releases/mail/mail+cate.once.r1.json",
     ]
 
@@ -350,6 +360,48 @@ def test_rows_with_faults_do_not_change_n(campaign: Campaign) -> None:
     assert nobody.as_json()["n_rows"] == 500
     constant = campaign(people(500).with_columns(age=pl.lit(30.0), sex=pl.lit("f")), name="same")
     assert constant.run().status == "published"
+
+
+def test_rows_with_faults_are_kept_for_the_operator_alone(campaign: Campaign) -> None:
+    log = people(400).with_columns(
+        pl.when(pl.col("id") == "p000007").then(pl.lit("other")).otherwise("arm").alias("arm"),
+        pl.when(pl.col("id") == "p000009").then(None).otherwise("age").alias("age"),
+        pl.when(pl.col("id") == "p000011").then(pl.lit("?")).otherwise("sex").alias("sex"),
+    )
+    built = campaign(log)
+    built.run()
+    path = built.folder / "quarantine" / "mail+cate" / "mail+cate.once.r1.parquet"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    kept = pl.read_parquet(path)
+    assert kept.columns == ["rule", "unit", "source_file", "source_row"]
+    assert kept.select("rule", "unit").rows() == [
+        ("arm_not_declared", "p000007"),
+        ("feature_missing", "p000009"),
+        ("feature_missing", "p000011"),
+    ]
+    sound = campaign(people(400), name="sound")
+    sound.run()
+    same = sound.folder / "quarantine" / "mail+cate" / "mail+cate.once.r1.parquet"
+    assert pl.read_parquet(same).height == 0
+
+
+@pytest.mark.parametrize("learner", ["dr", "r", "s"])
+def test_learners_of_algorithm_1(campaign: Campaign, learner: str) -> None:
+    built = campaign(people(3_000), privacy=f'learner = "{learner}"', epsilon=50.0)
+    built.edit('[[subgroups]]\nname = "age group"\nfeature = "age"\nedges = [40]\n', "")
+    result = built.run()
+    document = result.as_json()
+    assert (document["learner"], document["ate"]) == (learner, None)
+    assert "Algorithm 1" in document["no_intervals"]
+    again = read_model(result.path)
+    assert (again.model.coefficients == result.file.model.coefficients).all()
+    assert again.model.predict(np.array([[0.5, 0.0]]))[1] is None
+    assert built.run().status == "unchanged"
+
+
+def test_learners_of_algorithm_1_have_no_subgroups(campaign: Campaign) -> None:
+    with pytest.raises(ConfigError, match=r"^subgroups: "):
+        campaign(privacy='learner = "dr"').run()
 
 
 # canaries

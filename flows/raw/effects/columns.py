@@ -15,11 +15,18 @@ from flows.config.effects import EffectConfig
 from flows.raw.reading.columns import identifier, number, outcome, private_label
 from schemas.arrays import Bools, Floats
 from schemas.effects import EffectDesign, Feature, LevelFeature, NumberFeature
-from schemas.raw import ARM, OUTCOME, UNIT
+from schemas.raw import ARM, FAULT, OUTCOME, UNIT
 
 COMPLETE = "complete"
 TREATED = "treated"
 PROPENSITY = "propensity"
+
+
+_ARM_FAULT = "arm_not_declared"
+_PROPENSITY_FAULT = "propensity_missing"
+_FEATURE_FAULT = "feature_missing"
+FAULTS = ("", _ARM_FAULT, _PROPENSITY_FAULT, _FEATURE_FAULT)
+"""Why a row takes no part, by the number in its column ``fault``; the first that it has."""
 
 
 def feature_column(number: int) -> str:
@@ -90,21 +97,23 @@ class EffectColumns:
         arms = self.config.arms
         arm = frame[ARM]
         treated = (arm == self.config.treatment).fill_null(value=False).to_numpy()
-        complete = treated | (arm == arms.control).fill_null(value=False).to_numpy()
+        is_declared = treated | (arm == arms.control).fill_null(value=False).to_numpy()
+        fault = np.where(is_declared, 0, FAULTS.index(_ARM_FAULT)).astype(np.uint8)
         found: dict[str, np.ndarray] = {}
         if self._has_shares:
             shares = frame[PROPENSITY].to_numpy()
             bound = self.design.propensity.bound
-            complete &= ~np.isnan(shares)
+            fault[np.isnan(shares) & (fault == 0)] = FAULTS.index(_PROPENSITY_FAULT)
             found[PROPENSITY] = np.clip(shares, bound, 1.0 - bound)
         for place, each in enumerate(self.design.features):
             name = feature_column(place)
             found[name], is_known = _feature(frame[name], each)
-            complete &= is_known
+            fault[~is_known & (fault == 0)] = FAULTS.index(_FEATURE_FAULT)
+        complete = fault == 0
         found[OUTCOME] = self._outcomes(frame[OUTCOME].to_numpy())
         found[TREATED] = treated
         kinds = self.kept
-        columns = [pl.Series(COMPLETE, complete)]
+        columns = [pl.Series(COMPLETE, complete), pl.Series(FAULT, fault)]
         for name, kind in list(kinds.items())[1:]:
             values = np.where(complete, found[name], np.zeros((), found[name].dtype))
             columns.append(pl.Series(name, values).cast(kind))

@@ -16,12 +16,14 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.effects.columns import (
     COMPLETE,
+    FAULTS,
     PROPENSITY,
     TREATED,
     EffectColumns,
     feature_column,
 )
 from flows.raw.ingest import with_unit_type
+from flows.raw.quarantine import FaultyRows, Quarantined
 from flows.raw.reading.log_files import file_names, find_files
 from flows.raw.reading.parallel import in_batches
 from flows.raw.reading.sources import LogFiles, identifier_type
@@ -33,7 +35,7 @@ from privatizers.effect_models.lattice_sums import BATCH
 from privatizers.effect_models.rows import EffectRows
 from schemas.effect_roster import EffectRoster
 from schemas.errors import InputError
-from schemas.raw import FILE, OUTCOME, ROW, UNIT
+from schemas.raw import FAULT, FILE, OUTCOME, ROW, RULE, UNIT
 
 _PLACE = "place"
 _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
@@ -119,17 +121,22 @@ def ingest_effects(config: EffectConfig, period: str) -> Sealed[EffectLog]:
 @values_free
 def arrange(
     config: EffectConfig, log: Sealed[EffectLog], workspace: Workspace
-) -> tuple[Sealed[EffectUnits], EffectRoster]:
-    """Read all rows and bring each unit's into its place; what may be told of them.
+) -> tuple[Sealed[EffectUnits], Sealed[Quarantined], EffectRoster]:
+    """Read all rows and bring each unit's into its place; faulty rows; what may be told of them.
+
+    Faulty rows stay among the units, as zeros. How many there are follows from arms and features,
+    and is for the quarantine alone.
 
     Memory is that of a few batches and of ``run.memory_limit``; mapped rows that do not fit go to
     the ``workspace``. Raises InputError where a file cannot be read or the log has no row.
     """
     raw = log.open()
     ordering = _Ordering(workspace)
+    faulty = FaultyRows(workspace)
     with Progress("reading the log", raw.files.known_rows()) as progress:
         for batch in raw.files.batches():
-            ordering.add(batch)
+            faulty.add(_with_rules(batch.filter(pl.col(FAULT) > 0)))
+            ordering.add(batch.drop(FAULT))
             progress.advance(batch.height)
     if ordering.n_rows == 0:
         raise InputError(f"the log is empty: no row in {file_names(raw.files.files)}")
@@ -141,7 +148,14 @@ def arrange(
         n_repeats=ordering.n_rows - units.n_units,
         n_without_id=units.n_units - units.n_named,
     )
-    return Sealed(units, units.n_units), roster
+    aside = Quarantined(faulty, raw.files.files)
+    return Sealed(units, units.n_units), Sealed(aside, units.n_units), roster
+
+
+def _with_rules(rows: pl.DataFrame) -> pl.DataFrame:
+    """Faulty rows with the rule that each breaks, and nothing else but id and place."""
+    rule = pl.Series(FAULTS).gather(rows[FAULT]).alias(RULE)
+    return rows.select(rule, pl.col(UNIT).cast(pl.String), FILE, ROW)
 
 
 class _Ordering:
