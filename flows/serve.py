@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flows.config.load import load
+from flows.ledger.account import Account
 from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 
@@ -37,7 +38,10 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
     the configuration has a schedule, every period that is due and not published.
     """
     _check_schedule(cron, timezone)
-    experiments = [load(path).experiment for path in configs]
+    loaded = [load(path) for path in configs]
+    for config in loaded:
+        Account(config).check_key_named()
+    experiments = [config.experiment for config in loaded]
     if len(set(experiments)) < len(experiments):
         raise ConfigError("CONFIG", "two configurations name the same experiment")
     with prefect_server(schedules=True) as server:

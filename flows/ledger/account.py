@@ -37,6 +37,7 @@ from flows.ledger.rules import (
 from flows.ledger.shelf import shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
+from flows.ledger.units.account_key import account_key_path
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import (
     complete,
@@ -123,6 +124,11 @@ class Account:
         """Who pays, how much for one release, and how much in all."""
         return self._terms
 
+    def check_key_named(self) -> None:
+        """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
+        if isinstance(self._config, Config) and self._terms.by_unit:
+            account_key_path(self._config)
+
     @property
     def has_accounts(self) -> bool:
         """Whether accounts of units were begun, under some key."""
@@ -148,9 +154,11 @@ class Account:
     def refuse_early(self, period: str, *, revise: bool) -> None:
         """Raise BudgetError where no log could make the charge fit; changes nothing.
 
-        Nor could a release be made with a signing key that cannot be used: ConfigError.
+        Nor could a release be made with a signing key that cannot be used, or with accounts by unit
+        and no key named that they need: ConfigError.
         """
         _ = self._signing_key
+        self.check_key_named()
         refuse_early(self._ledger.entries(self._terms), self._terms, period, revise=revise)
 
     def accounts(self, members: Members, period: str) -> Accounts:

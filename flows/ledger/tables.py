@@ -58,7 +58,7 @@ REGISTERS = sa.Table(
     sa.Column("population", sa.Text, nullable=False, index=True),
     sa.Column("key_fingerprint", sa.Text, nullable=False),
     sa.Column("n_words", sa.BigInteger, nullable=False),
-    sa.Column("sha256", sa.Text, nullable=False),
+    sa.Column("checksum", sa.Text, nullable=False),
     sa.Column("histories", sa.Text, nullable=False),
     # The charges that it sums up, of registers made from others; null of a release's own.
     sa.Column("charges", sa.Text),

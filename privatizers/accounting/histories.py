@@ -180,15 +180,15 @@ class Register:
 
 
 def united(
-    registers: Sequence[Register], histories: Histories, span: int = 1 << 21
+    registers: Sequence[Register], histories: Histories, span: int = 1 << 20
 ) -> Iterator[tuple[Words, Codes]]:
     """All digests of some registers, rising, with what their histories come to together.
 
-    They come in parts of about ``span`` digests of each register, whatever their number; numbers
-    are those of ``histories``.
+    They come in parts made of about ``span`` words of all registers, few enough for the processor's
+    cache; numbers are those of ``histories``.
     """
-    longest = max((register.n_words for register in registers), default=0)
-    n_parts = max(1, -(-longest // span))
+    n_words = sum(register.n_words for register in registers)
+    n_parts = max(1, -(-n_words // span))
     ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]
     readers = [_Below(register.blocks()) for register in registers]
     numbers = [np.array([histories.number(h) for h in each.histories]) for each in registers]
@@ -210,7 +210,7 @@ def _combined_by_sorting(
     then few, or stand in a few patterns.
     """
     words = np.concatenate(
-        [row_words(part, new[part & _CODES]) for part, new in zip(parts, numbers, strict=True)]
+        [_renumbered(part, new) for part, new in zip(parts, numbers, strict=True)]
     )
     words.sort()
     digests, codes = digests_of(words), (words & _CODES).astype(np.int32)
@@ -224,6 +224,13 @@ def _combined_by_sorting(
         place = np.flatnonzero(second)
         codes[place - 1] = histories.joined(codes[place - 1], codes[place], histories.known)
         digests, codes = digests[~second], codes[~second]
+
+
+def _renumbered(words: Words, numbers: NDArray[np.int64]) -> Words:
+    """The same digests with other ``numbers`` of histories, by those that words have."""
+    if np.array_equal(numbers, np.arange(len(numbers))):
+        return words
+    return row_words(words, numbers[words & _CODES])
 
 
 def _combined_by_lookup(
@@ -264,10 +271,11 @@ class _Below:
 
     def take(self, end: int) -> Words:
         """All words below ``end``, which is beyond the greatest word or a multiple of a digest."""
-        bound = np.uint64(end >> CODE_BITS)
+        least = end >> CODE_BITS << CODE_BITS  # of the words that are not
         taken = []
         while True:
-            n = int(np.searchsorted(digests_of(self._left), bound)) if len(self._left) else 0
+            beyond = least > int(self._left[-1]) if len(self._left) else True
+            n = len(self._left) if beyond else int(np.searchsorted(self._left, np.uint64(least)))
             taken.append(self._left[:n])
             self._left = self._left[n:]
             if len(self._left):

@@ -1,14 +1,14 @@
 """Keyed digests of many short texts: AES-256-CMAC (NIST SP 800-38B), a block of all at once.
 
 A CMAC is a pseudorandom function, as an HMAC is: without the key nobody can tell digests of texts
-from words drawn at random. For millions of ids this takes a seventh of the time of HMAC-SHA-256.
+from words drawn at random. For millions of ids this takes a small part of the time of HMAC-SHA-256.
 """
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
-from schemas.arrays import Bools, Ints, Words
+from schemas.arrays import Ints, Words
 
 _BLOCK = 16  # bytes of a block of AES
 _BATCH = 1 << 15  # texts at once: their blocks stay in the processor's cache
@@ -24,61 +24,57 @@ def keyed_digests(secret: bytes, text: Bytes, offsets: Ints) -> Words:
     ``secret`` has 32 bytes.
     """
     encrypt = Cipher(algorithms.AES256(secret), modes.ECB()).encryptor()  # noqa: S305 - see _codes
-    subkeys = _subkeys(encrypt)
+    table = _last_blocks(*_subkeys(encrypt))
     digests = np.empty(len(offsets) - 1, dtype=np.uint64)
     for begun in range(0, len(digests), _BATCH):
         some = offsets[begun : begun + _BATCH + 1]
-        digests[begun : begun + len(some) - 1] = _codes(encrypt, subkeys, text, some)
+        digests[begun : begun + len(some) - 1] = _codes(encrypt, table, text, some)
     return digests
 
 
-def _codes(
-    encrypt: CipherContext, subkeys: tuple[Words, Words], text: Bytes, offsets: Ints
-) -> Words:
+def _codes(encrypt: CipherContext, table: tuple[Words, Words], text: Bytes, offsets: Ints) -> Words:
     """CMAC of the texts between ``offsets``: block after block, of all texts that have it.
 
     C_i = AES(C_{i−1} ⊕ M_i), C_0 = 0; the last block is mixed with K₁ where it is whole, and padded
     with a 1 and zeros and mixed with K₂ where it is not. (The mode "ECB" encrypts blocks one by
     one, which is what is needed; the chaining is ours.)
     """
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    n_blocks = np.maximum(-(-lengths // _BLOCK), 1)
+    kept, mixed_in = table
+    begin, end = int(offsets[0]), int(offsets[-1])
+    padded = np.zeros(end - begin + _BLOCK, dtype=np.uint8)  # so that every block has 16 bytes
+    padded[: end - begin] = text[begin:end]
+    blocks = np.lib.stride_tricks.sliding_window_view(padded, _BLOCK)
+    starts, lengths = offsets[:-1] - begin, np.diff(offsets)
     state = np.zeros((len(starts), 2), dtype=np.uint64)
-    for block in range(int(n_blocks.max(initial=0))):
-        has = np.flatnonzero(n_blocks > block)
-        every = len(has) == len(starts)
-        begun = starts if every else starts[has]
-        left = (lengths if every else lengths[has]) - block * _BLOCK
-        mixed = _blocks(text, begun + block * _BLOCK, left)
-        mixed ^= state if every else state[has]
-        last = left <= _BLOCK
-        whole = left == _BLOCK
-        mixed[whole] ^= subkeys[0]
-        mixed[last & ~whole] ^= subkeys[1]
-        coded = np.frombuffer(
-            encrypt.update(mixed.view(np.uint8).reshape(-1).data), np.uint64
-        ).reshape(-1, 2)
-        if every:
-            state = coded.copy()
-        else:
-            state[has] = coded
+    has: Ints | slice = slice(None)
+    for block in range(max(-(-int(lengths.max(initial=0)) // _BLOCK), 1)):
+        if block:
+            has = np.flatnonzero(lengths > block * _BLOCK)
+        left = np.minimum(lengths[has] - block * _BLOCK, _BLOCK + 1)
+        mixed = blocks[starts[has] + block * _BLOCK].view(np.uint64)
+        mixed &= kept.take(left, axis=0)
+        mixed ^= mixed_in.take(left, axis=0)
+        mixed ^= state[has]
+        coded = encrypt.update(mixed.view(np.uint8).reshape(-1).data)
+        state[has] = np.frombuffer(coded, np.uint64).reshape(-1, 2)
     return state[:, 0].copy()
 
 
-def _blocks(text: Bytes, starts: Ints, left: Ints) -> Words:
-    """The 16 bytes from ``starts`` on, as two words; padded where fewer are ``left``."""
-    place = np.arange(_BLOCK)
-    at = starts[:, None] + place
-    np.minimum(at, max(len(text) - 1, 0), out=at)
-    found = text[at] if len(text) else np.zeros(at.shape, dtype=np.uint8)
-    short = left < _BLOCK
-    if short.any():
-        beyond: Bools = place >= left[:, None]
-        found[beyond] = 0
-        rows = np.flatnonzero(short)
-        found[rows, left[rows]] = 0x80
-    words: Words = found.view(np.uint64)
-    return words
+def _last_blocks(whole: Words, short: Words) -> tuple[Words, Words]:
+    """What is kept of a block, and mixed into it, by how many bytes are left; shapes [18, 2].
+
+    Of 0 to 15 bytes: these, a 1 and K₂. Of 16: all, and K₁. Of more, 17 here: all and nothing, as
+    it is not the last.
+    """
+    kept = np.full((_BLOCK + 2, _BLOCK), 0xFF, dtype=np.uint8)
+    padding = np.zeros((_BLOCK + 2, _BLOCK), dtype=np.uint8)
+    for left in range(_BLOCK):
+        kept[left, left:] = 0
+        padding[left, left] = 0x80
+    mixed_in = padding.view(np.uint64)
+    mixed_in[:_BLOCK] ^= short
+    mixed_in[_BLOCK] ^= whole
+    return kept.view(np.uint64), mixed_in
 
 
 def _subkeys(encrypt: CipherContext) -> tuple[Words, Words]:

@@ -176,7 +176,8 @@ RULES = [
         draws,  # signatures are drawn from nothing: Ed25519 has no use for chance
         (
             "privatizers/noise/randomness.py",
-            "privatizers/noise/keyed_digests.py",  # CMAC is a function of key and text
+            "privatizers/noise/checksums.py",  # GMAC is a function of key and content
+            "privatizers/noise/keyed_digests.py",  # as is CMAC
             "flows/runtime/signatures.py",
             REPLICATION,
         ),

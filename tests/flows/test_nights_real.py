@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from flows.runtime import clock
 from flows.serve import served_flow
 from flows.status import status
 from flows.verify import verify
+from schemas.errors import BudgetError, ConfigError
 from tests.conftest import PATIENCE, Builder, Experiment, a_log, write_content
 
 if TYPE_CHECKING:
@@ -44,6 +46,11 @@ def day(number: int) -> str:
 def states(built: Experiment) -> dict[str, str]:
     (found,) = status([built.config]).experiments
     return {one.period: str(one.state) for one in found.periods}
+
+
+def reasons(built: Experiment) -> set[str | None]:
+    (found,) = status([built.config]).experiments
+    return {one.reason for one in found.periods}
 
 
 # the flow, a night after the other
@@ -79,6 +86,34 @@ def test_a_served_night_catches_up_and_ends_in_a_state(
     assert states(built) == dict.fromkeys(map(day, range(3)), "published") | {day(3): "waiting"}
     assert night(3).name == "Completed"  # nothing is due
     assert served(str(built.config), "by-hand", return_state=True).name == "BadInput"
+
+
+def test_nights_on_a_server_s_ledger_need_a_key_that_is_named(
+    postgresql: "PostgreSQL", experiment: Builder
+) -> None:
+    """It is asked for before any log is read; with it, each unit pays for its own nights."""
+    url = postgresql.database()
+    built = experiment(
+        {f"{day(0)}.csv": a_log(16), f"{day(1)}.csv": a_log(32)},
+        source={"path": "{period}.csv"},
+        privacy=LIGHT | {"budget_epsilon": 4.0},
+        ledger={"url": url},
+    )
+    for period in (day(0), "no-such-period"):
+        for step in (built.check, built.run):
+            with pytest.raises(ConfigError, match=r"ledger\.key_file: missing"):
+                step(period)
+    assert built.files == [f"{day(0)}.csv", f"{day(1)}.csv", "trial.toml"]
+    built.config.write_text(f'{built.config.read_text()}key_file = "account.key"\n')
+    for number in (0, 1):
+        built.check(day(number))
+        built.run(day(number))
+    told = Account(built.load()).statement(exact=True).tally
+    assert told is not None
+    assert (told.n_units, told.most.epsilon, told.median_epsilon) == (32, 4.0, 2.0)
+    write_content(built.folder / f"{day(2)}.csv", a_log(32))
+    with pytest.raises(BudgetError, match="16 of its 32 units cannot pay"):
+        built.run(day(2))
 
 
 # thirty nights of `serve`
@@ -146,13 +181,18 @@ def serving(built: Experiment, begin: float) -> Iterator[subprocess.Popen[bytes]
 
 
 def wait_until(
-    process: "subprocess.Popen[bytes]", done: Callable[[], bool], begin: float, number: float
+    process: "subprocess.Popen[bytes]",
+    built: Experiment,
+    wanted: dict[int, str],
+    begin: float,
+    number: float,
 ) -> None:
-    """Wait for a night, and then for what comes of it, however slow the machine is."""
+    """Wait for a night, and then for states that come of it, however slow the machine is."""
     time.sleep(max(begin + number * SECONDS - time.time(), 0))
     deadline = time.monotonic() + PATIENCE
-    while not done():
-        assert time.monotonic() < deadline
+    named = {day(one): state for one, state in wanted.items()}
+    while not named.items() <= (found := states(built)).items():
+        assert time.monotonic() < deadline, (named, found, reasons(built))
         assert process.poll() is None
         time.sleep(1.0)
 
@@ -170,7 +210,7 @@ def test_thirty_nights_of_serve(
         source={"path": "{period}.csv"},
         schedule={"since": nights[0]},
         privacy=LIGHT | {"budget_epsilon": 2.0 * REFUSED},
-        ledger={"url": own_postgresql.database()},
+        ledger={"url": own_postgresql.database(), "key_file": "account.key"},
     )
     write_content(built.folder / f"{day(BROKEN)}.csv", "nothing")
     (built.folder / "to-be-killed").touch()
@@ -180,31 +220,27 @@ def test_thirty_nights_of_serve(
         clock, "now", lambda: first + timedelta(days=(time.time() - begin) / SECONDS)
     )
 
-    def state(number: int) -> str | None:
-        return states(built).get(day(number))
-
     with serving(built, begin) as process:
-        wait_until(
-            process, lambda: state(LATE) == "failed" and state(LATE + 1) == "published", begin, 6
-        )
+        come = partial(wait_until, process, built)
+        come({LATE: "failed", LATE + 1: "published"}, begin, 6)
         write_content(built.folder / f"{day(LATE)}.csv", a_log(16))
-        wait_until(process, lambda: state(LATE) == "published", begin, 8)
-        wait_until(process, lambda: state(BROKEN) == "failed", begin, BROKEN + 1)
+        come({LATE: "published"}, begin, 8)
+        come({BROKEN: "failed"}, begin, BROKEN + 1)
         write_content(built.folder / f"{day(BROKEN)}.csv", a_log(16))
-        wait_until(process, lambda: state(BROKEN) == "published", begin, BROKEN + 2)
-        wait_until(process, lambda: state(REFUSED) == "refused", begin, REFUSED + 1)
+        come({BROKEN: "published"}, begin, BROKEN + 2)
+        come({REFUSED: "refused"}, begin, REFUSED + 1)
         text = built.config.read_text()
         built.config.write_text(text.replace(f"= {2.0 * REFUSED}", f"= {2.0 * NIGHTS}"))
-        wait_until(process, lambda: state(REFUSED) == "published", begin, REFUSED + 2)
-        wait_until(process, lambda: state(KILLED) == "published", begin, KILLED + 2)
+        come({REFUSED: "published"}, begin, REFUSED + 2)
+        come({KILLED: "published"}, begin, KILLED + 2)
         assert not (built.folder / "to-be-killed").exists()
         time.sleep(max(begin + (RESTARTED + 1.1) * SECONDS - time.time(), 0))
         own_postgresql.restart()
-        wait_until(process, lambda: state(RESTARTED) == "published", begin, RESTARTED + 2)
+        come({RESTARTED: "published"}, begin, RESTARTED + 2)
     time.sleep(max(begin + (MISSED[-1] + 2) * SECONDS - time.time(), 0))
-    missed = {state(number) for number in MISSED}
+    missed = {states(built).get(day(number)) for number in MISSED}
     with serving(built, begin) as process:
-        wait_until(process, lambda: state(NIGHTS - 1) == "published", begin, NIGHTS + 1)
+        wait_until(process, built, {NIGHTS - 1: "published"}, begin, NIGHTS + 1)
     assert missed == {"due"}
     found = {one: states(built)[one] for one in nights}
     assert found == dict.fromkeys(nights, "published")

@@ -42,6 +42,14 @@ def test_a_faulty_configuration_is_refused_before_a_server_is_started(experiment
         serve_releases([built.config], CRON, "UTC")
 
 
+def test_a_ledger_on_a_server_without_a_key_is_refused_before_a_server_is_started(
+    experiment: Builder,
+) -> None:
+    built = experiment(ledger={"url": "postgresql:///ledger"})
+    with pytest.raises(ConfigError, match=r"ledger\.key_file: missing"):
+        serve_releases([built.config], CRON, "UTC")
+
+
 def test_two_configurations_of_one_experiment_are_refused(experiment: Builder) -> None:
     built = experiment()
     other = built.folder / "other.toml"

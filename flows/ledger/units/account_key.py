@@ -4,6 +4,7 @@ It stays with the ledger, one for all its populations; each of these has a key m
 """
 
 import hmac
+from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.ledger.members import AccountKey
@@ -15,26 +16,30 @@ KEY_FILE = "account.key"
 _LOST = "without it nobody who has paid can be recognised, and releases charged by unit are refused"
 
 
+def account_key_path(config: Config) -> Path:
+    """Where that key is; raises ConfigError where a ledger on a server has none named."""
+    written = config.ledger.key_file
+    if written is not None:
+        return config.path(written)
+    database = ledger_url(config.ledger.url, config.directory)
+    if database.get_backend_name() != "sqlite":
+        raise ConfigError(
+            "ledger.key_file",
+            "missing: with accounts by unit all machines that use a ledger on a server need "
+            "the same key; name a file, which is made if there is none, and copy it to the "
+            'others. Or let everybody pay for every release (privacy.account = "population")',
+        )
+    return config.path(database.database or "").with_name(KEY_FILE)
+
+
 def read_account_key(config: Config, *, begun: bool) -> AccountKey:
     """Read the key of the accounts of a configuration's population.
 
     It is made where there is none, unless accounts were ``begun`` under one. The key of a
     population is HMAC-SHA-256 of its name and purpose under the ledger's. Raises ConfigError where
-    a ledger on a server has no key named, InputError where it cannot be read or made.
+    none is named that has to be, InputError where it cannot be read or made.
     """
-    written = config.ledger.key_file
-    if written is not None:
-        path = config.path(written)
-    else:
-        database = ledger_url(config.ledger.url, config.directory)
-        if database.get_backend_name() != "sqlite":
-            raise ConfigError(
-                "ledger.key_file",
-                "missing: with accounts by unit all machines that use a ledger on a server need "
-                "the same key; name a file, which is made if there is none, and copy it to the "
-                'others. Or let everybody pay for every release (privacy.account = "population")',
-            )
-        path = config.path(database.database or "").with_name(KEY_FILE)
+    path = account_key_path(config)
     secret = kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun)
     # Units and households have ids of their own: a population is one or the other.
     kind = b"units" if config.columns.privacy_unit is None else b"payers"

@@ -41,7 +41,8 @@ from privatizers.accounting.histories import (
 from schemas.arrays import Words
 from schemas.errors import ConfigError, InputError
 
-_AT_ONCE = 2  # registers that are read at once: hashing and searching need no lock
+_AT_ONCE = 2  # registers that are read at once: checking and searching need no lock
+_IN_HAND = 4  # registers whose answers wait for each other: a large one beside small ones
 _MOST_WORDS = 1 << 28  # of a sum: 2 GB
 
 Connect = Callable[[], AbstractContextManager[sa.Connection]]
@@ -235,7 +236,7 @@ def _looked_up(
     read: list[RegisterRow] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while left := [row for row in sources.rows if row not in read]:
-            some = left[: _AT_ONCE if sources.in_files else 1]
+            some = left[: _IN_HAND if sources.in_files else 1]
             read += some
             for row, theirs in zip(some, pool.map(codes_of, some), strict=True):
                 if theirs is None:

@@ -2,7 +2,7 @@
 
 A register is rising 64-bit words (:mod:`privatizers.accounting.histories`). Each release has one of
 its own, which never changes. *Sums* of several are made so that few have to be read; they are made
-again from releases' own wherever they are lost. What is read is compared with its SHA-256.
+again from releases' own wherever they are lost. What is read is compared with its checksum.
 """
 
 import hashlib
@@ -19,11 +19,12 @@ import sqlalchemy as sa
 from flows.ledger.tables import PIECES, REGISTERS
 from flows.runtime.files import private_directory, sync_directory
 from privatizers.accounting.histories import History, Presence, history_of
+from privatizers.noise.checksums import Checksum
 from schemas.arrays import Words
 from schemas.errors import InputError
 
-BLOCK = 1 << 21
-"""Words that are read at once, 16 MB."""
+BLOCK = 1 << 18
+"""Words that are read at once, 2 MB: they stay in the processor's cache until all is done."""
 _PIECE = 1 << 20
 _WORD = np.dtype("<u8")
 
@@ -39,7 +40,7 @@ class RegisterRow:
     name: str
     key_fingerprint: str
     n_words: int
-    sha256: str
+    checksum: str
     histories: tuple[History, ...]
     charges: frozenset[int]
     """The charges that it sums up; of a release's own none are said here."""
@@ -50,7 +51,7 @@ class Written:
     """What was written of a register."""
 
     n_words: int
-    sha256: str
+    checksum: str
 
 
 def prefix_of(population: str) -> str:
@@ -72,7 +73,7 @@ class Shelves:
 
     def write(self, connection: sa.Connection, name: str, blocks: Iterable[Words]) -> Written:
         """Write the words of a register, for good once the transaction is; InputError if not."""
-        digest, n_words = hashlib.sha256(), 0
+        checksum, n_words = Checksum(), 0
         if self._folder is None:
             connection.execute(sa.delete(PIECES).where(PIECES.c.name == name))
             left = np.zeros(0, dtype=_WORD)
@@ -80,11 +81,11 @@ class Shelves:
             for block in blocks:
                 words = np.concatenate([left, block]).astype(_WORD, copy=False)
                 while len(words) >= _PIECE:
-                    self._put(connection, name, piece, words[:_PIECE], digest)
+                    self._put(connection, name, piece, words[:_PIECE], checksum)
                     words, piece, n_words = words[_PIECE:], piece + 1, n_words + _PIECE
                 left = words
-            self._put(connection, name, piece, left, digest)
-            return Written(n_words + len(left), digest.hexdigest())
+            self._put(connection, name, piece, left, checksum)
+            return Written(n_words + len(left), checksum.result())
         path = self._folder / name
         try:
             private_directory(self._folder)
@@ -92,7 +93,7 @@ class Shelves:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
                 for block in blocks:
                     content = np.ascontiguousarray(block, dtype=_WORD).data.cast("B")
-                    digest.update(content)
+                    checksum.update(content)
                     out.write(content)
                     n_words += len(block)
                 out.flush()
@@ -103,28 +104,31 @@ class Shelves:
                 f"{path}: cannot write who is in this release here ({error.strerror}); nothing "
                 "was charged. Make room, or correct its permissions, and run again"
             ) from None
-        return Written(n_words, digest.hexdigest())
+        return Written(n_words, checksum.result())
 
     def _put(
-        self, connection: sa.Connection, name: str, piece: int, words: Words, digest: Any
+        self, connection: sa.Connection, name: str, piece: int, words: Words, checksum: Checksum
     ) -> None:
         content = words.tobytes()
-        digest.update(content)
+        checksum.update(memoryview(content))
         row = {"name": name, "piece": piece, "words": content}
         connection.execute(sa.insert(PIECES).values(row))
 
     def blocks(self, connection: sa.Connection, row: RegisterRow) -> Iterator[Words]:
         """The words, block by block; raises DamagedRegisterError, at the end at the latest."""
-        digest, n_words = hashlib.sha256(), 0
+        try:
+            checksum, n_words = Checksum.like(row.checksum), 0
+        except ValueError:
+            raise DamagedRegisterError from None
         for content in self._contents(connection, row.name):
             if len(content) % _WORD.itemsize:
                 raise DamagedRegisterError
-            digest.update(content)
+            checksum.update(memoryview(content))
             n_words += len(content) // _WORD.itemsize
             if n_words > row.n_words:
                 raise DamagedRegisterError
             yield np.frombuffer(content, _WORD)
-        if (n_words, digest.hexdigest()) != (row.n_words, row.sha256):
+        if (n_words, checksum.result()) != (row.n_words, row.checksum):
             raise DamagedRegisterError
 
     def _contents(self, connection: sa.Connection, name: str) -> Iterator[bytes]:
@@ -182,7 +186,7 @@ def _row_of(found: Any) -> RegisterRow | None:
             name=str(found["name"]),
             key_fingerprint=str(found["key_fingerprint"]),
             n_words=int(found["n_words"]),
-            sha256=str(found["sha256"]),
+            checksum=str(found["checksum"]),
             histories=_histories_of(json.loads(found["histories"])),
             charges=frozenset(int(each) for each in json.loads(charges))
             if charges
@@ -212,7 +216,7 @@ def new_register(
         "population": population,
         "key_fingerprint": key_fingerprint,
         "n_words": written.n_words,
-        "sha256": written.sha256,
+        "checksum": written.checksum,
         "histories": json.dumps({"ways": listed, "histories": coded}),
         "charges": None if charges is None else json.dumps(sorted(charges)),
     }

@@ -294,7 +294,7 @@ def test_a_sum_that_is_damaged_is_done_without(filed: Ledger, tmp_path: Path, da
 def test_a_row_of_a_register_that_was_altered_counts_for_everybody(
     filed: Ledger, tmp_path: Path
 ) -> None:
-    for column, value in (("histories", "'[]'"), ("sha256", "'x'"), ("n_words", "2")):
+    for column, value in (("histories", "'[]'"), ("checksum", "'x'"), ("n_words", "2")):
         publish(filed, terms(), f"p-{column}".replace("_", "-"), members(range(3)))
         with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as other:
             other.execute(

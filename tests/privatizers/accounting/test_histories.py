@@ -94,6 +94,16 @@ def test_registers_together_say_what_they_say_apart(
         assert found == together(several)
 
 
+def test_a_part_is_small_however_many_registers_there_are() -> None:
+    random = np.random.default_rng(5)
+    for n in (1, 4, 40):
+        registers = [register_of(somebody(random, 50)) for _ in range(n)]
+        sizes = [len(digests) for digests, _ in united(registers, Histories(), 50)]
+        assert sum(sizes) == 50 * n
+        assert max(sizes) <= 100  # they are spread evenly, as digests are
+        assert len(sizes) == n
+
+
 def test_a_merged_register_is_one_like_others() -> None:
     random = np.random.default_rng(3)
     several = [somebody(random, size, 300) for size in (200, 10, 90)]
