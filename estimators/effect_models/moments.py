@@ -18,8 +18,10 @@ from estimators.effect_models.queries import (
     HISTOGRAMS,
     OUTCOMES,
     SQUARES,
+    TABLE,
     TREATED_GRAM,
     TREATMENT,
+    n_partitions,
     rho_shares,
 )
 from schemas.arrays import Floats
@@ -105,9 +107,8 @@ class Nuisance:
     """e, where it is one number."""
     bound: float
     """c: propensities lie in [c, 1 − c]."""
-    low: float
-    """Outcomes' prediction for the table lies between it and ``high``."""
-    high: float
+    table_outcomes: "TableOutcomes"
+    """What outcomes are compared with in the table."""
 
     def outcomes(self, phi: Floats) -> Floats:
         """Return η = clip(φ γ, −1, 1), shape [n], for φ of shape [n, p]."""
@@ -134,16 +135,70 @@ class Nuisance:
 
     @property
     def greatest_psi(self) -> float:
-        """Return Ψ ≥ |ψ|, ψ = (T − e)(y − η)/(e (1 − e)) with η between ``low`` and ``high``."""
-        least = self.bound if self.constant is None else min(self.constant, 1.0 - self.constant)
-        return max(1.0 + self.high, 1.0 - self.low) / least
+        """Return Ψ ≥ |ψ|, ψ = (T − e)(y − η)/(e (1 − e)), η being that of the table."""
+        return self.table_outcomes.farthest / _least_share(self.constant, self.bound)
 
     def psi(self, phi: Floats, treated: Floats, outcome: Floats, e: Floats) -> Floats:
         """Return ψ/Ψ in [−1, 1], shape [n]: by row, a number whose average is the effect."""
-        eta = np.clip(phi @ self.outcome_coefficients, self.low, self.high)
+        eta = self.table_outcomes.of(phi @ self.outcome_coefficients)
         psi = (treated - e) * (outcome - eta) / (e * (1.0 - e))
         found: Floats = np.clip(psi / self.greatest_psi, -1.0, 1.0)
         return found
+
+
+@dataclass(frozen=True)
+class TableOutcomes:
+    """η = a clip(φ γ, low, high): the less of a prediction, the less noise, and the more spread."""
+
+    low: float
+    high: float
+    part: float
+    """a, in [0, 1]."""
+
+    @property
+    def farthest(self) -> float:
+        """Return the greatest |y − η| of an outcome y in [−1, 1]."""
+        return max(1.0 + self.part * self.high, 1.0 - self.part * self.low)
+
+    def of(self, predicted: Floats) -> Floats:
+        """Return η, shape [n], for φ γ of shape [n]."""
+        found: Floats = self.part * np.clip(predicted, self.low, self.high)
+        return found
+
+
+def _least_share(constant: float | None, bound: float) -> float:
+    """Return the least that e or 1 − e can be."""
+    return bound if constant is None else min(constant, 1.0 - constant)
+
+
+def _table_outcomes(
+    design: EffectDesign, n: float, sums: Sums, fit: tuple[Floats, Floats, float]
+) -> TableOutcomes:
+    """Return η with the a for which the average effect's variance, as foreseen, is least.
+
+        (s² + (1 − a)² γᵀ G γ)/(e (1 − e) n) + (ν Ψ_a/n)²,
+
+    ν being the table's noise; ``fit`` is γ, G and s². 1/5 stands for e (1 − e) where e differs.
+    """
+    gamma, gram, variance = fit
+    reach = 2.0 * math.sqrt(float(gamma[1:] @ gamma[1:]))
+    low, high = np.clip([gamma[0] - reach, gamma[0] + reach], -1.0, 1.0).tolist()
+    whole = TableOutcomes(low, high, 1.0)
+    shares = rho_shares(design)
+    rho = sums[OUTCOMES].rho / shares[OUTCOMES] * shares.get(TABLE, 0.0)
+    if not rho > 0.0:
+        return whole
+    noise = 2.0 * math.sqrt(n_partitions(design) / (2.0 * rho))
+    e = design.propensity.value if design.propensity.kind == "value" else None
+    weight = 0.2 if e is None else e * (1.0 - e)
+    explained = float(gamma @ gram @ gamma)
+
+    def foreseen(made: TableOutcomes) -> float:
+        psi = made.farthest / _least_share(e, design.propensity.bound)
+        sampling = (variance + (1.0 - made.part) ** 2 * explained) / weight
+        return sampling / n + (noise * psi / n) ** 2
+
+    return min((TableOutcomes(low, high, part / 10.0) for part in range(11)), key=foreseen)
 
 
 def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
@@ -168,8 +223,6 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     length = math.sqrt(float(gamma @ gamma))
     unsure = math.hypot(sums[SQUARES].noise_std, 2.0 * length * sums[OUTCOMES].noise_std) / n
     wide = math.sqrt(min(variance + _UNSURE * unsure, square))
-    reach = 2.0 * math.sqrt(float(gamma[1:] @ gamma[1:]))
-    ends = np.clip([gamma[0] - reach, gamma[0] + reach], -1.0, 1.0)
     return Nuisance(
         outcome_coefficients=gamma,
         propensity_coefficients=pi,
@@ -179,8 +232,7 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         clip=min(_RESIDUALS * wide, 2.0),
         constant=design.propensity.value if design.propensity.kind == "value" else None,
         bound=design.propensity.bound,
-        low=float(ends[0]),
-        high=float(ends[1]),
+        table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
     )
 
 

@@ -235,7 +235,7 @@ def _facts(known: Known) -> bytes:
         facts += [share.tobytes() for share in known.base.basis.shares]
     if known.nuisance is not None:
         facts += [known.nuisance.outcome_coefficients.tobytes()]
-        facts += [repr((known.nuisance.clip, known.nuisance.low, known.nuisance.high)).encode()]
+        facts += [repr((known.nuisance.clip, known.nuisance.table_outcomes)).encode()]
     if known.fitted is not None:
         facts += [known.fitted.posterior.mean.tobytes()]
     facts += [b"" if part.edges is None else part.edges.tobytes() for part in known.parts]

@@ -143,7 +143,11 @@ def test_propensities(tmp_path: Path, given: str, expected: Propensity) -> None:
         ("missing = 40", f"missing = {10**400}", r"features\[0\].missing: .* lies outside"),
         ("low = 18", f"low = {10**400}", r"features\.0\.low: "),
         ("levels = [1, 2, 3]", f"levels = [1, {10**400}]", r"features\[3\].missing: '2' is none"),
-        ("delta = 1e-6", 'delta = 1e-6\nlearner = "dr"', "privacy.learner: 'dr' is not there yet"),
+        (
+            "delta = 1e-6",
+            'delta = 1e-6\nlearner = "dr"',
+            'subgroups: privacy.learner = "dr" has none',
+        ),
         ("missing = 40", 'missing = "a"', r"features\[0\].missing: 'a' is not a number"),
         ("missing = 40", 'other = "a"', r"features\[0\].other: belongs to levels"),
         ('other = "x"', 'other = "y"', r"features\[2\].other: 'y' is none of features\[2\].levels"),

@@ -120,9 +120,7 @@ def test_the_exact_sums_are_those_of_plain_formulas() -> None:
     table = sums["table"].reshape(-1, 3)
     assert table[0, 0] / 0.3 == pytest.approx(2000, abs=0.1)
     assert table[1:4, 0].sum() == pytest.approx(table[0, 0], abs=0.1)
-    eta = np.clip(
-        phi @ known.nuisance.outcome_coefficients, known.nuisance.low, known.nuisance.high
-    )
+    eta = known.nuisance.table_outcomes.of(phi @ known.nuisance.outcome_coefficients)
     psi = (t - 0.4) * (y - eta) / 0.24
     assert table[0, 1] * known.nuisance.greatest_psi == pytest.approx(psi.sum(), abs=0.1)
     assert np.abs(psi).max() <= known.nuisance.greatest_psi
