@@ -44,7 +44,9 @@ def test_sound_code_passes_and_comes_near_the_claim(kind: str, neighbours: str) 
     }[kind]
     found = audit(replace(DESIGN, propensity=propensity, neighbours=neighbours, epsilon=1.0))  # type: ignore[arg-type]
     assert found.holds, failing(found)
-    assert found.rho >= found.attained_rho > 0.5 * found.rho
+    # A learnt propensity need not come near its bound, for which the noise of two sums is made.
+    least = 0.25 if kind == "learn" else 0.5
+    assert found.rho >= found.attained_rho > least * found.rho
 
 
 @pytest.mark.parametrize("name", ["gram", "outcomes", "squares", "histograms", "table"])
