@@ -27,6 +27,7 @@ from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
 from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
+from flows.cli.init import init
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.sites import aggregate, site
@@ -365,6 +366,7 @@ def serve(
 
 _EXAMPLES: dict[Callable[..., Answer], str] = {
     demo: "clusterdp demo",
+    init: "clusterdp init log.parquet --arm variant --outcome clicks --values 0,1,2 --epsilon 2",
     experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
     experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
     release: "clusterdp release autumn.toml --period 2026-11-20",

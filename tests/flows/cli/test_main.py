@@ -22,6 +22,7 @@ from tests.support.surroundings import Command
 
 COMMANDS = [
     "demo",
+    "init",
     "check",
     "release",
     "ledger",
