@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from flows.config.checks import check_config
 from flows.config.experiment import Config
 from flows.config.findings import plain
+from flows.config.json_schema import SCHEMA_FILE
 from schemas.visible import visible
 
 Value = str | float | bool | tuple[str, ...] | tuple[float, ...]
@@ -67,9 +68,14 @@ class Draft:
         )
 
     def text(self, file: Path) -> str:
-        """The file's text; ``file`` is where it will be."""
+        """The file's text; ``file`` is where it will be.
+
+        It names the schema for editors, where that lies beside it.
+        """
         labels = " and the labels of the arms" if self.reads_labels else ""
+        schema = file.parent / SCHEMA_FILE
         parts = [
+            *([f"#:schema ./{SCHEMA_FILE}"] if schema.is_file() else []),
             *_comment(_HEAD.format(labels=labels)),
             f"#     clusterdp check {visible(file.name)}",
         ]

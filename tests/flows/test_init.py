@@ -266,6 +266,14 @@ def test_a_pattern_is_kept_and_relative_where_it_can_be(folder: Path) -> None:
     assert check(folder / "a.toml", "2026-11-01").roster.n_units == 240
 
 
+def test_a_schema_beside_it_is_named(folder: Path) -> None:
+    write_content(folder / "log.csv", a_log())
+    (folder / "clusterdp.schema.json").write_text("{}")
+    text = init("log.csv", None, WHOLE).path.read_text()
+    assert text.startswith("#:schema ./clusterdp.schema.json\n#")
+    assert load(folder / "log.toml").experiment == "log"
+
+
 def test_nothing_is_overwritten(folder: Path) -> None:
     write_content(folder / "log.csv", a_log())
     path = init("log.csv", None, WHOLE).path

@@ -23,6 +23,7 @@ from tests.support.surroundings import Command
 COMMANDS = [
     "demo",
     "init",
+    "schema",
     "check",
     "release",
     "ledger",
