@@ -329,8 +329,14 @@ def test_flags_that_do_not_go_together_are_named(
 
 
 def test_no_log_is_told(folder: Path) -> None:
-    with pytest.raises(InputError, match="no file matches"):
-        init("gone.csv", None, Given())
+    for name in ("gone.csv", "x" * 400 + ".csv"):
+        with pytest.raises(InputError, match="no file matches"):
+            init(name, Path("a.toml"), Given())
+    (folder / "semicolons.csv").write_text("id;arm\n1;a\n")
+    with pytest.raises(InputError, match="there is no column 'arm'"):
+        init("semicolons.csv", None, Given(arm="arm"))
+    with pytest.raises(InputError, match="cannot be written"):
+        init("semicolons.csv", Path("gone/a.toml"), Given())
     (folder / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         init("bad.parquet", None, Given())
