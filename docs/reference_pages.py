@@ -1,11 +1,10 @@
 """Pages of reference that are made of the code: keys of the configuration, and commands."""
 
-import ast
 import inspect
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import typer.main
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from flows.cli.main import app
 from flows.config.checks import check_config
 from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
+from flows.config.keys import bare, in_markdown, meanings, section
 from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
 from schemas.errors import ConfigError
@@ -76,17 +76,17 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 def _tables(model: type[BaseModel]) -> Iterator[str]:
     """A table for the keys at the root, and one for each section."""
-    sections = {name: _section(field.annotation) for name, field in model.model_fields.items()}
+    sections = {name: section(field.annotation) for name, field in model.model_fields.items()}
     root = {name: model.model_fields[name] for name, found in sections.items() if found is None}
     yield _table(model, {name: field for name, field in root.items() if name not in _NOT_KEYS})
-    for name, section in sections.items():
-        if section is None:
+    for name, table in sections.items():
+        if table is None:
             continue
-        several = get_origin(_bare(model.model_fields[name].annotation)) is tuple
+        several = get_origin(bare(model.model_fields[name].annotation)) is tuple
         heading = f"[[{name}]]" if several else f"[{name}]"
         needed = "" if model.model_fields[name].is_required() else " May be left out."
-        yield f"### `{heading}`\n\n{_sentence(inspect.getdoc(section) or '')}{needed}\n"
-        yield _table(section, section.model_fields)
+        yield f"### `{heading}`\n\n{in_markdown(inspect.getdoc(table) or '')}{needed}\n"
+        yield _table(table, table.model_fields)
 
 
 def _mechanisms() -> str:
@@ -126,42 +126,13 @@ def _any_of(words: Iterable[str]) -> str:
     return " or ".join(words)
 
 
-def _section(annotation: object) -> type[BaseModel] | None:
-    """The model of a section's keys, however it is wrapped; None for a key."""
-    kind = _bare(annotation)
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
-        return kind
-    return next((found for part in get_args(kind) if (found := _section(part))), None)
-
-
 def _table(model: type[BaseModel], fields: dict[str, FieldInfo]) -> str:
-    meanings = _meanings(model)
+    found = meanings(model)
     lines = ["| key | is | default | meaning |", "|---|---|---|---|"]
     for name, field in fields.items():
-        cells = (f"`{name}`", _kind(field), _default(field), _sentence(meanings[name]))
+        cells = (f"`{name}`", _kind(field), _default(field), in_markdown(found[name]))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring below each field, read from the source; a field without one is an error."""
-    (tree,) = ast.parse(inspect.getsource(model)).body
-    if not isinstance(tree, ast.ClassDef):
-        raise TypeError(model)
-    found: dict[str, str] = {}
-    for statement, below in zip(tree.body, [*tree.body[1:], None], strict=True):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            text = below.value if isinstance(below, ast.Expr) else None
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                found[statement.target.id] = inspect.cleandoc(text.value)
-    return found
-
-
-def _sentence(docstring: str) -> str:
-    """A docstring on one line, in Markdown: it is written with double backticks and roles."""
-    return " ".join(docstring.replace(":data:", "").replace(":func:", "").split()).replace(
-        "``", "`"
-    )
 
 
 def _default(field: FieldInfo) -> str:
@@ -192,7 +163,7 @@ def _limit(limit: object) -> str:
 
 
 def _in_words(annotation: object) -> str:
-    kind = _bare(annotation)
+    kind = bare(annotation)
     if isinstance(kind, type) and get_origin(kind) is None:
         return _KINDS[kind]
     origin, parts = get_origin(kind), get_args(kind)
@@ -211,13 +182,6 @@ def _several(annotation: object) -> str:
     """The same in the plural."""
     word = _in_words(annotation)
     return word if word == "text" else re.sub(r"^\w+", r"\g<0>s", word)
-
-
-def _bare(annotation: object) -> Any:
-    """The type itself, without what is annotated."""
-    while get_origin(annotation) is Annotated:
-        annotation = get_args(annotation)[0]
-    return annotation
 
 
 # commands

@@ -11,6 +11,7 @@ from schemas.visible import visible
 E = TypeVar("E", bound=BaseException)
 
 _LONGEST = 80  # characters of a value that a message shows
+_MOST = 19  # problems that are told after the first
 
 
 class ClusterdpError(Exception):
@@ -35,9 +36,34 @@ class ConfigError(ClusterdpError):
         self.key = key
         self.problem = problem
 
-    def __reduce__(self) -> tuple[type["ConfigError"], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type["ConfigError"], Any]:
         """Pickle both parts, as the text alone does not rebuild the error."""
         return type(self), (self.key, self.problem)
+
+
+class SeveralConfigError(ConfigError):
+    """Several problems of a configuration, a line each; ``key`` and ``problem`` are the first's."""
+
+    _breaks = "\n"
+
+    def __init__(self, key: str, problem: str, others: tuple[tuple[str, str], ...]) -> None:
+        """Take the first problem with its key, and the ``others``."""
+        super().__init__(key, problem)
+        self.others = others
+        told = [f"{key}: {problem}", *(f"{key}: {problem}" for key, problem in others[:_MOST])]
+        if len(others) > _MOST:
+            told.append(f"and {len(others) - _MOST:,} more")
+        self.args = ("\n".join(visible(line) for line in told),)
+
+    @staticmethod
+    def of(found: list[tuple[str, str]]) -> ConfigError:
+        """The error of these problems, the plain one where there is only one."""
+        first, *others = found
+        return SeveralConfigError(*first, tuple(others)) if others else ConfigError(*first)
+
+    def __reduce__(self) -> tuple[type["ConfigError"], Any]:
+        """Pickle all parts, as the text alone does not rebuild the error."""
+        return type(self), (self.key, self.problem, self.others)
 
 
 class InputError(ClusterdpError):

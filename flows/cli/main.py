@@ -27,8 +27,10 @@ from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
 from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
+from flows.cli.init import init
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
+from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, code_of, open_closed_streams
@@ -365,6 +367,8 @@ def serve(
 
 _EXAMPLES: dict[Callable[..., Answer], str] = {
     demo: "clusterdp demo",
+    init: "clusterdp init log.parquet --arm variant --outcome clicks --values 0,1,2 --epsilon 2",
+    schema: "clusterdp schema > clusterdp.schema.json",
     experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
     experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
     release: "clusterdp release autumn.toml --period 2026-11-20",

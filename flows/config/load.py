@@ -1,7 +1,7 @@
 """Reads configurations: one TOML file an experiment, a site of one, or an effect model.
 
-Unknown keys, wrong types and impossible values are errors that name the key. Nothing here reads
-data.
+Unknown keys, wrong types and impossible values are errors that name the key; those that can be told
+without looking at several keys together are told at once. Nothing here reads data.
 """
 
 import re
@@ -14,11 +14,12 @@ from flows.config.checks import check_config, check_length
 from flows.config.effects import EffectConfig
 from flows.config.effects_checks import check_effect_config
 from flows.config.experiment import Config
+from flows.config.findings import plain
 from flows.config.schedule_checks import check_schedule
 from flows.config.site import SiteConfig
 from flows.config.site_checks import check_site_config
 from flows.config.toml_file import read_toml
-from schemas.errors import ConfigError, in_short, shown
+from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD
 
 C = TypeVar("C", Config, SiteConfig, EffectConfig)
@@ -81,7 +82,7 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     try:
         config = kind.model_validate(content)
     except ValidationError as error:
-        raise _plain(error) from None
+        raise plain(error, kind) from None
     config = config.model_copy(update={"directory": path.absolute().parent})
     if isinstance(config, SiteConfig):
         check_site_config(config)
@@ -105,24 +106,3 @@ def _check_kind(kind: type[AnyConfig], path: Path, content: dict[str, Any]) -> N
     for key, (other, what, command) in _KINDS.items():
         if key in content and kind is not other:
             raise ConfigError(str(path), f"the configuration of {what}; `{command}` reads it")
-
-
-def _plain(error: ValidationError) -> ConfigError:
-    """Say the first of pydantic's findings in one line that names the key."""
-    found = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")[0]
-    steps = [str(part) for part in found["loc"] if not _is_branch(part)]
-    key = in_short(".".join(steps)) or "configuration"
-    if found["type"] == "extra_forbidden":
-        return ConfigError(key, "unknown key; remove it or correct its spelling")
-    if found["type"] == "missing":
-        return ConfigError(key, "missing; it has to be given")
-    message = found["msg"][0].lower() + found["msg"][1:]
-    given = found["input"]
-    return ConfigError(
-        key, message if isinstance(given, dict) else f"{message}, not {shown(given)}"
-    )
-
-
-def _is_branch(part: int | str) -> bool:
-    """Whether a step of pydantic's path names a branch of a union, not a key."""
-    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "tuple"))

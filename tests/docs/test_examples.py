@@ -80,7 +80,7 @@ RUN: dict[str, list[str]] = {
     "docs/analyst.md": ["sql", "python", "sql"],
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
-    "docs/operator.md": ["toml", "toml", "sh", "python"],
+    "docs/operator.md": ["sh", "toml", "toml", "sh", "python"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -216,6 +216,18 @@ def test_the_whole_configuration_of_the_operator_is_one(tmp_path: Path) -> None:
     assert load(tmp_path / "whole.toml").experiment == "autumn-campaign"
 
 
+def test_the_first_configuration_of_operators_is_sound(tmp_path: Path) -> None:
+    make, _ = blocks(OPERATOR, "sh")
+    log = a_log(300, arms=("none", "mens", "womens"), n_outcomes=6).rename(
+        {"customer": "customer_id"}
+    )
+    write_content(tmp_path / "logs" / "2026-11-01" / "a.parquet", log)
+    with chdir(tmp_path):
+        run_shell(make.text)
+    checked = clusterdp.check(tmp_path / "autumn.toml", "2026-11-01").as_json()
+    assert (checked["n_units"], checked["warnings"]) == (300, [])
+
+
 def merged(*parts: Mapping[str, Any]) -> str:
     """The README's configuration with other keys in its sections."""
     (base,) = blocks(README, "toml")
@@ -244,7 +256,7 @@ def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
 
 def test_hashed_ids_are_those_that_the_page_works_out(tmp_path: Path) -> None:
     """The key is made by the page's shell line, and an id is found by its Python."""
-    (make_key,) = blocks(OPERATOR, "sh")
+    _, make_key = blocks(OPERATOR, "sh")
     (find,) = blocks(OPERATOR, "python")
     names: dict[str, Any] = {}
     with chdir(tmp_path):

@@ -124,6 +124,11 @@ class LogFiles:
         return sum(counts)
 
 
+def batches_of(path: Path, wanted: Wanted) -> Iterator[pl.DataFrame]:
+    """Yield the wanted columns of one file as they are in it; raises InputError if unreadable."""
+    return _reader(path)(path, wanted, BATCH)
+
+
 def identifier_type(files: tuple[Path, ...], name: str) -> pl.DataType:
     """The type of the ids in column ``name`` of all ``files``: text, or 64-bit integers.
 

@@ -53,7 +53,7 @@ def bash(folder: Path, script: str) -> str:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["in"], {"inspect"}),
+        (["ins"], {"inspect"}),
         (["re"], {"release", "report", "replicate"}),
         (["release", "--re"], {"--revise"}),
         (["inspect", "rel"], {

@@ -22,6 +22,8 @@ from tests.support.surroundings import Command
 
 COMMANDS = [
     "demo",
+    "init",
+    "schema",
     "check",
     "release",
     "ledger",

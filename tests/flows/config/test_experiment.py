@@ -84,6 +84,17 @@ def test_a_home_folder_is_filled_in(experiment: Builder, monkeypatch: pytest.Mon
     assert config.releases == Path("/somewhere/out/trial")
 
 
+MEANT = {
+    "paths": "path",
+    "clusters": "cluster",
+    "treatment": "treatments",
+    "value": "values",
+    "eps": "epsilon",
+    "uri": "url",
+    "threads": None,
+}
+
+
 @pytest.mark.parametrize(
     ("section", "key"),
     [
@@ -100,7 +111,9 @@ def test_a_home_folder_is_filled_in(experiment: Builder, monkeypatch: pytest.Mon
 )
 def test_an_unknown_key_is_named(experiment: Builder, section: str, key: str) -> None:
     error = refusal(experiment, **{section: {key: "x"}})
-    assert str(error) == f"{section}.{key}: unknown key; remove it or correct its spelling"
+    told = f"{section}.{key}: unknown key; remove it or correct its spelling"
+    meant = MEANT.get(key)
+    assert str(error) == (told if meant is None else f"{told}; did you mean `{meant}`?")
 
 
 @pytest.mark.parametrize("line", ["directory = 'x'", "seed = 1", "[plans]\nx = 1"])

@@ -1,0 +1,69 @@
+"""What is wrong with a configuration, all of it at once, in plain lines that name the keys."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from flows.config.keys import section_at
+from schemas.errors import ConfigError, SeveralConfigError, in_short, shown
+
+_FIRST = ("missing", "extra_forbidden")
+"""What is told first: keys that are missing, then unknown ones, one of which may be meant."""
+_NOT_KEYS = ("directory",)  # of the whole file: where it lies
+
+
+def plain(error: ValidationError, model: type[BaseModel]) -> ConfigError:
+    """Say all of pydantic's findings, a line each; the error's key is that of the first."""
+    found = sorted(_without_branches(error.errors()), key=_order)
+    return SeveralConfigError.of([(_key(one), _problem(one, model)) for one in found])
+
+
+def _order(finding: Any) -> int:
+    kind = finding["type"]
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _without_branches(findings: Iterable[Any]) -> Iterable[Any]:
+    """One finding for a value that may be of several types and is of none."""
+    seen: set[tuple[int | str, ...]] = set()
+    for one in findings:
+        steps = one["loc"]
+        branch = next((place for place, step in enumerate(steps) if _is_branch(step)), None)
+        if branch is not None:
+            if steps[:branch] in seen:
+                continue
+            seen.add(steps[:branch])
+        yield one
+
+
+def _key(finding: Any) -> str:
+    steps = [str(step) for step in finding["loc"] if not _is_branch(step)]
+    return in_short(".".join(steps)) or "configuration"
+
+
+def _problem(finding: Any, model: type[BaseModel]) -> str:
+    if finding["type"] == "extra_forbidden":
+        return "unknown key; remove it or correct its spelling" + _meant(finding["loc"], model)
+    if finding["type"] == "missing":
+        return "missing; it has to be given"
+    message: str = finding["msg"][0].lower() + finding["msg"][1:]
+    given = finding["input"]
+    return message if isinstance(given, dict) else f"{message}, not {shown(given)}"
+
+
+def _meant(steps: tuple[int | str, ...], model: type[BaseModel]) -> str:
+    """The known key of the same section that is spelt most alike, if one is."""
+    place = section_at(model, steps[:-1])
+    known = () if place is None else [name for name in place.model_fields if name not in _NOT_KEYS]
+    near = get_close_matches(in_short(str(steps[-1])).lower(), known, n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _is_branch(step: int | str) -> bool:
+    """Whether a step of pydantic's path names a branch of a union, not a key."""
+    return isinstance(step, str) and ("[" in step or step in _BRANCHES)
+
+
+_BRANCHES = ("str", "int", "float", "tuple", "constrained-str", "constrained-int")

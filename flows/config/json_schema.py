@@ -1,0 +1,67 @@
+"""A JSON Schema of configurations, for editors: keys, types, defaults and meanings.
+
+It holds what can be said of each key by itself. What keys have to be like together is told by
+``clusterdp check`` alone.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from flows.config.effects import EffectConfig
+from flows.config.experiment import Config
+from flows.config.keys import in_markdown, meanings, section
+from flows.config.site import SiteConfig
+
+Kind = Literal["release", "site", "cate"]
+"""The command that reads a configuration: a release's, a site's or an effect model's."""
+
+SCHEMA_FILE = "clusterdp.schema.json"
+"""What a schema beside configurations is called by convention."""
+
+_MODELS: dict[Kind, type[BaseModel]] = {
+    "release": Config,
+    "site": SiteConfig,
+    "cate": EffectConfig,
+}
+_NOT_KEYS = ("directory",)  # of the whole file: where it lies
+
+
+def json_schema(kind: Kind) -> dict[str, Any]:
+    """The schema of a kind of configuration, in JSON Schema's draft 2020-12."""
+    model = _MODELS[kind]
+    schema = model.model_json_schema()
+    for name in _NOT_KEYS:
+        del schema["properties"][name]
+    _explain(schema, model)
+    models = _sections(model)
+    for name, part in schema["$defs"].items():
+        _explain(part, models[name])
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": f"A configuration for clusterdp {kind}",
+    }
+
+
+def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The models of all sections, however deep, by their names."""
+    found: dict[str, type[BaseModel]] = {}
+    for field in model.model_fields.values():
+        part = section(field.annotation)
+        if part is not None:
+            found |= {part.__name__: part, **_sections(part)}
+    return found
+
+
+def _explain(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """Say what each key means; leave out the titles that repeat it, and defaults of nothing."""
+    schema.pop("title", None)
+    schema["description"] = in_markdown(schema.get("description", ""))
+    told = meanings(model)
+    for name, key in schema["properties"].items():
+        key.pop("title", None)
+        if key.get("default", "") is None:
+            del key["default"]
+        if name in told:
+            key["description"] = in_markdown(told[name])

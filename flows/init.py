@@ -1,0 +1,153 @@
+"""A first configuration for a log that nobody has described, by names and flags alone.
+
+No outcome takes part: of a log the names and types of its columns are read, and, where the column
+of the arms was named and their labels were not, that column alone.
+"""
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from flows.config.checks import check_length
+from flows.config.draft_lines import Arms, Given, draft_of
+from flows.config.guesses import Kind, Meaning, control_of, recognised
+from flows.raw.boundary.guard import values_free
+from flows.raw.reading.columns import TEXT_LIKE
+from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of
+from flows.raw.reading.log_files import Wanted, check_columns, find_files, suffix
+from flows.runtime.files import replace_file
+from flows.runtime.paths import absolute, check_place
+from schemas.errors import InputError
+
+
+@dataclass(frozen=True)
+class InitResult:
+    """The configuration that was written."""
+
+    path: Path
+    recognised: Mapping[Meaning, str] = field(default_factory=dict)
+    """Columns that were told by their names; a cluster's is only mentioned."""
+    blanks: tuple[str, ...] = ()
+    """Keys that are still to be given."""
+    notes: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp init --json``."""
+        return {
+            "path": str(self.path),
+            "recognised": dict(self.recognised),
+            "blanks": list(self.blanks),
+            "notes": list(self.notes),
+        }
+
+
+@values_free
+def init(log: str, output: Path | None, given: Given) -> InitResult:
+    """Write a configuration for ``log``, a file or a pattern, from what was ``given``.
+
+    Paths are relative to the current folder. The file is EXPERIMENT.toml where no ``output`` is
+    named. Raises InputError where the log's columns cannot be read, or the file exists, and
+    ConfigError where a release could not take what was given.
+    """
+    experiment = given.experiment or _name(output.stem if output else Path(log).name)
+    path = (output or Path(f"{experiment}.toml")).absolute()
+    _check_new(path)
+    check_length("--experiment", experiment)
+    pattern = _pattern(log)
+    files = find_files(Path.cwd(), "LOG", pattern.replace("{period}", "*"), "")
+    columns = columns_of(files[0])
+    if columns is not None:
+        check_columns(files[0], Wanted(given.columns), columns)
+    found = recognised(_kinds(columns or {}, files[0]), given.columns, given.meanings)
+    arms = _arms(files, given)
+    draft = draft_of(experiment, _source(pattern, path.parent), given, found, arms)
+    draft.check(path.parent)
+    _write(path, draft.text(path))
+    notes = () if arms.note is None else (arms.note,)
+    return InitResult(path, found, draft.blanks, notes)
+
+
+def _name(stem: str) -> str:
+    """The name of an experiment that a file's name suggests."""
+    before = re.split(r"\.", stem.lstrip("."))[0] if not stem.startswith("*") else ""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", before).strip("-")
+    return name or "experiment"
+
+
+def _pattern(log: str) -> str:
+    """The log as a pattern: special characters in the name of a file that exists are its own."""
+    path = absolute(Path.cwd(), log, "LOG")
+    return glob.escape(log) if os.path.exists(path) else log  # noqa: PTH110 - no name is too long
+
+
+def _source(pattern: str, folder: Path) -> str:
+    """The pattern relative to the configuration's folder, where the log lies in it; else whole."""
+    if pattern.startswith("~"):
+        return pattern
+    whole = Path(glob.escape(str(Path.cwd()))) / pattern
+    home = Path(glob.escape(str(folder)))
+    inside = whole.relative_to(home) if whole.is_relative_to(home) else whole
+    return str(inside)
+
+
+def _kinds(columns: Mapping[str, pl.DataType], path: Path) -> dict[str, Kind]:
+    is_text = suffix(path) == ".csv"  # where nothing is known of types
+    return {name: "text" if is_text else _kind(kind) for name, kind in columns.items()}
+
+
+def _kind(kind: pl.DataType) -> Kind:
+    if isinstance(kind, TEXT_LIKE):
+        return "text"
+    if kind.is_integer():
+        return "integer"
+    if kind == pl.Boolean:
+        return "boolean"
+    return "number" if kind.is_numeric() else "other"
+
+
+def _arms(files: tuple[Path, ...], given: Given) -> Arms:
+    """The arms, read only from a column that was named as theirs, and only if they were not."""
+    if given.arm is None or (given.control is not None and given.treatments):
+        return Arms(given.control, given.treatments)
+    labels: set[str] = set()
+    for file in files:
+        more = labels_of(file, given.arm)
+        labels |= more or set()
+        if more is None or len(labels) > MOST_LABELS:
+            note = (
+                f"{given.arm}: not text with at most {MOST_LABELS} labels, so its labels are not "
+                "written down; name them with --control and --treatments"
+            )
+            return Arms(given.control, given.treatments, note=note)
+    control = given.control or control_of(labels - set(given.treatments))
+    treatments = given.treatments or tuple(sorted(labels - {control})) if control else ()
+    return Arms(control, treatments or given.treatments, tuple(sorted(labels)))
+
+
+def _check_new(path: Path) -> None:
+    check_place(path.parent, path.name, "--output")
+    if os.path.lexists(path):
+        raise InputError(f"{path}: exists already, and is not overwritten; name another with -o")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the file whole or not at all, and never over another."""
+    try:
+        content = text.encode()
+    except UnicodeEncodeError:
+        content = None
+    if content is None:
+        raise InputError("a name that was given is not text in UTF-8")
+    try:
+        with replace_file(path, mode=0o644) as file:
+            _check_new(path)  # nobody else's, meanwhile
+            file.write(content)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None

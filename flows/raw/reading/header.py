@@ -1,0 +1,83 @@
+"""What may be read of a log that nobody has described: columns' names, and one column's labels.
+
+Names and types come from the schema of a Parquet file, or from the header of a CSV file, which is
+read up to its end. JSON Lines have neither, so nothing of them is read for names.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from flows.raw.reading.columns import TEXT_LIKE, label
+from flows.raw.reading.csv_rows import BrokenRowError, fields_of, whole_rows
+from flows.raw.reading.log_files import MARK, UNREADABLE, Wanted, check_columns, open_bytes, suffix
+from flows.raw.reading.parquet_files import scan, without_rows
+from flows.raw.reading.sources import batches_of
+from schemas.errors import InputError
+
+MOST_LABELS = 50
+"""Of an arm's column: one with more is no arm."""
+
+_LONGEST = 1 << 20  # bytes of a header
+_TRUTH = ("true", "false")
+
+
+def columns_of(path: Path) -> Mapping[str, pl.DataType] | None:
+    """The names and types of a file's columns; None where the format has no place that says them.
+
+    No row is read. Raises InputError where the file cannot be read.
+    """
+    if suffix(path) == ".parquet":
+        without_rows(path, Wanted(()))  # raises where the schema cannot be read
+        return dict(scan(path).collect_schema())
+    if suffix(path) != ".csv":
+        return None
+    names = _header(path)
+    if names is None:
+        raise InputError(f"{path}: its header cannot be read as CSV")
+    return dict.fromkeys(names, pl.String())
+
+
+def _header(path: Path) -> list[str] | None:
+    """The fields of the first row, and not a byte of the second is looked at."""
+    text = b""
+    try:
+        with open_bytes(path) as file:
+            while len(text) < _LONGEST:
+                line = file.readline(_LONGEST)
+                text = (text + line).removeprefix(MARK)
+                rows, _ = whole_rows(text, final=not line)
+                if rows or not line:
+                    return [field.decode(errors="replace") for field in fields_of(rows, 0)[0]]
+    except (BrokenRowError, *UNREADABLE):
+        pass
+    return None
+
+
+def labels_of(path: Path, name: str) -> frozenset[str] | None:
+    """The labels in column ``name``; None where they may be none of arms, and are left unread.
+
+    Only this column is read. It has to be text with at most MOST_LABELS different labels, not all
+    of which are numbers, or true and false: else it may be an outcome.
+    """
+    columns = columns_of(path)
+    if columns is not None:
+        check_columns(path, Wanted((name,)), columns)
+        if not isinstance(columns[name], TEXT_LIKE):
+            return None
+    found: set[str] = set()
+    for frame in batches_of(path, Wanted((name,))):
+        labels = frame.select(label(frame, path, name, "arm").alias(name))[name]
+        found.update(labels.drop_nulls().unique().to_list())
+        if len(found) > MOST_LABELS:
+            return None
+    return None if all(map(_may_be_outcome, found)) else frozenset(found)
+
+
+def _may_be_outcome(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return text.strip().lower() in _TRUTH
+    return True

@@ -1,0 +1,123 @@
+"""Everything that is wrong with a configuration is told at once, in lines that name the keys."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from flows.cli.main import run
+from flows.config.load import load, load_effects, load_site
+from schemas.errors import ConfigError, SeveralConfigError
+
+MANY_FAULTS = """
+experiment = "trial"
+[source]
+path = 3
+[columns]
+unit = "u"
+clusters = "c"
+outcome = 7
+[arms]
+control = "none"
+treatments = ["mail", 1]
+[outcome]
+values = [0, 1]
+[privacy]
+epsilom = 2.0
+"""
+
+
+def refusal(folder: Path, content: str) -> ConfigError:
+    path = folder / "trial.toml"
+    path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    return caught.value
+
+
+def test_all_faults_are_told_missing_keys_first(tmp_path: Path) -> None:
+    error = refusal(tmp_path, MANY_FAULTS)
+    assert str(error).splitlines() == [
+        "columns.arm: missing; it has to be given",
+        "columns.clusters: unknown key; remove it or correct its spelling; did you mean `cluster`?",
+        "privacy.epsilom: unknown key; remove it or correct its spelling; did you mean `epsilon`?",
+        "source.path: input should be a valid string, not 3",
+        "columns.outcome: input should be a valid string, not 7",
+        "arms.treatments.1: input should be a valid string, not 1",
+    ]
+    assert (error.key, error.problem) == ("columns.arm", "missing; it has to be given")
+    assert isinstance(error, SeveralConfigError)
+    assert [key for key, _ in error.others][-1] == "arms.treatments.1"
+
+
+def test_several_faults_survive_pickling(tmp_path: Path) -> None:
+    error = refusal(tmp_path, MANY_FAULTS)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert str(copy) == str(error)
+    assert type(copy) is type(error)
+
+
+def test_one_fault_is_a_plain_error(tmp_path: Path) -> None:
+    sound = MANY_FAULTS.replace("path = 3", 'path = "p"').replace("outcome = 7", 'outcome = "y"')
+    sound = sound.replace('clusters = "c"', 'arm = "a"').replace(", 1]", "]")
+    error = refusal(tmp_path, sound)
+    assert type(error) is ConfigError
+    assert error.key == "privacy.epsilom"
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "meant"),
+    [
+        ("", "privat_clusters", "private_clusters"),
+        ("[run]\n", "memory_limits", "memory_limit"),
+        ("[run]\n", "WORKERS", "workers"),
+        ("[ledger]\n", "password", None),
+        ("", "directori", None),
+    ],
+)
+def test_a_known_key_near_an_unknown_one_is_offered(
+    tmp_path: Path, section: str, key: str, meant: str | None
+) -> None:
+    line = f"{section}{key} = 1\n"
+    told = str(refusal(tmp_path, MANY_FAULTS + line if section else line + MANY_FAULTS))
+    (found,) = [one for one in told.splitlines() if key in one]
+    assert found.endswith(f"did you mean `{meant}`?" if meant else "correct its spelling")
+
+
+def test_a_value_of_no_allowed_type_is_told_once(tmp_path: Path) -> None:
+    content = MANY_FAULTS.replace('clusters = "c"', "cluster = 7\narm = 3") + "[run]\nworkers = 0.5"
+    lines = str(refusal(tmp_path, content)).splitlines()
+    assert sum("columns.cluster" in line for line in lines) == 1
+    assert sum(line.startswith("run.workers: ") for line in lines) == 1
+
+
+def test_hundreds_of_faults_are_counted(tmp_path: Path) -> None:
+    values = ", ".join(['"x"'] * 500)
+    lines = str(refusal(tmp_path, MANY_FAULTS.replace("[0, 1]", f"[{values}]"))).splitlines()
+    assert len(lines) == 21
+    assert lines[-1] == "and 486 more"
+
+
+def test_a_line_is_a_fault_whatever_a_key_is_called(tmp_path: Path) -> None:
+    told = str(refusal(tmp_path, MANY_FAULTS + '"a\\nb: fine" = 1\n'))
+    assert r"privacy.a\nb: fine: unknown key" in told
+
+
+@pytest.mark.parametrize("reader", [load_site, load_effects])
+def test_so_are_those_of_other_configurations(tmp_path: Path, reader: type) -> None:
+    path = tmp_path / "trial.toml"
+    path.write_text('experiment = "trial"\n[sources]\npath = "log.csv"\n')
+    with pytest.raises(ConfigError) as caught:
+        reader(path)
+    lines = str(caught.value).splitlines()
+    assert "source: missing; it has to be given" in lines
+    assert any(line.endswith("did you mean `source`?") for line in lines)
+
+
+def test_the_program_prints_them_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trial.toml"
+    path.write_text(MANY_FAULTS)
+    assert run(["check", str(path)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("clusterdp: columns.arm: missing")
+    assert len(told.splitlines()) == 6
