@@ -25,7 +25,9 @@ code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`
 :func:`release_due` and :func:`cate` do: they are for whoever may read the raw log. :func:`status`,
 and :func:`verify` against a ledger, are for whoever may read the ledger.
 
-**Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do.
+**Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
+``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
+``exit_code`` how a command would end.
 What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
 """
 
@@ -566,19 +568,24 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
     return fit_period(str(config), period, revise)
 
 
-def plan(config: str | Path, period: str | None = None) -> PlanResult:
+def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
     """The design that a release would have and how sharp it would be; reads no outcome.
 
     The same as ``clusterdp plan``. Stable of the answer: ``as_json()``, the document of
     ``clusterdp plan --json``.
 
+    Args:
+        config: The configuration file.
+        period: The period; where the log's path needs none it may be left out.
+        nights: Say too what so many nights like this one cost, and tell together.
+
     Raises:
-        ConfigError: The configuration cannot be used.
+        ConfigError: The configuration cannot be used, or there are no such ``nights``.
         InputError: The log cannot be used.
     """
     from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
 
-    return plan_release(Path(config), period)
+    return plan_release(Path(config), period, nights)
 
 
 def check(config: str | Path, period: str | None = None) -> CheckResult:

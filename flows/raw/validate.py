@@ -276,7 +276,8 @@ class _Judge:
             if self.known[UNIT if key == "unit" else ARM] == 0:
                 raise InputError(
                     f"columns.{key}: no row of {names} has a readable value in {column!r}; "
-                    "correct the name"
+                    "correct the name",
+                    key=f"columns.{key}",
                 )
 
     # judging

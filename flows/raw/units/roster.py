@@ -84,5 +84,6 @@ def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None
             raise InputError(
                 f"{key}: the declared arm {arm!r} has {has} in this log"
                 + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
-                + (f" (rows set aside: {aside})" if aside else "")
+                + (f" (rows set aside: {aside})" if aside else ""),
+                key=key,
             )
