@@ -250,6 +250,26 @@ class Release:
         """
         return self.table("units")
 
+    def export(
+        self, path: str | Path, table: str = "units", *, keep_formulas: bool = False
+    ) -> Path:
+        """Write a table to a CSV or Parquet file, by its name; returns the absolute path.
+
+        The same as ``clusterdp export``; memory does not grow with the units.
+
+        Args:
+            path: The file to write; one that is there is not overwritten.
+            table: ``units``, ``estimates``, ``counts`` or ``debias``.
+            keep_formulas: Write CSV even if text begins as a formula of a spreadsheet does.
+
+        Raises:
+            ConfigError: The table is none of these.
+            InputError: The table is empty, or the file cannot be written or is there.
+        """
+        from flows.released.export import export  # noqa: PLC0415 - pyarrow's writers, seldom
+
+        return export(self.path, Path(path), table, keep_formulas=keep_formulas).path
+
     def table(self, name: str) -> pl.DataFrame:
         """A table of the file as it stands there; :attr:`row_counts` names them all.
 

@@ -391,6 +391,7 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
     analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
     analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
+    analysis.export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
     experiment.ledger: "clusterdp ledger autumn.toml",
     experiment.audit: "clusterdp audit autumn.toml",
     experiment.status: "clusterdp status autumn.toml winter.toml",

@@ -31,6 +31,7 @@ COMMANDS = [
     "report",
     "replicate",
     "inspect",
+    "export",
     "hash-ids",
     "site",
     "aggregate",
