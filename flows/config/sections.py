@@ -137,7 +137,7 @@ class Arms(ConfigSection):
     """Intended arm shares (any positive weights) for the sample-ratio check; None for equal."""
     sample_ratio: Literal["warn", "refuse"] = "warn"
     """What becomes of a release whose arm sizes do not fit the intended shares (p < 0.001): it is
-    made with a warning, or refused before anything is charged."""
+    made with a warning, or refused before anything is charged. Of releases alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ class Quarantine(ConfigSection):
     """The folder of rows that were left out; it holds raw data."""
     at_most: Annotated[float | None, Field(ge=0, lt=1, allow_inf_nan=False)] = None
     """The greatest share of a log's rows that may be left out for faults; of more than that no
-    release is made. None: any share."""
+    release is made. None: any share. Of releases alone."""
 
 
 class Run(ConfigSection):
