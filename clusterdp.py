@@ -25,7 +25,9 @@ code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`
 :func:`release_due` and :func:`cate` do: they are for whoever may read the raw log. :func:`status`,
 and :func:`verify` against a ledger, are for whoever may read the ledger.
 
-**Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do.
+**Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
+``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
+``exit_code`` how a command would end.
 What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
 """
 
@@ -247,6 +249,26 @@ class Release:
         no row where statistics of clusters alone are published.
         """
         return self.table("units")
+
+    def export(
+        self, path: str | Path, table: str = "units", *, keep_formulas: bool = False
+    ) -> Path:
+        """Write a table to a CSV or Parquet file, by its name; returns the absolute path.
+
+        The same as ``clusterdp export``; memory does not grow with the units.
+
+        Args:
+            path: The file to write; one that is there is not overwritten.
+            table: ``units``, ``estimates``, ``counts`` or ``debias``.
+            keep_formulas: Write CSV even if text begins as a formula of a spreadsheet does.
+
+        Raises:
+            ConfigError: The table is none of these.
+            InputError: The table is empty, or the file cannot be written or is there.
+        """
+        from flows.released.export import export  # noqa: PLC0415 - pyarrow's writers, seldom
+
+        return export(self.path, Path(path), table, keep_formulas=keep_formulas).path
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the file as it stands there; :attr:`row_counts` names them all.
@@ -566,19 +588,24 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
     return fit_period(str(config), period, revise)
 
 
-def plan(config: str | Path, period: str | None = None) -> PlanResult:
+def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
     """The design that a release would have and how sharp it would be; reads no outcome.
 
     The same as ``clusterdp plan``. Stable of the answer: ``as_json()``, the document of
     ``clusterdp plan --json``.
 
+    Args:
+        config: The configuration file.
+        period: The period; where the log's path needs none it may be left out.
+        nights: Say too what so many nights like this one cost, and tell together.
+
     Raises:
-        ConfigError: The configuration cannot be used.
+        ConfigError: The configuration cannot be used, or there are no such ``nights``.
         InputError: The log cannot be used.
     """
     from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
 
-    return plan_release(Path(config), period)
+    return plan_release(Path(config), period, nights)
 
 
 def check(config: str | Path, period: str | None = None) -> CheckResult:

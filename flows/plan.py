@@ -15,13 +15,15 @@ from flows.raw.ingest import ingest_without_outcomes
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
+from privatizers.accounting.budget import Budget
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
+from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
 from privatizers.planning.planner import Prediction, Question, with_more
 from schemas.arrays import Ints
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
 
 MORE_EPSILON = 1.0
@@ -41,6 +43,62 @@ class Other:
 
 
 @dataclass(frozen=True)
+class Nights:
+    """What releases of several nights would cost and tell together, each like the one planned."""
+
+    n_nights: int
+    config: Config
+    pooled: tuple[PooledPrediction, ...]
+
+    @property
+    def charges_once(self) -> bool:
+        """Whether everyone is released once, so that nobody is in two nights."""
+        return self.config.privacy.returning == "set_aside"
+
+    @property
+    def cost(self) -> Budget:
+        """The most that one who pays is charged in all nights; the budget is not looked at."""
+        return paid(self.config.charged, 1 if self.charges_once else self.n_nights)
+
+    @property
+    def least_cost(self) -> Budget:
+        """What one who pays is charged who is in one night alone."""
+        everybody = self.config.privacy.account == "population"
+        return paid(self.config.charged, self.n_nights if everybody else 1)
+
+    @property
+    def n_affordable(self) -> int | None:
+        """How many releases one can pay who has paid for none; None where nothing limits it."""
+        return affordable(self.config.charged, self.config.budget)
+
+    def as_json(self, arms: tuple[str, ...]) -> dict[str, Any]:
+        """What ``nights`` is in the document of ``clusterdp plan --nights --json``."""
+        least, most = self.least_cost, self.cost
+        return {
+            "n_nights": self.n_nights,
+            "account": self.config.privacy.account,
+            "returning": self.config.privacy.returning,
+            "epsilon_in_one_night": least.epsilon,
+            "delta_in_one_night": least.delta,
+            "epsilon_in_every_night": most.epsilon,
+            "delta_in_every_night": most.delta,
+            "n_affordable": self.n_affordable,
+            "pooled": [
+                {
+                    "estimand": "ate" if one.segment_share is None else "segment ate",
+                    "arm": arms[one.arm],
+                    "segment_share": one.segment_share,
+                    "std_error": one.std_error,
+                    "sampling_std_error": one.sampling_std_error,
+                    "privacy_std_error": one.privacy_std_error,
+                    "std_error_returning": None if self.charges_once else one.most_std_error,
+                }
+                for one in self.pooled
+            ],
+        }
+
+
+@dataclass(frozen=True)
 class PlanResult:
     """The design chosen or declared, what it is predicted to tell, and what else there is."""
 
@@ -51,6 +109,8 @@ class PlanResult:
     runners_up: tuple[Other, ...]
     one_more: Other | None
     """The plan for one more unit of ε; None where parameters are declared."""
+    nights: Nights | None = None
+    """What several nights come to; None where nobody asked."""
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp plan --json``."""
@@ -71,6 +131,7 @@ class PlanResult:
             "predicted": self._predicted(self.predicted),
             "runners_up": [self._other(one) for one in self.runners_up],
             "one_more_epsilon": None if self.one_more is None else self._other(self.one_more),
+            "nights": None if self.nights is None else self.nights.as_json(self.arms),
             "warnings": list(self.roster.warnings),
         }
 
@@ -95,8 +156,13 @@ class PlanResult:
         ]
 
 
-def plan(config_path: Path, period: str | None) -> PlanResult:
-    """Plan a release of ``period``; raises what a release would raise for all but outcomes."""
+def plan(config_path: Path, period: str | None, nights: int | None = None) -> PlanResult:
+    """Plan a release of ``period``; raises what a release would raise for all but outcomes.
+
+    With ``nights`` it says besides what so many releases like it come to.
+    """
+    if nights is not None and not 1 <= nights <= MOST_NIGHTS:
+        raise ConfigError("--nights", f"{shown(nights)} is not from 1 to {MOST_NIGHTS:,}")
     config = load(config_path)
     if config.private_clusters is not None:
         raise ConfigError(
@@ -119,7 +185,10 @@ def plan(config_path: Path, period: str | None) -> PlanResult:
         runners_up = (*own, *_with_own_priors(asked, chosen.config.outcome.grid))
         more = with_more(asked, MORE_EPSILON)
         one_more = Other("uniform-prior-dp", len(more.grid), more.strata_statistic, more.predicted)
-    return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more)
+    together = None
+    if nights is not None:
+        together = Nights(nights, config, tuple(pooled(one, nights) for one in predicted))
+    return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more, together)
 
 
 def _nothing_to_compare(chosen: ResolvedDesign) -> str:

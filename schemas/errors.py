@@ -18,6 +18,10 @@ class ClusterdpError(Exception):
     """A failure that a person can act on; its text is what the command line prints."""
 
     exit_code: ClassVar[int] = 1
+    kind: ClassVar[str] = "failed"
+    """What it is, in one word, for programs that read ``--json``."""
+    key: str | None = None
+    """The key of the configuration, or the option, that it is about; None where it is of none."""
     _breaks: ClassVar[str] = ""
 
     def __str__(self) -> str:
@@ -29,6 +33,8 @@ class ConfigError(ClusterdpError):
     """A configuration, command line or parameter that cannot be used."""
 
     exit_code = 2
+    kind = "config"
+    key: str
 
     def __init__(self, key: str, problem: str) -> None:
         """Take the ``key`` at fault and its ``problem``, which says what to do."""
@@ -70,6 +76,13 @@ class InputError(ClusterdpError):
     """A log, or another input file, that cannot be used."""
 
     exit_code = 2
+    kind = "input"
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        """Take what is wrong and what to do, and the ``key`` by which it was judged, if any."""
+        super().__init__(message)
+        if key is not None:
+            self.key = key
 
 
 class NoFileError(InputError):
@@ -80,6 +93,7 @@ class BudgetError(ClusterdpError):
     """A release that exceeds its population's budget; nothing was drawn or written."""
 
     exit_code = 3
+    kind = "budget"
     _breaks = "\n"
 
 
@@ -87,6 +101,7 @@ class ConflictError(ClusterdpError):
     """The release exists already; nothing was touched."""
 
     exit_code = 4
+    kind = "conflict"
 
 
 class StepError(ClusterdpError):

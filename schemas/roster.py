@@ -29,12 +29,19 @@ class Roster:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Problems that the operator should look into; none of them stops a release."""
-        if self.sample_ratio_p is None or self.sample_ratio_p >= SAMPLE_RATIO_ALARM:
+        problem = self.sample_ratio_problem
+        if problem is None:
             return self.notes
+        advice = "find out why before you trust an effect, or declare arms.shares"
+        return (*self.notes, f"{problem}; {advice}")
+
+    @property
+    def sample_ratio_problem(self) -> str | None:
+        """That the arm sizes do not fit the intended shares; None where they may."""
+        if self.sample_ratio_p is None or self.sample_ratio_p >= SAMPLE_RATIO_ALARM:
+            return None
         sizes = ", ".join(f"{arm} {count:,}" for arm, count in self.units_by_arm.items())
         return (
-            *self.notes,
             f"sample ratio mismatch (p = {self.sample_ratio_p:.2g}): the arm sizes ({sizes}) do "
-            "not fit the intended shares; find out why before you trust an effect, or declare "
-            "arms.shares",
+            "not fit the intended shares"
         )

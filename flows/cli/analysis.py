@@ -1,4 +1,4 @@
-"""Commands on a released file alone: ``estimate``, ``inspect``, ``report``.
+"""Commands on a released file alone: ``estimate``, ``inspect``, ``report``, ``export``.
 
 They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.Answer`. As there,
 the data libraries are imported within them.
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles
+from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles, files
 from schemas.errors import ConfigError
 
 People = Annotated[
@@ -206,6 +206,43 @@ def report(
 
     path = write_report(releases[0], output)
     return Answer(lambda: str(path), {"path": str(path)})
+
+
+def export(
+    release: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write, CSV or Parquet by its name."
+        ),
+    ],
+    table: Annotated[
+        str,
+        typer.Option(metavar="units | estimates | counts | debias", help="The table to write."),
+    ] = "units",
+    keep_formulas: Annotated[
+        bool,
+        typer.Option(
+            "--keep-formulas",
+            help="Write a CSV file even if text in it begins as a formula of a spreadsheet does.",
+        ),
+    ] = False,
+) -> Answer:
+    """Write a table of a release to a CSV or Parquet file.
+
+    For programs that do not read DuckDB files. Reads RELEASE alone. Writes a new file, whole or not
+    at all, with the rows of the table as they are.
+    """
+    from flows.released.export import export as write_table
+
+    result = write_table(release, output, table, keep_formulas=keep_formulas)
+    text = f"{result.path}: {result.n_rows:,} rows of {result.table}"
+    return Answer(lambda: text, result.as_json())
 
 
 def _refuse_for_one(people: str | None, looks: int | None) -> None:

@@ -28,7 +28,18 @@ def check(config: ConfigFile, period: Period = None) -> Answer:
     return Answer(partial(check_text, result), result.as_json(), result.warnings)
 
 
-def plan(config: ConfigFile, period: Period = None) -> Answer:
+def plan(
+    config: ConfigFile,
+    period: Period = None,
+    nights: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Show too what so many nights like this one cost a unit, and how exact the effect "
+            "over all of them would be.",
+        ),
+    ] = None,
+) -> Answer:
     """Show how a release would be made, and how exact it would be.
 
     Reads CONFIG and, of its log, only who is in which arm and cluster (and the times of exposures,
@@ -37,7 +48,7 @@ def plan(config: ConfigFile, period: Period = None) -> Answer:
     from flows.cli.show_plan import plan_text
     from flows.plan import plan as plan_release
 
-    result = plan_release(config, period)
+    result = plan_release(config, period, nights)
     return Answer(partial(plan_text, result), result.as_json(), result.roster.warnings)
 
 

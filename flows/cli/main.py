@@ -27,6 +27,7 @@ from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
 from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
+from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
 from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
@@ -123,7 +124,12 @@ def _program() -> Callable[..., Any]:
 
 
 def run(arguments: list[str], *, debug: bool = False) -> int:
-    """Run one command and return its exit code, failures told on standard error."""
+    """Run one command and return its exit code, failures told on standard error.
+
+    With ``--json`` a failure is one document on standard output, too (:mod:`flows.cli.failure`).
+    """
+    as_json = wants_json(arguments)
+    fail = partial(_failed, as_json=as_json)
     try:
         check_current_folder()
         try:
@@ -132,10 +138,13 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
             sys.stdout.flush()  # else what cannot be written is lost without a word
     except SystemExit as end:
         if end.code == _INTERRUPTED:
-            return _failed("interrupted", 1, debug=False)
+            return fail(Failure(1, "interrupted", "interrupted"), debug=False)
+        wrong = usage_failure(end)
+        if as_json and wrong is not None:  # told on standard error already
+            _print_failure(wrong)
         return end.code if isinstance(end.code, int) else 0
     except ClusterdpError as error:
-        return _failed(str(error), error.exit_code, debug=debug)
+        return fail(failure_of(error), debug=debug)
     except BrokenPipeError:  # whoever read our output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -143,7 +152,8 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         message = _last_words(error)
         if message is None:
             raise
-        return _failed(message, code_of(error), debug=debug)
+        kind = "interrupted" if _is_interruption(error) else "unforeseen"
+        return fail(Failure(code_of(error), kind, message), debug=debug)
     return 0
 
 
@@ -167,11 +177,20 @@ def _unforeseen(error: Exception) -> str:
     return f"unforeseen failure ({type(error).__name__}); run again with --debug to see where"
 
 
-def _failed(message: str, code: int, *, debug: bool) -> int:
+def _failed(failure: Failure, *, debug: bool, as_json: bool) -> int:
     if debug:
         print(safe_text(traceback.format_exc()), file=sys.stderr, end="")
-    _tell(message)
-    return code
+    _tell(failure.message)
+    if as_json:
+        _print_failure(failure)
+    return failure.code
+
+
+def _print_failure(failure: Failure) -> None:
+    """Print the document of a failure, unless nothing can be printed: that was the failure then."""
+    with suppress(OSError, ValueError):
+        print(_document_text(failure.as_json()))
+        sys.stdout.flush()
 
 
 def _tell(message: str) -> None:
@@ -376,6 +395,7 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
     analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
     analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
+    analysis.export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
     experiment.ledger: "clusterdp ledger autumn.toml",
     experiment.audit: "clusterdp audit autumn.toml",
     experiment.status: "clusterdp status autumn.toml winter.toml",

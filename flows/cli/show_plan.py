@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flows.runtime.terminal import pairs, table
 
 if TYPE_CHECKING:
-    from flows.plan import Other, PlanResult
+    from flows.plan import Nights, Other, PlanResult
     from privatizers.mechanisms.noisy_squares import NoisySquares
     from privatizers.planning.planner import Prediction
 
@@ -53,6 +53,8 @@ def plan_text(found: "PlanResult") -> str:
             [_row(found, one) for one in found.predicted],
         ),
     ]
+    if found.nights is not None:
+        lines += ["", *_nights_lines(found.nights, found.arms)]
     if found.runners_up:
         lines += ["", "the next best designs (standard errors in the order above)"]
         head = ["mechanism", "levels", "of each stratum", "predicted"]
@@ -75,11 +77,50 @@ def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:
     return {"of each arm": f"a noisy sum of squares about the middle, {scale}"}
 
 
+def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
+    """What nights like this one cost and tell together."""
+    least, most, can_pay = nights.least_cost, nights.cost, nights.n_affordable
+    limit = "no budget limits it" if can_pay is None else f"the budget pays for {can_pay:,}"
+    costs = {"who is in one night pays": f"epsilon {least.epsilon:g}, delta {least.delta:g}"}
+    if nights.charges_once:
+        costs["who comes back"] = "is set aside: everyone is released, and pays, once"
+    else:
+        costs["who is in every night pays"] = f"epsilon {most.epsilon:g}, delta {most.delta:g}"
+    return [
+        f"{nights.n_nights:,} nights like this one ({limit})",
+        *pairs(costs),
+        "",
+        "predicted standard error over all of them",
+        *table(
+            [
+                "arm",
+                "of whom",
+                "new people",
+                "sampling",
+                "privacy",
+                *([] if nights.charges_once else ["people who come back"]),
+            ],
+            [
+                [
+                    arms[one.arm],
+                    _whom(one.segment_share),
+                    f"{one.std_error:.4g}",
+                    f"{one.sampling_std_error:.4g}",
+                    f"{one.privacy_std_error:.4g}",
+                    *([] if nights.charges_once else [f"at most {one.most_std_error:.4g}"]),
+                ]
+                for one in nights.pooled
+            ],
+        ),
+    ]
+
+
+def _whom(share: float | None) -> str:
+    return "everybody" if share is None else f"a segment of {100 * share:g} %"
+
+
 def _row(found: "PlanResult", one: "Prediction") -> list[str]:
-    whom = (
-        "everybody" if one.segment_share is None else f"a segment of {100 * one.segment_share:g} %"
-    )
-    more = []
+    whom, more = _whom(one.segment_share), []
     if found.one_more is not None:
         same = next(
             other

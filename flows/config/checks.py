@@ -5,7 +5,7 @@ from collections import Counter
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
-from flows.config.sections import Arms, Columns, Outcome, Privacy, Publish
+from flows.config.sections import Arms, Columns, Outcome, Privacy, Publish, Quarantine
 from flows.runtime.paths import absolute, check_place
 from privatizers.planning.design import Request, check
 from schemas.errors import ConfigError, shown
@@ -15,6 +15,7 @@ _LEAST = 1e-60  # of the grid's range: so does that of its inverse
 _MOST_POINTS = 10_000  # of a grid: a plan takes time that grows faster than they do
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
 _MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
+_OF_RELEASES = "belongs to the configuration of a release; leave the key out"
 _LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them would be in it
 
 
@@ -121,6 +122,20 @@ def check_arms(arms: Arms) -> None:
         if times > 1:
             raise ConfigError("arms.treatments", f"{shown(name)} is named twice (control counts)")
     _check_shares(arms)
+    if arms.sample_ratio == "refuse" and arms.shares == "undeclared":
+        raise ConfigError(
+            "arms.sample_ratio",
+            '"refuse" needs intended shares, and arms.shares is "undeclared": declare them, or '
+            "leave one of the two keys out",
+        )
+
+
+def check_no_guards(quarantine: Quarantine, arms: Arms | None = None) -> None:
+    """Raise ConfigError where a site or an effect model has a guard that releases alone have."""
+    if quarantine.at_most is not None:
+        raise ConfigError("quarantine.at_most", _OF_RELEASES)
+    if arms is not None and arms.sample_ratio != "warn":
+        raise ConfigError("arms.sample_ratio", _OF_RELEASES)
 
 
 def _check_shares(arms: Arms) -> None:

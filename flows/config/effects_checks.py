@@ -1,6 +1,6 @@
 """What the keys of an effect model's configuration must be like together; errors name a key."""
 
-from flows.config.checks import check_length
+from flows.config.checks import check_length, check_no_guards
 from flows.config.effects import (
     EffectArms,
     EffectConfig,
@@ -18,6 +18,7 @@ def check_effect_config(config: EffectConfig) -> None:
     check_length("experiment", config.experiment)
     _check_places(config)
     _check_arms(config.arms)
+    check_no_guards(config.quarantine)
     _check_missing(config.outcome)
     for number, each in enumerate(config.features):
         _check_feature(f"features[{number}]", each)

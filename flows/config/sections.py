@@ -135,6 +135,9 @@ class Arms(ConfigSection):
     compared together."""
     shares: dict[str, Number] | Literal["undeclared"] | None = None
     """Intended arm shares (any positive weights) for the sample-ratio check; None for equal."""
+    sample_ratio: Literal["warn", "refuse"] = "warn"
+    """What becomes of a release whose arm sizes do not fit the intended shares (p < 0.001): it is
+    made with a warning, or refused before anything is charged. Of releases alone."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -320,6 +323,9 @@ class Quarantine(ConfigSection):
 
     directory: Name = "quarantine"
     """The folder of rows that were left out; it holds raw data."""
+    at_most: Annotated[float | None, Field(ge=0, lt=1, allow_inf_nan=False)] = None
+    """The greatest share of a log's rows that may be left out for faults; of more than that no
+    release is made. None: any share. Of releases alone."""
 
 
 class Run(ConfigSection):

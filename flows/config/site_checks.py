@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 
-from flows.config.checks import check_arms, check_length
+from flows.config.checks import check_arms, check_length, check_no_guards
 from flows.config.sections import Arms
 from flows.config.site import SPLITS, Covariate, SiteConfig, SiteOutcome
 from flows.runtime.paths import absolute, check_place
@@ -20,6 +20,7 @@ def check_site_config(config: SiteConfig) -> None:
     _check_places(config)
     _check_columns(config)
     _check_two_arms(config.arms)
+    check_no_guards(config.quarantine, config.arms)
     _check_range(config.outcome)
     for number, one in enumerate(config.covariates):
         _check_covariate(f"covariates[{number}]", one)

@@ -180,9 +180,12 @@ class Account:
 
         One of a period that was released may turn out unchanged, and is not.
         """
-        entries = self._ledger.entries(self._terms)
-        if not of_period(entries, self._terms.experiment, period):
-            check_accounts(entries, self._terms, accounts)
+        if not self.has_released(period):
+            check_accounts(self._ledger.entries(self._terms), self._terms, accounts)
+
+    def has_released(self, period: str) -> bool:
+        """Whether a release of the period was charged: it may turn out unchanged."""
+        return bool(of_period(self._ledger.entries(self._terms), self._terms.experiment, period))
 
     def reserve(
         self,

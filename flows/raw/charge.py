@@ -16,6 +16,7 @@ from flows.raw.spill.workspace import Workspace
 from flows.raw.units.account_digests import digest_units
 from flows.raw.units.known_units import set_known_aside
 from flows.raw.units.private_clusters import known_sizes
+from flows.raw.units.roster import check_sample_ratio
 from flows.raw.units.rows import Rows
 from schemas.roster import Roster
 
@@ -47,8 +48,12 @@ def charge_rows(
 
     Whether a period is unchanged is judged by all rows of its log, and by the design for them. With
     accounts by unit some may then be left out for what was released before, and the design is that
-    for the rest. No other run of the population looks at its accounts meanwhile.
+    for the rest. No other run of the population looks at its accounts meanwhile. Raises InputError,
+    before anything is charged, where the arms of these are refused (``arms.sample_ratio``).
     """
+    guards = revise or not account.has_released(read.period)
+    if guards and not _leaves_out(read.config):  # before a key is made
+        check_sample_ratio(read.config, read.roster)
     made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.design)
     if not account.terms.by_unit:
         with account.turn():
@@ -58,6 +63,8 @@ def charge_rows(
     with account.turn():
         accounts = account.accounts(members, read.period)
         left, accounts = _left(read, accounts, workspace)
+        if guards:
+            check_sample_ratio(read.config, left.roster)
         charge = account.reserve(read.period, made_from, folder, revise=revise, accounts=accounts)
         if charge.is_new:
             account.sum_up(members)
@@ -67,8 +74,23 @@ def charge_rows(
 def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
     """The rows that would be left, by accounts as they are now; charges and changes nothing.
 
-    Raises BudgetError where units cannot pay.
+    Raises BudgetError where units cannot pay, and InputError where their arms are refused.
     """
+    left = _by_accounts(account, read, workspace)
+    if not account.has_released(read.period):
+        check_sample_ratio(read.config, left.roster)
+    return left
+
+
+def _leaves_out(config: Config) -> bool:
+    """Whether units may be left out by their accounts: then the arms of the rest are judged."""
+    privacy = config.privacy
+    by_accounts = (privacy.returning, privacy.spent) != ("charge", "refuse")
+    return by_accounts or privacy.rows_each is not None
+
+
+def _by_accounts(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
+    """The rows that are left by accounts as they are now."""
     if not account.terms.by_unit or not account.has_accounts:
         return read
     key = read_account_key(read.config, begun=True)

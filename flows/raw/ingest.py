@@ -158,7 +158,7 @@ def _roster_columns(
     """
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
     of_clusters = cluster_columns(columns, private)
-    payer = columns.privacy_unit if outcomes else None  # a plan charges nobody
+    payer = columns.privacy_unit
     wanted = [columns.unit, columns.arm, *of_clusters, *([] if payer is None else [payer])]
     hidden = set(() if private is None else of_clusters)
     if by_events:
@@ -193,7 +193,7 @@ def _roster_expressions(
             else private_clusters(frame, path, columns, private)
         ).alias(CLUSTER),
     ]
-    if outcomes and columns.privacy_unit is not None:
+    if columns.privacy_unit is not None:
         payer = label(frame, path, columns.privacy_unit, "privacy_unit")
         expressions.append(payer.alias(PAYER))
     if by_events:

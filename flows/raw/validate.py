@@ -32,7 +32,7 @@ from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
-from flows.raw.units.roster import check_left, roster_of
+from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of
 from flows.runtime.progress import Progress
@@ -68,9 +68,9 @@ def validate(
 
     Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
     InputError where a file cannot be read, a declared arm has no units (at a site's trial: fewer
-    than two) or nothing is left. Where a site protects arms, one arm alone is no reason to fail:
-    the report is mostly noise then, and its variance says so. What does not fit into memory is put
-    into the ``workspace``; nothing else is written: see
+    than two), nothing is left, or more rows have faults than may. Where a site protects arms, one
+    arm alone is no reason to fail: the report is mostly noise then, and its variance says so. What
+    does not fit into memory is put into the ``workspace``; nothing else is written: see
     :func:`~flows.raw.quarantine.write_quarantine`.
     """
     raw = log.open()
@@ -82,6 +82,7 @@ def validate(
     by_rule = {rule.name: n_aside[rule.name] for rule in judge.rules if rule.name in n_aside}
     roster = roster_of(config, rows, by_rule)
     check_left(config, roster, judge.n_read)
+    check_faults(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
@@ -275,7 +276,8 @@ class _Judge:
             if self.known[UNIT if key == "unit" else ARM] == 0:
                 raise InputError(
                     f"columns.{key}: no row of {names} has a readable value in {column!r}; "
-                    "correct the name"
+                    "correct the name",
+                    key=f"columns.{key}",
                 )
 
     # judging

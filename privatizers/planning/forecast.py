@@ -76,23 +76,27 @@ def _forecast_aggregates(
     if len(sizes) == 0:
         return ()
     if parameters.differences:
-        variances = [_difference_variance(sizes, sampling, grid, parameters)]
+        variances = [_difference_variances(sizes, sampling, grid, parameters)]
     else:
         clusters, arms = ([str(nth) for nth in range(n)] for n in sizes.shape)
         strata = lay_out(clusters, arms, sizes, np.arange(len(sizes)))
         by_arm = contrast_weights(strata, same_shares=question.same_shares)
         statistic = _statistic_noise(grid, parameters).second
         variances = [
-            0.0
+            (0.0, 0.0)
             if weights is None
-            else weights.sampling * sampling
-            + statistic * float(weights.pool_shares @ weights.pool_units**-2.0)
+            else (
+                weights.sampling * sampling,
+                statistic * float(weights.pool_shares @ weights.pool_units**-2.0),
+            )
             for weights in by_arm
         ]
     return tuple(
-        Prediction(arm, None, float(np.sqrt(variance)))
-        for arm, variance in enumerate(variances, start=1)
-        if variance > 0.0
+        Prediction(
+            arm, None, float(np.sqrt(of_units + noise)), sampling_std_error=float(np.sqrt(of_units))
+        )
+        for arm, (of_units, noise) in enumerate(variances, start=1)
+        if of_units + noise > 0.0
     )
 
 
@@ -109,18 +113,22 @@ def _whole_pools(question: Question, mechanism: AggregateMechanism) -> Ints:
     return usable
 
 
-def _difference_variance(
+def _difference_variances(
     sizes: Ints, sampling: float, grid: Floats, parameters: AggregateParameters
-) -> float:
-    """Return Σ_p b_p² (V_s/n_0 + V_s/n_1 + V_D); 0 where no pool has two units of both arms."""
+) -> tuple[float, float]:
+    """Return Σ_p b_p² (V_s/n_0 + V_s/n_1) and Σ_p b_p² V_D.
+
+    Both are 0 where no pool has two units of both arms.
+    """
     used = sizes[(sizes >= MIN_UNITS).all(axis=1)]
     if len(used) == 0 or parameters.lattice is None:
-        return 0.0
+        return 0.0, 0.0
     share = used.sum(axis=1) / used.sum()
     control, treated = used.T
     step = parameters.lattice.step_of(grid.tolist())
     noise = difference_statistic(share, treated, control, parameters.noise_scale, step).variance
-    return float(np.sum(share**2 * (sampling / control + sampling / treated + noise)))
+    of_units = np.sum(share**2 * (sampling / control + sampling / treated))
+    return float(of_units), float(np.sum(share**2 * noise))
 
 
 def _unit_variance(

@@ -102,6 +102,8 @@ class Prediction:
     std_error: float
     half_width: float | None = None
     """Half of the 95 % interval that is expected; None where it is not predicted."""
+    sampling_std_error: float = 0.0
+    """The part of ``std_error`` that sampling, and rounding onto the grid, would leave."""
 
 
 @dataclass(frozen=True)
@@ -256,6 +258,8 @@ class PredictedEffect:
 
     variance: Floats
     half_width: Floats
+    sampling: float
+    """The part of the variance that is not privacy's, of every design."""
 
 
 def effects_of(
@@ -266,7 +270,11 @@ def effects_of(
         (
             arm,
             share,
-            PredictedEffect(weights.variance(unit, share), weights.half_width(unit, share)),
+            PredictedEffect(
+                weights.variance(unit, share),
+                weights.half_width(unit, share),
+                weights.sampling * unit.sampling / share,
+            ),
         )
         for arm, weights in enumerate(by_arm, start=1)
         if weights is not None
@@ -284,6 +292,7 @@ def predictions(
             None if share == 1.0 else share,
             float(np.sqrt(effect.variance[at])),
             float(effect.half_width[at]),
+            float(np.sqrt(np.broadcast_to(effect.sampling, effect.variance.shape)[at])),
         )
         for arm, share, effect in effects
     )

@@ -1,6 +1,7 @@
 """Every example in the papers is run: shell, SQL, Python and configurations."""
 
 import itertools
+import math
 import re
 import stat
 import tomllib
@@ -78,6 +79,8 @@ RUN: dict[str, list[str]] = {
     "README.md": ["sh", "toml", "sh", "sql", "python"],
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
+    "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below
+    "docs/excel.md": ["sh"],
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml", "toml", "sh", "python"],
@@ -123,6 +126,33 @@ def test_the_python_of_the_readme_gives_the_same(autumn: Path) -> None:
         found = run_python(block.text, {})
     assert isinstance(found, pl.DataFrame)
     assert found.equals(released(autumn).ate())
+
+
+# R and Excel
+
+
+@pytest.mark.parametrize("name", ["r.md", "excel.md"])
+def test_exports_give_the_effect_by_hand(
+    autumn: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (block,) = blocks(ROOT / "docs" / name, "sh")
+    (tmp_path / "releases").symlink_to(autumn / "releases")
+    monkeypatch.chdir(tmp_path)
+    run_shell(block.text)
+    units = pl.read_csv("units.csv", schema_overrides={"unit_id": pl.String})
+    stated = pl.read_csv("estimates.csv").filter(pl.col("estimator") == "tau_q")
+    assert set(units["cluster"]) == {"all"}
+    assert units.columns[2:] == ["arm", "outcome", "outcome_debiased"]  # C, D and E of a sheet
+    by_arm = {
+        arm: units.filter(arm=arm)["outcome_debiased"].to_numpy()
+        for arm in ("none", "mens", "womens")
+    }
+    for arm in ("mens", "womens"):
+        one, control = by_arm[arm], by_arm["none"]
+        (row,) = stated.filter(arm=arm).to_dicts()
+        assert row["estimate"] == pytest.approx(one.mean() - control.mean(), abs=1e-9)
+        variance = one.var(ddof=1) / len(one) + control.var(ddof=1) / len(control)
+        assert row["std_error"] == pytest.approx(math.sqrt(variance), rel=0.02)
 
 
 # analysts

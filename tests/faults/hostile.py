@@ -1,5 +1,6 @@
 """Releases that somebody else has changed, and every command that reads one."""
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,7 +59,11 @@ def refusals(
             continue
         assert run(command) == 2, command
         printed = capsys.readouterr()
-        assert printed.out == ""
+        if "--json" in command:
+            error = json.loads(printed.out)["error"]
+            assert f"clusterdp: {error['message']}\n" == printed.err
+        else:
+            assert printed.out == ""
         assert printed.err.startswith(f"clusterdp: {release}: "), printed.err
         assert printed.err.count("\n") == 1
         assert "unforeseen" not in printed.err

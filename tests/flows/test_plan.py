@@ -122,6 +122,89 @@ def test_a_plan_speaks_to_people(command: Command, experiment: Builder) -> None:
     assert [line.split()[0] for line in lines[at + 1 : at + 7]] == ["mail"] * 3 + ["fax"] * 3
 
 
+# many nights
+
+
+@pytest.mark.parametrize(
+    ("privacy", "in_one", "in_every", "affordable"),
+    [
+        ({}, 2.0, 80.0, 500),
+        ({"returning": "set_aside", "budget_epsilon": 5.0}, 2.0, 2.0, 2),
+        ({"account": "population", "budget_epsilon": None}, 80.0, 80.0, None),
+    ],
+)
+def test_nights_say_what_they_cost_and_tell(
+    command: Command,
+    experiment: Builder,
+    privacy: dict[str, Any],
+    in_one: float,
+    in_every: float,
+    affordable: int | None,
+) -> None:
+    built = experiment(privacy=AUTO | privacy)
+    before = built.entries
+    found = planned(command, built, "--nights", "40")
+    nights = found["nights"]
+    assert nights["n_nights"] == 40
+    assert (nights["epsilon_in_one_night"], nights["epsilon_in_every_night"]) == (in_one, in_every)
+    assert nights["n_affordable"] == affordable
+    for one, together in zip(found["predicted"], nights["pooled"], strict=True):
+        names = ("estimand", "arm", "segment_share")
+        assert [one[name] for name in names] == [together[name] for name in names]
+        assert together["std_error"] == pytest.approx(one["std_error"] / math.sqrt(40))
+        parts = together["sampling_std_error"], together["privacy_std_error"]
+        assert math.hypot(*parts) == pytest.approx(together["std_error"])
+        assert min(parts) > 0
+        most = together["std_error_returning"]
+        if privacy.get("returning") == "set_aside":
+            assert most is None
+        else:
+            assert together["std_error"] < most < one["std_error"]
+    assert built.entries == before
+    assert planned(command, built)["nights"] is None
+
+
+@pytest.mark.parametrize("mechanism", ["cluster-dp", "noisy-histogram", "noisy-horvitz-thompson"])
+def test_every_design_says_what_privacy_adds_to_a_night(
+    experiment: Builder, mechanism: str
+) -> None:
+    """At a price at which noise is next to nothing, sampling alone is left."""
+    dear = experiment(privacy={"mechanism": mechanism, "epsilon": 60.0})
+    one, *_ = plan(dear.config, None, 1).predicted
+    assert one.sampling_std_error == pytest.approx(one.std_error, rel=1e-3)
+    cheap = experiment(privacy={"mechanism": mechanism, "epsilon": 0.5})
+    other, *_ = plan(cheap.config, None, 1).predicted
+    assert other.sampling_std_error == pytest.approx(one.sampling_std_error, rel=1e-9)
+    assert other.std_error > 1.05 * other.sampling_std_error
+
+
+def test_households_pay_for_all_their_rows_every_night(experiment: Builder) -> None:
+    log = a_log().with_columns(home=pl.col("customer"))
+    built = experiment(log, columns={"privacy_unit": "home"}, privacy={"rows_each": 3})
+    nights = plan(built.config, None, 4).nights
+    assert nights is not None
+    assert (nights.least_cost.epsilon, nights.cost.epsilon) == (6.0, 24.0)
+
+
+def test_nights_speak_to_people(command: Command, experiment: Builder) -> None:
+    built = experiment(privacy={"budget_epsilon": 20.0})
+    told = command("plan", built.config, "--nights", "40").stdout
+    for words in ("40 nights like this one (the budget pays for 10)", "epsilon 80", "at most 0."):
+        assert words in told
+    once = experiment(privacy={"returning": "set_aside", "budget_epsilon": None})
+    told = command("plan", once.config, "--nights", "40").stdout
+    for words in ("no budget limits it", "everyone is released, and pays, once"):
+        assert words in told
+
+
+@pytest.mark.parametrize("nights", ["0", "-1", "100001"])
+def test_nights_that_cannot_be_are_refused(
+    command: Command, experiment: Builder, nights: str
+) -> None:
+    ended = command("plan", experiment().config, "--nights", nights)
+    assert_refused(ended, "--nights", "is not from 1 to 100,000")
+
+
 def test_shares_that_are_named_twice_do_no_harm(command: Command, experiment: Builder) -> None:
     built = experiment(privacy=AUTO | {"segment_shares": [0.1, 0.1]})
     assert command("plan", built.config).returncode == 0

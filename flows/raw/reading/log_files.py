@@ -87,7 +87,8 @@ def _matching(directory: Path, key: str, pattern: str, *, may_be_absent: bool) -
     _check_listed(anchored)
     files = _without_copies(_expand(key, matches))
     if not files and not may_be_absent:
-        raise NoFileError(f"{key}: no file matches {absolute(directory, pattern, shown(pattern))}")
+        place = absolute(directory, pattern, shown(pattern))
+        raise NoFileError(f"{key}: no file matches {place}", key=key)
     return files
 
 

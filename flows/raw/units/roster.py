@@ -37,6 +37,38 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     return float(chdtrc(len(observed) - 1, statistic))
 
 
+def check_faults(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
+    """Raise InputError where more rows have faults than ``quarantine.at_most`` allows.
+
+    To be asked before any account is: who is left out for what was released before has no fault.
+    The share is of the rows that were read, as a row without a unit belongs to none.
+    """
+    at_most = config.quarantine.at_most
+    if at_most is None or roster.quarantined <= at_most * n_read:
+        return
+    by_rule = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
+    raise InputError(
+        f"quarantine.at_most: {roster.quarantined:,} of {n_read:,} rows "
+        f"({100 * roster.quarantined / n_read:.3g} %) have a fault ({by_rule}), and "
+        f"{100 * at_most:.3g} % may. No release is made, and nothing was charged. Mend the log, or "
+        "raise quarantine.at_most if these faults are as they should be",
+        key="quarantine.at_most",
+    )
+
+
+def check_sample_ratio(config: Config, roster: Roster) -> None:
+    """Raise InputError where arm sizes do not fit and ``arms.sample_ratio`` is "refuse"."""
+    problem = roster.sample_ratio_problem
+    if config.arms.sample_ratio == "warn" or problem is None:
+        return
+    raise InputError(
+        f"arms.sample_ratio: {problem}. No release is made, and nothing was charged. Find out what "
+        "went wrong in the assignment or the log; if the shares were meant to be these, declare "
+        "arms.shares",
+        key="arms.sample_ratio",
+    )
+
+
 def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
     """Fail where the log cannot be released; by public facts alone."""
     aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
@@ -52,5 +84,6 @@ def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None
             raise InputError(
                 f"{key}: the declared arm {arm!r} has {has} in this log"
                 + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
-                + (f" (rows set aside: {aside})" if aside else "")
+                + (f" (rows set aside: {aside})" if aside else ""),
+                key=key,
             )

@@ -33,6 +33,7 @@ COMMANDS = [
     "report",
     "replicate",
     "inspect",
+    "export",
     "hash-ids",
     "site",
     "aggregate",
@@ -471,7 +472,8 @@ def test_a_failure_is_told_plainly(
 ) -> None:
     failing(error)
     assert command("check", "x.toml") == (code, "", told)
-    assert command("check", "x.toml", "--json") == (code, "", told)
+    for_programs = command("check", "x.toml", "--json")  # its document: test_failure.py
+    assert (for_programs.returncode, for_programs.stderr) == (code, told)
 
 
 def test_debug_shows_where(command: Command, failing: Callable[[BaseException], None]) -> None:

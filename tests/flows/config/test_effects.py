@@ -123,6 +123,7 @@ def test_propensities(tmp_path: Path, given: str, expected: Propensity) -> None:
         ("delta = 1e-6", "delta = 0.6", "privacy.delta: .*less than 0.5, not 0.6"),
         ("epsilon = 1.5", "epsilon = 0", "privacy.epsilon: .*greater than 0, not 0"),
         ("epsilon = 1.5", "", "privacy.epsilon: missing"),
+        ("[privacy]", "[quarantine]\nat_most = 0.1\n[privacy]", "quarantine.at_most: belongs to"),
         ('["mail"]', '["mail", "call"]', "arms.treatments: 2 are named: .*a model of each"),
         ('["mail"]', "[]", "arms.treatments: 0 are named"),
         ('["mail"]', '["none"]', "arms.treatments: 'none' is arms.control already"),

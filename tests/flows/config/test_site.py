@@ -134,6 +134,8 @@ def test_matching_by_its_defaults(tmp_path: Path) -> None:
             "unknown key",
         ),
         (TRIAL, 'unit = "id"', 'unit = "id"\ncluster = "c"', "columns.cluster", "unknown key"),
+        (TRIAL, "[arms]", '[arms]\nsample_ratio = "refuse"', "arms.sample_ratio", "of a release"),
+        (TRIAL, "[site]", "[quarantine]\nat_most = 0.1\n[site]", "quarantine.at_most", "release"),
         (TRIAL, 'unit = "id"', 'unit = "y"', "columns.outcome", "is columns.unit already"),
         (MATCHING, '"matching"', '"trial"', "covariates", "belong to"),
         (MATCHING, "delta = 1e-5", "delta = 0.5", "privacy.delta", "less than 0.5"),

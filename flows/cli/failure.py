@@ -1,0 +1,65 @@
+"""How a command failed, for programs: the document that ``--json`` prints then."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from schemas.errors import ClusterdpError
+from schemas.visible import visible
+
+_UsageError: Any = typer.BadParameter.__bases__[0]  # typer names it nowhere else
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command failed; nothing in it is anybody's value."""
+
+    code: int
+    """The exit code."""
+    kind: str
+    """That of the error (:attr:`schemas.errors.ClusterdpError.kind`), or ``usage``,
+    ``interrupted``, ``unforeseen``."""
+    message: str
+    """What standard error shows."""
+    key: str | None = None
+    """The key of the configuration, or the option, at fault; None where it is of none."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document: ``{"error": {"code", "kind", "key", "message"}}``."""
+        told = {"code": self.code, "kind": self.kind, "key": self.key, "message": self.message}
+        return {"error": told}
+
+
+def wants_json(arguments: Sequence[str]) -> bool:
+    """Whether a command line asks for ``--json``, sound or not; what follows ``--`` is none."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options
+
+
+def failure_of(error: ClusterdpError) -> Failure:
+    """A failure that was foreseen."""
+    key = None if error.key is None else visible(error.key)
+    return Failure(error.exit_code, error.kind, str(error), key)
+
+
+def usage_failure(end: SystemExit) -> Failure | None:
+    """What was wrong with a command line that typer has refused; None if it has not."""
+    error: Any = end.__context__
+    is_usage = isinstance(error, _UsageError)
+    if not is_usage or not isinstance(end.code, int):
+        return None
+    message = visible(" ".join(error.format_message().split()))
+    return Failure(end.code, "usage", message, _option(error))
+
+
+def _option(error: Exception) -> str | None:
+    """The option or argument at fault, as it is spelt on the command line."""
+    name = getattr(error, "option_name", None)
+    parameter = getattr(error, "param", None)
+    if name is None and parameter is not None:
+        is_option = parameter.param_type_name == "option"
+        of_argument = parameter.metavar or parameter.name.upper()
+        name = max(parameter.opts, key=len) if is_option else of_argument
+    return None if name is None else visible(str(name))

@@ -1,0 +1,147 @@
+"""A table of a release as a CSV or Parquet file, for programs that do not read DuckDB files.
+
+From the released file alone, batch by batch, so that memory does not grow with its units.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.parquet as pq
+
+from flows.released.file.read import open_release
+from flows.released.file.sql import quote_name
+from flows.runtime.files import replace_file
+from flows.runtime.table_files import check_format
+from schemas.errors import ConfigError, InputError, shown
+
+EXPORTED: Final = ("units", "estimates", "counts", "debias")
+"""The tables that can be exported."""
+
+_BATCH = 65_536  # rows
+_FORMULA = "^[=+\\-@\\t\\r]"
+"""How a text begins that a spreadsheet takes for a formula, or may."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What was written."""
+
+    path: Path
+    table: str
+    n_rows: int
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp export --json``."""
+        return {"path": str(self.path), "table": self.table, "n_rows": self.n_rows}
+
+
+def export(
+    release: Path, output: Path, table: str = "units", *, keep_formulas: bool = False
+) -> ExportResult:
+    """Write a table of a released file to ``output``, CSV or Parquet by its name.
+
+    The rows and their order are those of the file, labels are text, and a text is never changed. A
+    CSV file with text that a spreadsheet would take for a formula is refused, unless
+    ``keep_formulas``: ids come from a log, and whoever wrote that could run a formula on the
+    reader's machine. Raises ConfigError for a table that cannot be exported, and InputError where
+    it is empty, or ``output`` exists or cannot be written.
+    """
+    if table not in EXPORTED:
+        raise ConfigError("--table", f"{shown(table)} is none of {', '.join(EXPORTED)}")
+    check_format(output)
+    _check_new(output)
+    is_csv = output.suffix.lower() == ".csv"
+    with open_release(release) as connection:
+        columns = _columns(connection, table)
+        if is_csv and not keep_formulas:
+            _check_formulas(connection, table, columns)
+        query = f"SELECT {_selected(columns)} FROM main.{table}"  # noqa: S608 - our own names
+        reader = connection.sql(query).to_arrow_reader(_BATCH)
+        n_rows = _write(reader, output, is_csv=is_csv, empty=f"{release}: {_nothing_in(table)}")
+    return ExportResult(output.absolute(), table, n_rows)
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    """The columns of a table, and their types."""
+    return {
+        name: kind for name, kind, *_ in connection.execute(f"DESCRIBE main.{table}").fetchall()
+    }
+
+
+def _is_text(kind: str) -> bool:
+    return kind == "VARCHAR" or kind.startswith("ENUM(")
+
+
+def _selected(columns: dict[str, str]) -> str:
+    """The columns, labels as text."""
+    return ", ".join(
+        f"{quote_name(name)}::VARCHAR AS {quote_name(name)}" if _is_text(kind) else quote_name(name)
+        for name, kind in columns.items()
+    )
+
+
+def _nothing_in(table: str) -> str:
+    if table == "units":
+        return (
+            "this release publishes no units, so there is nothing to export; take --table "
+            "estimates or --table counts"
+        )
+    return f"its table {table} has no row, so there is nothing to export"
+
+
+def _check_formulas(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, str]
+) -> None:
+    """Raise InputError where text begins as a formula does."""
+    names = [name for name, kind in columns.items() if _is_text(kind)]
+    counts = ", ".join(
+        f"count(*) FILTER (regexp_matches({quote_name(name)}::VARCHAR, '{_FORMULA}'))"
+        for name in names
+    )
+    query = f"SELECT {counts} FROM main.{table}"  # noqa: S608 - our own names
+    (found,) = connection.execute(query).fetchall()
+    for name, count in zip(names, found, strict=True):
+        if count:
+            raise InputError(
+                f"{count:,} value(s) of the column {name} begin as a formula of a spreadsheet does "
+                "(with =, +, -, @, a tab or a carriage return), and opening a CSV file would run "
+                "them; nothing was written. Export to a .parquet file, or, for programs that are "
+                "no spreadsheets, say --keep-formulas"
+            )
+
+
+def _check_new(output: Path) -> None:
+    if output.exists():
+        raise InputError(f"{output}: exists already, and is not overwritten; name another file")
+
+
+def _write(reader: pa.RecordBatchReader, output: Path, *, is_csv: bool, empty: str) -> int:
+    """Write all batches, the file whole or not at all; returns the number of rows."""
+    try:
+        with replace_file(output, mode=0o644) as file:
+            _check_new(output)  # nobody else's, meanwhile
+            n_rows = 0
+            for n_written in _written(reader, file, is_csv=is_csv):
+                n_rows += n_written
+            if n_rows == 0:
+                raise InputError(empty)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise InputError(f"{output}: cannot be written ({error.strerror or 'no space?'})") from None
+    return n_rows
+
+
+def _written(reader: pa.RecordBatchReader, file: IO[bytes], *, is_csv: bool) -> Iterator[int]:
+    """Write batch by batch, and say how many rows each has."""
+    writer: Any = pc.CSVWriter if is_csv else pq.ParquetWriter
+    with writer(file, reader.schema) as opened:
+        for batch in reader:
+            opened.write_batch(batch)
+            yield batch.num_rows
