@@ -26,7 +26,8 @@ code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`
 and :func:`verify` against a ledger, are for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do.
-What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
+What does not fit between a release and a table of yours, and effects that compare few of the
+people they are meant for, are a :class:`ClusterdpWarning`.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ import polars as pl
 
 from estimators.effects import Estimate
 from estimators.series import LOOKS
-from flows.released.estimate import estimate_file
+from flows.released.estimate import estimate_release
 from flows.released.estimate_series import (
     SeriesEstimates,
     covariates_table,
@@ -108,7 +109,10 @@ __all__ = [
 
 
 class ClusterdpWarning(UserWarning):
-    """What does not fit between a release and a table of yours; the answer stands all the same."""
+    """What to look into before an answer is believed; it stands all the same.
+
+    A table of yours that does not fit the release, say, or an effect that compares few people.
+    """
 
 
 class Release:
@@ -170,8 +174,10 @@ class Release:
         """Estimate the effect of every treatment arm against control.
 
         A row is an effect by one estimator, the sharpest estimator first. The columns are those of
-        ``FROM ate()`` in SQL, then ``minimum_detectable_effect``, ``relative`` and the ends of its
-        interval. An effect that cannot be had is null.
+        ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are words), then
+        ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An effect that
+        cannot be had is null. ``coverage`` is the share of the people meant that are compared;
+        where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
@@ -200,7 +206,9 @@ class Release:
             adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
             _warn(adjusted.warnings)
             return like(covariates, frame(adjusted.estimates))
-        return frame(estimate_file(self.path, level))
+        whole = estimate_release(self.path, level)
+        _warn(whole.warnings)
+        return frame(whole.estimates)
 
     def effects(
         self,
