@@ -27,8 +27,8 @@ and :func:`verify` against a ledger, are for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
-``exit_code`` how a command would end.
-What does not fit between a release and a table of yours is a :class:`ClusterdpWarning`.
+``exit_code`` how a command would end. What does not fit between a release and a table of yours, and
+effects that compare few of the people they are meant for, are a :class:`ClusterdpWarning`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import polars as pl
 
 from estimators.effects import Estimate
 from estimators.series import LOOKS
-from flows.released.estimate import estimate_file
+from flows.released.estimate import estimate_release
 from flows.released.estimate_series import (
     SeriesEstimates,
     covariates_table,
@@ -110,7 +110,10 @@ __all__ = [
 
 
 class ClusterdpWarning(UserWarning):
-    """What does not fit between a release and a table of yours; the answer stands all the same."""
+    """What to look into before an answer is believed; it stands all the same.
+
+    A table of yours that does not fit the release, say, or an effect that compares few people.
+    """
 
 
 class Release:
@@ -172,8 +175,10 @@ class Release:
         """Estimate the effect of every treatment arm against control.
 
         A row is an effect by one estimator, the sharpest estimator first. The columns are those of
-        ``FROM ate()`` in SQL, then ``minimum_detectable_effect``, ``relative`` and the ends of its
-        interval. An effect that cannot be had is null.
+        ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are words), then
+        ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An effect that
+        cannot be had is null. ``coverage`` is the share of the people meant that are compared;
+        where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
@@ -202,7 +207,9 @@ class Release:
             adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
             _warn(adjusted.warnings)
             return like(covariates, frame(adjusted.estimates))
-        return frame(estimate_file(self.path, level))
+        whole = estimate_release(self.path, level)
+        _warn(whole.warnings)
+        return frame(whole.estimates)
 
     def effects(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
 from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
 from flows.config.resolve import ResolvedDesign, question, resolve_design
@@ -132,8 +133,24 @@ class PlanResult:
             "runners_up": [self._other(one) for one in self.runners_up],
             "one_more_epsilon": None if self.one_more is None else self._other(self.one_more),
             "nights": None if self.nights is None else self.nights.as_json(self.arms),
-            "warnings": list(self.roster.warnings),
+            "warnings": list(self.warnings),
         }
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to look into, from public facts: effects that will compare few people, too."""
+        least: dict[float | None, float] = {}
+        for one in self.predicted:
+            if one.coverage is not None:
+                so_far = least.get(one.segment_share, 1.0)
+                least[one.segment_share] = min(so_far, one.coverage)
+        same_shares = self.resolved_design.config.arms.same_shares
+        few = tuple(
+            forecast_warning(coverage, segment_words(share), same_shares=same_shares)
+            for share, coverage in least.items()
+            if coverage < LEAST_COVERAGE
+        )
+        return (*self.roster.warnings, *few)
 
     def _other(self, one: Other) -> dict[str, Any]:
         return {
@@ -151,6 +168,7 @@ class PlanResult:
                 "segment_share": one.segment_share,
                 "std_error": one.std_error,
                 "interval_half_width": one.half_width,
+                "coverage": one.coverage,
             }
             for one in predictions
         ]

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from flows.config.experiment import Config
 from flows.config.load import check_period, load
@@ -19,7 +20,7 @@ from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
-from flows.released.estimate import estimate, estimate_file
+from flows.released.estimate import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish
@@ -116,21 +117,27 @@ def _release_period(
         roster=roster,
         estimates=estimates,
         statement=charge.statement,
-        warnings=(*known, *warnings),
+        warnings=(*known, *warnings, *_few_compared(tables.manifest, estimates)),
     )
+
+
+def _few_compared(manifest: Manifest, estimates: list[Estimate]) -> tuple[str, ...]:
+    """Warn where effects compare few of the people, which depends on sizes of clusters alone."""
+    return coverage_warnings(estimates, same_shares=manifest.same_shares)
 
 
 def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> ReleaseResult:
     """Say of the release that is there already what was said when it was made."""
+    stated = estimate_release(charge.path)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
         status="unchanged",
         manifest=read_release(charge.path).manifest,
         roster=roster,
-        estimates=estimate_file(charge.path),
+        estimates=stated.estimates,
         statement=charge.statement,
-        warnings=warnings,
+        warnings=(*warnings, *stated.warnings),
     )
 
 

@@ -35,9 +35,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> clusterdp.Release:
 
 
 def sliced(release: clusterdp.Release) -> pl.DataFrame:
-    """Segments of an analyst's own: odd and even ids."""
+    """Segments of an analyst's own, with everybody of both arms in both."""
     number = pl.col("unit_id").str.slice(1).cast(pl.Int64)
-    return release.units().select("unit_id", segment=pl.when(number % 2 == 0).then(1).otherwise(2))
+    return release.units().select("unit_id", segment=number // 60 % 2 + 1)
 
 
 def numbers(release: clusterdp.Release) -> pl.DataFrame:
@@ -53,7 +53,7 @@ def test_the_answer_is_that_of_sql(release: clusterdp.Release) -> None:
     """The same rows, columns and order; numbers as close as the macros promise."""
     found, sql = release.ate(), asked(release.path, "FROM ate()")
     assert found.height == 6  # two arms, by three estimators
-    columns = [name for name in sql.columns if name != "segment"]
+    columns = [name for name in sql.columns if name not in {"segment", "effect", "note"}]
     assert_frame_equal(found.select(columns), sql.select(columns), check_exact=False, abs_tol=1e-6)
     assert found.columns[:5] == ["metric", "segment", "arm", "estimator", "estimate"]
     assert found["segment"].null_count() == found.height
@@ -70,7 +70,8 @@ def test_segments_are_answered_as_sql_answers_them(release: clusterdp.Release) -
         )
     assert found["segment"].unique().sort().to_list() == ["1", "2"]
     order = ["estimator", "segment", "arm"]
-    ours, theirs = found.select(sql.columns).sort(order), sql.sort(order)
+    theirs = sql.drop("effect", "note").sort(order)
+    ours = found.select(theirs.columns).sort(order)
     assert_frame_equal(ours, theirs, check_exact=False, abs_tol=1e-6)
 
 
@@ -134,6 +135,31 @@ def test_ids_may_be_integers_on_either_side(experiment: Builder) -> None:
 # what it refuses
 
 
+def test_numbers_where_the_release_has_text_are_told_as_that(release: clusterdp.Release) -> None:
+    members = sliced(release).with_columns(pl.col("unit_id").str.slice(1).cast(pl.Int64))
+    with pytest.raises(clusterdp.InputError, match="ids are text, these are all numbers"):
+        release.ate(segments=members)
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{release.path}' AS rel (READ_ONLY)")
+        connection.register("mine", members.to_arrow())
+        with pytest.raises(duckdb.Error, match="whose ids are text; yours are of the type BIGINT"):
+            connection.sql("FROM rel.ate_by_segment('mine', 'rel')").fetchall()
+
+
+def test_text_where_the_release_has_numbers_is_told_as_that(experiment: Builder) -> None:
+    log = a_log(400).with_columns(pl.col("customer").str.slice(1).cast(pl.Int64))
+    rel = clusterdp.open(clusterdp.release(experiment(log).config).path)
+    padded = pl.lit("0") + pl.col("unit_id").cast(pl.String)
+    members = rel.units().select(padded.alias("unit_id"), segment=pl.lit("all"))
+    with pytest.raises(clusterdp.InputError, match="ids are whole numbers, none of these is one"):
+        rel.ate(segments=members)
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{rel.path}' AS rel (READ_ONLY)")
+        connection.register("mine", members.to_arrow())
+        with pytest.raises(duckdb.Error, match="whose ids are whole numbers; yours are of"):
+            connection.sql("FROM rel.ate_by_segment('mine', 'rel')").fetchall()
+
+
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan"), 95.0])
 def test_a_level_is_a_share(release: clusterdp.Release, level: float) -> None:
     with pytest.raises(clusterdp.ConfigError, match=r"^level: "):
@@ -148,7 +174,10 @@ def test_segments_and_covariates_do_not_go_together(release: clusterdp.Release) 
 
 def test_what_does_not_fit_is_said(release: clusterdp.Release) -> None:
     strangers = pl.DataFrame({"unit_id": ["c00001", "nobody"], "segment": ["a", "a"]})
-    with pytest.warns(clusterdp.ClusterdpWarning, match="1 units of the table are not in"):
+    with (
+        pytest.warns(clusterdp.ClusterdpWarning, match="1 units of the table are not in"),
+        pytest.warns(clusterdp.ClusterdpWarning, match="2 of 2 effects compare less than 90 %"),
+    ):
         release.ate(segments=strangers)
     with pytest.raises(clusterdp.InputError, match="segments: none of its 1 ids"):
         release.ate(segments=strangers.tail(1))

@@ -125,11 +125,12 @@ def _estimate_one(
         found, warnings = by_segment.estimates, by_segment.warnings
         about = {"segments": by_segment.as_json()}
     else:
-        from flows.released.estimate import estimate_file
+        from flows.released.estimate import estimate_release
 
-        found = estimate_file(release, level)
+        whole = estimate_release(release, level)
+        found, warnings = whole.estimates, whole.warnings
     # not asdict: it copies, for minutes where there are many
-    document = about | {"estimates": [vars(one) for one in found]}
+    document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
     return Answer(partial(estimates_text, found), document, warnings)
 
 

@@ -49,7 +49,7 @@ def plan(
     from flows.plan import plan as plan_release
 
     result = plan_release(config, period, nights)
-    return Answer(partial(plan_text, result), result.as_json(), result.roster.warnings)
+    return Answer(partial(plan_text, result), result.as_json(), result.warnings)
 
 
 def audit(config: ConfigFile, period: Period = None) -> Answer:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from estimators.coverage import percent, segment_words
 from flows.runtime.terminal import pairs, table
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def plan_text(found: "PlanResult") -> str:
     """The design, what it is predicted to tell, what else was considered, and what more buys."""
     design, config = found.resolved_design.design, found.resolved_design.config
     parameters = design.mechanism.parameters
+    partial = any(_is_partial(one) for one in found.predicted)
     grid = config.outcome.grid
     noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
     lines = [
@@ -49,8 +51,9 @@ def plan_text(found: "PlanResult") -> str:
                 "design",
                 "95 % interval",
                 *(["one more epsilon"] if found.one_more else []),
+                *(["compared"] if partial else []),
             ],
-            [_row(found, one) for one in found.predicted],
+            [_row(found, one, partial) for one in found.predicted],
         ),
     ]
     if found.nights is not None:
@@ -103,7 +106,7 @@ def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
             [
                 [
                     arms[one.arm],
-                    _whom(one.segment_share),
+                    segment_words(one.segment_share),
                     f"{one.std_error:.4g}",
                     f"{one.sampling_std_error:.4g}",
                     f"{one.privacy_std_error:.4g}",
@@ -115,12 +118,17 @@ def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _whom(share: float | None) -> str:
-    return "everybody" if share is None else f"a segment of {100 * share:g} %"
+def _is_partial(one: "Prediction") -> bool:
+    """Whether some of the people are expected to be left out."""
+    return one.coverage is not None and one.coverage < _ALL
 
 
-def _row(found: "PlanResult", one: "Prediction") -> list[str]:
-    whom, more = _whom(one.segment_share), []
+_ALL = 0.9995
+"""A share that is shown as 100 %."""
+
+
+def _row(found: "PlanResult", one: "Prediction", partial: bool) -> list[str]:
+    more = []
     if found.one_more is not None:
         same = next(
             other
@@ -129,6 +137,9 @@ def _row(found: "PlanResult", one: "Prediction") -> list[str]:
         )
         more = [f"{same.std_error:.4g}"]
     width = "" if one.half_width is None else f"± {one.half_width:.4g}"
+    if partial:
+        more.append("–" if one.coverage is None else percent(one.coverage))
+    whom = segment_words(one.segment_share)
     return [found.arms[one.arm], whom, f"{one.std_error:.4g}", width, *more]
 
 

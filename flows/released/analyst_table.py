@@ -8,6 +8,7 @@ import polars as pl
 from schemas.errors import InputError
 
 UNIT_ID = "unit_id"
+_WHOLE_NUMBER = "^(0|-?[1-9][0-9]*)$"
 
 
 class NoIdsError(InputError):
@@ -64,16 +65,18 @@ class AnalystTable:
         """The columns besides the id."""
         return self.rows.columns[1:]
 
-    def fit(self, n_matched: int, release: Path) -> dict[str, int]:
+    def fit(self, n_matched: int, release: Path, *, has_text_ids: bool) -> dict[str, int]:
         """The fields of :class:`TableFit`, where ``n_matched`` units are in the release.
 
-        Raises NoIdsError where there are none.
+        ``has_text_ids`` says whether the release's ids are text, and not whole numbers. Raises
+        NoIdsError where there are none.
         """
         if n_matched == 0:
+            why = self._why_none(has_text_ids=has_text_ids)
             raise NoIdsError(
-                f"{self.file}: none of its {self.n_units:,} ids is in {release.absolute()}. Is it "
-                "the table of another release? Where ids are released hashed, clusterdp hash-ids "
-                "makes them fit"
+                f"{self.file}: none of its {self.n_units:,} ids is in {release.absolute()}{why}. "
+                "Is it the table of another release? Where ids are released hashed, clusterdp "
+                "hash-ids makes them fit"
             )
         return {
             "n_rows": self.n_rows,
@@ -82,3 +85,18 @@ class AnalystTable:
             "n_duplicates": self.n_duplicates,
             "n_missing": self.n_missing,
         }
+
+    def _why_none(self, *, has_text_ids: bool) -> str:
+        """What kind of ids the table has where it is not the release's."""
+        are_whole = self.rows[UNIT_ID].str.contains(_WHOLE_NUMBER)
+        if has_text_ids and are_whole.all():
+            return (
+                ": the release's ids are text, these are all numbers. Did they lose leading zeros, "
+                "or a prefix? Read the column as text"
+            )
+        if not has_text_ids and not are_whole.any():
+            return (
+                ": the release's ids are whole numbers, none of these is one (written plainly, as "
+                "42: no zeros before it, no decimals, no spaces)"
+            )
+        return ""

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from estimators.evidence import Evidence
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
@@ -18,7 +19,7 @@ from flows.released.covariate_table import (
 )
 from flows.released.estimate import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_released
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import has_text_ids, open_release, read_manifest
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
 
@@ -44,8 +45,17 @@ class CovariateEstimates(TableFit):
     lone: dict[str, float]
     """The share of a column's variation that is due to one unit, where it is large."""
 
+    same_shares: bool
+    """Whether the release declares that all clusters were randomised with the same arm shares."""
+
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Sentences about what does not fit, and about effects that compare few people."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*self.misfits, *few)
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
         """Sentences about what does not fit, and about columns that are left out or doubtful."""
         misfits = {
             "units of the table are not in the release": self.n_unmatched,
@@ -119,12 +129,13 @@ def estimate_covariates(
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
         units = units_beside(connection, table, released)
+        are_text = has_text_ids(connection)
     if units.is_empty():
         raise InputError(
             f"{path.absolute()}: publishes no units, so effects from it cannot be adjusted"
         )
     known = units.filter("known")
-    fit = table.fit(known.height, path)
+    fit = table.fit(known.height, path, has_text_ids=are_text)
     evidence = released.whole
     design = _design(table, units)
     _check_width(table, design, evidence, released)
@@ -140,6 +151,7 @@ def estimate_covariates(
         dropped_columns=tuple(name for name in table.names if name not in used),
         gaps={name: known[code].null_count() for name, code in column_codes(table)},
         lone=_lone(table, known),
+        same_shares=released.manifest.same_shares,
         **fit,
     )
 

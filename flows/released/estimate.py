@@ -1,12 +1,13 @@
 """Step 5: estimate effects from a released file, and from nothing else."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import duckdb
 import polars as pl
 
+from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
@@ -33,10 +34,25 @@ def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
     (:func:`estimators.effects.effects`). ``level`` is the confidence level. The predicted standard
     errors are those that the file states.
     """
+    return estimate_release(path, level).estimates
+
+
+@dataclass(frozen=True)
+class ReleaseEstimates:
+    """Effects on everybody in a release, and what to look into before they are believed."""
+
+    estimates: list[Estimate]
+    warnings: tuple[str, ...]
+
+
+def estimate_release(path: Path, level: float = LEVEL) -> ReleaseEstimates:
+    """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
     with open_release(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
-    return with_forecast(_estimate_all(released, level), forecast)
+    found = with_forecast(_estimate_all(released, level), forecast)
+    same_shares = released.manifest.same_shares
+    return ReleaseEstimates(found, coverage_warnings(found, same_shares=same_shares))
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -> Forecast:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from estimators.returning import CrossTerms
 from estimators.series import LOOKS
@@ -58,7 +59,8 @@ class PeriodEstimates:
     estimates: list[Estimate]
     fit: dict[str, Any] | None = None
     """How the analyst's table fits it; None without one, or where none of its ids is there."""
-    warnings: tuple[str, ...] = ()
+    misfits: tuple[str, ...] = ()
+    """What of the analyst's table does not fit it."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,10 @@ class SeriesEstimates:
         if empty:
             listed = ", ".join(empty[:_LISTED]) + (" and others" if len(empty) > _LISTED else "")
             found.append(f"{len(empty):,} periods give no effect and are left out: {listed}")
+        same_shares = self.nights.first.manifest.same_shares
+        found += coverage_warnings(self.pooled, same_shares=same_shares)
         told = [
-            f"{one.night.manifest.period}: {text}" for one in self.periods for text in one.warnings
+            f"{one.night.manifest.period}: {text}" for one in self.periods for text in one.misfits
         ]
         more = [f"and {len(told) - _LISTED:,} of the kind"] if len(told) > _LISTED else []
         return (*found, *told[:_LISTED], *more)
@@ -126,6 +130,7 @@ class SeriesEstimates:
             "n_shared": len(self.people.shared),
             "looks": self.looks,
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
             "periods": [self._period(one) for one in self.periods],
             "pooled": [vars(one) for one in self.pooled],
         }
@@ -209,8 +214,8 @@ def _estimate(night: Night, level: float, table: Table | None) -> PeriodEstimate
     except InputError as error:
         failure = InputError(f"{night.manifest.release_id}: {error}")
     else:  # most units of a table are in other releases, which goes without saying
-        warnings = replace(found, n_unmatched=0).warnings
-        return PeriodEstimates(night, found.estimates, found.as_json(), warnings)
+        misfits = replace(found, n_unmatched=0).misfits
+        return PeriodEstimates(night, found.estimates, found.as_json(), misfits)
     raise failure
 
 

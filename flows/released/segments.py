@@ -6,11 +6,12 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.released.estimate import effects_of
 from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import has_text_ids, open_release, read_manifest
 from flows.released.file.sql import quote_name
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
@@ -36,9 +37,17 @@ class SegmentEstimates(TableFit):
 
     estimates: list[Estimate]
     n_segments: int
+    same_shares: bool
+    """Whether the release declares that all clusters were randomised with the same arm shares."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """Sentences about what does not fit, and about effects that compare few people."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*self.misfits, *few)
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
         """Sentences about rows of the table that do not fit the release."""
         counts = {
             "units of the table are not in the release": self.n_unmatched,
@@ -80,7 +89,8 @@ def estimate_segments(
             )
         released = read_released(connection, manifest)
         _add_members(connection, table)
-        fit = table.fit(int(read_frame(connection, _MATCHED).item()), path)
+        n_matched = int(read_frame(connection, _MATCHED).item())
+        fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
         rows = _read_slices(connection, released)
     segments = table.rows[SEGMENT].unique().sort()
     group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
@@ -88,6 +98,7 @@ def estimate_segments(
     return SegmentEstimates(
         estimates=effects_of(released, evidence, level, segments.to_list()),
         n_segments=len(segments),
+        same_shares=manifest.same_shares,
         **fit,
     )
 

@@ -51,14 +51,15 @@ def forecast(
     points = np.array(grid)
     if isinstance(mechanism, AggregateMechanism):
         return _forecast_aggregates(question, points, mechanism)
-    by_arm = question.contrast_weights_in(mechanism.pool_of(question.sizes, question.min_stratum))
+    pool_of = mechanism.pool_of(question.sizes, question.min_stratum)
+    by_arm, within = question.contrast_weights_in(pool_of), question.segment_weights_in(pool_of)
     guess = project_guess(question.values, question.guess, points)
     effects = []
     for arm, weights in enumerate(by_arm, start=1):
         if weights is not None:
             unit = _unit_variance(question, points, guess, mechanism, weights)
             others: list[ContrastWeights | None] = [None] * (arm - 1)
-            effects += effects_of(question, [*others, weights], unit)
+            effects += effects_of(question, [*others, weights], unit, within)
     return predictions(effects, 0)
 
 

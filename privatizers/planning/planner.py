@@ -26,7 +26,7 @@ from estimators.pool_statistics import (
     unit_noise,
 )
 from privatizers.domain.lattice import Lattice, lattice_of
-from privatizers.domain.strata import lay_out, small_clusters_share
+from privatizers.domain.strata import Strata, lay_out, small_clusters_share
 from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
 from privatizers.mechanisms.noisy_squares import is_even, square_steps
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
@@ -37,7 +37,9 @@ from privatizers.planning.predicted_variance import (
     SquareVariance,
     UnitVariance,
     contrast_weights,
+    segment_weights,
 )
+from privatizers.planning.thinned_sizes import leaves_few
 from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
 
@@ -78,12 +80,27 @@ class Question:
         """The weights of every treatment arm, where small clusters share a pool."""
         return self.contrast_weights_in(small_clusters_share(self.sizes, self.min_stratum))
 
+    @cached_property
+    def segment_weights(self) -> dict[float, list[ContrastWeights | None]]:
+        """The same within segments of the shares that leave few units in an arm of a cluster."""
+        return self.segment_weights_in(small_clusters_share(self.sizes, self.min_stratum))
+
     def contrast_weights_in(self, pool_of: Ints) -> list[ContrastWeights | None]:
         """Return those of every treatment arm, for the pools of a mechanism, shape [clusters]."""
+        return contrast_weights(self._strata(pool_of), same_shares=self.same_shares)
+
+    def segment_weights_in(self, pool_of: Ints) -> dict[float, list[ContrastWeights | None]]:
+        """Return those within segments likewise, by the share of the segment."""
+        return {
+            share: segment_weights(self._strata(pool_of), share, same_shares=self.same_shares)
+            for share in self.segment_shares
+            if leaves_few(self.sizes, share)
+        }
+
+    def _strata(self, pool_of: Ints) -> Strata:
         clusters = [str(nth) for nth in range(len(self.sizes))]
         arms = [str(nth) for nth in range(self.sizes.shape[1])]
-        strata = lay_out(clusters, arms, self.sizes, pool_of)
-        return contrast_weights(strata, same_shares=self.same_shares)
+        return lay_out(clusters, arms, self.sizes, pool_of)
 
     @property
     def shares(self) -> tuple[float, ...]:
@@ -104,6 +121,8 @@ class Prediction:
     """Half of the 95 % interval that is expected; None where it is not predicted."""
     sampling_std_error: float = 0.0
     """The part of ``std_error`` that sampling, and rounding onto the grid, would leave."""
+    coverage: float | None = None
+    """The share of the people meant that are expected to be compared; None likewise."""
 
 
 @dataclass(frozen=True)
@@ -205,6 +224,7 @@ def _try_splits(question: Question, grid: tuple[float, ...], statistic: Statisti
             question,
             question.contrast_weights,
             unit_variance(question, points, statistic, shares, square_shares, guess),
+            question.segment_weights,
         )
         for guess in (question.guess, pessimistic(question.values, question.guess))
     ]
@@ -260,26 +280,36 @@ class PredictedEffect:
     half_width: Floats
     sampling: float
     """The part of the variance that is not privacy's, of every design."""
+    coverage: float
 
 
 def effects_of(
-    question: Question, by_arm: list[ContrastWeights | None], unit: UnitVariance
+    question: Question,
+    by_arm: list[ContrastWeights | None],
+    unit: UnitVariance,
+    within: dict[float, list[ContrastWeights | None]],
 ) -> list[tuple[int, float, PredictedEffect]]:
-    """Return every effect's arm, its share, and the precision of every design."""
-    return [
-        (
-            arm,
-            share,
-            PredictedEffect(
-                weights.variance(unit, share),
-                weights.half_width(unit, share),
-                weights.sampling * unit.sampling / share,
-            ),
-        )
-        for arm, weights in enumerate(by_arm, start=1)
-        if weights is not None
-        for share in question.shares
-    ]
+    """Return every effect's arm, its share, and the precision of every design.
+
+    ``within`` has the weights within segments of some shares. Where an arm can hardly be compared
+    in these, those of everybody stand in, and nobody counts as compared.
+    """
+    found = []
+    for arm, whole in enumerate(by_arm, start=1):
+        if whole is None:
+            continue
+        for share in question.shares:
+            inside = within[share][arm - 1] if share in within else None
+            weights, held = (whole, share) if inside is None else (inside, 1.0)
+            precision = (
+                weights.variance(unit, held),
+                weights.half_width(unit, held),
+                weights.sampling * unit.sampling / held,
+            )
+            hardly = share in within and inside is None
+            coverage = 0.0 if hardly else weights.coverage
+            found.append((arm, share, PredictedEffect(*precision, coverage)))
+    return found
 
 
 def predictions(
@@ -292,7 +322,8 @@ def predictions(
             None if share == 1.0 else share,
             float(np.sqrt(effect.variance[at])),
             float(effect.half_width[at]),
-            float(np.sqrt(np.broadcast_to(effect.sampling, effect.variance.shape)[at])),
+            sampling_std_error=float(np.sqrt(effect.sampling)),
+            coverage=effect.coverage,
         )
         for arm, share, effect in effects
     )

@@ -13,7 +13,9 @@ statistic, summed over the pool, and w_p the weight that the release gives it.
 
 This is Neyman's bound for outcomes that are alike in every stratum: differences between clusters
 and effects of the treatment are not known beforehand. Segments are assumed to hold the share f of
-every stratum.
+every stratum. Where this leaves an arm of a cluster with few units, some clusters cannot be
+compared within the segment: then weights are averages over segments that anybody is in with the
+probability f, with 1 in place of f in the formula (:mod:`privatizers.planning.thinned_sizes`).
 """
 
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from estimators.effects import degrees
 from estimators.evidence import Slices, sum_by
 from estimators.intervals import quantile
 from privatizers.domain.strata import Strata
+from privatizers.planning.thinned_sizes import thinned_sizes
 from schemas.arrays import Floats, Ints
 
 
@@ -87,6 +90,8 @@ class ContrastWeights:
     """(Σ_s k_s)² of the arm and of control, shape [2]."""
     square_sum: float
     """Σ_s k_s over both arms."""
+    coverage: float = 1.0
+    """The share of units, all arms counted, that are in the strata."""
 
     def variance(self, unit: UnitVariance, share: float = 1.0) -> Floats:
         """Return V_f for every design of ``unit``, shape [J]; f is ``share``, in (0, 1]."""
@@ -162,26 +167,51 @@ def contrast_weights(strata: Strata, *, same_shares: bool) -> list[ContrastWeigh
 
     None for an arm that cannot be compared with control in any stratum.
     """
-    cluster, arm = np.nonzero(strata.sizes)
-    pool = strata.cells(cluster, arm)
-    n = strata.sizes[cluster, arm].astype(np.float64)
+    return _weights_of_sizes(strata, strata.sizes[np.newaxis], same_shares=same_shares)
+
+
+def segment_weights(
+    strata: Strata, share: float, *, same_shares: bool
+) -> list[ContrastWeights | None]:
+    """Return the weights within segments that anybody is in with the probability ``share``.
+
+    They are averages over some of the possible segments, and hold the share already: it counts as 1
+    in the methods of :class:`ContrastWeights`. None for an arm that can be compared with control in
+    fewer than half of the segments.
+    """
+    return _weights_of_sizes(strata, thinned_sizes(strata.sizes, share), same_shares=same_shares)
+
+
+def _weights_of_sizes(
+    strata: Strata, sizes: Ints, *, same_shares: bool
+) -> list[ContrastWeights | None]:
+    """Return the average weights over ``sizes``, shape [D, clusters, arms], in these strata."""
+    draw, cluster, arm = np.nonzero(sizes)
+    n_cells = len(strata.cell_sizes)
+    pool = strata.cells(cluster, arm) + draw * n_cells
+    n = sizes[draw, cluster, arm].astype(np.float64)
     zero = np.zeros_like(n)
-    slices = Slices(np.zeros_like(cluster), cluster, arm, pool, n, zero, zero, zero)
+    slices = Slices(draw, cluster, arm, pool, n, zero, zero, zero)
+    everyone = sizes.sum(axis=(1, 2)).astype(np.float64)
     return [
-        _weights_of_arm(slices, treatment, strata.cell_sizes, same_shares=same_shares)
+        _weights_of_arm(slices, treatment, strata.cell_sizes, everyone, same_shares=same_shares)
         for treatment in range(1, len(strata.arms))
     ]
 
 
 def _weights_of_arm(
-    slices: Slices, arm: int, cell_sizes: Ints, *, same_shares: bool
+    slices: Slices, arm: int, cell_sizes: Ints, everyone: Floats, *, same_shares: bool
 ) -> ContrastWeights | None:
+    """Return the average weights over the groups of ``slices``, which hold ``everyone``, [D]."""
     strata = contrast_strata(slices, arm, 0, same_shares=same_shares)
-    if len(strata.weight) == 0:
+    total = sum_by(strata.group, strata.weight, len(everyone))
+    n_used = int((total > 0).sum())
+    if n_used == 0 or n_used < len(everyone) / 2:
         return None
-    share = strata.weight / strata.weight.sum()
+    share = strata.weight / total[strata.group]
     n_cells, sampling, scatter, square_noise = len(cell_sizes), 0.0, 0.0, 0.0
-    pool_share, noise, square_share = np.zeros(n_cells), np.zeros(n_cells), np.zeros(n_cells)
+    size = n_cells * len(everyone)
+    pool_share, noise, square_share = np.zeros(size), np.zeros(size), np.zeros(size)
     arm_units, arm_sums = [], []
     for side in (strata.treated, strata.control):
         n = slices.n_units[side.rows]
@@ -192,22 +222,30 @@ def _weights_of_arm(
         sampling += float(np.sum(share**2 / stratum_units))
         scatter += float(np.sum(share**4 / stratum_units**3))
         square_noise += float(np.sum(factor**2 / stratum_units))
-        pool_share += sum_by(slices.pool[side.rows], part, n_cells)
-        noise += sum_by(slices.pool[side.rows], part**2 / n, n_cells)
-        square_share += sum_by(slices.pool[side.rows], factor[side.stratum] * within, n_cells)
-        arm_units.append(float(n.sum()))
-        arm_sums.append(float(factor.sum()))
+        pool_share += sum_by(slices.pool[side.rows], part, size)
+        noise += sum_by(slices.pool[side.rows], part**2 / n, size)
+        square_share += sum_by(slices.pool[side.rows], factor[side.stratum] * within, size)
+        arm_units.append(float(n.sum()) / n_used)
+        arm_sums.append(sum_by(strata.group, factor, len(everyone)))
     units, size_of = np.unique(cell_sizes.astype(np.float64), return_inverse=True)
+    known = everyone > 0
+
+    def by_size(values: Floats) -> Floats:
+        """Average values of the groups' cells over groups, and add them up by size of the cell."""
+        of_cells = values.reshape(len(everyone), n_cells).sum(axis=0) / n_used
+        return sum_by(size_of, of_cells, len(units))
+
     return ContrastWeights(
-        sampling=sampling,
+        sampling=sampling / n_used,
         pool_units=units,
-        noise=sum_by(size_of, noise, len(units)),
-        pool_shares=sum_by(size_of, pool_share**2, len(units)),
-        pool_fourths=sum_by(size_of, pool_share**4, len(units)),
-        scatter=scatter,
-        square_noise=square_noise,
-        square_pools=sum_by(size_of, square_share**2, len(units)),
+        noise=by_size(noise),
+        pool_shares=by_size(pool_share**2),
+        pool_fourths=by_size(pool_share**4),
+        scatter=scatter / n_used,
+        square_noise=square_noise / n_used,
+        square_pools=by_size(square_share**2),
         arm_units=np.array(arm_units),
-        square_arms=np.array(arm_sums) ** 2,
-        square_sum=sum(arm_sums),
+        square_arms=np.array([float(np.sum(one**2)) / n_used for one in arm_sums]),
+        square_sum=sum(float(np.sum(one)) for one in arm_sums) / n_used,
+        coverage=float(np.mean(total[known] / everyone[known])),
     )

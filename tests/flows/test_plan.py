@@ -114,8 +114,17 @@ def test_a_plan_speaks_to_people(command: Command, experiment: Builder) -> None:
         arms={"treatments": ["mail", "fax"]},
     )
     ended = command("plan", built.config)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    for words in ("no outcome was read", "noisy means", "fax", "everybody", "cluster-free-dp"):
+    assert ended.returncode == 0
+    assert "a segment of 10 % is expected to compare only" in " ".join(ended.stderr.split())
+    assert "arms.same_shares = true" in " ".join(ended.stderr.split())
+    for words in (
+        "compared",
+        "no outcome was read",
+        "noisy means",
+        "fax",
+        "everybody",
+        "cluster-free-dp",
+    ):
         assert words in ended.stdout
     lines = ended.stdout.splitlines()
     at = next(nth for nth, line in enumerate(lines) if "one more epsilon" in line)
@@ -203,6 +212,23 @@ def test_nights_that_cannot_be_are_refused(
 ) -> None:
     ended = command("plan", experiment().config, "--nights", nights)
     assert_refused(ended, "--nights", "is not from 1 to 100,000")
+
+
+def test_a_plan_foresees_how_many_are_compared(command: Command, experiment: Builder) -> None:
+    """Towns of a dozen hold too few of a tenth of the people, unless they may merge."""
+    towns = tuple(f"town {nth}" for nth in range(20))
+    found = {}
+    for same_shares in (False, True):
+        arms = {"treatments": ["mail"], "same_shares": same_shares}
+        built = experiment(a_log(240, clusters=towns), privacy=AUTO, arms=arms)
+        document = planned(command, built)
+        told = [one for one in document["warnings"] if "is expected to compare only" in one]
+        found[same_shares] = {one["segment_share"]: one for one in document["predicted"]}
+        assert len(told) == sum(one["coverage"] < 0.9 for one in found[same_shares].values())
+    apart, merged = found[False][0.1], found[True][0.1]
+    assert found[False][None]["coverage"] == found[True][None]["coverage"] == 1.0
+    assert apart["coverage"] < 0.3
+    assert merged["coverage"] > apart["coverage"] + 0.3
 
 
 def test_shares_that_are_named_twice_do_no_harm(command: Command, experiment: Builder) -> None:

@@ -20,7 +20,7 @@ from flows.released.covariate_table import column_codes, read_covariates, units_
 from flows.released.effects.features import Columns, is_narrow, members, positions
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import Released, read_released
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import has_text_ids, open_release, read_manifest
 from flows.released.segments import SEGMENT, estimate_segments
 from schemas.effects import (
     Curve,
@@ -171,8 +171,9 @@ def effects_from_release(
         treatments = released.arms[1:]
         chosen = _arm(treatments, arm, path)
         units = units_beside(connection, table, released)
+        are_text = has_text_ids(connection)
     known = units.filter("known").drop("known")
-    fit = TableFit(**table.fit(known.height, path))
+    fit = TableFit(**table.fit(known.height, path, has_text_ids=are_text))
     columns = Columns.of(table, known)
     fitted, n_rows = _fitted(columns, known, released, chosen, path)
     design = fitted.design

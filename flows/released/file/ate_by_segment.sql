@@ -23,6 +23,21 @@ _clusterdp_moments AS MATERIALIZED (
     ) AS u ON u.unit_id = m.unit_id
     GROUP BY m.segment, u.cluster, u.arm
 ),
+-- A table that fits nowhere is a mistake, and is told as one rather than by rows of nulls.
+_clusterdp_fit AS (
+    SELECT CASE WHEN n_rows > 0 AND n_ids = 0
+        THEN error('none of the ' || n_rows || ' rows of your table has a unit_id and a segment')
+        WHEN n_ids > 0 AND n_found = 0
+        THEN error('none of the ' || n_ids || ' ids of your table is in this release, whose ids are '
+            || $id_words || '; yours are of the type ' || kind || '. Are they of another release? '
+            || 'Did they become numbers when they were read? Then read them as text')
+        ELSE TRUE END AS is_sound
+    FROM (
+        SELECT count(*) AS n_rows, coalesce(any_value(typeof(unit_id)), '') AS kind,
+            count(*) FILTER (WHERE unit_id IS NOT NULL AND segment IS NOT NULL) AS n_ids
+        FROM query_table(segments_table)
+    ) CROSS JOIN (SELECT count(cluster) AS n_found FROM _clusterdp_moments)
+),
 _clusterdp_known AS (
     SELECT m.*, p.pool, p.prior_mean, p.prior_variance, p.prior_square, p.prior_square_variance,
         m.variance * (m.n - 1) / m.n + m.mean * m.mean AS found
@@ -382,10 +397,11 @@ _clusterdp_adjusted AS (
         END AS p_value_holm
     FROM _clusterdp_raised
 )
-SELECT metric, segment, arm, estimator, estimate, ci_lower, ci_upper, control, std_error,
+SELECT segment, arm, estimate, ci_lower, ci_upper, metric, control, std_error,
     privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
-    planned_std_error
+    planned_std_error, estimator, $effect AS effect, $note AS note
 FROM _clusterdp_adjusted
+WHERE (SELECT is_sound FROM _clusterdp_fit)
 ORDER BY
     array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
     segment, arm

@@ -25,6 +25,7 @@ from numpy.polynomial.chebyshev import chebfit, chebpts1
 
 from estimators.collapsed_strata import LEAST_SEEN
 from estimators.contrast_strata import MIN_UNITS
+from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
 from flows.released.file.evidence import MOMENTS, Released
 from flows.released.file.sql import quote_name, statement, text
@@ -100,8 +101,13 @@ class _Macros:
     def parts(self) -> dict[str, str]:
         """What stands behind the dollar signs."""
         tables = self.tables
+        constants = self.constants
         functions = {name: filled(name, tables) for name in ("quantile_of_df", "p_value_of_t")}
-        return tables | functions | self.constants
+        words = {
+            name: filled(file, constants)
+            for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
+        }
+        return tables | functions | constants | words
 
     @property
     def tables(self) -> dict[str, str]:
@@ -133,7 +139,10 @@ class _Macros:
             "min_units": str(MIN_UNITS),
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
             "estimators": ", ".join(f"({text(name)})" for name in names),
+            "least_coverage": _number(LEAST_COVERAGE),
+            "remedy": text(remedy(same_shares=self.released.manifest.same_shares)),
             "moments": MOMENTS,
+            "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
         }
 

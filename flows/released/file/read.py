@@ -77,6 +77,11 @@ def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     return Manifest(**release, metrics=(Metric(**metric),))
 
 
+def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the ids of units are text; else they are whole numbers."""
+    return str(connection.sql("SELECT unit_id FROM main.units").types[0]) == "VARCHAR"
+
+
 def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
     names = list(TABLES[table])
     query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table}"  # noqa: S608 - our own names

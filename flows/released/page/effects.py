@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from estimators.coverage import LEAST_COVERAGE, remedy
 from flows.released.page import figures
 from flows.released.page.contents import MOST_ARMS, Contents
 from flows.released.page.details import MOST_ROWS, estimator_name
@@ -36,6 +37,12 @@ def effects_facts(contents: Contents) -> dict[str, Any]:
         "leads": [rows[0] for rows in by_arm.values()][:MOST_LEADS],
         "missing": [arm for arm in contents.arms[1:] if arm not in by_arm][:MOST_ROWS],
         "is_partial": any(one["is_partial"] for rows in by_arm.values() for one in rows),
+        "few": [
+            {"arm": arm, "coverage": rows[0]["coverage"]}
+            for arm, rows in by_arm.items()
+            if rows[0]["is_partial"] and rows[0]["coverage"] < LEAST_COVERAGE
+        ][:MOST_ROWS],
+        "remedy": remedy(same_shares=contents.manifest.same_shares),
     }
     if by_arm:
         first = contents.estimates[0]

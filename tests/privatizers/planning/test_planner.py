@@ -8,7 +8,7 @@ releases a standard error is known to about 2 %.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 
 import numpy as np
@@ -42,7 +42,7 @@ from privatizers.planning.planner import (
     with_more,
 )
 from privatizers.simulation.simulate import simulate
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Bools, Floats, Ints
 from schemas.errors import ConfigError
 from tests.statistical.simulate import Trial
 
@@ -159,6 +159,10 @@ QUESTIONS = [
 # What is predicted comes true
 
 
+SEGMENTS = 60
+"""Segments that are simulated for each share; anybody is in one with that probability."""
+
+
 @dataclass(frozen=True)
 class Simulation:
     """Releases of outcomes drawn from a guess; arms stay, for the outcomes are all alike."""
@@ -178,14 +182,23 @@ class Simulation:
         nothing = np.zeros((sizes.shape[1], len(arm)), dtype=np.int64)
         trial = Trial(self.grid, sizes, nothing, self.mechanism, asked.min_stratum, guess)
         made = trial.release(np.tile(arm, (RELEASES, 1)), levels)
-        inside = None
-        if of.segment_share is not None:
-            parts = [np.arange(n) < round(n * of.segment_share) for n in sizes.ravel()]
-            inside = np.concatenate(parts)
         scale = self.mechanism.parameters.noise_scale
         name: EstimatorName = "tau_q" if scale is None else "combined"
-        evidence = made.evidence(inside)
-        return contrasts(evidence, name, of.arm, 0, RELEASES, same_shares=asked.same_shares)
+        insides: list[Bools | None] = [None]
+        if of.segment_share is not None:
+            insides = list(self.generator.random((SEGMENTS, len(arm))) < of.segment_share)
+        found = [
+            contrasts(
+                made.evidence(inside), name, of.arm, 0, RELEASES, same_shares=asked.same_shares
+            )
+            for inside in insides
+        ]
+        compared = [one for one in found if one.n_units[0] > 0]
+        columns = {
+            field.name: np.concatenate([getattr(one, field.name) for one in compared])
+            for field in fields(Contrasts)
+        }
+        return Contrasts(**columns)
 
 
 def assert_comes_true(
@@ -447,7 +460,8 @@ def errors(option: Option) -> float:
 
 @pytest.mark.parametrize("asked", BY_HAND)
 def test_standard_errors_are_what_the_formula_says(asked: Question) -> None:
-    asked = replace(asked, min_stratum=2)  # no pool is shared
+    # No pool is shared, and segments leave no stratum with few units.
+    asked = replace(asked, min_stratum=2, sizes=200 * asked.sizes)
     for option in rank_options(asked):
         if option.strata_statistic != "means" or len(set(np.diff(option.grid).round(9))) == 1:
             share, squares = option.statistic_share, option.square_share

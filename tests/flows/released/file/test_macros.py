@@ -1,11 +1,13 @@
 """The macros in a released file give the engine's numbers, whatever else is in the database."""
 
+import io
 import json
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,8 @@ import polars as pl
 import pytest
 from scipy.special import stdtr, stdtrit
 
+import clusterdp
+from estimators.coverage import LEAST_COVERAGE, percent, remedy
 from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
@@ -25,19 +29,22 @@ from schemas.released import TABLES
 from schemas.tables import PREFIX
 from tests.conftest import EXACT, PATIENCE, Section, a_log, build_experiment, released
 
-WANTED = ["arm", "estimator", "estimate", "ci_lower", "ci_upper"]
+WANTED = ["arm", "estimate", "ci_lower", "ci_upper"]
 """What a person looks for first."""
+IN_WORDS = ["effect", "note"]
 
 
-def after(first: list[str]) -> list[str]:
-    return [*first, *(name for name in TABLES["estimates"] if name not in first)]
+def between(first: list[str]) -> list[str]:
+    """The columns of a macro: what is looked for is at both ends, which narrow terminals show."""
+    numbers = [name for name in TABLES["estimates"] if name not in {*first, "estimator"}]
+    return [*first, *numbers, "estimator", *IN_WORDS]
 
 
-WHOLE_COLUMNS = after(["metric", *WANTED])
-COLUMNS = after(["metric", "segment", *WANTED])
+WHOLE_COLUMNS = between(["metric", *WANTED])
+COLUMNS = between(["segment", *WANTED])
 EXACT_COLUMNS = ["estimate", "std_error", "privacy_std_error", "coverage"]
 NEAR_COLUMNS = ["ci_lower", "ci_upper", "p_value", "p_value_holm"]
-OTHER_COLUMNS = [name for name in COLUMNS if name not in {*EXACT_COLUMNS, *NEAR_COLUMNS}]
+OTHER_COLUMNS = [name for name in COLUMNS if name not in {*EXACT_COLUMNS, *NEAR_COLUMNS, *IN_WORDS}]
 
 CTES = sorted(
     set(re.findall(rf"{PREFIX}(\w+) AS", statement("flows.released.file", "ate_by_segment")))
@@ -205,14 +212,28 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
         same_shares=release.manifest.same_shares,
     )
     frame = pl.DataFrame([asdict(one) for one in found], infer_schema_length=None)
-    return frame.select(COLUMNS).sort("estimator", maintain_order=True)
+    numbers = frame.select(name for name in COLUMNS if name not in IN_WORDS)
+    return numbers.sort("estimator", maintain_order=True)
 
 
 def stated(path: Path) -> pl.DataFrame:
     """What the file states, as ``ate()`` shows it: sharpest first."""
     order = pl.Enum(["combined", "tau_q", "histogram", "horvitz_thompson"])
-    rows = released(path, "estimates").select(WHOLE_COLUMNS)
-    return rows.sort(pl.col("estimator").cast(order), "arm")
+    rows = released(path, "estimates").sort(pl.col("estimator").cast(order), "arm")
+    same_shares = bool(released(path, "release")["same_shares"].item())
+    effect = "{estimate:.4g} ({ci_lower:.4g} to {ci_upper:.4g})"
+    few = "compares {} of its people: {}"
+    words = [
+        (
+            effect.format(**one),
+            few.format(percent(one["coverage"]), remedy(same_shares=same_shares))
+            if one["coverage"] < LEAST_COVERAGE
+            else None,
+        )
+        for one in rows.iter_rows(named=True)
+    ]
+    named = pl.DataFrame(words, dict.fromkeys(IN_WORDS, pl.String), orient="row")
+    return pl.concat([rows, named], how="horizontal").select(WHOLE_COLUMNS)
 
 
 def ask(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
@@ -289,6 +310,70 @@ def test_everyone_as_a_segment_has_the_numbers_of_the_whole(small: Case) -> None
     whole = ask_file(small.path, "FROM ate() WHERE estimator <> 'histogram'")
     planned = pl.lit(None, pl.Float64).alias("planned_std_error")  # of everybody alone
     check_equal(found, whole.with_columns(planned, segment=pl.lit("everyone")).select(COLUMNS))
+
+
+@pytest.mark.parametrize("query", ["FROM ate()", "FROM ate_by_segment('mine')"])
+def test_a_narrow_terminal_shows_the_effect_with_its_interval_first(
+    case_of: Callable[[str], Case], query: str
+) -> None:
+    """DuckDB leaves out columns in the middle where a line is too short for all of them."""
+    case = case_of("two outcomes, merged")
+    with duckdb.connect(str(case.path), read_only=True) as connection:
+        connection.register("handed_in", case.segments.to_arrow())
+        connection.execute("CREATE TEMP TABLE mine AS FROM handed_in")
+        drawn = io.StringIO()
+        with redirect_stdout(drawn):
+            connection.sql(f"{query} WHERE note IS NULL LIMIT 3").show(max_width=80)
+            connection.sql(f"{query} WHERE note IS NOT NULL LIMIT 3").show(max_width=80)
+        first = connection.sql(f"{query} WHERE note IS NULL").pl().row(0, named=True)
+    lines = drawn.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    if "by_segment" in query:
+        (head, *_) = [one for one in lines[2:] if "effect" in one and "note" in one]
+        assert "segment" in head
+        assert "│ compares " in drawn.getvalue()
+    assert [one.strip() for one in lines[1].strip("│").split("│")][-3:-1] == ["estimator", "effect"]
+    assert f"│ combined  │ {first['effect']}" in lines[4]
+    numbers = [float(one) for one in re.findall(r"-?[\d.]+(?:e-?\d+)?", first["effect"])]
+    wanted = [first["estimate"], first["ci_lower"], first["ci_upper"]]
+    assert numbers == pytest.approx(wanted, rel=1e-3)
+
+
+def told(path: Path, frame: pl.DataFrame, mine: pl.DataFrame | None) -> None:
+    """That the macro's note, the command's warning and Python's are about the same share."""
+    table = None if mine is None else mine.select("unit_id", "segment")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        opened = clusterdp.open(path)
+        in_python = opened.ate() if table is None else opened.ate(segments=table)
+    shares = in_python["coverage"].to_list()
+    notes = frame["note"].to_list()
+    assert [one is not None for one in notes] == [share is None or share < 0.9 for share in shares]
+    for note, share in zip(notes, shares, strict=True):
+        if share is not None and share < 0.9:
+            assert note.startswith(f"compares {100 * share:.3g} % of its people: ")
+    few = {share for share in shares if share is not None and share < 0.9}
+    said = [str(one.message) for one in caught if "compare" in str(one.message)]
+    assert len(said) == bool(few)
+    assert all(percent(min(few)) in one for one in said)
+
+
+@pytest.mark.parametrize("name", ["tiny strata", "tiny strata, merged", "two outcomes"])
+def test_where_few_are_compared_a_note_says_so(case_of: Callable[[str], Case], name: str) -> None:
+    case = case_of(name)
+    told(case.path, ask_file(case.path, "FROM ate()"), None)
+    order = ["combined", "tau_q"]
+    found = ask_file(case.path, "FROM ate_by_segment('mine')", mine=case.segments)
+    ranked = sorted(found.iter_rows(named=True), key=lambda one: order.index(one["estimator"]))
+    told(case.path, pl.DataFrame(ranked, found.schema), case.segments)
+
+
+def test_the_note_says_what_to_do(case_of: Callable[[str], Case]) -> None:
+    (note,) = set(ask_file(case_of("tiny strata").path, "SELECT note FROM ate()")["note"])
+    assert "arms.same_shares = true lets small clusters merge" in note
+    assert "coarser segments" in note
+    (none,) = set(ask_file(case_of("tiny strata, merged").path, "SELECT note FROM ate()")["note"])
+    assert none is None
 
 
 @pytest.mark.parametrize("n_clusters", [2, 13])
@@ -666,12 +751,12 @@ def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_fil
 
 
 def test_parts_of_the_sql_are_filled_in_once_and_all_of_them() -> None:
-    parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '"}
+    parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '", "effect": "1", "note": "2"}
     query = filled("ate", parts)
     assert query.count("'$x'") == query.count("'$t_quantile -- '") == 1
     assert not [line for line in query.splitlines() if line.startswith("--")]
     with pytest.raises(KeyError, match="estimates"):
-        filled("ate", {"t_quantile": "'x'"})
+        filled("ate", {"t_quantile": "'x'", "effect": "1", "note": "2"})
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
