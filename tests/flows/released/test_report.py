@@ -537,8 +537,8 @@ def test_what_the_page_tells_to_type_works(
     source = page.read_text(encoding="utf-8")
     found = [html.unescape(one) for one in re.findall(r"<code>([^<]*)</code></pre>", source)]
     whole, by_segment, commands = found
-    for statement, n_rows in ((whole, 3), (by_segment, 4)):
-        with duckdb.connect() as connection:
+    with duckdb.connect() as connection:  # one after the other, and once more
+        for statement, n_rows in ((whole, 3), (by_segment, 4), (whole, 3), (by_segment, 4)):
             assert len(connection.execute(statement).fetchall()) == n_rows
     for command in commands.splitlines():
         program, *arguments = command.split()
