@@ -8,10 +8,12 @@
 -- collapsed_strata, pool_statistics, effects and intervals.
 
 WITH
--- The analyst's table, every pair once.
+-- The analyst's table, read here alone: behind this name, one of ours could stand for it.
+_clusterdp_handed AS (SELECT unit_id, segment FROM query_table(segments_table)),
+-- Every pair once.
 _clusterdp_members AS (
     SELECT DISTINCT $matched AS unit_id, segment::VARCHAR AS segment
-    FROM query_table(segments_table)
+    FROM _clusterdp_handed
     WHERE unit_id IS NOT NULL AND segment IS NOT NULL
 ),
 -- Moments of d = ỹ − ȳ over each slice; cluster and arm are null for units not in the release.
@@ -35,7 +37,7 @@ _clusterdp_fit AS (
     FROM (
         SELECT count(*) AS n_rows, coalesce(any_value(typeof(unit_id)), '') AS kind,
             count(*) FILTER (WHERE unit_id IS NOT NULL AND segment IS NOT NULL) AS n_ids
-        FROM query_table(segments_table)
+        FROM _clusterdp_handed
     ) CROSS JOIN (SELECT count(cluster) AS n_found FROM _clusterdp_moments)
 ),
 _clusterdp_known AS (

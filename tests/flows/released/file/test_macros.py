@@ -504,12 +504,12 @@ def test_ids_of_another_spelling_do_not_match(
         connection.execute(
             f"CREATE TEMP TABLE theirs AS SELECT {spelling} AS unit_id, segment FROM mine"
         )
-        found = ask(connection, "FROM ate_by_segment('theirs')")
-    assert found["n_units"].to_list() == [0, 0]
+        with pytest.raises(duckdb.InvalidInputException, match=r"none of the .* ids of your table"):
+            connection.execute("FROM ate_by_segment('theirs')")
 
 
 @pytest.mark.parametrize(
-    "ids", ["[1]", "{'a': 1}", "DATE '2020-01-01'", "true", "1.0::DOUBLE", "uuid()", "'1'::BLOB"]
+    "ids", ["[1]", "{'a': 1}", "DATE '2020-01-01'", "true", "1.0::DOUBLE", "uuid()", "'x'::BLOB"]
 )
 @pytest.mark.parametrize("name", ["integer ids", "two outcomes"])
 def test_ids_of_strange_types_are_compared_as_text_too(
@@ -517,9 +517,8 @@ def test_ids_of_strange_types_are_compared_as_text_too(
 ) -> None:
     with duckdb.connect(str(case_of(name).path), read_only=True) as connection:
         connection.execute(f"CREATE TEMP TABLE mine AS SELECT {ids} AS unit_id, 7 AS segment")
-        found = ask(connection, "FROM ate_by_segment('mine')")
-    assert set(found["segment"]) == {"7"}
-    assert set(found["n_units"]) == {0}
+        with pytest.raises(duckdb.InvalidInputException, match="none of the 1 ids of your table"):
+            connection.execute("FROM ate_by_segment('mine')")
 
 
 @pytest.mark.parametrize(
@@ -672,7 +671,7 @@ def test_tables_of_the_analyst_with_our_names_are_never_read(
 def test_the_analysts_own_table_may_have_any_of_our_names(small: Case) -> None:
     segments = small.segments.filter(pl.col("segment").str.starts_with("size"))
     wanted = engine(small.path, segments)
-    names = sorted({*TABLES, *CTES, PREFIX + "members", PREFIX + "moments"})
+    names = sorted({*TABLES, *CTES, PREFIX + "handed", PREFIX + "members", PREFIX + "moments"})
     with duckdb.connect(str(small.path), read_only=True) as connection:
         connection.register("handed_in", segments.to_arrow())
         for name in names:
