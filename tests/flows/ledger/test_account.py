@@ -279,16 +279,18 @@ def test_a_release_that_is_public_already_cannot_be_published_again(built: Exper
     assert spent(built) == 2.0
 
 
-@pytest.mark.parametrize("failure", [RuntimeError, InputError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize(
+    "failure", [RuntimeError(), InputError("no"), KeyboardInterrupt(), SystemExit()], ids=repr
+)
 def test_an_error_before_publishing_gives_the_charge_back(
-    built: Experiment, monkeypatch: pytest.MonkeyPatch, failure: type[BaseException]
+    built: Experiment, monkeypatch: pytest.MonkeyPatch, failure: BaseException
 ) -> None:
     def fail(*_: object) -> None:
         raise failure
 
     with monkeypatch.context() as failing:
         failing.setattr(charging, "complete", fail)
-        with pytest.raises(failure):
+        with pytest.raises(type(failure)):
             publish(built)
     assert states(built) == {"trial.a.r1": ["void"]}
     assert spent(built) == 0

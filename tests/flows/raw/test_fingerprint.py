@@ -377,6 +377,8 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
         {"arms": {"shares": "undeclared"}},
         {"arms": {"shares": {"none": 1, "mail": 2}}},
     ],
+    "arms.sample_ratio": [{"arms": {"sample_ratio": "refuse"}}],
+    "quarantine.at_most": [{"quarantine": {"at_most": 0.5}}],
     "privacy.population": [{"privacy": {"population": "others"}}],
     "privacy.budget_epsilon": [{"privacy": {"budget_epsilon": 9.0}}],
     "privacy.budget_delta": [{"privacy": {"budget_delta": 0.1}}],
