@@ -2,9 +2,9 @@
 -- A terminal that is too narrow leaves out columns in the middle, so what a person looks for first
 -- stands at both ends.
 -- The WHERE makes sure that the database in use is this very release: no other has that table.
-SELECT metric, arm, estimator, estimate, ci_lower, ci_upper, control, segment, std_error,
+SELECT metric, arm, estimate, ci_lower, ci_upper, control, segment, std_error,
     privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
-    planned_std_error, $effect AS effect, $note AS note
+    planned_std_error, estimator, $effect AS effect, $note AS note
 FROM query_table($estimates)
 WHERE EXISTS (FROM query_table($t_quantile))
 ORDER BY

@@ -399,9 +399,9 @@ _clusterdp_adjusted AS (
         END AS p_value_holm
     FROM _clusterdp_raised
 )
-SELECT metric, segment, arm, estimator, estimate, ci_lower, ci_upper, control, std_error,
+SELECT segment, arm, estimate, ci_lower, ci_upper, metric, control, std_error,
     privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
-    planned_std_error, $effect AS effect, $note AS note
+    planned_std_error, estimator, $effect AS effect, $note AS note
 FROM _clusterdp_adjusted
 WHERE (SELECT is_sound FROM _clusterdp_fit)
 ORDER BY

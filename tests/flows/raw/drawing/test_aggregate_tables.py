@@ -510,8 +510,9 @@ def test_a_plan_uses_shared_pools_where_shares_are_the_same(experiment: Builder)
 
 
 def test_the_macro_gives_the_estimates_also_attached(result: ReleaseResult) -> None:
-    first = ["metric", "arm", "estimator", "estimate", "ci_lower", "ci_upper"]
-    columns = [*first, *(name for name in TABLES["estimates"] if name not in first)]
+    first = ["metric", "arm", "estimate", "ci_lower", "ci_upper"]
+    others = (name for name in TABLES["estimates"] if name not in {*first, "estimator"})
+    columns = [*first, *others, "estimator"]
     with duckdb.connect(str(result.path), read_only=True) as connection:
         own = connection.sql("SELECT * EXCLUDE (effect, note) FROM ate()").fetchall()
     with duckdb.connect() as connection:
