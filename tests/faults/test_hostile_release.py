@@ -423,7 +423,8 @@ def test_the_macros_work_in_an_analysts_own_duckdb_with_everything_shut(sound: P
         for statement in (
             "SET autoinstall_known_extensions = false",
             "SET autoload_known_extensions = false",
-            "CREATE TABLE mine AS SELECT range AS unit_id, 'a' AS segment FROM range(400)",
+            "CREATE TABLE mine AS SELECT printf('c%05d', range) AS unit_id, 'a' AS segment "
+            "FROM range(400)",
             "CREATE VIEW seen AS FROM mine",
             f"ATTACH '{sound}' AS rel (READ_ONLY)",
             "SET enable_external_access = false",
