@@ -438,7 +438,12 @@ def test_the_macros_work_in_an_analysts_own_duckdb_with_everything_shut(sound: P
             for name in ("mine", "seen", "frame")
         ]
         assert found[0]
-        assert found[0] == found[1] == found[2]
+        # Sums of doubles in another order differ in their last digits.
+        alike = [
+            [[round(one, 9) if isinstance(one, float) else one for one in row] for row in rows]
+            for rows in found
+        ]
+        assert alike[0] == alike[1] == alike[2]
         views = "SELECT * FROM duckdb_views() WHERE database_name = 'rel' AND NOT internal"
         assert connection.execute(views).fetchall() == []
         macros = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE database_name = 'rel'"
