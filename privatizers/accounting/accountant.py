@@ -106,8 +106,8 @@ def delta_at(event: Event, epsilon: float) -> float:
     one person; together with anything else it is refused, since its loss is bounded by its moments
     and not known value by value: ValueError.
     """
-    rhos, others = _split(event)
-    exact = _price(_delta(_curve(others), _read(epsilon))) if others else 0.0
+    rhos, curve = _parted(event)
+    exact = _price(_delta(curve, _read(epsilon))) if curve else 0.0
     return min(1.0, max([exact, *(concentrated_delta(rho, float(_read(epsilon))) for rho in rhos)]))
 
 
@@ -117,16 +117,20 @@ def epsilon_at(event: Event, delta: float) -> float:
     Found by bisection of the doubles between 0 and the pure ε; δ at the upper end is always known
     to be at most ``delta``. Infinite where something is unprotected.
     """
-    rhos, others = _split(event)
+    allowed, pure = _allowed(delta), pure_loss(event)
+    if allowed == 0:
+        return _price(pure)
+    rhos, curve = _parted(event)
     if rhos:
-        if delta == 0.0:
-            return math.inf
-        rest = epsilon_at(others, delta) if others else 0.0
-        return max([rest, *(concentrated_epsilon(rho, delta) for rho in rhos)])
-    allowed, highest = _allowed(delta), pure_epsilon(event)
-    if allowed == 0 or math.isinf(highest):
+        pure = max((loss for losses in curve for loss, _ in losses), default=Decimal(0))
+    exact = _exact_epsilon(curve, allowed, _price(pure)) if curve else 0.0
+    return max([exact, *(concentrated_epsilon(rho, delta) for rho in rhos)])
+
+
+def _exact_epsilon(curve: list[Losses], allowed: Decimal, highest: float) -> float:
+    """Return the least ε at which δ of a curve is at most ``allowed``; it is at ``highest``."""
+    if math.isinf(highest):
         return highest
-    curve = _curve(event)
     low, high = -1, _position(highest)
     while high - low > 1:
         middle = (low + high) // 2
@@ -192,21 +196,20 @@ def paths(event: Event) -> frozenset[StepCounts]:
             return frozenset({StepCounts({(event, 1)})})
 
 
-def _split(event: Event) -> tuple[list[float], Event | None]:
-    """Part an event into the ρ of each path of concentrated noise, and all other paths."""
-    ways = paths(event)
-    concentrated = [way for way in ways if any(isinstance(s, ConcentratedNoise) for s, _ in way)]
-    if not concentrated:
-        return [], event
-    rhos = []
-    for way in concentrated:
-        if any(not isinstance(step, ConcentratedNoise) for step, _ in way):
+def _parted(event: Event) -> tuple[list[float], list[Losses]]:
+    """Return the ρ of each path of concentrated noise, and the losses of all other paths."""
+    rhos: list[float] = []
+    curve: list[Losses] = []
+    for way in paths(event):
+        concentrated = [(s.rho, times) for s, times in way if isinstance(s, ConcentratedNoise)]
+        if not concentrated:
+            curve.append(_losses(way))
+            continue
+        if len(concentrated) < len(way):
             raise ValueError("concentrated noise beside other steps: price them apart, and add up")
-        terms = (Fraction(s.rho) * times for s, times in way if isinstance(s, ConcentratedNoise))
-        rhos.append(math.nextafter(float(sum(terms)), math.inf))
-    rest = tuple(way for way in ways if way not in concentrated)
-    parts = tuple(Together(tuple(s for s, times in way for _ in range(times))) for way in rest)
-    return rhos, Disjoint(parts) if parts else None
+        exact = sum(Fraction(rho) * times for rho, times in concentrated)
+        rhos.append(math.nextafter(float(exact), math.inf))
+    return rhos, curve
 
 
 def _add(steps: StepCounts, more: StepCounts) -> StepCounts:

@@ -15,6 +15,7 @@ from privatizers.noise.lattice_laplace import power_of_two_step
 from privatizers.noise.randomness import discrete_gaussian
 from schemas.arrays import Floats, Ints
 from schemas.effects import NoisySums
+from schemas.errors import InputError
 
 BATCH = 8192
 """Rows of a batch; the error of a batch's sum in doubles is bounded by their number."""
@@ -27,9 +28,10 @@ _SLACK = 1.0 + 2.0**-24
 """Of Δ: covers what a batch's sum in doubles is off by, at most 2⁻²⁶ Δ in each of two data sets,
 and what rows are longer than their bound by rounding."""
 _FINER = 20
-"""Batches are added in h 2⁻²⁰."""
+"""Batches are added in h 2⁻²⁰ where there is noise."""
 _UP = 1.0 + 2.0**-40
-_GREATEST = 2**62
+MOST_ROWS = 2**32
+"""So many rows of at most 2²⁹ units each, noised, or 2²¹, exact, stay within 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Query:
         return power_of_two_step(self.sensitivity, _PART if self.rho else _EXACT_PART)
 
     @property
+    def unit(self) -> float:
+        """What batches are added in: finer than steps where only the total is to be rounded."""
+        return self.step * 2.0**-_FINER if self.rho and not self.is_count else self.step
+
+    @property
     def moved(self) -> float:
         """Δ′ ≥ the distance of neighbours' whole steps, times h: Δ (1 + 2⁻²⁴) + h √k (1 + 2⁻¹⁹)."""
         if self.is_count:
@@ -73,19 +80,25 @@ class Adder:
     def __init__(self, query: Query) -> None:
         """Begin with zeros."""
         self._query = query
-        self._unit = query.step * 2.0**-_FINER
         self._total = np.zeros(query.size, dtype=np.int64)
 
     def add(self, sums: Floats) -> None:
         """Add the sums over one batch of :data:`BATCH` rows at most, shape [k]."""
-        parts = np.rint(sums / self._unit).astype(np.int64)
-        if np.abs(self._total).max(initial=0) > _GREATEST - np.abs(parts).max(initial=0):
-            raise OverflowError("more rows than sums of 64 bits hold")
-        self._total += parts
+        self._total += np.rint(sums / self._query.unit).astype(np.int64)
 
     def steps(self) -> Ints:
         """Return K, shape [k]."""
+        if self._query.unit == self._query.step:
+            return self._total
         return (self._total + (1 << (_FINER - 1))) >> _FINER
+
+
+def check_rows(n_rows: int) -> None:
+    """Raise InputError where there are more rows than sums can hold; known before any is read."""
+    if n_rows > MOST_ROWS:
+        raise InputError(
+            f"{n_rows:,} units: a model takes {MOST_ROWS:,} at most; make models of parts of them"
+        )
 
 
 def drawn_sums(query: Query, steps: Ints) -> NoisySums:

@@ -19,6 +19,7 @@ from estimators.concentrated import concentrated_rho
 from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import MetaLearner, stages
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
+from privatizers.effect_models.lattice_sums import check_rows
 from privatizers.effect_models.partition import Batches
 from privatizers.effect_models.stages import PARTS_OF_RHO, MomentStage, price, run
 from schemas.effects import EffectDesign, NoisySums
@@ -39,6 +40,7 @@ def draw_sums(
     batches of :data:`~privatizers.effect_models.lattice_sums.BATCH` rows at most. Rows that are not
     complete count as zeros.
     """
+    check_rows(n_rows)
     made = moment_stages(learner, design)
     known = Known(learner, design, n_rows)
     return tuple(run(made, n_rows, batches, known).sums.values())
@@ -49,6 +51,7 @@ def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[N
 
     What can fail for a design fails here, before anything is drawn.
     """
+    check_rows(n_rows)
     known = Known(learner, design, n_rows)
     for stage in moment_stages(learner, design):
         known = stage.stand_in(known)

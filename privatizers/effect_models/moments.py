@@ -36,7 +36,13 @@ from estimators.effect_models.queries import (
 )
 from estimators.effect_models.table import Partition, n_entries, partitions
 from privatizers.accounting.events import ConcentratedNoise
-from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums, noisy_sums
+from privatizers.effect_models.lattice_sums import (
+    Adder,
+    Query,
+    check_rows,
+    drawn_sums,
+    noisy_sums,
+)
 from privatizers.effect_models.rows import EffectRows
 from schemas.arrays import Floats, Ints
 from schemas.effects import EffectDesign, NoisySums, NumberFeature
@@ -84,6 +90,7 @@ def draw_sums(design: EffectDesign, n_rows: int, batches: Batches) -> tuple[Nois
     kind; see :func:`event`. Rows that are not complete count as zeros, and a sum over fewer than n
     rows is one over n rows of which the others are such.
     """
+    check_rows(n_rows)
     known = Known(design, n_rows)
     for stage in STAGES:
         known = released(known, stage, batches())
@@ -130,6 +137,7 @@ def stand_in(design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
 
     What can fail for a design fails here, before anything is drawn.
     """
+    check_rows(n_rows)
     known = Known(design, n_rows)
     for stage in STAGES:
         asked = [query for query in queries_of(known) if query.name in stage]

@@ -385,6 +385,27 @@ def test_rows_with_faults_are_kept_for_the_operator_alone(campaign: Campaign) ->
     assert pl.read_parquet(same).height == 0
 
 
+def test_a_run_does_not_fail_by_what_its_faulty_rows_take(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("flows.raw.quarantine._write", full)
+    log = people(400).with_columns(arm=pl.lit("other"))
+    assert campaign(log).run().status == "published"
+
+
+def test_of_many_faulty_rows_the_first_are_kept(
+    campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flows.raw.effects.units._MOST_FAULTY", 7)
+    built = campaign(people(400).with_columns(arm=pl.lit("other")))
+    built.run()
+    path = built.folder / "quarantine" / "mail+cate" / "mail+cate.once.r1.parquet"
+    assert pl.read_parquet(path)["source_row"].to_list() == [1, 2, 3, 4, 5, 6, 7]
+
+
 @pytest.mark.parametrize("learner", ["dr", "r", "s"])
 def test_learners_of_algorithm_1(campaign: Campaign, learner: str) -> None:
     built = campaign(people(3_000), privacy=f'learner = "{learner}"', epsilon=50.0)

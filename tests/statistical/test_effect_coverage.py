@@ -70,7 +70,7 @@ def models(
     random = np.random.default_rng(seed)
     found = []
     for _ in range(n_models):
-        rows = make(n, random)  # type: ignore[operator]
+        rows = make(n, random)  # type: ignore[operator] # a function
         found.append(fit(design, n, draw_sums(design, n, batches(rows))))
     return found
 

@@ -38,6 +38,9 @@ from schemas.errors import InputError
 from schemas.raw import FAULT, FILE, OUTCOME, ROW, RULE, UNIT
 
 _PLACE = "place"
+_MOST_FAULTY = 100_000
+"""Faulty rows that are kept, the first of the log: no disk is asked to hold more for more of them,
+since how many there are may be private."""
 _ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
 
 
@@ -132,10 +135,11 @@ def arrange(
     """
     raw = log.open()
     ordering = _Ordering(workspace)
-    faulty = FaultyRows(workspace)
+    faulty = FaultyRows(None)
     with Progress("reading the log", raw.files.known_rows()) as progress:
         for batch in raw.files.batches():
-            faulty.add(_with_rules(batch.filter(pl.col(FAULT) > 0)))
+            left = _MOST_FAULTY - faulty.n_rows
+            faulty.add(_with_rules(batch.filter(pl.col(FAULT) > 0).head(left)))
             ordering.add(batch.drop(FAULT))
             progress.advance(batch.height)
     if ordering.n_rows == 0:

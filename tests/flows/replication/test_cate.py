@@ -30,7 +30,7 @@ SMALL = Scale((500, 2_000), (1.0, 16.0), 2, 1, (), ())
 
 def _row(**given: float | str | int | None) -> CateRow:
     row = CateRow("B", MOMENTS, "", 1.0, 2_000, 1.0, 0.1, 0.5, 0.5, 4, 1.27, None, None)
-    return replace(row, **given)  # type: ignore[arg-type]
+    return replace(row, **given)  # type: ignore[arg-type] # whatever is given
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_the_library_learns_from_made_up_people_alone(tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> object:
         raise AssertionError("asked")
 
-    asked = Learner("DP-EBM dr", "", refuse, "dr", is_library=True)  # type: ignore[arg-type]
+    asked = Learner("DP-EBM dr", "", refuse, "dr", is_library=True)  # type: ignore[arg-type] # never called
     set_ups: list[SetUp] = [replace(one, simulated=False) for one in simulated()[:2]]
     scale = Scale((500,), (1.0,), 1, 1, (500,), ("A", "B"))
     assert list(run(scale, set_ups, [asked])) == []

@@ -26,7 +26,7 @@ COLUMN = replace(DESIGN, propensity=Propensity("column", None, 0.1))
 
 
 def audit(design: EffectDesign = DESIGN, **planted: object) -> EffectsAudit:
-    return audit_effects(design, n_bases=1, n_candidates=300, **planted)  # type: ignore[arg-type]
+    return audit_effects(design, n_bases=1, n_candidates=300, **planted)  # type: ignore[arg-type] # whatever is planted
 
 
 def failing(found: EffectsAudit) -> str:
@@ -42,7 +42,7 @@ def test_sound_code_passes_and_comes_near_the_claim(kind: str, neighbours: str) 
         "column": COLUMN.propensity,
         "learn": Propensity("learn"),
     }[kind]
-    found = audit(replace(DESIGN, propensity=propensity, neighbours=neighbours, epsilon=1.0))  # type: ignore[arg-type]
+    found = audit(replace(DESIGN, propensity=propensity, neighbours=neighbours, epsilon=1.0))  # type: ignore[arg-type] # a parameter is any text
     assert found.holds, failing(found)
     # A learnt propensity need not come near its bound, for which the noise of two sums is made.
     least = 0.25 if kind == "learn" else 0.5

@@ -1,6 +1,7 @@
 """The sums of an effect model: shape, price, rows that take no part, batches."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from estimators.effect_models.fit import fit
 from estimators.effect_models.queries import queries, rho_shares
 from privatizers.accounting.accountant import delta_at
-from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums
+from privatizers.effect_models.lattice_sums import BATCH, MOST_ROWS, Adder, Query, drawn_sums
 from privatizers.effect_models.moments import (
     STAGES,
     Known,
@@ -20,6 +21,7 @@ from privatizers.effect_models.moments import (
 )
 from schemas.arrays import Ints
 from schemas.effects import EffectDesign, NoisySums, Propensity
+from schemas.errors import InputError
 from tests.support.effect_rows import DESIGN, batches, people, without
 
 PROPENSITIES = {
@@ -36,14 +38,14 @@ def without_noise(query: Query, steps: Ints) -> NoisySums:
 def exact_sums(design: EffectDesign, rows: object, size: int = 8192) -> dict[str, NoisySums]:
     known = Known(design, 2000)
     for stage in STAGES:
-        known = released(known, stage, batches(rows, size)(), without_noise)  # type: ignore[arg-type]
+        known = released(known, stage, batches(rows, size)(), without_noise)  # type: ignore[arg-type] # rows are rows
     return known.sums
 
 
 @pytest.mark.parametrize("neighbours", ["row", "outcome"])
 @pytest.mark.parametrize("kind", PROPENSITIES)
 def test_all_sums_cost_what_is_declared(kind: str, neighbours: str) -> None:
-    design = replace(DESIGN, propensity=PROPENSITIES[kind], neighbours=neighbours)  # type: ignore[arg-type]
+    design = replace(DESIGN, propensity=PROPENSITIES[kind], neighbours=neighbours)  # type: ignore[arg-type] # a parameter is any text
     sums = stand_in(design, 1000)
     assert tuple(each.name for each in sums) == queries(design)
     assert sum(rho_shares(design).values()) == pytest.approx(1.0)
@@ -126,8 +128,20 @@ def test_the_exact_sums_are_those_of_plain_formulas() -> None:
     assert np.abs(psi).max() <= known.nuisance.greatest_psi
 
 
-def test_more_rows_than_sums_hold_are_refused() -> None:
-    adder = Adder(Query("outcomes", 1, 1.0, 0.1))
-    adder.add(np.array([1.5 * 2.0**33]))
-    with pytest.raises(OverflowError, match="more rows"):
-        adder.add(np.array([1.5 * 2.0**33]))
+def test_more_rows_than_sums_hold_are_refused_before_any_is_read() -> None:
+    for ask in (stand_in, partial(draw_sums, batches=list)):
+        with pytest.raises(InputError, match="4,294,967,297 units"):
+            ask(DESIGN, MOST_ROWS + 1)
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-3, 1e3])
+def test_sums_of_the_most_rows_stay_within_64_bits(rho: float) -> None:
+    """Of the longest rows that there are, in batches of the same sum, up or down."""
+    query = Query("gram", 3, 2.0**-3 * 1.7, rho)
+    n_batches = MOST_ROWS // BATCH
+    most = np.rint(np.full(3, BATCH * query.sensitivity) / query.unit)
+    assert float(most.max()) * n_batches < 2.0**63
+    adder = Adder(query)
+    adder.add(np.full(3, 5.0 * query.step))
+    adder.add(np.full(3, -2.0 * query.step))
+    assert adder.steps().tolist() == [3, 3, 3]

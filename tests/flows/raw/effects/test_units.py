@@ -167,7 +167,7 @@ def test_n_follows_from_ids_alone(
 ) -> None:
     names = ["id", "arm", "spend", "age", "sex"]
     log = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
-    build = campaign.__wrapped__(tmp_path_factory.mktemp("log"))  # type: ignore[attr-defined]
+    build = campaign.__wrapped__(tmp_path_factory.mktemp("log"))  # type: ignore[attr-defined] # the fixture's own function
     found, roster = spends(build(log))
     ids = [row[0] for row in rows]
     n_units = len({one for one in ids if one is not None}) + ids.count(None)
