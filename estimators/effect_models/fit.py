@@ -10,6 +10,7 @@ from estimators.effect_models.moments import (
     EffectFit,
     Foundation,
     Nuisance,
+    counts_by_feature,
     effect,
     foundation,
     nuisance,
@@ -114,8 +115,7 @@ def _warnings(
             f"about {base.n_complete:,.0f} of {n_rows:,} units take part, by noisy counts; rows of "
             "the others are faulty, and count as zeros"
         )
-    sizes = np.cumsum([feature.n_cells for feature in design.features])[:-1]
-    counts = np.split(histograms.values, sizes)
+    counts = counts_by_feature(design, histograms)
     for feature, terms, count in zip(design.features, base.basis.terms, counts, strict=True):
         if isinstance(feature, NumberFeature) and _is_narrow(count, histograms.noise_std, base):
             found.append(

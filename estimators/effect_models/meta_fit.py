@@ -11,11 +11,9 @@ import numpy as np
 from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import MetaLearner, named, stage_sums, stages
 from estimators.effect_models.meta_stages import after
+from estimators.effect_models.moments import GREATEST_EFFECT
 from schemas.arrays import Floats
 from schemas.effects import EffectDesign, NoisySums
-
-_GREATEST_EFFECT = 2.0
-"""In halves of the outcomes' range."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class MetaModel:
         """
         half = self.known.design.half
         effects = self.known.functions.values(features) @ (self.coefficients / half)
-        return np.clip(effects, -_GREATEST_EFFECT, _GREATEST_EFFECT) * half, None
+        return np.clip(effects, -GREATEST_EFFECT, GREATEST_EFFECT) * half, None
 
 
 def fit(

@@ -15,11 +15,9 @@ from estimators.effect_models.meta_plan import (
     TREATED_EFFECT,
     MetaLearner,
 )
+from estimators.effect_models.moments import RESIDUALS
 from schemas.arrays import Floats
 from schemas.effects import EffectDesign, NoisySums
-
-_RESIDUALS = 2.2
-"""Standard deviations of a residual at which it is clipped."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class OutcomeFit:
     @property
     def clip(self) -> float:
         """C."""
-        return min(_RESIDUALS * self.residual_std, 2.0)
+        return min(RESIDUALS * self.residual_std, 2.0)
 
     def means(self, phi: Floats, sign: Floats | float) -> Floats:
         """Return μ, shape [n]; ``sign`` is 2t − 1 and does not matter to the R-learner."""

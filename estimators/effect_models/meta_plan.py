@@ -11,6 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from estimators.effect_models.queries import (
+    GRAM,
+    HISTOGRAMS,
+    OUTCOMES,
+    SQUARES,
+    TREATED_GRAM,
+    TREATMENT,
+)
 from schemas.effects import EffectDesign
 
 MetaLearner = Literal["dr", "r", "s", "t", "x"]
@@ -23,26 +31,14 @@ CONTROL: Final = "control"
 TREATED_EFFECT: Final = "treated_effect"
 CONTROL_EFFECT: Final = "control_effect"
 
-HISTOGRAMS: Final = "histograms"
-"""Counts of each feature's bins or levels; in the first stage alone, and all later ones use it."""
-GRAM: Final = "gram"
-"""Σ v vᵀ, each entry once, those off the diagonal times √2."""
 SIGNED_GRAM: Final = "signed_gram"
 """Σ v vᵀ and Σ (2T − 1) v vᵀ, one behind the other."""
-TREATMENT: Final = "treatment"
-"""Σ w v (T − 1/2)."""
-OUTCOMES: Final = "outcomes"
-"""Σ w v y."""
 SIGNED_OUTCOMES: Final = "signed_outcomes"
 """Σ w v y and Σ w v (2T − 1) y."""
-SQUARES: Final = "squares"
-"""Σ w² y²."""
 SCORES: Final = "scores"
 """Σ w v ψ, of the doubly robust score ψ."""
 SQUARED_SCORES: Final = "squared_scores"
 """Σ w² (ψ/Ψ)², Ψ being the greatest |ψ|."""
-TREATED_GRAM: Final = "treated_gram"
-"""Σ (T − e)² v vᵀ."""
 RESIDUALS: Final = "residuals"
 """Σ w v (T − e) clip(y − η, −C, C)."""
 

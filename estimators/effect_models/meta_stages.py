@@ -33,31 +33,36 @@ from estimators.effect_models.meta_plan import (
     CONTROL,
     CONTROL_EFFECT,
     EFFECT,
-    GRAM,
-    HISTOGRAMS,
     OUTCOME,
-    OUTCOMES,
     PROPENSITY,
     RESIDUALS,
     SCORES,
     SIGNED_GRAM,
     SIGNED_OUTCOMES,
     SQUARED_SCORES,
-    SQUARES,
     TREATED,
     TREATED_EFFECT,
-    TREATED_GRAM,
-    TREATMENT,
     named,
     stages,
+)
+from estimators.effect_models.moments import (
+    LEAST_EIGENVALUE,
+    LEAST_SQUARE,
+    ROWS_FOR_SQUARES,
+    complete_rows,
+    counts_by_feature,
+)
+from estimators.effect_models.queries import (
+    GRAM,
+    HISTOGRAMS,
+    OUTCOMES,
+    SQUARES,
+    TREATED_GRAM,
+    TREATMENT,
 )
 from schemas.arrays import Floats
 from schemas.effects import NoisySums
 
-_ROWS_FOR_SQUARES = 4000.0 / 6.0
-"""A feature: from so many n √(2ρ) on, in the smallest stage, squares are worth their noise."""
-_LEAST_SQUARE = 1e-4
-_LEAST_EIGENVALUE = 0.1
 _SWEEPS = 3
 
 
@@ -94,20 +99,15 @@ def rows_of(known: Known, stage: str) -> float:
 def _founded(known: Known, stage: str) -> Known:
     """The basis under the noisy histograms of the first stage."""
     design, histograms = known.design, known.sums[named(stage, HISTOGRAMS)]
-    sizes = [feature.n_cells for feature in design.features]
-    counts = np.split(histograms.values, np.cumsum(sizes)[:-1])
+    counts = counts_by_feature(design, histograms)
     plans = stages(known.learner, design)
     n = known.n_rows * min(plan.share for plan in plans)
     degree = 2
     if histograms.rho:
         rho = histograms.rho / plans[0].weights[HISTOGRAMS]
-        degree = 2 if n * math.sqrt(2.0 * rho) >= _ROWS_FOR_SQUARES * len(sizes) else 1
-    cells = np.array(sizes, dtype=np.float64)
-    totals = np.array([count.sum() for count in counts])
-    total = float((totals / cells).sum() / (1.0 / cells).sum())
-    error = histograms.noise_std / math.sqrt(float((1.0 / cells).sum()))
+        degree = 2 if n * math.sqrt(2.0 * rho) >= ROWS_FOR_SQUARES * len(counts) else 1
     size = known.n_rows * plans[0].share
-    complete = 1.0 if total + 2.5 * error >= size else max(total / size, 1.0 / size)
+    complete = complete_rows(size, counts, histograms.noise_std) / size
     basis = basis_of(design, counts, histograms.noise_std, degree)
     return replace(known, basis=basis, degree=degree, complete=complete)
 
@@ -132,7 +132,7 @@ def _cleaned(matrix: Floats, noise_std: float, typical: Floats | None = None) ->
     if energy > 0.0:
         apart = apart * max(0.0, 1.0 - noise_std**2 / energy)
     values, vectors = np.linalg.eigh(typical + apart)
-    cleaned: Floats = (vectors * np.maximum(values, _LEAST_EIGENVALUE * mean)) @ vectors.T
+    cleaned: Floats = (vectors * np.maximum(values, LEAST_EIGENVALUE * mean)) @ vectors.T
     return cleaned
 
 
@@ -151,7 +151,7 @@ def _posterior(
 
 def _outcome(known: Known) -> OutcomeFit:
     n = rows_of(known, OUTCOME)
-    square = max(float(known.sums[named(OUTCOME, SQUARES)].values[0]) / n, _LEAST_SQUARE)
+    square = max(float(known.sums[named(OUTCOME, SQUARES)].values[0]) / n, LEAST_SQUARE)
     if known.learner == "r":
         gram, _ = _gram(known, OUTCOME)
         sums = known.sums[named(OUTCOME, OUTCOMES)]
@@ -181,7 +181,7 @@ def _arm(known: Known, stage: str) -> Floats:
     size = n * share
     matrix = _cleaned(matrix / share, grams.noise_std / size)
     squares = float(known.sums[named(stage, ARM_SQUARES)].values[0]) / size
-    square = max(squares, _LEAST_SQUARE)
+    square = max(squares, LEAST_SQUARE)
     return _residual_fit(known, matrix, sums.values / size, sums.noise_std / size, square, size)[0]
 
 
@@ -239,7 +239,7 @@ def _dr(known: Known) -> Floats:
     gram, _ = _gram(known, EFFECT)
     n, sums = rows_of(known, EFFECT), known.sums[named(EFFECT, SCORES)]
     squares = float(known.sums[named(EFFECT, SQUARED_SCORES)].values[0]) / n
-    square = max(squares, _LEAST_SQUARE) * known.greatest_score**2
+    square = max(squares, LEAST_SQUARE) * known.greatest_score**2
     return _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)[0]
 
 

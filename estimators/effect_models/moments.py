@@ -29,16 +29,16 @@ from schemas.effects import EffectDesign, NoisySums
 
 Sums = Mapping[str, NoisySums]
 
-_ROWS_FOR_SQUARES = 4000.0 / 6.0
+ROWS_FOR_SQUARES = 4000.0 / 6.0
 """A feature: from so many n √(2ρ) on squares are worth their noise."""
-_LEAST_SQUARE = 1e-4
-_LEAST_EIGENVALUE = 0.1
-_RESIDUALS = 2.2
+LEAST_SQUARE = 1e-4
+LEAST_EIGENVALUE = 0.1
+RESIDUALS = 2.2
 """Standard deviations of a residual at which it is clipped."""
 _UNSURE = 0.5
 """Standard deviations of the noise of s² that are added to it before residuals are clipped: too
 low a clip costs more than too high a one."""
-_GREATEST_EFFECT = 2.0
+GREATEST_EFFECT = 2.0
 """In halves of the outcomes' range: no difference of two outcomes is greater."""
 _GREATEST_WEIGHT = 0.3
 """Of a treated row's (T − e)² on average; it is e(1 − e), at most 1/4, but for noise."""
@@ -63,17 +63,22 @@ def foundation(design: EffectDesign, n_rows: int, histograms: NoisySums) -> Foun
     share = rho_shares(design)[HISTOGRAMS]
     degree = 2
     if share:
-        least = _ROWS_FOR_SQUARES * len(design.features)
+        least = ROWS_FOR_SQUARES * len(design.features)
         left = sum(part for name, part in rho_shares(design).items() if name != "table")
         enough = n_rows * math.sqrt(2.0 * histograms.rho / share * left) >= least
         degree = 2 if enough else 1
-    sizes = [feature.n_cells for feature in design.features]
-    counts = np.split(histograms.values, np.cumsum(sizes)[:-1])
+    counts = counts_by_feature(design, histograms)
     basis = basis_of(design, counts, histograms.noise_std, degree)
-    return Foundation(basis, degree, _complete(n_rows, counts, histograms.noise_std))
+    return Foundation(basis, degree, complete_rows(n_rows, counts, histograms.noise_std))
 
 
-def _complete(n_rows: int, counts: list[Floats], noise_std: float) -> float:
+def counts_by_feature(design: EffectDesign, histograms: NoisySums) -> list[Floats]:
+    """Return the noisy histogram of each feature, shape [cells] each."""
+    sizes = [feature.n_cells for feature in design.features]
+    return np.split(histograms.values, np.cumsum(sizes)[:-1])
+
+
+def complete_rows(n_rows: float, counts: list[Floats], noise_std: float) -> float:
     """Return the number of complete rows by the histograms; n unless that is clearly too many.
 
     Every histogram adds up to it, with a variance of as many σ² as it has cells.
@@ -213,7 +218,7 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
     pi = None
     if TREATMENT in sums:
         pi = _solved(gram, sums[TREATMENT], gram / 4.0, n, kinds).mean
-    square = max(float(sums[SQUARES].values[0]) / n, _LEAST_SQUARE)
+    square = max(float(sums[SQUARES].values[0]) / n, LEAST_SQUARE)
     products, variance = sums[OUTCOMES].values / n, square
     for _ in range(2):
         gamma = _solved(gram, sums[OUTCOMES], variance * gram, n, kinds).mean
@@ -229,7 +234,7 @@ def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
         gram=gram,
         residual_std=residual,
         outcome_std=math.sqrt(max(square - float(gamma[0]) ** 2, variance)),
-        clip=min(_RESIDUALS * wide, 2.0),
+        clip=min(RESIDUALS * wide, 2.0),
         constant=design.propensity.value if design.propensity.kind == "value" else None,
         bound=design.propensity.bound,
         table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
@@ -260,7 +265,7 @@ def _clean_gram(gram: Floats, noise_std: float) -> Floats:
         around = diagonal - mean
         diagonal = mean + around * _kept(noise_std**2, float((around**2).mean()))
     values, vectors = np.linalg.eigh(apart + np.diag(diagonal))
-    cleaned: Floats = (vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T
+    cleaned: Floats = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
     return cleaned
 
 
@@ -277,7 +282,7 @@ class EffectFit:
 
     def effects(self, phi: Floats) -> Floats:
         """Return τ = clip(φ β, −2, 2), shape [n]."""
-        found: Floats = np.clip(phi @ self.posterior.mean, -_GREATEST_EFFECT, _GREATEST_EFFECT)
+        found: Floats = np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
         return found
 
 
@@ -318,6 +323,6 @@ def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> tuple[
     if noise_std > 0.0:
         kept = _kept(noise_std**2, float((entries_of(apart) ** 2).mean()))
     values, vectors = np.linalg.eigh(typical + kept * apart)
-    floor = least * _LEAST_EIGENVALUE
+    floor = least * LEAST_EIGENVALUE
     cleaned: Floats = (vectors * np.maximum(values, floor)) @ vectors.T
     return cleaned, noise_std * math.sqrt(kept)

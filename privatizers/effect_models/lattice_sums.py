@@ -30,6 +30,8 @@ and what rows are longer than their bound by rounding."""
 _FINER = 20
 """Batches are added in h 2⁻²⁰ where there is noise."""
 _UP = 1.0 + 2.0**-40
+PARTS_OF_RHO = 1.0 - 2.0**-40
+"""Rounded down, so that shares never add up to more than the whole."""
 MOST_ROWS = 2**32
 """So many rows of at most 2²⁹ units each, noised, or 2²¹, exact, stay within 64 bits."""
 

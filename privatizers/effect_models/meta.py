@@ -19,9 +19,9 @@ from estimators.concentrated import concentrated_rho
 from estimators.effect_models.meta_known import Known
 from estimators.effect_models.meta_plan import MetaLearner, stages
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
-from privatizers.effect_models.lattice_sums import check_rows
+from privatizers.effect_models.lattice_sums import PARTS_OF_RHO, check_rows
 from privatizers.effect_models.partition import Batches
-from privatizers.effect_models.stages import PARTS_OF_RHO, MomentStage, price, run
+from privatizers.effect_models.stages import MomentStage, price, run
 from schemas.effects import EffectDesign, NoisySums
 
 

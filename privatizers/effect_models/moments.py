@@ -37,6 +37,7 @@ from estimators.effect_models.queries import (
 from estimators.effect_models.table import Partition, n_entries, partitions
 from privatizers.accounting.events import ConcentratedNoise
 from privatizers.effect_models.lattice_sums import (
+    PARTS_OF_RHO,
     Adder,
     Query,
     check_rows,
@@ -49,9 +50,6 @@ from schemas.effects import EffectDesign, NoisySums, NumberFeature
 
 Batches = Callable[[], Iterable[EffectRows]]
 """Called once a pass: the same rows in the same batches each time."""
-
-_PARTS_OF_RHO = 1.0 - 2.0**-40
-"""Rounded down, so that shares never add up to more than the whole."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def queries_of(known: Known) -> Iterator[Query]:
         if name == TABLE and not known.parts:
             return
         size, sensitivity = _size_and_sensitivity(known, name)
-        spent = rho * shares[name] * _PARTS_OF_RHO
+        spent = rho * shares[name] * PARTS_OF_RHO
         yield Query(name, size, sensitivity, spent, is_count=name == HISTOGRAMS)
 
 
@@ -217,7 +215,7 @@ def batch_sums(
     """Return the exact sums of a ``stage`` over one batch, by name; shapes [k], in doubles."""
     rows = batch.kept()
     if stage == STAGES[0]:
-        yield HISTOGRAMS, _histograms(known.design, rows)
+        yield HISTOGRAMS, histograms(known.design, rows)
         return
     if known.base is None:
         raise AssertionError("the basis follows from the histograms")
@@ -246,7 +244,8 @@ def batch_sums(
     yield TABLE, _table(known, known.nuisance.psi(phi, treated, rows.outcome, e), rows, phi)
 
 
-def _histograms(design: EffectDesign, rows: EffectRows) -> Floats:
+def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
+    """Return the counts of each feature's bins or levels, one feature behind the other."""
     counts = []
     for place, feature in enumerate(design.features):
         cells = rows.features[:, place]

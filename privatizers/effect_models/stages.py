@@ -8,7 +8,7 @@ outcome); see :func:`sensitivity` for each.
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -18,32 +18,37 @@ from estimators.effect_models.meta_plan import (
     ARM_GRAM,
     ARM_SQUARES,
     ARM_SUMS,
-    GRAM,
-    HISTOGRAMS,
-    OUTCOMES,
     RESIDUALS,
     SCORES,
     SIGNED_GRAM,
     SIGNED_OUTCOMES,
     SQUARED_SCORES,
-    SQUARES,
     TREATED,
     TREATED_EFFECT,
-    TREATED_GRAM,
-    TREATMENT,
     StagePlan,
     named,
 )
 from estimators.effect_models.meta_stages import after
+from estimators.effect_models.queries import (
+    GRAM,
+    HISTOGRAMS,
+    OUTCOMES,
+    SQUARES,
+    TREATED_GRAM,
+    TREATMENT,
+)
 from privatizers.accounting.events import ConcentratedNoise, Disjoint, Event
-from privatizers.effect_models.lattice_sums import Adder, Query, drawn_sums, noisy_sums
+from privatizers.effect_models.lattice_sums import (
+    PARTS_OF_RHO,
+    Adder,
+    Query,
+    drawn_sums,
+    noisy_sums,
+)
+from privatizers.effect_models.moments import histograms
 from privatizers.effect_models.partition import Batches, Part, PartRows, partition
 from privatizers.effect_models.rows import EffectRows
 from schemas.arrays import Floats
-from schemas.effects import NumberFeature
-
-PARTS_OF_RHO: Final = 1.0 - 2.0**-40
-"""Rounded down, so that parts of ρ never add up to more than the whole."""
 
 State = TypeVar("State")
 
@@ -191,7 +196,7 @@ def exact_sums(
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
     if HISTOGRAMS in asked:
-        yield HISTOGRAMS, _histograms(known, rows)
+        yield HISTOGRAMS, histograms(known.design, rows)
         return
     v, w = known.functions.weighted(rows.features)
     phi = v / w[:, None]
@@ -249,13 +254,3 @@ def _of_effects(
     if asked == SQUARED_SCORES:
         return np.array([np.sum((w * psi / known.greatest_score) ** 2)])
     raise ValueError(f"no stage sums {asked!r}")
-
-
-def _histograms(known: Known, rows: EffectRows) -> Floats:
-    counts = []
-    for place, feature in enumerate(known.design.features):
-        cells = rows.features[:, place]
-        if isinstance(feature, NumberFeature):
-            cells = np.minimum(cells * feature.n_cells, feature.n_cells - 1)
-        counts.append(np.bincount(cells.astype(np.int64), minlength=feature.n_cells))
-    return np.concatenate(counts).astype(np.float64)
