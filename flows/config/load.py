@@ -94,15 +94,22 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     return config
 
 
-_KINDS: dict[str, tuple[type[AnyConfig], str, str]] = {
-    "site": (SiteConfig, "a site's report", "clusterdp site"),
-    "features": (EffectConfig, "an effect model", "clusterdp cate"),
+_KINDS: dict[str, tuple[type[AnyConfig], str, str, str]] = {
+    "site": (SiteConfig, "a site's report", "clusterdp site", "design"),
+    "features": (EffectConfig, "an effect model", "clusterdp cate", "propensity"),
 }
-"""What tells a configuration that is not a release's, what it is of, and who reads it."""
+"""What tells a configuration that is not a release's: what it is of, who reads it, and another key
+that no such configuration can be without."""
 
 
 def _check_kind(kind: type[AnyConfig], path: Path, content: dict[str, Any]) -> None:
     """Raise ConfigError where a configuration of another kind was given to a command."""
-    for key, (other, what, command) in _KINDS.items():
+    for key, (other, what, command, second) in _KINDS.items():
         if key in content and kind is not other:
             raise ConfigError(str(path), f"the configuration of {what}; `{command}` reads it")
+        if kind is other and key not in content and second not in content:
+            raise ConfigError(
+                str(path),
+                f"not the configuration of {what}, as it has neither {key} nor {second}; if it is "
+                "of a release, `clusterdp release` reads it",
+            )

@@ -1,6 +1,7 @@
 """Everything that is wrong with a configuration is told at once, in lines that name the keys."""
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,10 +104,14 @@ def test_a_line_is_a_fault_whatever_a_key_is_called(tmp_path: Path) -> None:
     assert r"privacy.a\nb: fine: unknown key" in told
 
 
-@pytest.mark.parametrize("reader", [load_site, load_effects])
-def test_so_are_those_of_other_configurations(tmp_path: Path, reader: type) -> None:
+@pytest.mark.parametrize(
+    ("reader", "of_its_kind"), [(load_site, 'design = "trial"'), (load_effects, "features = []")]
+)
+def test_so_are_those_of_other_configurations(
+    tmp_path: Path, reader: Callable[[Path], object], of_its_kind: str
+) -> None:
     path = tmp_path / "trial.toml"
-    path.write_text('experiment = "trial"\n[sources]\npath = "log.csv"\n')
+    path.write_text(f'experiment = "trial"\n{of_its_kind}\n[sources]\npath = "log.csv"\n')
     with pytest.raises(ConfigError) as caught:
         reader(path)
     lines = str(caught.value).splitlines()
@@ -121,3 +126,26 @@ def test_the_program_prints_them_all(tmp_path: Path, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().err
     assert told.startswith("clusterdp: columns.arm: missing")
     assert len(told.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("read", "what"),
+    [(load_effects, "an effect model"), (load_site, "a site's report")],
+)
+def test_a_releases_configuration_is_told_from_others(
+    tmp_path: Path, read: Callable[[Path], object], what: str
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text('experiment = "a"\n[privacy]\nepsilon = 2.0\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"not the configuration of {what}, as it has neither"):
+        read(path)
+
+
+@pytest.mark.parametrize(("key", "command"), [("site", "site"), ("features", "cate")])
+def test_other_configurations_are_told_from_a_releases(
+    tmp_path: Path, key: str, command: str
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f'experiment = "a"\n[{key}]\nname = "x"\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"`clusterdp {command}` reads it"):
+        load(path)
