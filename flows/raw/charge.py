@@ -19,6 +19,7 @@ from flows.raw.units.private_clusters import known_sizes
 from flows.raw.units.roster import check_sample_ratio
 from flows.raw.units.rows import Rows
 from schemas.roster import Roster
+from schemas.tables import UNNAMED
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,11 @@ class PeriodRows:
         return resolve_design(self.config, known_sizes(self.config, self.rows))
 
     @cached_property
-    def forecast(self) -> dict[tuple[str, str], float]:
-        """The standard errors that are to be expected, by arm and estimator."""
-        return predicted_errors(self.config, self.chosen, known_sizes(self.config, self.rows))
+    def forecast(self) -> dict[tuple[str, str, str], float]:
+        """The standard errors that are to be expected, by metric, arm and estimator."""
+        sizes = known_sizes(self.config, self.rows)
+        predicted = predicted_errors(self.config, self.chosen, sizes)
+        return {(UNNAMED, *of_effect): error for of_effect, error in predicted.items()}
 
 
 def charge_rows(
