@@ -15,21 +15,45 @@ PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """Of a period, likewise."""
 
 COLUMN: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
-"""Of an outcome or a ratio, likewise: outcomes are columns of ``units``, and are asked for in SQL.
-"""
-
-TAKEN: Final = frozenset(
-    ("unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid")
-)
-"""Names that no outcome and no attribute may have, in small letters, whose case does not count:
-columns of ``units``, of tables that are put beside it, and of those that unite releases."""
+"""Of an attribute, likewise: it is a column of ``units``, and is asked for in SQL."""
 
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""
 
+METRIC: Final = "[A-Za-z][A-Za-z0-9_]*"
+"""Of an outcome that is a column of releases, likewise: SQL needs no quotes around it."""
+
+LONGEST_METRIC: Final = 60
+"""Characters of such a name."""
+
+OUR_COLUMNS: Final = (
+    "unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid",
+)  # fmt: skip
+"""Columns of ``units``, of the tables that it is joined with, and of those that unite releases,
+that are not outcomes. SQL does not tell capitals from small letters."""
+
+TAKEN: Final = frozenset(OUR_COLUMNS)
+"""Names that no outcome and no attribute may have, in small letters."""
+
+DEBIASED: Final = "_debiased"
+"""What follows an outcome's name in the column of its debiased values."""
+
 _RELEASE_ID: Final = re.compile(
     rf"({NAME}(?:@{NAME}|{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
 )
+
+
+def metric_problem(name: str) -> str | None:
+    """What keeps a name from being that of an outcome's column; None where nothing does."""
+    if not re.fullmatch(METRIC, name):
+        return "is no name of a column: begin with a letter, and use letters, digits and _ alone"
+    if len(name) > LONGEST_METRIC:
+        return f"has {len(name):,} characters; at most {LONGEST_METRIC} can be"
+    if name.lower() in OUR_COLUMNS:
+        return "is the name of another column of every release; take another name"
+    if name.lower().endswith(DEBIASED):
+        return f"ends as the columns of debiased outcomes do ({DEBIASED}); take another name"
+    return None
 
 
 @dataclass(frozen=True, order=True)

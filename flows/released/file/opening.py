@@ -8,7 +8,6 @@ read. It may hold only the tables of a release, with their columns and types and
 constraints, and the macros of a release, which are never called here.
 """
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
-from schemas.names import COLUMN, TAKEN
+from schemas.names import metric_problem
 from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
 from schemas.tables import LABELS, MACROS, PREFIX, TEXT_IDS, debiased, unit_table
 
@@ -219,20 +218,25 @@ def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
         return f"its table metrics has more than {MOST_METRICS} rows"
     if not any(kind == OUTCOME for _, kind in metrics):
         return "its table metrics has no outcome"
-    taken = set(TAKEN)
+    taken: set[str] = set()
     for name, kind in metrics:
         if kind not in (OUTCOME, RATIO):
             return "its table metrics has a row that is neither an outcome nor a ratio"
-        if not isinstance(name, str) or re.fullmatch(COLUMN, name) is None:
-            return (
-                "a name in its table metrics is none of a column: letters, digits and _, a letter "
-                "first"
-            )
-        columns = {name.lower(), debiased(name.lower())}
-        if taken & columns:
-            return f"the name {shown(name)} in its table metrics is taken already"
-        taken |= columns
+        problem = _name_problem(name, taken)
+        if problem is not None:
+            return f"a name in its table metrics {problem}"
     return None
+
+
+def _name_problem(name: object, taken: set[str]) -> str | None:
+    """Say what keeps a metric from being called so, and note its columns as ``taken``."""
+    if not isinstance(name, str):
+        return "is missing"
+    columns = {name.lower(), debiased(name.lower())}
+    if taken & columns:
+        return "stands there twice"
+    taken |= columns
+    return metric_problem(name)
 
 
 def _expected_units(outcomes: tuple[str, ...]) -> dict[str, str]:
