@@ -15,6 +15,7 @@ from flows.released.file.table_rules import broken_table_rule
 from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
+from schemas.tables import ASSIGNED_TO, unit_table
 
 _COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
 
@@ -34,6 +35,8 @@ class ReleaseFile:
             **manifest.row,
             "created_at": manifest.created_at.isoformat() + "Z",
             "metrics": [metric.row for metric in manifest.metrics],
+            "attributes": list(manifest.attributes),
+            "assigned": manifest.assigned,
             "path": str(self.path),
             "row_counts": self.row_counts,
         }
@@ -49,7 +52,7 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with open_safely(path) as connection:
         broken = broken_row_rule(connection, path.stat().st_size)
         if broken is None:
-            broken = broken_table_rule(connection, read_manifest(connection).outcomes)
+            broken = broken_table_rule(connection, read_manifest(connection))
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
         yield connection
@@ -75,9 +78,18 @@ def read_release(path: Path) -> ReleaseFile:
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the row of ``release`` and the rows of ``metrics``."""
+    """Read the row of ``release``, the rows of ``metrics``, and what facts ``units`` has."""
     (release,) = _rows(connection, "release")
-    return Manifest(**release, metrics=tuple(map(_metric, _rows(connection, "metrics"))))
+    metrics = tuple(map(_metric, _rows(connection, "metrics")))
+    names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
+    outcomes = tuple(one.metric for one in metrics if isinstance(one, Metric))
+    facts = names[len(unit_table(outcomes).columns) :]
+    return Manifest(
+        **release,
+        metrics=metrics,
+        attributes=tuple(name for name in facts if name != ASSIGNED_TO),
+        assigned=ASSIGNED_TO in facts,
+    )
 
 
 def chosen_outcomes(
