@@ -19,9 +19,6 @@ UNNAMED: Final = "outcome"
 """The metric of a release whose one outcome has no name of its own."""
 
 
-ASSIGNED: Final = "assigned_to"
-"""The column of ``units`` that says who were assigned together, where that is not the unit."""
-
 NO_VALUE: Final = "(none)"
 """The segment of units that have no value of a published attribute."""
 

@@ -32,7 +32,7 @@ from estimators.intervals import quantile
 from flows.released.file.evidence import Released, deviations, moments_of
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
-from schemas.tables import ASSIGNED, MACROS, NO_VALUE, PREFIX, unit_table
+from schemas.tables import MACROS, NO_VALUE, PREFIX
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -54,10 +54,8 @@ def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released])
 
     ``every`` has all outcomes of the release, in order.
     """
-    units = connection.sql("FROM main.units")
-    own = unit_table(tuple(one.metric.metric for one in every)).columns
-    further = tuple(name for name in units.columns if name not in own and name != ASSIGNED)
-    _Macros(every, str(units.types[0]), further).write(connection)
+    kind = connection.sql("SELECT unit_id FROM main.units").types[0]
+    _Macros(every, str(kind)).write(connection)
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,6 @@ class _Macros:
     every: Sequence[Released]
     id_kind: str
     """The type of the released ids."""
-    attributes: tuple[str, ...]
-    """The columns of units that are published attributes."""
 
     @property
     def manifest(self) -> Manifest:
@@ -82,7 +78,7 @@ class _Macros:
             self._write_table(
                 connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
             )
-        by_attribute = "ate_by" if self.attributes else "no_attributes"
+        by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
         for signature, body in {
             "ate(release_name := NULL)": "ate",
             "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
@@ -162,9 +158,9 @@ class _Macros:
             "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
-            "values": _values(self.attributes),
-            "attributes": ", ".join(text(name.lower()) for name in self.attributes),
-            "attributes_told": text(", ".join(self.attributes)),
+            "values": _values(self.manifest.attributes),
+            "attributes": ", ".join(text(name.lower()) for name in self.manifest.attributes),
+            "attributes_told": text(", ".join(self.manifest.attributes)),
             "nothing": text(NO_VALUE),
         }
 

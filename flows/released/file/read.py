@@ -52,7 +52,7 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with open_safely(path) as connection:
         broken = broken_row_rule(connection, path.stat().st_size)
         if broken is None:
-            broken = broken_table_rule(connection, read_manifest(connection).outcomes)
+            broken = broken_table_rule(connection, read_manifest(connection))
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
         yield connection
@@ -78,11 +78,11 @@ def read_release(path: Path) -> ReleaseFile:
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the row of ``release``, the rows of ``metrics`` and the names of public facts."""
+    """Read the row of ``release``, the rows of ``metrics``, and what facts ``units`` has."""
     (release,) = _rows(connection, "release")
     metrics = tuple(map(_metric, _rows(connection, "metrics")))
-    outcomes = tuple(one.metric for one in metrics if isinstance(one, Metric))
     names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
+    outcomes = tuple(one.metric for one in metrics if isinstance(one, Metric))
     facts = names[len(unit_table(outcomes).columns) :]
     return Manifest(
         **release,

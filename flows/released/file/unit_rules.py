@@ -12,10 +12,6 @@ from schemas.arrays import Floats
 from schemas.released import Metric
 from schemas.tables import debiased
 
-_IS_ASSIGNED: Final = """
-    SELECT count(*) FROM duckdb_columns() WHERE database_name = current_database()
-        AND schema_name = 'main' AND table_name = 'units' AND column_name = 'assigned_to'"""
-_UNASSIGNED: Final = "SELECT count(*) - count(assigned_to) FROM main.units"
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _N_UNITS: Final = "SELECT count(*), count(unit_id), count({debiased}) FROM main.units"
 _SIZES: Final = """
@@ -41,14 +37,6 @@ def broken_debias_rule(
     if not undo_response(grid, prior, weights, rate):
         return "debias: weights are those that undo the randomisation"
     return None
-
-
-def broken_group_rule(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Name the rule that ``assigned_to`` breaks, where there is one; None where it is kept."""
-    is_there = connection.execute(_IS_ASSIGNED).fetchall() == [(1,)]
-    if not is_there or connection.execute(_UNASSIGNED).fetchall() == [(0,)]:
-        return None
-    return "units: each has assigned_to, where there is one"
 
 
 def broken_unit_rule(
