@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from estimators.arm_means import ArmMean
 from estimators.contrast_strata import contrast_strata
 from estimators.evidence import Evidence, sum_by
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-from estimators.means import ArmMean, EstimatorName, arm_means, estimators_of
+from estimators.means import EstimatorName, arm_means, estimators_of
 from schemas.arrays import Bools, Floats
 
 AdjustedName = Literal["regression", "regression_combined", "cuped"]
