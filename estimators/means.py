@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from estimators.assigned import Side, added
 from estimators.collapsed_strata import PairVariance, pair_variance
 from estimators.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
 from estimators.evidence import Evidence, Sums, calibrate, sum_by
@@ -53,7 +54,9 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
             share = strata.weight / total[strata.group]
             side = _Side(given, strata.treated, strata, share, len(total))
             weight = pool_weights(given, name)
-            arm_mean = _arm_mean(side, weight, _no_pairs(side), neyman=name == "tau_q")
+            pairs = _no_pairs(side)
+            plain = _arm_mean(side, weight, pairs, neyman=name == "tau_q")
+            (arm_mean,) = _with_parties(given, strata, [side], [pairs], [plain])
             mean = float(arm_mean.mean[0]) + evidence.center
             error = sqrt(float(arm_mean.variance[0]))
             results.append(Mean(evidence.metric, arm, name, mean, error))
@@ -112,10 +115,44 @@ def arm_means(
     parts = (_no_pairs(treated), _no_pairs(control))
     if by_pairs and len(strata.merged.pair):
         parts = _split_pairs(strata, treated, control, weight, neyman=neyman)
-    return (
-        _arm_mean(treated, weight, parts[0], neyman=neyman),
-        _arm_mean(control, weight, parts[1], neyman=neyman),
-    )
+    plain = [
+        _arm_mean(side, weight, part, neyman=neyman)
+        for side, part in zip((treated, control), parts, strict=True)
+    ]
+    first, second = _with_parties(evidence, strata, (treated, control), parts, plain)
+    return first, second
+
+
+def _with_parties(
+    evidence: Evidence,
+    strata: ContrastStrata,
+    sides: "Sequence[_Side]",
+    parts: "Sequence[_PairsPart]",
+    plain: Sequence[ArmMean],
+) -> list[ArmMean]:
+    """Return the arms' means with what parties add to their variances.
+
+    That is tau_q's (:func:`estimators.assigned.added`) for every estimator.
+    """
+    if evidence.parties is None:
+        return list(plain)
+    given = [
+        Side(
+            rows=side.rows,
+            stratum=side.stratum,
+            from_mean=_from_mean(side),
+            n_units=side.n_units,
+            mean=side.in_stratum(side.part * side.mean.mean),
+            spread=_sample_variance(side),
+            kept=part.kept,
+        )
+        for side, part in zip(sides, parts, strict=True)
+    ]
+    more = added(evidence.parties, strata.group, sides[0].share, given, sides[0].n_groups)
+    return [
+        replace(mean, variance=mean.variance + one.variance, scatter=mean.scatter + one.scatter)
+        for mean, one in zip(plain, more, strict=True)
+    ]
 
 
 def pool_weights(evidence: Evidence, estimator: EstimatorName) -> Floats:
@@ -141,7 +178,7 @@ class _Side:
         share: Floats,
         n_groups: int,
     ) -> None:
-        self.evidence = evidence
+        self.evidence, self.rows = evidence, rows.rows
         self.slices = evidence.slices.take(rows.rows)
         cell = evidence.pools.square_cells(self.slices.pool)
         self.by_square = replace(self.slices, pool=cell)
@@ -274,15 +311,21 @@ def _variance_factor(side: _Side, pairs: _PairsPart) -> Floats:
     return greatest[side.group] * (n - 1.0)
 
 
-def _sample_variance(side: _Side) -> Floats:
-    """Return s² of the debiased outcomes in every stratum; the noise is in it already."""
-    n, mean = side.slices.n_units, side.mean.mean
+def _from_mean(side: _Side) -> Floats:
+    """Return each slice's debiased mean less its stratum's; 0 where they differ by rounding."""
+    mean = side.mean.mean
     stratum_mean = side.in_stratum(side.part * mean)[side.stratum]
-    deviation = mean - stratum_mean
+    deviation: Floats = mean - stratum_mean
     rounding = np.abs(deviation) < 1e-12 * np.abs(stratum_mean)
     deviation[rounding] = 0.0
+    return deviation
+
+
+def _sample_variance(side: _Side) -> Floats:
+    """Return s² of the debiased outcomes in every stratum; the noise is in it already."""
+    n = side.slices.n_units
     within = side.slices.variance / (1.0 - side.evidence.rate) ** 2
-    squares = side.in_stratum((n - 1.0) * within + n * deviation**2)
+    squares = side.in_stratum((n - 1.0) * within + n * _from_mean(side) ** 2)
     return squares / (side.n_units - 1.0)
 
 
