@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from estimators import assigned
 from estimators.collapsed_strata import PairVariance, pair_variance
 from estimators.contrast_strata import ArmSlices, ContrastStrata
 from estimators.evidence import Debiased, Evidence, Slices, Sums, calibrate, sum_by
+from estimators.parties import Parties
 from schemas.arrays import Floats, Ints
 
 
@@ -58,22 +60,22 @@ class Side(ABC):
         self,
         slices: Slices,
         mean: Debiased,
-        stratum: Ints,
+        rows: ArmSlices,
         group: Ints,
         share: Floats,
         n_groups: int,
         weight: Floats,
     ) -> None:
-        """Take an arm's ``slices`` with their means, the ``stratum`` of each, shape [U].
+        """Take an arm's ``slices`` with their means; ``rows`` says where they are and belong.
 
         ``group`` is that of each stratum, and ``share`` b, its share of the group's units, shape
         [S]; ``weight`` is that of the pools' statistics, shape [P].
         """
         self.slices, self.mean = slices, mean
-        self.stratum, self.group = stratum, group
+        self.rows, self.stratum, self.group = rows.rows, rows.stratum, group
         self.share, self.n_groups, self.weight = share, n_groups, weight
-        self.n_units = sum_by(stratum, slices.n_units, len(group))
-        self.part = slices.n_units / self.n_units[stratum]
+        self.n_units = sum_by(rows.stratum, slices.n_units, len(group))
+        self.part = slices.n_units / self.n_units[rows.stratum]
 
     @abstractmethod
     def by_group(self) -> Sums:
@@ -95,6 +97,15 @@ class Side(ABC):
     def knows_strata(self) -> bool:
         """Whether the squares of outcomes are known stratum by stratum."""
         return True
+
+    def deviations(self) -> Floats:
+        """Return how far each slice's debiased mean is from its stratum's; 0 where rounding is."""
+        mean = self.mean.mean
+        stratum_mean = self.in_stratum(self.part * mean)[self.stratum]
+        deviation = mean - stratum_mean
+        rounding = np.abs(deviation) < 1e-12 * np.abs(stratum_mean)
+        deviation[rounding] = 0.0
+        return deviation
 
     def over_strata(self, values: Floats) -> Floats:
         """Add up values of strata by group."""
@@ -119,7 +130,7 @@ class OutcomeSide(Side):
     ) -> None:
         """Take the ``rows`` of an arm among the evidence's slices; the rest as in :class:`Side`."""
         slices, mean = evidence.slices.take(rows.rows), evidence.mean.take(rows.rows)
-        super().__init__(slices, mean, rows.stratum, strata.group, share, n_groups, weight)
+        super().__init__(slices, mean, rows, strata.group, share, n_groups, weight)
         self.evidence = evidence
         cell = evidence.pools.square_cells(slices.pool)
         self.by_square = replace(slices, pool=cell)
@@ -152,15 +163,6 @@ class OutcomeSide(Side):
         statistic, whole = self.evidence.pools.of_square, self.evidence.whole_square
         weight = statistic.weight
         return calibrate(target, size, share, self.by_square, self.square, whole, statistic, weight)
-
-    def deviations(self) -> Floats:
-        """Return how far each slice's debiased mean is from its stratum's; 0 where rounding is."""
-        mean = self.mean.mean
-        stratum_mean = self.in_stratum(self.part * mean)[self.stratum]
-        deviation = mean - stratum_mean
-        rounding = np.abs(deviation) < 1e-12 * np.abs(stratum_mean)
-        deviation[rounding] = 0.0
-        return deviation
 
     def sample_variance(self) -> Floats:
         """Return s² of the debiased outcomes in every stratum; the noise is in it already."""
@@ -199,18 +201,55 @@ class _PairsPart:
 
 
 def means_of_sides(
-    strata: ContrastStrata, sides: Sequence[Side], *, neyman: bool, by_pairs: bool
+    strata: ContrastStrata,
+    sides: Sequence[Side],
+    parties: Parties | None,
+    *,
+    neyman: bool,
+    by_pairs: bool,
 ) -> list[ArmMean]:
     """Return the mean of each side; ``neyman`` for τ̂_Q, whose sample variances hold the noise.
 
     ``by_pairs`` says whether merged clusters are compared in pairs: for the treated side and the
-    control's, in that order.
+    control's, in that order. ``parties`` are the units that were assigned together, of the outcomes
+    that the sides sum up; None where each was by itself.
     """
     parts = [_no_pairs(side) for side in sides]
     if by_pairs and len(strata.merged.pair):
         treated, control = sides
         parts = _split_pairs(strata, treated, control, neyman=neyman)
-    return [_arm_mean(side, part, neyman=neyman) for side, part in zip(sides, parts, strict=True)]
+    plain = [_arm_mean(side, part, neyman=neyman) for side, part in zip(sides, parts, strict=True)]
+    return plain if parties is None else _with_parties(parties, strata, sides, parts, plain)
+
+
+def _with_parties(
+    parties: Parties,
+    strata: ContrastStrata,
+    sides: Sequence[Side],
+    parts: Sequence[_PairsPart],
+    plain: Sequence[ArmMean],
+) -> list[ArmMean]:
+    """Return the arms' means with what parties add to their variances.
+
+    That is tau_q's (:func:`estimators.assigned.added`) for every estimator.
+    """
+    given = [
+        assigned.Side(
+            rows=side.rows,
+            stratum=side.stratum,
+            from_mean=side.deviations(),
+            n_units=side.n_units,
+            mean=side.in_stratum(side.part * side.mean.mean),
+            spread=side.sample_variance(),
+            kept=part.kept,
+        )
+        for side, part in zip(sides, parts, strict=True)
+    ]
+    more = assigned.added(parties, strata.group, sides[0].share, given, sides[0].n_groups)
+    return [
+        replace(mean, variance=mean.variance + one.variance, scatter=mean.scatter + one.scatter)
+        for mean, one in zip(plain, more, strict=True)
+    ]
 
 
 def _no_pairs(side: Side) -> _PairsPart:

@@ -53,7 +53,9 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
             share = strata.weight / total[strata.group]
             weight = pool_weights(given, name)
             side = OutcomeSide(given, strata.treated, strata, share, len(total), weight)
-            (arm_mean,) = means_of_sides(strata, (side,), neyman=name == "tau_q", by_pairs=False)
+            (arm_mean,) = means_of_sides(
+                strata, (side,), given.parties, neyman=name == "tau_q", by_pairs=False
+            )
             mean = float(arm_mean.mean[0]) + evidence.center
             error = sqrt(float(arm_mean.variance[0]))
             results.append(Mean(evidence.metric, arm, name, mean, error))
@@ -89,7 +91,9 @@ def arm_means(
         OutcomeSide(evidence, slices, strata, share, len(total), weight)
         for slices in (strata.treated, strata.control)
     ]
-    treated, control = means_of_sides(strata, sides, neyman=estimator == "tau_q", by_pairs=by_pairs)
+    treated, control = means_of_sides(
+        strata, sides, evidence.parties, neyman=estimator == "tau_q", by_pairs=by_pairs
+    )
     return treated, control
 
 

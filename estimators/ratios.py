@@ -17,11 +17,13 @@ from math import sqrt
 import numpy as np
 
 from estimators.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
+from estimators.assigned import residuals
 from estimators.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
 from estimators.effects import Contrasts, Estimate, degrees, to_estimates
 from estimators.evidence import Debiased, Evidence, Sums, sum_by
 from estimators.intervals import quantile, t_interval
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
+from estimators.parties import Parties
 from schemas.arrays import Bools, Floats
 
 SURE_ERRORS = 10.0
@@ -50,6 +52,11 @@ class RatioEvidence:
     """Sample covariance of the two *debiased* outcomes over each slice (divisor n − 1), shape [R].
 
     0 where n = 1.
+    """
+    products: Floats | None = None
+    """Of units assigned together, Σ D_N D_D/(1 − h) over the parties in one slice, shape [R].
+
+    As in :class:`estimators.parties.Nested`; None where each unit was assigned by itself.
     """
 
     @property
@@ -241,6 +248,7 @@ class _BothMeans:
         *,
         by_pairs: bool,
     ) -> None:
+        self._evidence, self._rows = evidence, rows
         self._strata, self._by_pairs = strata, by_pairs
         self._neyman = estimator == "tau_q"
         self._covariance = [evidence.covariance[of_arm.rows] for of_arm in rows]
@@ -259,7 +267,9 @@ class _BothMeans:
             for part, sides in zip(outcomes, (self._numerators, self._denominators), strict=True)
         )
         self._of_denominator = of_denominator
-        self._variances = [found.variance for found in self._sum(self._denominators)]
+        self._variances = [
+            found.variance for found in self._sum(self._denominators, evidence.denominator.parties)
+        ]
         self._is_zero = [
             np.abs(mean) <= np.maximum(np.sqrt(variance), _ROUNDING * self._widths[1])
             for mean, variance in zip(of_denominator, self._variances, strict=True)
@@ -312,7 +322,10 @@ class _BothMeans:
 
         w are the widths of the grids, so that none of the two drowns in the other.
         """
-        of_numerator = [found.variance for found in self._sum(self._numerators)]
+        of_numerator = [
+            found.variance
+            for found in self._sum(self._numerators, self._evidence.numerator.parties)
+        ]
         above, below = self._widths
         ones = np.ones_like(of_numerator[0])
         of_sum = self._combine([(ones / above, ones / below)] * len(of_numerator))
@@ -325,17 +338,37 @@ class _BothMeans:
 
     def _combine(self, factors: Sequence[tuple[Floats, Floats]]) -> list[ArmMean]:
         """Return the means of f_N v_N + f_D v_D, less a constant; a pair of f for every arm."""
-        return self._sum(
-            [
-                _CombinedSide(*of_arm)
-                for of_arm in zip(
-                    self._numerators, self._denominators, self._covariance, factors, strict=True
-                )
-            ]
-        )
+        sides = [
+            _CombinedSide(*of_arm)
+            for of_arm in zip(
+                self._numerators,
+                self._denominators,
+                self._rows,
+                self._covariance,
+                factors,
+                strict=True,
+            )
+        ]
+        return self._sum(sides, self._parties(factors))
 
-    def _sum(self, sides: Sequence[Side]) -> list[ArmMean]:
-        return means_of_sides(self._strata, sides, neyman=self._neyman, by_pairs=self._by_pairs)
+    def _parties(self, factors: Sequence[tuple[Floats, Floats]]) -> Parties | None:
+        """Return the parties of f_N v_N + f_D v_D; slices of other arms have f = 0."""
+        above, below = self._evidence.numerator.parties, self._evidence.denominator.parties
+        if above is None or below is None or self._evidence.products is None:
+            return None
+        scale, ratio = np.zeros((2, len(self._evidence.covariance)))
+        for rows, (of_numerator, of_denominator) in zip(self._rows, factors, strict=True):
+            group = self._strata.group[rows.stratum]
+            scale[rows.rows] = of_numerator[group]
+            ratio[rows.rows] = -of_denominator[group] / of_numerator[group]
+        found = residuals(above, below, self._evidence.products, ratio)
+        nested = replace(found.nested, products=scale**2 * found.nested.products)
+        return replace(found, deviation=scale[found.slice] * found.deviation, nested=nested)
+
+    def _sum(self, sides: Sequence[Side], parties: Parties | None) -> list[ArmMean]:
+        return means_of_sides(
+            self._strata, sides, parties, neyman=self._neyman, by_pairs=self._by_pairs
+        )
 
 
 def fieller(
@@ -363,6 +396,7 @@ class _CombinedSide(Side):
         self,
         numerator: OutcomeSide,
         denominator: OutcomeSide,
+        rows: ArmSlices,
         covariance: Floats,
         factors: tuple[Floats, Floats],
     ) -> None:
@@ -378,7 +412,7 @@ class _CombinedSide(Side):
         super().__init__(
             slices=numerator.slices,
             mean=mean,
-            stratum=numerator.stratum,
+            rows=rows,
             group=numerator.group,
             share=numerator.share,
             n_groups=numerator.n_groups,

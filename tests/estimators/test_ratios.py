@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from estimators.assigned import parties_of
 from estimators.effects import Contrasts, contrasts, effects
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect
 from estimators.means import EstimatorName, means
@@ -425,3 +426,49 @@ def test_no_release_breaks_a_ratio(streams: range, same_shares: bool) -> None:
                 assert one.std_error >= 0
                 assert one.privacy_std_error is not None
                 assert math.isfinite(one.estimate)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_units_assigned_together_are_counted_together(name: EstimatorName) -> None:
+    """What parties add is Σ_g A_g² − b² s²/n of ℓ, by its definition (estimators.assigned)."""
+    pair = pair_at_random(8, size=24, rate=0.05)
+    evidence = evidence_of_both(pair)
+    units, columns = pair[0].units, [debiased(told) for told in pair]
+    rows = {
+        place: at
+        for at, place in enumerate(
+            zip(evidence.numerator.slices.cluster, evidence.numerator.slices.arm, strict=True)
+        )
+    }
+    slice_of = np.array([rows[unit.cluster, unit.arm] for unit in units])
+    values = [unit.value for unit in pair[1].units]
+    alike = np.searchsorted(sorted(set(values)), values)
+    party = (slice_of * 10 + alike).astype(np.uint64)
+    arms = np.array([unit.arm for unit in units])
+    above, below = (
+        replace(part, parties=parties_of(slice_of, party, arms, column, len(rows)))
+        for part, column in zip((evidence.numerator, evidence.denominator), columns, strict=True)
+    )
+    nothing = np.zeros(len(rows))
+    together = RatioEvidence("ratio", above, below, evidence.covariance, products=nothing)
+    plain, found = (
+        ratio_contrasts(given, name, 1, 0, 1, same_shares=False, level=0.95)
+        for given in (evidence, together)
+    )
+    added = {1.0: 0.0, -1.0: 0.0}
+    for sign, b, at in strata(pair, 1):
+        side = "treated" if sign > 0 else "control"
+        ratio = getattr(plain, side).ratio[0]
+        middle = [getattr(one, f"{side}_mean")[0] for one in of_outcomes(pair, name)]
+        linear = (columns[0] - ratio * columns[1])[at] / middle[1]
+        apart = linear - linear.mean()
+        for one in np.unique(party[at]):
+            chosen = party[at] == one
+            share = chosen.sum() / at.sum()
+            added[sign] += (b * apart[chosen].sum() / at.sum()) ** 2 / (1 - share)
+        added[sign] -= b**2 * linear.var(ddof=1) / at.sum()
+    assert max(added.values()) > 0
+    expected = sum(max(part, 0.0) for part in added.values())
+    assert found.variance[0] - plain.variance[0] == pytest.approx(expected, rel=1e-6)
+    assert found.estimate[0] == plain.estimate[0]
+    assert found.degrees_of_freedom[0] < plain.degrees_of_freedom[0]
