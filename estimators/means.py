@@ -55,8 +55,9 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
             side = _Side(given, strata.treated, strata, share, len(total))
             weight = pool_weights(given, name)
             pairs = _no_pairs(side)
-            plain = _arm_mean(side, weight, pairs, neyman=name == "tau_q")
-            (arm_mean,) = _with_parties(given, strata, [side], [pairs], [plain])
+            neyman = name == "tau_q"
+            plain = _arm_mean(side, weight, pairs, neyman=neyman)
+            (arm_mean,) = _with_parties(given, strata, [side], [pairs], [plain], neyman=neyman)
             mean = float(arm_mean.mean[0]) + evidence.center
             error = sqrt(float(arm_mean.variance[0]))
             results.append(Mean(evidence.metric, arm, name, mean, error))
@@ -119,7 +120,7 @@ def arm_means(
         _arm_mean(side, weight, part, neyman=neyman)
         for side, part in zip((treated, control), parts, strict=True)
     ]
-    first, second = _with_parties(evidence, strata, (treated, control), parts, plain)
+    first, second = _with_parties(evidence, strata, (treated, control), parts, plain, neyman=neyman)
     return first, second
 
 
@@ -129,6 +130,8 @@ def _with_parties(
     sides: "Sequence[_Side]",
     parts: "Sequence[_PairsPart]",
     plain: Sequence[ArmMean],
+    *,
+    neyman: bool,
 ) -> list[ArmMean]:
     """Return the arms' means with what parties add to their variances.
 
@@ -145,14 +148,25 @@ def _with_parties(
             mean=side.in_stratum(side.part * side.mean.mean),
             spread=_sample_variance(side),
             kept=part.kept,
+            sampling=None if neyman else _sampling(side, part, mean),
         )
-        for side, part in zip(sides, parts, strict=True)
+        for side, part, mean in zip(sides, parts, plain, strict=True)
     ]
     more = added(evidence.parties, strata.group, sides[0].share, given, sides[0].n_groups)
     return [
-        replace(mean, variance=mean.variance + one.variance, scatter=mean.scatter + one.scatter)
+        replace(
+            mean,
+            variance=mean.variance + one.variance,
+            scatter=mean.scatter * one.stretch + one.scatter,
+        )
         for mean, one in zip(plain, more, strict=True)
     ]
+
+
+def _sampling(side: "_Side", part: "_PairsPart", plain: ArmMean) -> Floats:
+    """Return Σ k b² Ŝ²/n in every group: without what pairs of merged clusters show."""
+    paired = side.over_strata(side.share**2 * part.sampling)
+    return np.maximum(plain.sampling - paired, 0.0)
 
 
 def pool_weights(evidence: Evidence, estimator: EstimatorName) -> Floats:
