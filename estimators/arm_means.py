@@ -219,7 +219,9 @@ def means_of_sides(
         treated, control = sides
         parts = _split_pairs(strata, treated, control, neyman=neyman)
     plain = [_arm_mean(side, part, neyman=neyman) for side, part in zip(sides, parts, strict=True)]
-    return plain if parties is None else _with_parties(parties, strata, sides, parts, plain)
+    if parties is None:
+        return plain
+    return _with_parties(parties, strata, sides, parts, plain, neyman=neyman)
 
 
 def _with_parties(
@@ -228,6 +230,8 @@ def _with_parties(
     sides: Sequence[Side],
     parts: Sequence[_PairsPart],
     plain: Sequence[ArmMean],
+    *,
+    neyman: bool,
 ) -> list[ArmMean]:
     """Return the arms' means with what parties add to their variances.
 
@@ -242,14 +246,25 @@ def _with_parties(
             mean=side.in_stratum(side.part * side.mean.mean),
             spread=side.sample_variance(),
             kept=part.kept,
+            sampling=None if neyman else _sampling(side, part, mean),
         )
-        for side, part in zip(sides, parts, strict=True)
+        for side, part, mean in zip(sides, parts, plain, strict=True)
     ]
     more = assigned.added(parties, strata.group, sides[0].share, given, sides[0].n_groups)
     return [
-        replace(mean, variance=mean.variance + one.variance, scatter=mean.scatter + one.scatter)
+        replace(
+            mean,
+            variance=mean.variance + one.variance,
+            scatter=mean.scatter * one.stretch + one.scatter,
+        )
         for mean, one in zip(plain, more, strict=True)
     ]
+
+
+def _sampling(side: Side, part: _PairsPart, plain: ArmMean) -> Floats:
+    """Return Σ k b² Ŝ²/n in every group: without what pairs of merged clusters show."""
+    paired = side.over_strata(side.share**2 * part.sampling)
+    return np.maximum(plain.sampling - paired, 0.0)
 
 
 def _no_pairs(side: Side) -> _PairsPart:

@@ -23,6 +23,9 @@ from schemas.arrays import Bools, Floats, Ints, Words
 _ALL = 1.0 - 1e-9
 """A party with this share of an arm's units in a stratum is the whole arm there."""
 
+_PRIOR_MEAN, _PRIOR_VARIANCE = 2.0 / 3.0, 1.0 / 12.0
+"""Of the correlation of outcomes in a party, before any are seen; the variance of 0 to 1 evenly."""
+
 _ROUNDING = 1e-12
 """Effects of strata that differ by less than this share of the means are equal."""
 
@@ -44,6 +47,11 @@ class Side:
     """s², their sample variance."""
     kept: Floats
     """The share of s²/n that V̂ has; pairs of merged clusters take the place of the rest."""
+    sampling: Floats | None = None
+    """Σ b² Ŝ²/n, what outcomes without noise have of Σ k b² s²/n, in every group, shape [G].
+
+    None for τ̂_Q, whose variance is that of the outcomes with their noise.
+    """
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,8 @@ class Added:
     """At least 0."""
     scatter: Floats
     """What is added to half the variance of the variance."""
+    stretch: Floats
+    """What half the variance of V̂ itself is multiplied by: E rests on V̂ as well."""
 
 
 def added(
@@ -85,11 +95,20 @@ def added(
     share of the arm in all of them that of h_gs. Where all of them together have one party of an
     arm, every stratum of the group is collapsed.
 
-    E below 0 counts as 0: no error is less than that of units assigned one by one. ``scatter`` is
-    Σ_g T_g² − Σ_i t_i², where T_g is the variance of Σ_s A_gs with the correlation within parties
-    that E shows, and t_i that of a single unit, both divided by 1 − h. So degrees of freedom are
-    about V²/Σ T_g²: for parties of one size their number less 1, and what they are without parties
-    where each is one unit.
+    ``scatter`` is Σ_g T_g² − Σ_i t_i², where T_g is the variance of Σ_s A_gs with the correlation
+    within parties that E shows, and t_i that of a single unit, both divided by 1 − h. So degrees of
+    freedom are about V²/Σ T_g²: for parties of one size their number less 1, and what they are
+    without parties where each is one unit.
+
+    For other estimators than τ̂_Q, whose own variances hold less noise than the products do, E is
+    drawn to what is known without it. Outcomes of a party are correlated by 0 to 1, so E lies
+    between 0 and E_1 = f R, f = Σ b² Ŝ²/n / Σ k b² s²/n, R what E is where units of a party are
+    alike. With v the variance that noise gives E (taken at E = 0), it becomes
+    w E + (1 − w) (2/3) E_1, w = (E_1²/12)/(E_1²/12 + v): where noise hides it, the correlation is
+    taken to be 2/3, give or take 0.29, which is rather too much than too little. The variance w v
+    that is left is in ``scatter``.
+
+    E below 0 counts as 0: no error is less than that of units assigned one by one.
     """
     cells = [_side_cells(parties, side, len(share)) for side in sides]
     strata = _Strata(group, share, n_groups)
@@ -100,9 +119,12 @@ def added(
         sums = _nested_sums(parties.nested, strata, lone, side) + _cell_sums(
             strata, lone, together, side, own
         )
-        found.append(_of_arm(sums, strata, lone, together, side))
+        squares = _squares(parties.nested, side, own, len(share))
+        found.append(_of_arm(sums, strata, lone, together, side, squares))
     return [
-        Added(*(np.where(unknown, np.nan, part) for part in (one.variance, one.scatter)))
+        Added(
+            *(np.where(unknown, np.nan, part) for part in (one.variance, one.scatter, one.stretch))
+        )
         for one in found
     ]
 
@@ -231,7 +253,7 @@ class _Collapsed:
     variance: Floats
     """Z, shape [G]."""
     scatter: Floats
-    """Half its variance."""
+    """Half its variance, divided by Z²: Σ β²/(1 − β)."""
     of_units: Floats
     """Σ b² s²/n of all sides in its place."""
 
@@ -249,7 +271,7 @@ def _collapse(strata: _Strata, lone: Bools, sides: Sequence[Side]) -> _Collapsed
     return _Collapsed(
         share=beta,
         variance=variance,
-        scatter=variance**2 * strata.by_group(beta**2 / left),
+        scatter=strata.by_group(beta**2 / left),
         of_units=strata.by_group(
             np.sum([np.where(lone, _unit_variance(strata, side), 0.0) for side in sides], axis=0)
         ),
@@ -269,13 +291,13 @@ class _Sums:
     products: Floats
     """Σ k A² and the products between strata."""
     room: Floats
-    """What E would be if outcomes of a party were equal but for their means."""
+    """Σ d, what E would be if outcomes of a party were equal but for their means."""
     square: Floats
     """Σ p², p the variance of a party's sum if units vary independently."""
     mixed: Floats
-    """Σ p q, q the variance of a party's sum if they vary together."""
+    """Σ p d, p + d the variance of a party's sum if they vary together."""
     fourth: Floats
-    """Σ q²."""
+    """Σ d²."""
 
     def __add__(self, other: "_Sums") -> "_Sums":
         return _Sums(
@@ -283,11 +305,18 @@ class _Sums:
         )
 
 
+def _squares(nested: Nested, side: Side, cells: _Cells, n_strata: int) -> Floats:
+    """Return Σ m² over the arm's parties in every stratum."""
+    of_cells = sum_by(cells.stratum, cells.n_units * cells.part, n_strata) * side.n_units
+    return of_cells + sum_by(side.stratum, nested.second[side.rows], n_strata)
+
+
 def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _Sums:
     """Return the sums over parties that lie in one slice; it is a stratum of its own."""
     of, rows = side.stratum, side.rows
     factor = np.where(lone, 0.0, side.kept * (strata.share / side.n_units) ** 2)
     square = (factor * side.spread)[of]
+    second, third = nested.second_more[rows], nested.third_more[rows]
 
     def by_group(values: Floats) -> Floats:
         return sum_by(strata.group[of], values, strata.n_groups)
@@ -295,9 +324,9 @@ def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _S
     return _Sums(
         products=by_group(factor[of] * nested.products[rows]),
         room=by_group(square * (nested.second - nested.n_units)[rows]),
-        square=by_group(square**2 * nested.second_more[rows]),
-        mixed=by_group(square**2 * nested.third_more[rows]),
-        fourth=by_group(square**2 * nested.fourth_more[rows]),
+        square=by_group(square**2 * second),
+        mixed=by_group(square**2 * (third - second)),
+        fourth=by_group(square**2 * (nested.fourth_more[rows] - 2.0 * third + second)),
     )
 
 
@@ -328,7 +357,7 @@ def _cell_sums(
     root = factor * cells.n_units * np.sqrt(side.spread)[of]
     single = kept * factor**2 * cells.n_units * side.spread[of]
     independent = sum_by(party, single / np.sqrt(left), size)
-    common = squared(root / left**0.25)
+    common = squared(root / left**0.25) - independent
     return _Sums(
         products=by_group(squared(factor * total / np.sqrt(left))),
         room=by_group(squared(root) - sum_by(party, single, size)),
@@ -338,17 +367,50 @@ def _cell_sums(
     )
 
 
-def _of_arm(sums: _Sums, strata: _Strata, lone: Bools, together: _Collapsed, side: Side) -> Added:
+def _of_arm(
+    sums: _Sums, strata: _Strata, lone: Bools, together: _Collapsed, side: Side, squares: Floats
+) -> Added:
+    """Return what the arm's parties add; ``squares`` are Σ m² of every stratum."""
     of_units = _unit_variance(strata, side)
-    own = sums.products - strata.by_group(np.where(lone, 0.0, of_units))
     replaced = strata.by_group(np.where(lone, of_units, 0.0))
+    own = sums.products - strata.by_group(of_units) + replaced
     both = together.of_units
     part = np.divide(replaced, both, out=np.full_like(both, 0.5), where=both > 0)
-    room = sums.room
-    rho = np.maximum(np.divide(own, room, out=np.zeros_like(own), where=room > 0), 0.0)
-    scatter = (1.0 - rho) ** 2 * sums.square + rho**2 * sums.fourth
-    scatter += 2.0 * rho * (1.0 - rho) * sums.mixed + part * together.scatter
-    scatter -= strata.by_group(of_units**2 / (side.n_units - 1.0))
-    return Added(
-        np.maximum(own + part * together.variance - replaced, 0.0), np.maximum(scatter, 0.0)
+    collapsed = part * together.variance - replaced
+    single = strata.by_group(of_units**2 / (side.n_units - 1.0))
+
+    room = sums.room + strata.by_group(
+        np.where(lone, of_units * (squares / side.n_units - 1.0), 0.0)
     )
+
+    def scatter(share: Floats, extra: Floats, collapsed: Floats) -> Floats:
+        """Return half the variance of E where units have this share of their variance."""
+        rho = np.maximum(np.divide(extra, room, out=np.zeros_like(room), where=room > 0), 0.0)
+        found = share**2 * sums.square + 2.0 * share * rho * sums.mixed + rho**2 * sums.fourth
+        of_lone = (share * replaced + np.maximum(collapsed, 0.0)) ** 2 * together.scatter
+        of_lone = np.divide(of_lone, part, out=np.zeros_like(part), where=part > 0)
+        return np.maximum(found + of_lone - share**2 * single, 0.0)
+
+    extra, total = own + collapsed, strata.by_group(of_units)
+    nothing, everything = np.zeros_like(extra), np.ones_like(extra)
+    if side.sampling is None:
+        scattered = scatter(everything, extra, collapsed)
+        return Added(np.maximum(extra, 0.0), scattered, everything)
+    share = np.divide(side.sampling, total, out=np.ones_like(total), where=total > 0)
+    share = np.clip(share, 0.0, 1.0)
+    most = share * room
+
+    def noise(extra: Floats, collapsed: Floats) -> Floats:
+        """Return half the variance that noise gives E."""
+        both = scatter(everything, extra, collapsed)
+        return np.maximum(both - scatter(share, extra, collapsed), 0.0)
+
+    known = most**2 * _PRIOR_VARIANCE
+    hidden = known + 2.0 * noise(nothing, nothing)
+    weight = np.divide(known, hidden, out=np.ones_like(hidden), where=hidden > 0)
+    extra = np.maximum(weight * extra + (1.0 - weight) * _PRIOR_MEAN * most, 0.0)
+    apart = weight * collapsed
+    scattered = scatter(share, extra, apart) + weight * noise(extra, apart)
+    by_guess = (1.0 - weight) * _PRIOR_MEAN
+    stretch = 1.0 + by_guess * np.divide(room, total, out=nothing, where=total > 0)
+    return Added(extra, scattered, stretch**2)

@@ -274,7 +274,7 @@ class Evidence:
         return not bool(np.isnan(self.pools.of_mean.value).all())
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - all that a release tells, each by its name
         cls,
         slices: Slices,
         everyone: Slices,

@@ -13,7 +13,7 @@ from estimators.assigned import parties_of
 from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.means import EstimatorName
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Ints
 from tests.statistical.found import Found
 
 
@@ -58,7 +58,9 @@ def made(design: Design, n_releases: int, random: np.random.Generator) -> Eviden
     shared += design.size_power * (size - np.mean(design.sizes))
     own = random.normal(size=n) * np.sqrt(1.0 - design.correlation)
     k = design.n_outcomes
-    outcome = np.clip(np.rint((k - 1) / 2 + levels[release, cluster] + shared[party] + own), 0, k - 1)
+    outcome = np.clip(
+        np.rint((k - 1) / 2 + levels[release, cluster] + shared[party] + own), 0, k - 1
+    )
     noisy = np.where(random.random(n) < design.rate, random.integers(0, k, n), outcome)
     grid = np.arange(float(k))
     place = (release * design.n_clusters + cluster) * 2 + arm
@@ -144,8 +146,3 @@ def found_of(evidence: Evidence, estimator: EstimatorName, n_releases: int) -> F
     """What every release says, and that the effect is 0."""
     of = estimated(evidence, estimator, n_releases)
     return Found(of.estimate, of.variance, of.degrees_of_freedom, 0.0)
-
-
-def noise_variance(values: Floats) -> Floats:
-    """The variance of each column."""
-    return values.var(axis=0)
