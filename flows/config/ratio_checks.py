@@ -30,8 +30,8 @@ def check_ratios(config: Config) -> None:
     if config.privacy.mechanism in get_args(AggregateName):
         raise ConfigError(
             "ratios",
-            f'privacy.mechanism = "{config.privacy.mechanism}" publishes no units, and nothing else '
-            "tells how two outcomes go together; take another mechanism, or leave ratios out",
+            f'privacy.mechanism = "{config.privacy.mechanism}" publishes no units, and only these '
+            "tell how two outcomes go together; take another mechanism, or leave ratios out",
         )
     found = list(dict.fromkeys(_problems(config)))
     if found:
