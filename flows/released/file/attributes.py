@@ -40,7 +40,8 @@ def check_attributes(
 def read_attributes(path: Path, names: tuple[str, ...] | None, key: str) -> pl.DataFrame:
     """Read ``unit_id``, as text, and attributes of all units; None stands for all attributes.
 
-    Raises as :func:`check_attributes`; ConfigError, too, where all are asked for and there is none.
+    Raises as :func:`check_attributes`. Where all are asked for and there is none, a table of
+    covariates is missing: ConfigError.
     """
     with open_release(path) as connection:
         wanted = names
@@ -48,9 +49,9 @@ def read_attributes(path: Path, names: tuple[str, ...] | None, key: str) -> pl.D
             wanted = read_manifest(connection).attributes
             if not wanted:
                 raise ConfigError(
-                    key,
-                    f"{path.absolute()} publishes no attributes; give a table of yours with "
-                    "unit_id and what may matter (--covariates)",
+                    "covariates",
+                    "missing; give a table of yours with unit_id and what may matter: "
+                    f"{path.absolute()} publishes no attributes",
                 )
         check_attributes(connection, path, wanted, key)
         columns = ", ".join(map(quote_name, dict.fromkeys(wanted)))

@@ -195,8 +195,8 @@ def test_a_release_without_attributes_needs_a_table(
     made = build_experiment(tmp_path / "x", LOG, privacy={"epsilon": 4.0}).run()
     assert run(["effects", str(made.path)]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("clusterdp: --features: ")
-    assert "publishes no attributes; give a table of yours" in said
+    assert said.startswith("clusterdp: --covariates: missing; give a table of yours")
+    assert said.endswith("publishes no attributes\n")
 
 
 def test_python_shows_who_benefits(path: Path) -> None:
