@@ -35,6 +35,7 @@ ATTRIBUTES = LOG.select(
     (PLACE % 12).alias("age"),
     (PLACE % 12).cast(pl.String).alias("age_in_text"),
     NUMBER.alias("own"),
+    (NUMBER // 3).alias("three"),
     (PLACE % 2 == 0).alias("member"),
     pl.date(2026, 1, 1).dt.offset_by(pl.format("{}d", PLACE % 4)).alias("since"),
     pl.lit(None, pl.String).alias("nothing"),
@@ -122,6 +123,19 @@ def test_one_segment_is_drawn_nowhere(path: Path) -> None:
         assert one.estimate is not None
         assert one.shrunken is None
         assert one.p_value_holm_segments == one.p_value
+
+
+def test_segments_of_too_few_units_have_no_effect_and_no_shrunken_one(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = estimate_by(path, "three")
+    assert len(found.segments) == 400
+    for one in found.estimates:
+        assert one.estimate is None
+        assert one.shrunken is None
+        assert one.p_value_holm_segments is None
+    assert run(["estimate", str(path), "--by", "three"]) == 0
+    assert capsys.readouterr().out.count("too few units to compare") == 2 * 2 * 400
 
 
 def test_too_many_values_are_refused_with_their_number(path: Path) -> None:
