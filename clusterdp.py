@@ -156,29 +156,38 @@ class Release:
         return dict(self._file.row_counts)
 
     @overload
-    def ate(self, *, level: float = ...) -> pl.DataFrame: ...
+    def ate(self, *, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, segments: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, segments: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, covariates: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, covariates: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
     def ate(
         self,
         *,
         segments: pl.DataFrame | pd.DataFrame | None = None,
         covariates: pl.DataFrame | pd.DataFrame | None = None,
         level: float = 0.95,
+        metric: str | None = None,
     ) -> pl.DataFrame | pd.DataFrame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, the sharpest estimator first. The columns are those of
-        ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are words), then
-        ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An effect that
-        cannot be had is null. ``coverage`` is the share of the people meant that are compared;
-        where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
+        A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
+        columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
+        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An
+        effect that cannot be had is null. ``coverage`` is the share of the people meant that are
+        compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
@@ -186,28 +195,31 @@ class Release:
             covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
                 from before the experiment: effects adjusted for them, beside those without.
             level: The confidence level of the intervals.
+            metric: The metric that effects are on; all of them unless you say.
 
         Returns:
             A polars frame, or a pandas frame where the table is one.
 
         Raises:
             InputError: The table does not fit the release, or the file is none any more.
-            ConfigError: The level is not between 0 and 1, or both tables are given.
+            ConfigError: The level is not between 0 and 1, both tables are given, or the metric is
+                none of the release.
         """
         check_asked(segments, covariates, level)
+        metrics = () if metric is None else (metric,)
         if segments is not None:
             table = as_polars(segments, "segments")
-            in_segments = estimate_segments(self.path, Path("segments"), level, table)
+            in_segments = estimate_segments(self.path, Path("segments"), level, table, metrics)
             _warn(in_segments.warnings)
             return like(segments, frame(in_segments.estimates))
         if covariates is not None:
             from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
 
             table = as_polars(covariates, "covariates")
-            adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
+            adjusted = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
             _warn(adjusted.warnings)
             return like(covariates, frame(adjusted.estimates))
-        whole = estimate_release(self.path, level)
+        whole = estimate_release(self.path, level, metrics)
         _warn(whole.warnings)
         return frame(whole.estimates)
 
@@ -217,6 +229,7 @@ class Release:
         covariates: pl.DataFrame | pd.DataFrame,
         features: Sequence[str] | None = None,
         arm: str | None = None,
+        metric: str | None = None,
         level: float = 0.95,
     ) -> Effects:
         """Find out who benefits from one treatment arm, along columns of a table of yours.
@@ -228,11 +241,13 @@ class Release:
                 from before the experiment. Ids are matched as text.
             features: The columns to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
+            metric: The outcome that effects are on; has to be said where there are several.
             level: The confidence level of the intervals.
 
         Raises:
             InputError: The table does not fit the release, or the release publishes no units.
-            ConfigError: There is no such arm or column, or the level is not between 0 and 1.
+            ConfigError: There is no such arm, metric or column, a metric is to be named, or the
+                level is not between 0 and 1.
         """
         from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
             effects_from_release,
@@ -244,6 +259,7 @@ class Release:
             frame=as_polars(covariates, "covariates"),
             features=features,
             arm=arm,
+            metric=metric,
             level=level,
         )
         _warn(found.warnings)

@@ -4,6 +4,7 @@ They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.
 the data libraries are imported within them.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,16 @@ Looks = Annotated[
         metavar="NUMBER",
         help="Of several releases: the look at which the interval for those who look every night "
         "is to be at its narrowest (14, unless you say otherwise).",
+    ),
+]
+
+
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="An outcome of the release to show alone; may be repeated. All, unless you say.",
     ),
 ]
 
@@ -58,6 +69,7 @@ def estimate(
     ] = 0.95,
     people: People = None,
     looks: Looks = None,
+    metric: Metrics = None,
 ) -> Answer:
     """Estimate the effect of each arm, from released files alone.
 
@@ -72,9 +84,12 @@ def estimate(
     from flows.released.series.nights import are_several
 
     if are_several(releases):
-        return _estimate_series(releases, segments, covariates, level, people, looks)
+        return _estimate_series(releases, segments, covariates, level, people, looks, metric or ())
     _refuse_for_one(people, looks)
-    return _estimate_one(releases[0], segments, covariates, level)
+    try:
+        return _estimate_one(releases[0], segments, covariates, level, metric or ())
+    except ConfigError as error:
+        raise ConfigError(f"--{error.key}", error.problem) from None
 
 
 def _estimate_series(
@@ -84,6 +99,7 @@ def _estimate_series(
     level: float,
     people: str | None,
     looks: int | None,
+    metrics: Sequence[str],
 ) -> Answer:
     from estimators.series import LOOKS
     from flows.cli.show_series import series_text
@@ -101,12 +117,16 @@ def _estimate_series(
         table = covariates_table(covariates)
     told = people_of("--people", people)
     asked = LOOKS if looks is None else looks
-    found = estimate_series(releases, level, table=table, told=told, looks=asked)
+    found = estimate_series(releases, level, table=table, told=told, looks=asked, metrics=metrics)
     return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
 
 
 def _estimate_one(
-    release: Path, segments: Path | None, covariates: Path | None, level: float
+    release: Path,
+    segments: Path | None,
+    covariates: Path | None,
+    level: float,
+    metrics: Sequence[str],
 ) -> Answer:
     from flows.cli.show_estimates import estimates_text
 
@@ -115,19 +135,19 @@ def _estimate_one(
     if covariates is not None:
         from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
 
-        adjusted = estimate_covariates(release, covariates, level)
+        adjusted = estimate_covariates(release, covariates, level, metrics=metrics)
         found, warnings = adjusted.estimates, adjusted.warnings
         about = {"covariates": adjusted.as_json()}
     elif segments is not None:
         from flows.released.segments import estimate_segments
 
-        by_segment = estimate_segments(release, segments, level)
+        by_segment = estimate_segments(release, segments, level, metrics=metrics)
         found, warnings = by_segment.estimates, by_segment.warnings
         about = {"segments": by_segment.as_json()}
     else:
         from flows.released.estimate import estimate_release
 
-        whole = estimate_release(release, level)
+        whole = estimate_release(release, level, metrics)
         found, warnings = whole.estimates, whole.warnings
     # not asdict: it copies, for minutes where there are many
     document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
