@@ -198,6 +198,8 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
     if privacy.rows_each is not None:
         document["privacy_unit"] = config.columns.privacy_unit
         document["rows_each"] = privacy.rows_each
+    if outcome.texts:  # likewise
+        document["texts"] = outcome.numbers_of_texts
     private = config.private_clusters
     if private is not None:  # else as it was before there were any
         document["private_clusters"] = {

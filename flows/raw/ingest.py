@@ -17,10 +17,17 @@ import polars as pl
 
 from flows.config.experiment import Config
 from flows.config.schedule_checks import schedule_of
-from flows.config.sections import Columns, PrivateClusters
+from flows.config.sections import Columns, Outcome, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
+from flows.raw.reading.columns import (
+    arm_labels,
+    cluster,
+    identifier,
+    label,
+    outcome,
+    text_outcome,
+)
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.times import microseconds
@@ -118,7 +125,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     if by_events and outcomes and source.outcomes_path is not None:
         event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
-        to_expressions = partial(_event_expressions, columns)
+        to_expressions = partial(_event_expressions, columns, config.outcome)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
     log = Log(
@@ -168,7 +175,13 @@ def _roster_columns(
         hidden.add(columns.outcome)
 
     to_expressions = partial(
-        _roster_expressions, columns, arms, private, by_events=by_events, outcomes=outcomes
+        _roster_expressions,
+        columns,
+        arms,
+        private,
+        config.outcome,
+        by_events=by_events,
+        outcomes=outcomes,
     )
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
 
@@ -177,6 +190,7 @@ def _roster_expressions(
     columns: Columns,
     arms: tuple[str, ...],
     private: PrivateClusters | None,
+    section: Outcome,
     frame: pl.DataFrame,
     path: Path,
     *,
@@ -201,7 +215,14 @@ def _roster_expressions(
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
     if not outcomes:
         return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
-    return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
+    return [*expressions, _outcome(section, frame, path, columns.outcome).alias(OUTCOME)]
+
+
+def _outcome(section: Outcome, frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
+    """An outcome as a number, NaN where it is missing or unreadable."""
+    if section.texts:
+        return text_outcome(frame, path, name, section.numbers_of_texts)
+    return outcome(frame, path, name)
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:
@@ -212,14 +233,16 @@ def _event_columns(config: Config) -> tuple[str, ...]:
     return (*wanted, *([columns.event] if columns.event else []))
 
 
-def _event_expressions(columns: Columns, frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+def _event_expressions(
+    columns: Columns, section: Outcome, frame: pl.DataFrame, path: Path
+) -> list[pl.Expr]:
     """How the columns of a batch of outcome events are converted."""
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    value = outcome(frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
+    value = _outcome(section, frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
     expressions.append(value.alias(VALUE))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))

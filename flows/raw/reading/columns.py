@@ -4,6 +4,7 @@ No private value can make this fail; a column's type can, and is public. Message
 of a type, as the names of a struct's fields or of an enumeration's categories may be values.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -105,6 +106,27 @@ def private_label(frame: pl.DataFrame, path: Path, name: str, key: str = "cluste
 def outcome(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
     """The outcome as a number, NaN where it is missing or unreadable (:func:`number`)."""
     return number(frame, path, name, "outcome")
+
+
+def text_outcome(
+    frame: pl.DataFrame, path: Path, name: str, numbers: Mapping[str, float]
+) -> pl.Expr:
+    """The number that each text of an outcome stands for, NaN where it is none of these texts.
+
+    A text is matched letter for letter, blanks around it left out; true and false match as such. No
+    value can make this fail; InputError where the column's type is neither text nor boolean.
+    """
+    kind = frame.schema[name]
+    if not (isinstance(kind, TEXT_LIKE) or kind in (pl.Boolean, pl.Null)):
+        raise InputError(
+            f"{path}: column {name!r} (outcome) is {kind_name(kind)}, and outcome.values are "
+            "texts; name numbers there"
+        )
+    text = pl.col(name).cast(pl.String).str.strip_chars()
+    stands_for = text.replace_strict(
+        list(numbers), list(numbers.values()), default=None, return_dtype=pl.Float64
+    )
+    return stands_for.fill_null(float("nan"))
 
 
 def number(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
