@@ -24,7 +24,8 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         str,
         typer.Argument(
             metavar="LOG",
-            help="The log's file, or a pattern in quotes, in which {period} may stand.",
+            help="The log's file, or a pattern in quotes, in which {period} may stand; also s3://… "
+            "and gs://….",
             autocompletion=_LOGS,
         ),
     ],

@@ -6,7 +6,7 @@ from collections import Counter
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
 from flows.config.sections import Arms, Columns, Outcome, Privacy, Publish, Quarantine
-from flows.runtime.paths import absolute, check_place
+from flows.runtime.paths import check_place, check_source
 from privatizers.planning.design import Request, check
 from schemas.errors import ConfigError, shown
 
@@ -64,7 +64,7 @@ def _check_places(config: Config) -> None:
         if path is None:
             continue
         if key.startswith("source."):  # a pattern: what it matches is found out later
-            absolute(config.directory, path, key)
+            check_source(config.directory, path, key)
         else:
             check_place(config.directory, path, key)
 

@@ -51,7 +51,8 @@ class SourceSection(ConfigSection):
     """Where the log is."""
 
     path: Name
-    """A file or a pattern (``*``, ``?``, ``**``); ``{period}`` is filled in."""
+    """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
+    ``gs://bucket/…``); ``{period}`` is filled in."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     outcomes_path: Name | None = None

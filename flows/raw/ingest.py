@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -30,6 +29,7 @@ from flows.raw.reading.columns import (
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.stores import LogFile
 from flows.raw.reading.times import microseconds
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from flows.schedule.periods import day_of
@@ -37,7 +37,7 @@ from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
 from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, PAYER, TIME, UNIT, VALUE
 
-ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
+ToExpressions = Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Log:
     """Maps outcomes (NaN for missing) into the range of the grid."""
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> tuple[LogFile, ...]:
         """The files whose rows are units or exposures."""
         return self.roster.files
 
@@ -140,7 +140,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     return Sealed(log)
 
 
-def _event_files(config: Config, pattern: str, period: str) -> tuple[Path, ...]:
+def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ...]:
     """The files of outcome events: of the period and, with a schedule, of all days of its window.
 
     That a day has none may hang on one person's event. So it is for the configuration to say what
@@ -192,7 +192,7 @@ def _roster_expressions(
     private: PrivateClusters | None,
     section: Outcome,
     frame: pl.DataFrame,
-    path: Path,
+    path: LogFile,
     *,
     by_events: bool,
     outcomes: bool,
@@ -218,7 +218,7 @@ def _roster_expressions(
     return [*expressions, _outcome(section, frame, path, columns.outcome).alias(OUTCOME)]
 
 
-def _outcome(section: Outcome, frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
+def _outcome(section: Outcome, frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
     """An outcome as a number, NaN where it is missing or unreadable."""
     if section.texts:
         return text_outcome(frame, path, name, section.numbers_of_texts)
@@ -234,7 +234,7 @@ def _event_columns(config: Config) -> tuple[str, ...]:
 
 
 def _event_expressions(
-    columns: Columns, section: Outcome, frame: pl.DataFrame, path: Path
+    columns: Columns, section: Outcome, frame: pl.DataFrame, path: LogFile
 ) -> list[pl.Expr]:
     """How the columns of a batch of outcome events are converted."""
     unit, time = columns.unit_of_events, columns.time_of_events

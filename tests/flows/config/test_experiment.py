@@ -50,6 +50,21 @@ def test_texts_stand_for_numbers_in_their_order(experiment: Builder) -> None:
     assert experiment().load().outcome.texts == ()
 
 
+def test_what_is_written_is_never_in_an_object_store(experiment: Builder) -> None:
+    error = refusal(experiment, publish={"directory": "s3://bucket/releases"})
+    assert error.problem == (
+        "'s3://bucket/releases' is no place on this machine; name a folder or file here: no object "
+        "store has the locks and the renaming at once that it needs"
+    )
+    source = {
+        "path": "s3://bucket/{period}/*.csv",
+        "grain": "event",
+        "outcomes_path": "gs://other/a.csv",
+    }
+    config = experiment(source=source, columns={"time": "ts"}, outcome={"aggregate": "sum"}).load()
+    assert config.source.path == source["path"]
+
+
 def test_a_plan_keeps_texts_while_it_keeps_the_grid(experiment: Builder) -> None:
     often = {"values": ["never", "rarely", "often"], "scores": [0, 1, 2], "missing": "rarely"}
     privacy = {"mechanism": "auto", "epsilon": 1.0}
@@ -254,6 +269,20 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("outcome.levels", {"outcome": {"values": None, "low": 0.0, "high": 1.0, "levels": 1}}),
     ("outcome.missing", {"outcome": {"missing": -0.1}}),
     ("outcome.missing", {"outcome": {"missing": 3.1}}),
+    ("source.path", {"source": {"path": "s3://bucket"}}),
+    ("source.path", {"source": {"path": "s3:///key"}}),
+    ("source.path", {"source": {"path": "s3://bucket/logs/"}}),
+    ("source.path", {"source": {"path": "gs://bucket-{period}/log.csv"}}),
+    ("source.path", {"source": {"path": "https://host/log.csv"}}),
+    ("publish.directory", {"publish": {"directory": "s3://bucket/releases"}}),
+    ("publish.signing_key", {"publish": {"signing_key": "s3://bucket/signing.pem"}}),
+    (
+        "publish.key_file",
+        {"publish": {"unit_id": "keyed-hash", "key_file": "gs://bucket/ids.key"}},
+    ),
+    ("quarantine.directory", {"quarantine": {"directory": "gs://bucket/quarantine"}}),
+    ("ledger.key_file", {"ledger": {"key_file": "s3://bucket/account.key"}}),
+    ("run.spill_directory", {"run": {"spill_directory": "s3://bucket/spill"}}),
     ("outcome.values", {"outcome": {"values": ["yes"]}}),
     ("outcome.values", {"outcome": {"values": ["no", "no"]}}),
     ("outcome.values", {"outcome": {"values": ["no", ""]}}),
