@@ -7,6 +7,8 @@ boundary: nothing here holds an unprotected outcome.
 from dataclasses import dataclass, replace
 from typing import Final
 
+from schemas.names import DEBIASED
+
 TEXT: Final = "VARCHAR"
 NUMBER: Final = "DOUBLE"
 COUNT: Final = "BIGINT"
@@ -52,7 +54,7 @@ _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
 
 def debiased(metric: str) -> str:
     """Return the column of ``units`` that holds the debiased outcomes of a metric."""
-    return f"{metric}_debiased"
+    return f"{metric}{DEBIASED}"
 
 
 def unit_table(

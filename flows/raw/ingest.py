@@ -16,7 +16,7 @@ import polars as pl
 
 from flows.config.experiment import Config
 from flows.config.schedule_checks import schedule_of
-from flows.config.sections import Columns, Outcome, PrivateClusters
+from flows.config.sections import Columns, NamedOutcome, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import (
@@ -35,7 +35,7 @@ from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
-from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, PAYER, TIME, UNIT, VALUE
+from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, PAYER, TIME, UNIT, VALUE, numbered
 
 ToExpressions = Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
 
@@ -55,7 +55,21 @@ class Log:
     """The type of the ids in ``roster``. Ids in ``events`` are cast to it; text that is not the
     usual form of such an integer ("007") becomes null, as no unit can have it."""
     mapped: Callable[[Floats], Floats]
-    """Maps outcomes (NaN for missing) into the range of the grid."""
+    """Maps outcomes (NaN for missing) into the range of the grid; the first of several."""
+    more_mapped: tuple[Callable[[Floats], Floats], ...] = ()
+    """The same of the other outcomes, where there are several."""
+
+    def with_mapped(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a frame, every outcome in it mapped."""
+        by_column = {
+            numbered(OUTCOME, position): mapped
+            for position, mapped in enumerate((self.mapped, *self.more_mapped))
+        }
+        return frame.with_columns(
+            pl.Series(name, mapped(frame[name].to_numpy()))
+            for name, mapped in by_column.items()
+            if name in frame.columns
+        )
 
     @property
     def files(self) -> tuple[LogFile, ...]:
@@ -71,10 +85,7 @@ class Log:
         """
 
         def postprocess(frame: pl.DataFrame) -> pl.DataFrame:
-            rows = with_unit_type(frame, self.unit_type)
-            if OUTCOME in rows.columns:
-                values = self.mapped(rows[OUTCOME].to_numpy())
-                rows = rows.with_columns(pl.Series(OUTCOME, values))
+            rows = self.with_mapped(with_unit_type(frame, self.unit_type))
             return rows if judged is None else judged(rows)
 
         return replace(self.roster, postprocess=postprocess).batches()
@@ -125,9 +136,12 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     if by_events and outcomes and source.outcomes_path is not None:
         event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
-        to_expressions = partial(_event_expressions, columns, config.outcome)
+        to_expressions = partial(_event_expressions, columns, config.outcomes)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
-    ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
+    mapped = [
+        partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
+        for one in config.outcomes
+    ]
     log = Log(
         roster=LogFiles(
             files,
@@ -135,7 +149,8 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         ),
         events=events,
         unit_type=identifier_type(files, columns.unit),
-        mapped=partial(map_outcomes, grid=ends, missing=missing),
+        mapped=mapped[0],
+        more_mapped=tuple(mapped[1:]),
     )
     return Sealed(log)
 
@@ -171,17 +186,12 @@ def _roster_columns(
     if by_events:
         wanted.append(_given(columns.time))
     elif outcomes:
-        wanted.append(columns.outcome)
-        hidden.add(columns.outcome)
+        wanted += _of_outcomes(config)
+        hidden.update(_of_outcomes(config))
 
+    of_outcomes = config.outcomes if outcomes else (None,) * len(config.outcomes)
     to_expressions = partial(
-        _roster_expressions,
-        columns,
-        arms,
-        private,
-        config.outcome,
-        by_events=by_events,
-        outcomes=outcomes,
+        _roster_expressions, columns, arms, private, of_outcomes, by_events=by_events
     )
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
 
@@ -190,14 +200,16 @@ def _roster_expressions(
     columns: Columns,
     arms: tuple[str, ...],
     private: PrivateClusters | None,
-    section: Outcome,
+    of_outcomes: tuple[NamedOutcome | None, ...],
     frame: pl.DataFrame,
     path: LogFile,
     *,
     by_events: bool,
-    outcomes: bool,
 ) -> list[pl.Expr]:
-    """How the columns of a batch of units or exposures are converted."""
+    """How the columns of a batch of units or exposures are converted.
+
+    ``of_outcomes`` are the outcomes; None for one that is not read.
+    """
     expressions = [
         identifier(frame, path, columns.unit, "unit").alias(UNIT),
         arm_labels(frame, path, columns.arm, arms).alias(ARM),
@@ -213,37 +225,45 @@ def _roster_expressions(
     if by_events:
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-    if not outcomes:
-        return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
-    return [*expressions, _outcome(section, frame, path, columns.outcome).alias(OUTCOME)]
+    for position, one in enumerate(of_outcomes):
+        values = pl.lit(math.nan, pl.Float64) if one is None else _outcome(one, frame, path)
+        expressions.append(values.alias(numbered(OUTCOME, position)))
+    return expressions
 
 
-def _outcome(section: Outcome, frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
-    """An outcome as a number, NaN where it is missing or unreadable."""
-    if section.texts:
-        return text_outcome(frame, path, name, section.numbers_of_texts)
-    return outcome(frame, path, name)
+def _outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
+    """An outcome as a number, NaN where it is missing or unreadable; 1 where it has no column."""
+    if not one.column:
+        return pl.lit(1.0)
+    if one.texts:
+        return text_outcome(frame, path, one.column, one.numbers_of_texts)
+    return outcome(frame, path, one.column)
+
+
+def _of_outcomes(config: Config) -> tuple[str, ...]:
+    """The column of each outcome, in their order; empty for one that needs none."""
+    return tuple(one.column for one in config.outcomes)
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:
     columns = config.columns
     wanted = [columns.unit_of_events, columns.time_of_events]
-    if columns.outcome:  # a count needs it too: events without a readable value do not count
-        wanted.append(columns.outcome)
-    return (*wanted, *([columns.event] if columns.event else []))
+    # A count needs its column, too: events without a readable value do not count.
+    wanted += [name for name in _of_outcomes(config) if name]
+    return (*dict.fromkeys(wanted), *([columns.event] if columns.event else []))
 
 
 def _event_expressions(
-    columns: Columns, section: Outcome, frame: pl.DataFrame, path: LogFile
+    columns: Columns, of_outcomes: tuple[NamedOutcome, ...], frame: pl.DataFrame, path: LogFile
 ) -> list[pl.Expr]:
-    """How the columns of a batch of outcome events are converted."""
+    """How the columns of a batch of outcome events are converted; a value for each outcome."""
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    value = _outcome(section, frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
-    expressions.append(value.alias(VALUE))
+    for position, one in enumerate(of_outcomes):
+        expressions.append(_outcome(one, frame, path).alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
-from flows.config.sections import LedgerSection
+from flows.config.sections import LedgerSection, NamedOutcome
 from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -30,25 +30,31 @@ from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts
 from flows.raw.spill.unit_order import order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.attribution import attributed
-from flows.raw.units.exposures import first_exposures
+from flows.raw.units.exposures import Exposures, first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of
 from flows.runtime.progress import Progress
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
     CLUSTER,
+    EVENT,
     FAULT,
     OUTCOME,
     PAYER,
     RULE,
+    TIME,
     UNIT,
     UNIT_RULES,
+    VALUE,
     Rule,
     event_rules,
+    numbered,
     rules,
+    several,
 )
 from schemas.roster import Roster
 
@@ -149,8 +155,14 @@ class _Judge:
         return isinstance(config, Config) and config.columns.privacy_unit is not None
 
     @property
+    def _n_outcomes(self) -> int:
+        """How many outcomes a unit has."""
+        return len(self.config.outcomes) if isinstance(self.config, Config) else 1
+
+    @property
     def _columns(self) -> tuple[str, ...]:
-        return (*COLUMNS, PAYER) if self._payers else COLUMNS
+        more = several(OUTCOME, self._n_outcomes)[1:]
+        return (*COLUMNS, *more, PAYER) if self._payers else (*COLUMNS, *more)
 
     def parts(self) -> Iterator[_Kept]:
         """The rows that are kept, in the order of units; checked against the schema."""
@@ -317,21 +329,17 @@ class _Judge:
     def _by_events(
         self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
     ) -> pl.DataFrame:
-        """The same of exposures, each unit with the outcome that its events come to."""
+        """The same of exposures, each unit with the outcomes that its events come to."""
         found = first_exposures(part)
         name = of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
-        source, outcome = config.source, config.outcome
-        values = np.full(found.kept.height, np.nan)
-        if events is not None and outcome.aggregate is not None:
-            values = attributed(
-                events,
-                found.kept,
-                aggregate=outcome.aggregate,
-                window=source.window_microseconds,
-                cap=outcome.cap,
+        values = [
+            pl.Series(
+                numbered(OUTCOME, position), _attributed(config, outcome, position, events, found)
             )
-        return self._finished(found.kept.with_columns(pl.Series(OUTCOME, self.log.mapped(values))))
+            for position, outcome in enumerate(config.outcomes)
+        ]
+        return self._finished(self.log.with_mapped(found.kept.with_columns(values)))
 
     def _put_aside(self, rows: pl.DataFrame) -> None:
         """Set rows with declared arms aside, these spelt out again."""
@@ -353,7 +361,8 @@ class _Judge:
         from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
 
         try:
-            fits(self.config.arms.names, payers=self._payers).validate(kept, lazy=True)
+            schema = fits(self.config.arms.names, payers=self._payers, n_outcomes=self._n_outcomes)
+            schema.validate(kept, lazy=True)
         except pandera.errors.SchemaErrors as error:
             broken = sorted({one.reason_code.name for one in error.schema_errors})
         else:
@@ -361,6 +370,28 @@ class _Judge:
             broken = [] if rises(seam) else ["parts overlap"]
         if broken:
             raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+
+
+def _attributed(
+    config: Config,
+    outcome: NamedOutcome,
+    position: int,
+    events: pl.DataFrame | None,
+    found: Exposures,
+) -> Floats:
+    """One outcome of each unit, by its events; NaN where it has none, or where none are read."""
+    if events is None or outcome.aggregate is None:
+        return np.full(found.kept.height, np.nan)
+    if position:
+        value = pl.col(numbered(VALUE, position)).alias(VALUE)
+        events = events.select(UNIT, TIME, value, *[n for n in events.columns if n == EVENT])
+    return attributed(
+        events,
+        found.kept,
+        aggregate=outcome.aggregate,
+        window=config.source.window_microseconds,
+        cap=outcome.cap,
+    )
 
 
 # what workers do
