@@ -23,7 +23,7 @@ from schemas.errors import InputError
 _ADDRESS = re.compile(r"(s3|gs)://([^/]+)/(.+)", re.DOTALL)
 _BUFFER = 1 << 20  # bytes of text that are asked for at once, at least
 _CONNECT, _ANSWER = 5.0, 30.0  # seconds that are waited
-_ATTEMPTS = 3
+_ATTEMPTS, _RETRIED = 3, 10.0  # tries of S3's; seconds that Google's tries again
 _CHANGED = "changed since the run began to read; run it again"
 
 
@@ -89,7 +89,7 @@ def entries(scheme: str, bucket: str, folder: str, *, deep: bool) -> Iterator[En
         found = _file_system(scheme, bucket).get_file_info(selector)
     except OSError as error:
         code = _of_store(error)
-        if code is None:  # there is nothing below this key
+        if code is None and _NOTHING in str(error):  # below this key
             return
         failure = _NO_BUCKET if code == "NOT_FOUND" else trouble(error) or "cannot be listed"
     if failure:
@@ -192,9 +192,10 @@ def open_stored(file: StoredFile) -> IO[bytes]:
     return cast("IO[bytes]", io.BufferedReader(_Bytes(file), _BUFFER))
 
 
+_NOTHING = "No such file or directory"  # what pyarrow says of a key with nothing below it
 _NO_BUCKET = "there is no such bucket; correct its name"
 _TROUBLES = (
-    (r"NO_SUCH_BUCKET", _NO_BUCKET),
+    (r"NO_SUCH_BUCKET|RESOURCE_NOT_FOUND", _NO_BUCKET),
     (
         r"ACCESS_DENIED|PERMISSION_DENIED|HTTP response code 403|status code: 403",
         "access is denied; allow the account of the environment's credentials to list and read it",
@@ -265,7 +266,7 @@ def _s3(bucket: str, endpoint: str | None) -> Any:
 def _gs(endpoint: str | None) -> Any:
     from pyarrow import fs  # noqa: PLC0415 - as above
 
-    limit = timedelta(seconds=_ANSWER)
+    limit = timedelta(seconds=_RETRIED)
     if endpoint is None:
         return fs.GcsFileSystem(retry_time_limit=limit)
     scheme, _, host = endpoint.rpartition("://")

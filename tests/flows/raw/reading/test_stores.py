@@ -205,7 +205,7 @@ def test_a_store_that_cannot_be_reached_is_told(
         endpoint = f"http://127.0.0.1:{unused.getsockname()[1]}"
         for name in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
             monkeypatch.setenv(name, endpoint)
-        monkeypatch.setattr("flows.raw.reading.stores._ANSWER", 2.0)
+        monkeypatch.setattr("flows.raw.reading.stores._RETRIED", 2.0)
         error = refusal(f"{store.address}/logs/*.csv")
     assert str(error).startswith(f"source.path: {store.address}: the store cannot be reached;")
 
