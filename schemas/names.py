@@ -1,7 +1,7 @@
 """What experiments, sites, periods, releases and effect models may be called.
 
 Files are named by these, so names have neither dots nor slashes; a period does not begin with - or
-_ either.
+_ either. And what outcomes may be called, which are columns of a release.
 """
 
 import re
@@ -14,6 +14,9 @@ NAME: Final = "[A-Za-z0-9_-]+"
 PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """Of a period, likewise."""
 
+COLUMN: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
+"""Of an attribute, likewise: it is a column of ``units``, and is asked for in SQL."""
+
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""
 
@@ -23,9 +26,14 @@ METRIC: Final = "[A-Za-z][A-Za-z0-9_]*"
 LONGEST_METRIC: Final = 60
 """Characters of such a name."""
 
-OUR_COLUMNS: Final = ("unit_id", "cluster", "arm", "assigned_to", "segment")
-"""Columns of ``units``, and of the tables that it is joined with, that are not outcomes. SQL does
-not tell capitals from small letters."""
+OUR_COLUMNS: Final = (
+    "unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid",
+)  # fmt: skip
+"""Columns of ``units``, of the tables that it is joined with, and of those that unite releases,
+that are not outcomes. SQL does not tell capitals from small letters."""
+
+TAKEN: Final = frozenset(OUR_COLUMNS)
+"""Names that no outcome and no attribute may have, in small letters."""
 
 DEBIASED: Final = "_debiased"
 """What follows an outcome's name in the column of its debiased values."""

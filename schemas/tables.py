@@ -4,7 +4,9 @@ The descriptions are in the file itself, as comments on its tables and columns. 
 boundary: nothing here holds an unprotected outcome.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from schemas.names import DEBIASED
@@ -17,11 +19,25 @@ UNNAMED: Final = "outcome"
 """The metric of a release whose one outcome has no name of its own."""
 
 
+NO_VALUE: Final = "(none)"
+"""The segment of units that have no value of a published attribute."""
+
 TEXT_IDS: Final = "VARCHAR USING COMPRESSION FSST"
 """Ids that are text. DuckDB would choose this compression, too, after it had tried all others."""
 
 MOST_LABELS: Final = 1 << 16
 """Clusters, or arms, that a table may have as an ENUM: as many as two bytes tell apart."""
+
+ATTRIBUTE_KINDS: Final = (TEXT, "BIGINT", "UBIGINT", NUMBER, "BOOLEAN", "DATE")
+"""The types that an attribute may have."""
+
+MOST_ATTRIBUTES: Final = 50
+
+ASSIGNED_TO: Final = "assigned_to"
+"""The column of ``units`` that says what was randomised, where that is not the unit."""
+
+DIGEST: Final = "UBIGINT"
+"""The type of that column."""
 
 LABELS: Final = (("units", "cluster"), ("units", "arm"), ("debias", "arm"), ("counts", "arm"))
 """The columns, each with its table, that may be an ENUM rather than text."""
@@ -52,6 +68,13 @@ _ARM = Column(TEXT, "An arm of the experiment.")
 _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
 
 
+_ATTRIBUTE = "A public fact of the unit, as it is in the log."
+_ASSIGNED = (
+    "What was given its arm as one, the unit's household say: a digest under a secret key, which "
+    "tells who belongs together and nothing else. Errors follow it."
+)
+
+
 def debiased(metric: str) -> str:
     """Return the column of ``units`` that holds the debiased outcomes of a metric."""
     return f"{metric}{DEBIASED}"
@@ -62,8 +85,14 @@ def unit_table(
     id_kind: str = TEXT,
     cluster_kind: str = TEXT,
     arm_kind: str = TEXT,
+    attributes: Mapping[str, str] = MappingProxyType({}),
+    *,
+    assigned: bool = False,
 ) -> Table:
-    """Return the table ``units`` of these outcomes, and of these types of ids and of labels."""
+    """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
+
+    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit.
+    """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
@@ -81,6 +110,8 @@ def unit_table(
             "cluster": replace(_CLUSTER, kind=cluster_kind),
             "arm": replace(_ARM, kind=arm_kind),
             **outcomes,
+            **{name: Column(kind, _ATTRIBUTE) for name, kind in attributes.items()},
+            **({ASSIGNED_TO: Column(DIGEST, _ASSIGNED)} if assigned else {}),
         },
     )
 
@@ -157,7 +188,11 @@ _METRICS = Table(
         "kind": Column(TEXT, "'outcome' or 'ratio'."),
         "label": Column(TEXT, "Its name for people; null where none is declared."),
         "measured_in": Column(TEXT, "Its unit, such as 'EUR'; null where none is declared."),
-        "epsilon": Column(NUMBER, "The part of the release's epsilon that it was published at."),
+        "epsilon": Column(
+            NUMBER,
+            "The part of the release's epsilon that it was published at; null for a ratio, as all "
+            "that follows but the last two: it is made of its outcomes.",
+        ),
         "delta": Column(NUMBER, "The part of the release's delta, likewise."),
         "resampling_probability": Column(
             NUMBER,
@@ -331,8 +366,11 @@ PREFIX: Final = "_clusterdp_"
 """What the names in a file that are not for analysts begin with."""
 
 MACROS: Final[dict[str, str]] = {
-    "ate": "The effect of every arm on everybody, sharpest first. Attached as rel and not in use: "
-    "FROM rel.ate('rel').",
+    "ate": "The effect of every arm on everybody, a metric after the other, sharpest first. "
+    "Attached as rel and not in use: FROM rel.ate('rel').",
+    "ate_by": "The effect of every arm in each value of a published attribute, by its name: "
+    "FROM ate_by('country'). Units without a value are the segment (none). Attached as rel and not "
+    "in use: FROM rel.ate_by('country', 'rel').",
     "ate_by_segment": "The effect of every arm in segments of your own: give the name of a table "
     "with unit_id and segment. Attached as rel and not in use: "
     "FROM rel.ate_by_segment('my_table', 'rel').",

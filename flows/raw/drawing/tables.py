@@ -80,6 +80,8 @@ def manifest_of(
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
         metrics=tuple(map(_metric_of, config.views, designs)),
+        attributes=config.columns.attributes,
+        assigned=config.columns.assigned_by is not None,
     )
 
 
