@@ -50,7 +50,7 @@ def estimate_release(path: Path, level: float = LEVEL) -> ReleaseEstimates:
     with open_release(path) as connection:
         released = read_released(connection, read_manifest(connection))
         forecast = stated_forecast(connection, released)
-    found = with_forecast(_estimate_all(released, level), forecast)
+    found = with_forecast(estimates_of(released, level), forecast)
     same_shares = released.manifest.same_shares
     return ReleaseEstimates(found, coverage_warnings(found, same_shares=same_shares))
 
@@ -71,7 +71,7 @@ def estimate(
     """
     with open_draft(draft, memory) as connection:
         released = read_released(connection, read_manifest(connection), is_ours=True)
-        estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
+        estimates = with_forecast(estimates_of(released, LEVEL), forecast or {})
         frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
         add_estimates(connection, draft, frames, released)
     return estimates
@@ -85,7 +85,8 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
     ]
 
 
-def _estimate_all(released: Released, level: float) -> list[Estimate]:
+def estimates_of(released: Released, level: float) -> list[Estimate]:
+    """Estimate every arm's effect on everybody, by every estimator; without a forecast."""
     evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(

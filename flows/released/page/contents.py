@@ -10,17 +10,22 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from estimators.between_arms import effects_between
 from estimators.debias import response_noise_variance
+from estimators.effects import Estimate
 from estimators.pool_statistics import Cumulants
-from flows.released.file.evidence import Parameters, read_frame
+from flows.released.estimate import estimates_of
+from flows.released.file.evidence import Parameters, Released, read_frame, read_released
+from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import statement
+from flows.released.file.sql import quote_name, statement
 from flows.released.page import figures
+from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
-from schemas.released import Manifest
+from schemas.released import Manifest, Metric
 
 MOST_ARMS = 8
-"""Arms in a figure; the tables have all of them."""
+"""Arms in a figure; the tables have all of them, but for arms against each other."""
 MOST_WEIGHTS = 24
 """Rows of the table of debias vectors; half of them where there are more vectors than fit."""
 MOST_LINES = 40
@@ -42,23 +47,40 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class MetricContents:
+    """What the report needs of an outcome."""
+
+    metric: Metric
+    outcomes: Floats
+    """Its grid."""
+    estimates: list[dict[str, Any]]
+    """As the file states them, with what follows from the same numbers (:data:`_FOLLOWING`)."""
+    between: list[Estimate]
+    """Treatment arms against each other, the first :data:`MOST_ARMS`."""
+    distribution: Distribution | None
+    means: list[dict[str, Any]]
+    """Arms' own means, by estimator, the sharpest first."""
+    debias: pl.DataFrame
+    """Of the largest pools, as many as a page shows."""
+    n_vectors: int
+    """Arms of pools that have a debias vector."""
+
+    @property
+    def scale(self) -> Scale:
+        """In which unit it is shown."""
+        return scale_of(self.metric, self.outcomes)
+
+
+@dataclass(frozen=True)
 class Contents:
     """What the report needs of a release; nothing here is about a single unit."""
 
     manifest: Manifest
     arms: tuple[str, ...]
     """Control first."""
-    outcomes: Floats
-    estimates: list[dict[str, Any]]
-    distribution: Distribution | None
-    means: list[dict[str, Any]]
-    """Arms' own means, by estimator, the sharpest first."""
+    metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
     n_pools: int
-    debias: pl.DataFrame
-    """Of the largest pools, as many as a page shows."""
-    n_vectors: int
-    """Arms of pools that have a debias vector."""
     has_units: bool
     macros: frozenset[str]
 
@@ -73,31 +95,83 @@ def read_contents(path: Path) -> Contents:
     """Read what the report needs; raises InputError where ``path`` is no release."""
     with open_release(path) as connection:
         manifest = read_manifest(connection)
-        outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
         strata = read_frame(connection, _query("strata"))
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
-        shown: Parameters = {
-            "listed": MOST_WEIGHTS,
-            "drawn": MOST_LINES,
-            "arms": list(arms[:MOST_ARMS]),
-        }
-        debias = read_frame(connection, _query("debias"), shown)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
         return Contents(
             manifest=manifest,
             arms=arms,
-            outcomes=np.array([row[0] for row in outcomes], dtype=np.float64),
-            estimates=read_frame(connection, _query("estimates")).to_dicts(),
-            distribution=_distribution(connection, manifest, arms, strata, has_units=has_units),
-            means=read_frame(connection, _query("means")).to_dicts(),
+            metrics=tuple(
+                _of_metric(connection, manifest, metric, arms, strata, has_units=has_units)
+                for metric in manifest.metrics
+            ),
             strata=strata,
             n_pools=strata["pool"].n_unique(),
-            debias=debias,
-            n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
             has_units=has_units,
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
         )
+
+
+def _of_metric(
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    metric: Metric,
+    arms: Sequence[str],
+    strata: pl.DataFrame,
+    *,
+    has_units: bool,
+) -> MetricContents:
+    of_metric: Parameters = {"metric": metric.metric}
+    outcomes = read_frame(connection, _query("outcomes"), of_metric)["outcome"].to_numpy()
+    limits: Parameters = {
+        "listed": MOST_WEIGHTS,
+        "drawn": MOST_LINES,
+        "arms": list(arms[:MOST_ARMS]),
+    }
+    debias = read_frame(connection, _query("debias"), of_metric | limits)
+    stated = read_frame(connection, _query("estimates"), of_metric).to_dicts()
+    released = read_released(connection, manifest)
+    return MetricContents(
+        metric=metric,
+        outcomes=outcomes,
+        estimates=_with_following(stated, released),
+        between=_between(released, stated),
+        distribution=_distribution(connection, metric, arms, strata, has_units=has_units),
+        means=read_frame(connection, _query("means"), of_metric).to_dicts(),
+        debias=debias,
+        n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
+    )
+
+
+_FOLLOWING = (
+    "relative", "relative_ci_lower", "relative_ci_upper", "control_mean", "control_std_error",
+    "minimum_detectable_effect",
+)  # fmt: skip
+
+
+def _with_following(stated: list[dict[str, Any]], released: Released) -> list[dict[str, Any]]:
+    """The stated estimates, each with what the file does not state of it; None where unknown."""
+    level = stated[0]["confidence_level"] if stated else LEVEL
+    found = {(one.arm, one.estimator): one for one in estimates_of(released, level)}
+    rows = []
+    for row in stated:
+        ours = found.get((row["arm"], row["estimator"]))
+        rows.append(row | {name: getattr(ours, name, None) for name in _FOLLOWING})
+    return rows
+
+
+def _between(released: Released, stated: list[dict[str, Any]]) -> list[Estimate]:
+    """The treatment arms of the figures against each other."""
+    if released.pools.of_difference is not None:
+        return []
+    return effects_between(
+        released.whole,
+        released.arms[: MOST_ARMS + 1],
+        released.manifest.control,
+        same_shares=released.manifest.same_shares,
+        level=stated[0]["confidence_level"] if stated else LEVEL,
+    )
 
 
 def _query(name: str) -> str:
@@ -106,20 +180,22 @@ def _query(name: str) -> str:
 
 def _distribution(
     connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
+    metric: Metric,
     arms: Sequence[str],
     strata: pl.DataFrame,
     *,
     has_units: bool,
 ) -> Distribution | None:
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
-    counts = read_frame(connection, _query("counts"))
+    of_metric: Parameters = {"metric": metric.metric}
+    counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
-        return counted_shares(counts, manifest.metric.noise_scale, arms, strata)
-    rate = manifest.metric.resampling_probability
+        return counted_shares(counts, metric.noise_scale, arms, strata)
+    rate = metric.resampling_probability
     if not has_units or rate is None:
         return None
-    found = read_frame(connection, _query("found"))
+    query = _query("found").format(outcome=quote_name(metric.metric))
+    found = read_frame(connection, query, of_metric)
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
 
