@@ -264,8 +264,11 @@ def _differing_tables(
 
 
 def _has_our_columns(table: str, columns: _Columns) -> bool:
-    return [column for column, _ in columns] == list(TABLES[table]) and all(
-        _is_allowed(table, column, kind, TABLES[table][column]) for column, kind in columns
+    known = list(TABLES[table])
+    names = [column for column, _ in columns]
+    usual = TABLES[table] if table != "units" else dict.fromkeys(names, "") | TABLES[table]
+    return (names[: len(known)] if table == "units" else names) == known and all(
+        _is_allowed(table, column, kind, usual[column] or kind) for column, kind in columns
     )
 
 

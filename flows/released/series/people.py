@@ -5,7 +5,7 @@ nobody but the publisher knows. Files are opened here whose values were checked 
 effects were estimated from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -182,19 +182,23 @@ def _words(column: pl.Series) -> Words:
 
 
 def crossed(
-    nights: Nights, people: People, segments: pl.DataFrame | None = None, n_segments: int = 1
+    nights: Nights,
+    people: People,
+    segments: Callable[[Night], pl.DataFrame] | None = None,
+    n_segments: int = 1,
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
 
-    ``segments`` has a row for each unit in a segment: ``unit_id``, and ``group``, its position;
-    None stands for everybody in one.
+    ``segments`` gives a row for each unit in a segment of a night: ``unit_id``, and ``group``, its
+    position; None stands for everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
     parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
-            members, unit = _members(connection, night, segments)
+            grouped = None if segments is None else segments(night)
+            members, unit = _members(connection, night, grouped)
         is_shared = np.isin(unit, people.shared)
         period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares
