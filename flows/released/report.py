@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
+from flows.released.page.attributes import attribute_facts
 from flows.released.page.contents import Contents, MetricContents, read_contents
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
@@ -124,6 +125,7 @@ def _of_metric(contents: Contents, one: MetricContents, place: int) -> dict[str,
         "scale": one.scale,
         "effects": effects_facts(contents, one, mark),
         "between": between_facts(contents, one, mark),
+        "by_attribute": attribute_facts(contents.by_attribute, one.metric.metric, one.scale, mark),
         "outcomes": outcomes_facts(contents, one, mark),
         "means": means_facts(contents, one),
         "debias": debias_facts(contents, one, mark),

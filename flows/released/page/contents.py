@@ -20,6 +20,7 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name, statement
 from flows.released.page import figures
+from flows.released.page.by_attribute import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
@@ -83,6 +84,8 @@ class Contents:
     n_pools: int
     has_units: bool
     macros: frozenset[str]
+    by_attribute: tuple[ByAttribute, ...]
+    """Effects by each published attribute."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -99,17 +102,19 @@ def read_contents(path: Path) -> Contents:
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
+        metrics = tuple(
+            _of_metric(connection, manifest, metric, arms, strata, has_units=has_units)
+            for metric in manifest.metrics
+        )
         return Contents(
             manifest=manifest,
             arms=arms,
-            metrics=tuple(
-                _of_metric(connection, manifest, metric, arms, strata, has_units=has_units)
-                for metric in manifest.metrics
-            ),
+            metrics=metrics,
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             has_units=has_units,
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
+            by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
         )
 
 
@@ -142,6 +147,12 @@ def _of_metric(
         debias=debias,
         n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
     )
+
+
+def _level(metrics: Sequence[MetricContents]) -> float:
+    """The confidence level that the file's estimates have."""
+    levels = [row["confidence_level"] for one in metrics for row in one.estimates]
+    return levels[0] if levels else LEVEL
 
 
 _FOLLOWING = (

@@ -97,6 +97,7 @@ def effect_line(over: str, label: str, row: Mapping[str, Any], scale: Scale) -> 
         lower=lower,
         upper=upper,
         unprotected=unprotected(row["std_error"] or 0.0, row["privacy_std_error"] or 0.0),
+        shrunken=None if row.get("shrunken") is None else row["shrunken"] * scale.factor,
     )
 
 
@@ -174,27 +175,12 @@ def summary_facts(
         f"Forest plot of {len(lines)} relative effects, in per cent of the control's mean. The "
         "tables below have the same numbers.",
     )
-    reach = _reach(lines)
+    reach = figures.reach_of(lines)
     return {
         "svg": figures.forest(drawing, lines, f"% of the mean under {short(control)}", reach),
-        "is_cut": any(
-            figures.cut_off(one.lower, one.upper, reach, "<>")
-            for one in lines
-            if one.lower is not None and one.upper is not None
-        ),
+        "is_cut": figures.is_cut(lines, reach),
         "unknown": [(one.arm, one.label) for one in lines if one.estimate is None],
     }
-
-
-def _reach(lines: Sequence[figures.Effect]) -> tuple[float, float]:
-    """An axis that holds every estimate, and intervals up to three times as far out."""
-    found = [one.estimate for one in lines if one.estimate is not None]
-    most = max((abs(one) for one in found), default=10.0)
-    ends = [end for one in lines for end in (one.lower, one.upper) if end is not None]
-    low = max(min([*ends, 0.0]), -3 * most)
-    high = min(max([*ends, 0.0]), 3 * most)
-    margin = 0.05 * (high - low) or 1.0
-    return low - margin, high + margin
 
 
 def relative_words(share: float, digits: int = 3) -> str:

@@ -112,6 +112,8 @@ class Effect:
     upper: float | None
     unprotected: float
     """Which share of the interval's width would remain without the noise of privacy."""
+    shrunken: float | None = None
+    """The estimate drawn towards the mean of others like it."""
 
 
 def forest(
@@ -165,6 +167,11 @@ def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float
         for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
             axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=7)
     axes.plot([one.estimate], [line], "o", color=INK, **DOT)
+    if one.shrunken is not None:
+        axes.plot(
+            [one.shrunken], [line], "D", color=PAPER, markeredgecolor=INK, markeredgewidth=1.5,
+            markersize=6.0,
+        )  # fmt: skip
 
 
 def cut_off(
@@ -173,6 +180,26 @@ def cut_off(
     """The ends of an axis that an interval goes beyond, with the first or second of ``marks``."""
     beyond = (lower < reach[0], upper > reach[1])
     return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
+
+
+def is_cut(effects: Sequence[Effect], reach: tuple[float, float]) -> bool:
+    """Return whether an interval goes on beyond the axis ``reach``."""
+    return any(
+        one.lower is not None
+        and one.upper is not None
+        and cut_off(one.lower, one.upper, reach, "<>")
+        for one in effects
+    )
+
+
+def reach_of(effects: Sequence[Effect], times: float = 3.0) -> tuple[float, float]:
+    """Return an axis that holds every estimate, and intervals up to ``times`` as far from zero."""
+    most = max((abs(one.estimate) for one in effects if one.estimate is not None), default=0.0)
+    ends = [0.0, *(end for one in effects for end in (one.lower, one.upper) if end is not None)]
+    farthest = times * most if most > 0 else np.inf
+    low, high = max(min(ends), -farthest), min(max(ends), farthest)
+    margin = 0.05 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
