@@ -55,6 +55,7 @@ class ReleaseResult:
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
+            "attribute_changed": self.roster.attribute_changed,
             "warnings": list(self.warnings),
             "estimates": [asdict(one) for one in self.estimates],
             "ledger": self.statement.as_json(),
@@ -104,7 +105,7 @@ def _release_period(
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config, aside, charge.name.release_id)
             tables = step(privatize)(
-                chosen.config, asked.rows, chosen.design, charge.name, workspace, roster
+                chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)

@@ -19,7 +19,6 @@ OTHER: Final = "(other)"
 LEAST_UNITS: Final = 2 * UNITS_PER_COLUMN
 """A text of fewer units is rare."""
 
-_DAY: Final = 86_400e6  # microseconds
 _CODE: Final = r"^\s*[+-]?0[0-9]"  # zeros before a number: a code, such as of a place
 _MOST_OTHERS: Final = 0.5  # of the units
 
@@ -29,8 +28,8 @@ def attribute_table(
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Read attributes of the release at ``path``, None for all; with the number of rare texts.
 
-    The table has ``unit_id`` and a column for each attribute: dates as days since 1970, times of
-    day as hours, text that is a number in every row as numbers. Texts of fewer than
+    The table has ``unit_id`` and a column for each attribute: dates as days since 1970, text
+    that is a number in every row as numbers. Texts of fewer than
     :data:`LEAST_UNITS` units, and all but the most frequent, count as :data:`OTHER`. The second
     value has the number of these by attribute, where there are any.
 
@@ -51,14 +50,10 @@ def attribute_table(
 
 
 def _as_numbers(column: pl.Series) -> pl.Series:
-    """Dates, times, and texts that are all numbers, as numbers; others as they are."""
+    """Dates, and texts that are all numbers, as numbers; others as they are."""
     kind = column.dtype
     if kind == pl.Date:
         return column.to_physical().cast(pl.Float64)
-    if kind == pl.Datetime:
-        return column.cast(pl.Datetime("us")).to_physical().cast(pl.Float64) / _DAY
-    if kind == pl.Time:
-        return column.to_physical().cast(pl.Float64) / 3.6e12
     if kind != pl.String or column.str.contains(_CODE).any():
         return column
     numbers = column.str.strip_chars().cast(pl.Float64, strict=False)

@@ -138,3 +138,31 @@ def test_the_largest_of_twenty_is_no_longer_too_large() -> None:
         drawn.append(shrink(estimate, np.ones(20)).estimate[most] - effect[most])
     assert float(np.mean(raw)) > 1.0
     assert abs(float(np.mean(drawn))) < 0.15
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("spread", [0.0, 0.7, 2.0])
+def test_what_segments_share_by_calibration_makes_intervals_no_narrower_than_they_are(
+    spread: float,
+) -> None:
+    """Errors of ``combined`` are tied: all segments are moved by the pool's statistic alike.
+
+    θ̂_k = θ_k + s_k + e_k + w(t − ē), with sampling s, noise e of four times its variance, and the
+    statistic's own noise t of a twentieth of that of ē: as tied as a release makes them. What moves
+    all alike moves μ alone, and the rest is a correlation of about −w/K. Of 2,400 effects in four
+    segments coverage is 95 to 99 %, with a standard error under 0.6 %; the bound is over three of
+    these below.
+    """
+    random = np.random.default_rng(4)
+    k, weight, sampling, noise = 4, 0.95, 0.2, 0.8
+    own = 0.05 * noise / k
+    stated = sampling + noise * (1 - 1 / k) + (1 - weight) ** 2 * noise / k + weight**2 * own
+    covered, n = 0.0, 600
+    for _ in range(n):
+        effect = spread * random.standard_normal(k)
+        error = np.sqrt(noise) * random.standard_normal(k)
+        moved = weight * (np.sqrt(own) * random.standard_normal() - error.mean())
+        estimate = effect + np.sqrt(sampling) * random.standard_normal(k) + error + moved
+        found = shrink(estimate, np.full(k, stated))
+        covered += float(np.mean((found.lower <= effect) & (effect <= found.upper))) / n
+    assert covered > 0.93

@@ -1,7 +1,4 @@
-"""Published attributes of a release: columns of ``units`` with public facts of each unit.
-
-They stand after the outcomes, and before ``assigned_to`` where there is one.
-"""
+"""Published attributes of a release: columns of ``units`` with public facts of each unit."""
 
 from pathlib import Path
 from typing import Final
@@ -13,22 +10,11 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name
 from schemas.errors import ConfigError, InputError, shown
-from schemas.released import OUTCOME, Manifest
 
 NONE: Final = "(none)"
 """The segment of units whose attribute is null; see :func:`segment_of_null`."""
 MAX_SEGMENTS: Final = 1000
 """The most values of an attribute that effects are estimated by."""
-
-_OTHERS: Final = 3  # unit_id, cluster, arm
-_ASSIGNED: Final = "assigned_to"
-
-
-def attributes_of(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> tuple[str, ...]:
-    """The names of the attributes that a release publishes, in the order of the file."""
-    columns = connection.sql("SELECT * FROM main.units LIMIT 0").columns
-    n_outcomes = sum(metric.kind == OUTCOME for metric in manifest.metrics)
-    return tuple(name for name in columns[_OTHERS + 2 * n_outcomes :] if name != _ASSIGNED)
 
 
 def check_attributes(
@@ -44,7 +30,7 @@ def check_attributes(
             f"{path.absolute()}: this release has no units, so it has no attributes either: "
             f"{manifest.mechanism} publishes statistics of clusters alone"
         )
-    known = attributes_of(connection, manifest)
+    known = manifest.attributes
     for name in names:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it publishes none"
@@ -54,17 +40,18 @@ def check_attributes(
 def read_attributes(path: Path, names: tuple[str, ...] | None, key: str) -> pl.DataFrame:
     """Read ``unit_id``, as text, and attributes of all units; None stands for all attributes.
 
-    Raises as :func:`check_attributes`; ConfigError, too, where all are asked for and there is none.
+    Raises as :func:`check_attributes`. Where all are asked for and there is none, a table of
+    covariates is missing: ConfigError.
     """
     with open_release(path) as connection:
         wanted = names
         if wanted is None:
-            wanted = attributes_of(connection, read_manifest(connection))
+            wanted = read_manifest(connection).attributes
             if not wanted:
                 raise ConfigError(
-                    key,
-                    f"{path.absolute()} publishes no attributes; give a table of yours with "
-                    "unit_id and what may matter (--covariates)",
+                    "covariates",
+                    "missing; give a table of yours with unit_id and what may matter: "
+                    f"{path.absolute()} publishes no attributes",
                 )
         check_attributes(connection, path, wanted, key)
         columns = ", ".join(map(quote_name, dict.fromkeys(wanted)))
@@ -74,6 +61,8 @@ def read_attributes(path: Path, names: tuple[str, ...] | None, key: str) -> pl.D
 
 def segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: str) -> list[str]:
     """The values of an attribute as text, in their order; units without one are the last segment.
+
+    Texts that are numbers are in the order of these, as text formats give all attributes as text.
 
     Raises InputError where there are more than :data:`MAX_SEGMENTS`.
     """
@@ -88,7 +77,7 @@ def segments_of(connection: duckdb.DuckDBPyConnection, path: Path, attribute: st
         )
     query = f"""
     SELECT {name}::VARCHAR AS segment FROM main.units WHERE {name} IS NOT NULL
-    GROUP BY 1 ORDER BY min({name})"""  # noqa: S608 - a quoted name
+    GROUP BY 1 ORDER BY TRY_CAST(segment AS DOUBLE) NULLS LAST, min({name})"""  # noqa: S608 - a quoted name
     values = [str(value) for (value,) in connection.execute(query).fetchall()]
     return [*values, segment_of_null(values)] if n_without else values
 

@@ -32,23 +32,39 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from flows.cli.main import run
+from flows.config.resolve import resolve_release
 from flows.ledger.account import Account
 from flows.orchestration import workers as sharing
 from flows.orchestration.workers import Workers, started_workers
 from flows.raw.drawing.strata_counts import StrataCounter, count_part
+from flows.raw.ingest import ingest
+from flows.raw.privatize import privatize
 from flows.raw.spill import sharing as sharing_module
 from flows.raw.spill.sharing import check_folder_usable, each
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import open_workspace
+from flows.raw.units.private_clusters import known_sizes
+from flows.raw.validate import validate
 from flows.release import release
 from schemas.errors import ClusterdpError, ConfigError, InputError, StepError
+from schemas.names import ReleaseName
 from tests.boundary.canary import leaks_into
 from tests.boundary.planted import Planted, plant, plant_events
 from tests.boundary.watched import Watch
-from tests.conftest import EXACT, Builder, Experiment, a_log, build_experiment, released, told
+from tests.conftest import (
+    EXACT,
+    Builder,
+    Experiment,
+    a_log,
+    build_experiment,
+    made_units,
+    released,
+    told,
+)
 from tests.flows.raw.spill.test_out_of_core import (
     EVENTS,
     FORMATS,
+    PUBLIC,
     Log,
     Made,
     as_integers,
@@ -58,6 +74,7 @@ from tests.flows.raw.spill.test_out_of_core import (
     faulty,
     in_files,
     made,
+    with_facts,
 )
 from tests.flows.raw.units.test_private_clusters import KEPT, private
 from tests.support.modes import mode
@@ -213,6 +230,39 @@ def test_workers_attribute_events_as_one_process_does(
     assert seen.n_tasks["read_share_of_events"] == 8
 
 
+@pytest.mark.parametrize("ids", ["plain", "keyed-hash"])
+def test_workers_pass_public_facts_on(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, seen: Seen, ids: str
+) -> None:
+    publish: dict[str, Any] = {"unit_id": ids}
+    if ids == "keyed-hash":
+        (tmp_path / "key").write_bytes(b"k" * 32)
+        publish["key_file"] = str(tmp_path / "key")
+    log = in_files(with_facts(faulty(a_log(3000))), "parquet")
+    alone, by_workers = both(log, "logs/*.parquet", columns=PUBLIC, publish=publish)
+    assert_alike(alone, by_workers)
+    assert alone.roster.quarantined_by_rule["assigned_arms"] > 0
+    assert alone.tables["units"].columns[5:] == [*PUBLIC["attributes"], "assigned_to"]
+    # The keys of what was randomised stay with who publishes.
+    secret = (tmp_path / "experiment" / "account.key").read_bytes()
+    made_of_it = hmac.digest(secret, b"assigned\0trial", "sha256")
+    wire = b"".join((*seen.sent, *seen.back))
+    assert secret not in wire
+    assert made_of_it not in wire
+
+
+def test_workers_count_changed_facts_of_events(both: Callable[..., tuple[Made, Made]]) -> None:
+    log = {
+        name: with_facts(frame) if name.startswith("logs/") else frame
+        for name, frame in exposed(as_text).items()
+    }
+    columns = {**EVENTS["columns"], "attributes": PUBLIC["attributes"]}
+    sections = {**EVENTS, "columns": columns, "outcome": {"aggregate": "count"}}
+    alone, by_workers = both(log, "logs/*.parquet", **sections)
+    assert_alike(alone, by_workers)
+    assert (by_workers.roster.attribute_changed or 0) > 100
+
+
 def test_the_layout_of_a_file_says_nothing_of_parts(
     both: Callable[..., tuple[Made, Made]], tmp_path: Path, seen: Seen
 ) -> None:
@@ -246,6 +296,39 @@ def test_the_layout_of_a_file_says_nothing_of_parts(
         layout.filter(pl.col("column_name") == "unit_id").select(places) for layout in layouts
     )
     assert one.equals(other)
+
+
+@pytest.mark.parametrize("unit_id", ["plain", "keyed-hash"])
+def test_workers_draw_every_one_of_several_outcomes(
+    experiment: Builder, shared: Workers, seen: Seen, unit_id: str
+) -> None:
+    log = a_log(3000).with_columns(more=3.0 - pl.col("clicks"))
+    publish: dict[str, Any] = {"unit_id": unit_id}
+    if unit_id == "keyed-hash":
+        publish["key_file"] = "key"
+    names = ("clicks", "more")
+    built = experiment(
+        in_files(log, "parquet"),
+        "logs/*.parquet",
+        outcome=None,
+        outcomes=[{"name": name, "column": name, "values": [0, 1, 2, 3]} for name in names],
+        columns={"outcome": None},
+        privacy=EXACT,
+        publish=publish,
+        run=TWO,
+    )
+    (built.folder / "key").write_bytes(b"k" * 32)
+    config = built.load()
+    with open_workspace(config) as workspace:
+        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+        chosen = resolve_release(config, known_sizes(config, rows))
+        name = ReleaseName("trial", "once", 1)
+        units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))
+    assert seen.n_tasks["count_part"] > 2
+    if unit_id == "plain":
+        assert units.select(names).equals(log.select(names))
+    assert (units["clicks"] + units["more"]).to_list() == [3.0] * 3000
+    assert sorted(units["clicks"]) == sorted(log["clicks"])
 
 
 def test_private_clusters_are_randomised_by_workers(

@@ -17,7 +17,6 @@ from flows.released.segments import estimate_segments
 from flows.released.series.pooling import key_of
 from schemas.errors import ConfigError, InputError
 from tests.conftest import a_log, build_experiment
-from tests.support.attributes import with_attributes
 from tests.support.tables import written
 
 LOG = a_log(1200, arms=("none", "mail", "post"))
@@ -34,7 +33,9 @@ ATTRIBUTES = LOG.select(
     pl.col("customer").alias("unit_id"),
     pl.when(NUMBER % 7 > 1).then(in_turn("it", "(none)", "de")).alias("country"),
     (PLACE % 12).alias("age"),
+    (PLACE % 12).cast(pl.String).alias("age_in_text"),
     NUMBER.alias("own"),
+    (NUMBER // 3).alias("three"),
     (PLACE % 2 == 0).alias("member"),
     pl.date(2026, 1, 1).dt.offset_by(pl.format("{}d", PLACE % 4)).alias("since"),
     pl.lit(None, pl.String).alias("nothing"),
@@ -47,13 +48,18 @@ ARMS = {"control": "none", "treatments": ["mail", "post"]}
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release with noise, counts and attributes; read by all tests."""
     folder = tmp_path_factory.mktemp("attributes")
-    made = build_experiment(folder / "experiment", LOG, arms=ARMS, privacy={"epsilon": 4.0})
-    return with_attributes(made.run().path, folder / "release.duckdb", ATTRIBUTES)
+    log = LOG.join(ATTRIBUTES, left_on="customer", right_on="unit_id")
+    columns = {"attributes": ATTRIBUTES.columns[1:]}
+    made = build_experiment(
+        folder / "experiment", log, arms=ARMS, columns=columns, privacy={"epsilon": 4.0}
+    )
+    return made.run().path
 
 
 SEGMENTS = {
     "country": ("(none)", "de", "it", "((none))"),
     "age": tuple(str(age) for age in range(12)),
+    "age_in_text": tuple(str(age) for age in range(12)),
     "member": ("false", "true"),
     "since": tuple(f"2026-01-0{day}" for day in range(1, 5)),
     "nothing": ("(none)",),
@@ -117,6 +123,19 @@ def test_one_segment_is_drawn_nowhere(path: Path) -> None:
         assert one.estimate is not None
         assert one.shrunken is None
         assert one.p_value_holm_segments == one.p_value
+
+
+def test_segments_of_too_few_units_have_no_effect_and_no_shrunken_one(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = estimate_by(path, "three")
+    assert len(found.segments) == 400
+    for one in found.estimates:
+        assert one.estimate is None
+        assert one.shrunken is None
+        assert one.p_value_holm_segments is None
+    assert run(["estimate", str(path), "--by", "three"]) == 0
+    assert capsys.readouterr().out.count("too few units to compare") == 2 * 2 * 400
 
 
 def test_too_many_values_are_refused_with_their_number(path: Path) -> None:
@@ -188,22 +207,22 @@ def test_python_gives_the_same(path: Path) -> None:
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two releases, of which a hundred people are in both; their attributes stay as they are."""
     folder = tmp_path_factory.mktemp("nights")
-    later = LOG.with_columns(
+    first = LOG.with_columns(*BY_ID[1:])
+    later = first.with_columns(
         customer=pl.format("c{}", (NUMBER + 1104).cast(pl.String).str.zfill(5))
     )
-    logs = {"2026-01-01": LOG, "2026-01-02": later}
+    logs = {"2026-01-01": first, "2026-01-02": later.with_columns(*BY_ID[1:])}
     experiment = build_experiment(
         folder / "experiment",
         {f"log-{period}.parquet": log for period, log in logs.items()},
         source={"path": "log-{period}.parquet"},
         arms=ARMS,
+        columns={"attributes": ["country", "age"]},
         privacy={"epsilon": 4.0},
     )
-    (folder / "releases").mkdir()
-    for period, log in logs.items():
-        made = experiment.run(period).path
-        with_attributes(made, folder / "releases" / made.name, log.select(*BY_ID))
-    return folder / "releases"
+    for period in logs:
+        experiment.run(period)
+    return experiment.releases
 
 
 BY_ID = (

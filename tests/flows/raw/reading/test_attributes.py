@@ -9,6 +9,7 @@ import pytest
 from flows.released.file.read import read_release
 from schemas.errors import InputError
 from tests.conftest import Builder, Content, Section, a_log, released
+from tests.flows.test_init import spoil
 
 KEYED: Section = {"columns": {"attributes": ["country", "age"]}}
 
@@ -118,3 +119,81 @@ def test_a_missing_column_is_named_with_its_key(experiment: Builder, file: str, 
     with pytest.raises(InputError, match=rf"no column 'country' \(columns.{key}\)") as caught:
         built.check()
     assert caught.value.key == f"columns.{key}"
+
+
+# columns that were not named
+
+
+def test_a_column_that_was_not_named_is_never_read(experiment: Builder) -> None:
+    log = with_facts().with_columns(pl.lit("secret").alias("income"))
+    built = experiment(log, **KEYED)
+    spoil(built.folder / "log.parquet", "income")
+    found = released(built.run().path, "units")
+    assert found.columns[-2:] == ["country", "age"]
+    named = experiment(log, columns={"attributes": ["country", "income"]})
+    spoil(named.folder / "log.parquet", "income")
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
+        named.run()
+
+
+def test_no_outcome_takes_part_in_types(experiment: Builder) -> None:
+    log = with_facts()
+    units = []
+    for file in ("log.csv", "log.jsonl"):
+        for clicks in (pl.lit("1"), pl.lit('x,y\n"z'), pl.lit(None, pl.String)):
+            built = experiment(log.with_columns(clicks=clicks), file, **KEYED)
+            units.append(released(built.run(revise=True).path, "units"))
+    facts = [one.sort("unit_id").select("unit_id", "country", "age") for one in units]
+    assert all(one.equals(facts[0]) for one in facts)
+
+
+@pytest.mark.slow
+def test_a_million_values_of_an_attribute(experiment: Builder) -> None:
+    n = 1_000_000
+    place = pl.int_range(n)
+    log = pl.DataFrame({"customer": range(n)}).with_columns(
+        pl.when(place % 2 == 0).then(pl.lit("none")).otherwise(pl.lit("mail")).alias("variant"),
+        pl.lit("east").alias("region"),
+        (place % 4).cast(pl.Float64).alias("clicks"),
+        pl.concat_str(pl.lit("value number "), n - place).alias("country"),
+        place.alias("age"),
+    )
+    built = experiment(log, **KEYED, run={"memory_limit": "100MB"})
+    query = """
+        SELECT count(*) AS n, count(DISTINCT country) AS n_values, bool_and(
+            country = 'value number ' || (1_000_000 - unit_id) AND age = unit_id
+        ) AS sound FROM units"""
+    (row,) = released(built.run().path, query).to_dicts()
+    assert row == {"n": n, "n_values": n, "sound": True}
+
+
+# events
+
+
+def test_attributes_of_events_are_those_of_the_first_exposure(experiment: Builder) -> None:
+    seen = pl.DataFrame(
+        {
+            "customer": ["a", "a", "b", "b", "c", "d", "d"],
+            "variant": ["none", "none", "mail", "mail", "mail", "none", "none"],
+            "region": ["east"] * 7,
+            "ts": [f"2026-11-0{day}" for day in (2, 1, 1, 2, 1, 1, 2)],
+            "country": ["late", "first", None, "late", "first", "same", "same"],
+            "home": ["h2", "h1", "h3", "h3", "h3", "h1", "h1"],
+        }
+    )
+    events = pl.DataFrame({"customer": ["a"], "ts": ["2026-11-03"], "clicks": [1.0]})
+    built = experiment(
+        {"seen.parquet": seen, "events.parquet": events},
+        source={"path": "seen.parquet", "grain": "event", "outcomes_path": "events.parquet"},
+        columns={"time": "ts", "attributes": ["country"], "assigned_by": "home"},
+        outcome={"aggregate": "count"},
+    )
+    result = built.run()
+    units = released(result.path, "units").sort("unit_id")
+    assert units["country"].to_list() == ["first", None, "first", "same"]
+    groups = units["assigned_to"].to_list()
+    assert groups[0] == groups[3] != groups[1] == groups[2]
+    assert result.roster.attribute_changed == 2
+    assert result.as_json()["attribute_changed"] == 2
+    assert any("attribute_changed: 2 unit(s)" in one for one in result.warnings)
+    assert built.check().as_json()["attribute_changed"] == 2
