@@ -97,7 +97,6 @@ def effect_line(over: str, label: str, row: Mapping[str, Any], scale: Scale) -> 
         lower=lower,
         upper=upper,
         unprotected=unprotected(row["std_error"] or 0.0, row["privacy_std_error"] or 0.0),
-        shrunken=None if row.get("shrunken") is None else row["shrunken"] * scale.factor,
     )
 
 

@@ -112,8 +112,6 @@ class Effect:
     upper: float | None
     unprotected: float
     """Which share of the interval's width would remain without the noise of privacy."""
-    shrunken: float | None = None
-    """The estimate drawn towards the mean of others like it."""
 
 
 def forest(
@@ -167,11 +165,6 @@ def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float
         for end, mark in cut_off(one.lower, one.upper, reach, "<>"):
             axes.plot([end], [line], mark, color=INK, clip_on=False, markersize=7)
     axes.plot([one.estimate], [line], "o", color=INK, **DOT)
-    if one.shrunken is not None:
-        axes.plot(
-            [one.shrunken], [line], "D", color=PAPER, markeredgecolor=INK, markeredgewidth=1.5,
-            markersize=6.0,
-        )  # fmt: skip
 
 
 def cut_off(

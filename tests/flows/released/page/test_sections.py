@@ -17,12 +17,11 @@ from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_released
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page import figures
-from flows.released.page.attributes import MOST_SEGMENTS
+from flows.released.page.attribute_figures import MOST_SEGMENTS
 from flows.released.page.contents import Contents, read_contents
 from flows.released.page.effects import relative_words
 from flows.released.report import report
 from tests.conftest import a_log, build_experiment, rows
-from tests.support.attributes import with_attributes
 
 ARMS = ("none", "mail", "post", "call", "visit")
 NUMBER = pl.col("customer").str.slice(1).cast(pl.Int64)
@@ -41,15 +40,18 @@ def labelled(release: Path, folder: Path, label: str | None, measured_in: str | 
 def count(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Five arms, an outcome in EUR, two attributes."""
     folder = tmp_path_factory.mktemp("count")
-    log = a_log(1500, arms=ARMS)
-    arms = {"control": "none", "treatments": list(ARMS[1:])}
-    made = build_experiment(folder / "made", log, arms=arms, privacy={"epsilon": 6.0}).run().path
-    attributes = log.select(
-        pl.col("customer").alias("unit_id"),
+    log = a_log(1500, arms=ARMS).with_columns(
         (NUMBER // 30 % 3).replace_strict([0, 1, 2], ["it", "fr", "de"]).alias("country"),
         (NUMBER // 30).alias("batch"),
     )
-    return labelled(with_attributes(made, folder / "with", attributes), folder, "Spend", "EUR")
+    built = build_experiment(
+        folder / "made",
+        log,
+        arms={"control": "none", "treatments": list(ARMS[1:])},
+        columns={"attributes": ["country", "batch"]},
+        privacy={"epsilon": 6.0},
+    )
+    return labelled(built.run().path, folder, "Spend", "EUR")
 
 
 @pytest.fixture(scope="module")
@@ -231,33 +233,31 @@ def test_bars_of_a_yes_no_outcome_are_in_scale() -> None:
 
 def test_effects_by_attribute_are_those_of_the_command(count: Path) -> None:
     page = report(read_contents(count))
-    told = table_of(page, "table-by-1")
     expected = [
         one for one in estimate_by(count, "country").estimates if one.estimator == "combined"
     ]
-    by_arm = [one for arm in ARMS for one in expected if one.arm == arm]
-    by_arm.sort(key=lambda one: one.arm)
-    assert [name for name, _ in told] == [one.segment for one in by_arm]
-    for (_, numbers), one in zip(told, by_arm, strict=True):
-        wanted = [
-            one.estimate, one.ci_lower, one.ci_upper, one.p_value_holm_segments, one.shrunken,
-            one.shrunken_ci_lower, one.shrunken_ci_upper, one.n_units,
-        ]  # fmt: skip
-        assert numbers[: len(wanted)] == pytest.approx(wanted, rel=1e-9)
-    assert len(told) == 12
+    for at, arm in enumerate(sorted(ARMS[1:]), start=1):
+        told = table_of(page, f"table-by-1-{at}")
+        of_arm = [one for one in expected if one.arm == arm]
+        assert [name for name, _ in told] == [one.segment for one in of_arm] == ["de", "fr", "it"]
+        for (_, numbers), one in zip(told, of_arm, strict=True):
+            wanted = [
+                one.estimate, one.ci_lower, one.ci_upper, one.p_value_holm_segments, one.shrunken,
+                one.shrunken_ci_lower, one.shrunken_ci_upper, one.n_units,
+            ]  # fmt: skip
+            assert numbers[: len(wanted)] == pytest.approx(wanted, rel=1e-9)
 
 
 def test_of_many_segments_the_largest_are_shown(count: Path) -> None:
     page = report(read_contents(count))
-    assert f"The first {MOST_SEGMENTS} of 50 segments, the largest" in text_of(page)
-    assert len(table_of(page, "table-by-2")) == 4 * MOST_SEGMENTS
+    assert f"The {MOST_SEGMENTS} largest of 50 segments" in text_of(page)
+    assert len(table_of(page, "table-by-2-1")) == MOST_SEGMENTS
 
 
 def test_an_attribute_with_too_many_values_is_told(tmp_path: Path) -> None:
-    log = a_log(2400)
-    made = build_experiment(tmp_path / "made", log).run().path
-    own = log.select(pl.col("customer").alias("unit_id"), pl.col("customer").alias("own"))
-    page = report(read_contents(with_attributes(made, tmp_path / "with.duckdb", own)))
+    log = a_log(2400).with_columns(pl.col("customer").alias("own"))
+    built = build_experiment(tmp_path, log, columns={"attributes": ["own"]})
+    page = report(read_contents(built.run().path))
     assert "There is no effect to show by own: it has too many values" in text_of(page)
 
 
