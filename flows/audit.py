@@ -10,7 +10,7 @@ from typing import Any
 
 from flows.config.effects import EffectConfig
 from flows.config.load import load_any
-from flows.plan import resolved_design_of
+from flows.plan import resolved_release_of
 from flows.raw.audit.private_step import audit_step
 from privatizers.audit.audit import AuditResult
 from privatizers.audit.audit import audit as audit_claim
@@ -89,7 +89,7 @@ def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:
                 "privacy.learner", 'audits look at the sums of "moments", the default, alone'
             )
         return ModelAudit(audit_effects(config.design))
-    chosen = resolved_design_of(config_path, period)
+    (chosen,) = resolved_release_of(config_path, period).outcomes
     design = chosen.design
     claim = audit_claim(design.mechanism, design.epsilon, design.delta)
     step = audit_step(chosen.config, design)
