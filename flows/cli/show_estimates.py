@@ -83,13 +83,15 @@ def by_text(
     if not estimates:
         return estimates_text(estimates)
     control = estimates[0].control
-    lines = [
-        ", ".join(filter(None, [f"effect of each arm against {control!r}, by {attribute}", more]))
-    ]
-    for name, words in ESTIMATORS.items():
-        rows = [one for one in estimates if one.estimator == name]
-        if rows:
-            lines += ["", words, *_by_table(attribute, rows)]
+    head = [f"effect of each arm against {control!r}, by {attribute}", *([more] if more else [])]
+    lines = [", ".join(head)]
+    metrics = list(dict.fromkeys(one.metric for one in estimates))
+    for metric in metrics:
+        lines += ["", f"on {metric}"] if len(metrics) > 1 else []
+        for name, words in ESTIMATORS.items():
+            rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
+            if rows:
+                lines += ["", words, *_by_table(attribute, rows)]
     return "\n".join([*lines, "", *paragraph(_BY_MEANING)])
 
 

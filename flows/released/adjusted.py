@@ -1,5 +1,6 @@
 """Effects adjusted for published attributes, from a released file alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,10 @@ class AdjustedEstimates(CovariateEstimates):
 
 
 def estimate_adjusted(
-    path: Path, attributes: tuple[str, ...], level: float = LEVEL
+    path: Path,
+    attributes: tuple[str, ...],
+    level: float = LEVEL,
+    metrics: Sequence[str] = (),
 ) -> AdjustedEstimates:
     """Estimate effects from the release at ``path``, adjusted for attributes that it publishes.
 
@@ -44,5 +48,5 @@ def estimate_adjusted(
         InputError: It publishes no units, or an attribute cannot be used.
     """
     table, rare = attribute_table(path, attributes, "adjust")
-    found = estimate_covariates(path, path.absolute(), level, table)
+    found = estimate_covariates(path, path.absolute(), level, table, metrics)
     return AdjustedEstimates(**vars(found), attributes=tuple(table.columns[1:]), rare=rare)

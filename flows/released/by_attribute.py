@@ -17,17 +17,23 @@ from estimators.series import interval_degrees
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.estimate import effects_of
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
-from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
+from flows.released.file.evidence import (
+    Released,
+    deviations,
+    moments_of,
+    read_every,
+    read_frame,
+    slices_of,
+)
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
-from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import quote_name
+from flows.released.file.read import chosen_outcomes, open_release, read_manifest
 from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
 
 _SLICES = """
 SELECT u.segment, u.cluster, u.arm, {moments}
-FROM (SELECT {segment} AS segment, cluster, arm, {outcome} - $center AS d FROM main.units) AS u
+FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM main.units) AS u
 GROUP BY u.segment, u.cluster, u.arm
 ORDER BY u.segment, u.cluster, u.arm
 """
@@ -85,31 +91,40 @@ class AttributeEstimates:
         return {"attribute": self.attribute, "n_segments": len(self.segments)}
 
 
-def estimate_by(path: Path, attribute: str, level: float = LEVEL) -> AttributeEstimates:
+def estimate_by(
+    path: Path, attribute: str, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> AttributeEstimates:
     """Estimate every arm's effect for each value of ``attribute`` in the release at ``path``.
 
     The estimates are those of :func:`flows.released.segments.estimate_segments` for a table with
     the attribute's values as text; units without a value are a segment of their own
     (:func:`flows.released.file.attributes.segment_of_null`). Beside each stands what it is among
-    the others (:func:`among_segments`).
+    the others (:func:`among_segments`). ``metrics`` names those that are asked for, none all.
 
     Raises:
-        ConfigError: The release has no such attribute.
+        ConfigError: The release has no such attribute or metric.
         InputError: It publishes no units, or the attribute has too many values.
     """
     with open_release(path) as connection:
         check_attributes(connection, path, (attribute,), "by")
-        released = read_released(connection, read_manifest(connection))
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
         segments = segments_of(connection, path, attribute)
-        rows = _read_slices(connection, released, attribute, segments)
+        rows = _read_slices(connection, every, attribute, segments)
     group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    evidence = released.evidence(slices_of(rows.with_columns(group), released.places))
-    estimates = effects_of(released, evidence, level, segments)
+    rows = rows.with_columns(group)
+    estimates = [
+        estimate
+        for at, one in enumerate(every)
+        for estimate in effects_of(
+            one, one.evidence(slices_of(rows, one.places, at)), level, segments
+        )
+    ]
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
         segments=tuple(segments),
-        same_shares=released.manifest.same_shares,
+        same_shares=manifest.same_shares,
     )
 
 
@@ -122,13 +137,16 @@ def members_by(path: Path, attribute: str) -> pl.DataFrame:
 
 
 def _read_slices(
-    connection: duckdb.DuckDBPyConnection, released: Released, attribute: str, segments: list[str]
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    attribute: str,
+    segments: list[str],
 ) -> pl.DataFrame:
-    """The moments of the outcomes in each (segment, cluster, arm)."""
-    outcome = quote_name(released.metric.metric)
-    query = _SLICES.format(moments=MOMENTS, outcome=outcome, segment=segment_sql(attribute))
-    center = float(released.grid.mean())
-    return read_frame(connection, query, {"center": center, "none": segments[-1]})
+    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
+    query = _SLICES.format(
+        moments=moments_of(every), deviations=deviations(every), segment=segment_sql(attribute)
+    )
+    return read_frame(connection, query, {"none": segments[-1]})
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:

@@ -12,29 +12,37 @@ from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
-from flows.released.file.evidence import Released, read_released
+from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
+from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_draft, open_release, read_manifest
+from flows.released.file.ratios import ratios_among, read_whole
+from flows.released.file.read import (
+    chosen_metrics,
+    needed_outcomes,
+    open_draft,
+    open_release,
+    read_manifest,
+)
 from flows.released.publish import add_estimates
-from schemas.released import no_rows
+from schemas.released import Metric, Ratio, no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
 
 _PLANNED = """
-SELECT arm, estimator, planned_std_error FROM main.estimates
-WHERE metric = $metric AND segment IS NULL
+SELECT metric, arm, estimator, planned_std_error FROM main.estimates WHERE segment IS NULL
 """
 
 
-def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
+def estimate_file(path: Path, level: float = LEVEL, metrics: Sequence[str] = ()) -> list[Estimate]:
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
     Every estimator is used for which the release has the statistics
-    (:func:`estimators.effects.effects`). ``level`` is the confidence level. The predicted standard
-    errors are those that the file states.
+    (:func:`estimators.effects.effects`), for one metric after the other, in the order of the file.
+    ``level`` is the confidence level; ``metrics`` names the metrics that are asked for, none all of
+    them. The predicted standard errors are those that the file states.
     """
-    return estimate_release(path, level).estimates
+    return estimate_release(path, level, metrics).estimates
 
 
 @dataclass(frozen=True)
@@ -45,21 +53,37 @@ class ReleaseEstimates:
     warnings: tuple[str, ...]
 
 
-def estimate_release(path: Path, level: float = LEVEL) -> ReleaseEstimates:
+def estimate_release(
+    path: Path, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> ReleaseEstimates:
     """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
     with open_release(path) as connection:
-        released = read_released(connection, read_manifest(connection))
-        forecast = stated_forecast(connection, released)
-    found = with_forecast(estimates_of(released, level), forecast)
-    same_shares = released.manifest.same_shares
-    return ReleaseEstimates(found, coverage_warnings(found, same_shares=same_shares))
+        manifest = read_manifest(connection)
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_of_release(connection, every, chosen)
+        forecast = stated_forecast(connection)
+    names = {one.metric for one in chosen}
+    asked = [one for one in every if one.metric.metric in names]
+    found = with_forecast(estimates_of_every(asked, ratios, level), forecast)
+    few = coverage_warnings(found, same_shares=manifest.same_shares)
+    return ReleaseEstimates(found, (*few, *ratio_warnings(found)))
 
 
-def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -> Forecast:
+def ratios_of_release(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    chosen: Sequence[Metric | Ratio],
+) -> tuple[RatioEvidence, ...]:
+    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
+    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+    return read_whole(connection, every, ratios)
+
+
+def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
     """Read the predicted standard errors that a file states."""
-    metric = released.metric.metric
-    rows = connection.execute(_PLANNED, {"metric": metric}).fetchall()
-    return {(metric, arm, estimator): std_error for arm, estimator, std_error in rows}
+    rows = connection.execute(_PLANNED).fetchall()
+    return {(metric, arm, estimator): error for metric, arm, estimator, error in rows}
 
 
 def estimate(
@@ -71,10 +95,12 @@ def estimate(
     predicted.
     """
     with open_draft(draft, memory) as connection:
-        released = read_released(connection, read_manifest(connection), is_ours=True)
-        estimates = with_forecast(estimates_of(released, LEVEL), forecast or {})
-        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
-        add_estimates(connection, draft, frames, released)
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, is_ours=True)
+        ratios = ratios_of_release(connection, every, manifest.metrics)
+        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
+        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
+        add_estimates(connection, draft, frames, every)
     return estimates
 
 
@@ -86,8 +112,41 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
     ]
 
 
+def estimates_of_every(
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+) -> list[Estimate]:
+    """Estimate the effects on each outcome, in order, then those on ratios of them."""
+    of_outcomes = [estimate for released in every for estimate in estimates_of(released, level)]
+    if not ratios:
+        return of_outcomes
+    (released, *_) = every
+    return of_outcomes + [
+        estimate for one in ratios for estimate in ratio_effects_of(released, one, level)
+    ]
+
+
+def ratio_effects_of(
+    released: Released,
+    evidence: RatioEvidence,
+    level: float,
+    segments: Sequence[str | None] = (None,),
+) -> list[Estimate]:
+    """Estimate how every arm's ratio differs from control's in each of the ``segments``.
+
+    ``released`` is any outcome of the release: arms are the same for all.
+    """
+    return ratio_effects(
+        evidence,
+        released.arms,
+        released.manifest.control,
+        segments,
+        same_shares=released.manifest.same_shares,
+        level=level,
+    )
+
+
 def estimates_of(released: Released, level: float) -> list[Estimate]:
-    """Estimate every arm's effect on everybody, by every estimator; without a forecast."""
+    """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
     evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
@@ -114,11 +173,17 @@ def effects_of(
     )
 
 
-def _means_frame(released: Released) -> pl.DataFrame:
-    """The rows of the table ``means``; none where only differences are published."""
-    if released.pools.of_difference is not None:
-        return no_rows("means")
-    of_arms = means(released.whole, released.arms, same_shares=released.manifest.same_shares)
+def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
+    """The rows of the table ``means``; none of outcomes of which only differences are published."""
+    (first, *_) = every
+    arms, same_shares = first.arms, first.manifest.same_shares
+    of_arms = [
+        mean
+        for released in every
+        if released.pools.of_difference is None
+        for mean in means(released.whole, arms, same_shares=same_shares)
+    ]
+    of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
     return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
 
 

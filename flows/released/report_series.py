@@ -21,6 +21,7 @@ from flows.released.series.people import Kind
 from flows.runtime.files import public_directory
 from schemas.arrays import Floats
 from schemas.errors import InputError
+from schemas.released import Metric
 
 _INDEX = "index.html"
 
@@ -82,7 +83,10 @@ def _scales(night: Night) -> dict[str, Scale]:
     nothing: Floats = np.empty(0)
     return {
         one.metric: scale_of(
-            one, np.array(night.ranges[one.metric]) if one.n_outcomes == 2 else nothing
+            one,
+            np.array(night.ranges[one.metric])
+            if isinstance(one, Metric) and one.n_outcomes == 2
+            else nothing,
         )
         for one in night.manifest.metrics
     }

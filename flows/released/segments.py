@@ -1,5 +1,6 @@
 """Effects in segments of the analyst's own: a table of ``unit_id, segment`` beside a release."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,19 +9,35 @@ import polars as pl
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
+from estimators.ratios import RatioEvidence, ratio_warnings
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
-from flows.released.estimate import effects_of
-from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
-from flows.released.file.read import has_text_ids, open_release, read_manifest
-from flows.released.file.sql import quote_name
+from flows.released.estimate import effects_of, ratio_effects_of
+from flows.released.file.evidence import (
+    Released,
+    column_of,
+    deviations,
+    moments_of,
+    read_every,
+    read_frame,
+    slices_of,
+)
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.read import (
+    chosen_metrics,
+    has_text_ids,
+    needed_outcomes,
+    open_release,
+    read_manifest,
+)
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
+from schemas.released import Ratio
 
 SEGMENT = "segment"
 
 _SLICES = """
 SELECT m.segment, u.cluster, u.arm, {moments}
-FROM (SELECT unit_id, cluster, arm, {outcome} - $center AS d FROM main.units) AS u
+FROM (SELECT unit_id, cluster, arm, {deviations} FROM main.units) AS u
 JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
@@ -44,7 +61,7 @@ class SegmentEstimates(TableFit):
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what does not fit, and about effects that compare few people."""
         few = coverage_warnings(self.estimates, same_shares=self.same_shares)
-        return (*self.misfits, *few)
+        return (*self.misfits, *few, *ratio_warnings(self.estimates))
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -69,14 +86,19 @@ class SegmentEstimates(TableFit):
 
 
 def estimate_segments(
-    path: Path, file: Path, level: float = 0.95, frame: pl.DataFrame | None = None
+    path: Path,
+    file: Path,
+    level: float = 0.95,
+    frame: pl.DataFrame | None = None,
+    metrics: Sequence[str] = (),
 ) -> SegmentEstimates:
     """Estimate every arm's effect in every segment of ``file`` from the release at ``path``.
 
     ``file`` is CSV or Parquet with the columns ``unit_id`` and ``segment``; ids are matched as
     text, and a unit may be in several segments. The estimates are τ̂_Q of the units of a segment
     and, where counts are published, the same calibrated by the counts of their pools
-    (``combined``). Raises InputError where the table cannot be used. A ``frame`` is used as it is;
+    (``combined``), for one metric after the other; ``metrics`` names those that are asked for, none
+    all of them. Raises InputError where the table cannot be used. A ``frame`` is used as it is;
     ``file`` is its name then.
     """
     table = read_segments(file, frame)
@@ -87,16 +109,34 @@ def estimate_segments(
                 f"{path.absolute()}: this release has no units, so nothing can be sliced: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        released = read_released(connection, manifest)
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
         _add_members(connection, table)
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
-        rows = _read_slices(connection, released)
+        rows = _read_slices(connection, every, ratios)
     segments = table.rows[SEGMENT].unique().sort()
     group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    evidence = released.evidence(slices_of(rows.with_columns(group), released.places))
+    rows = rows.with_columns(group)
+    names, asked = segments.to_list(), {one.metric for one in chosen}
+    evidence = [one.evidence(slices_of(rows, one.places, at)) for at, one in enumerate(every)]
+    estimates = [
+        estimate
+        for one, of_outcome in zip(every, evidence, strict=True)
+        if one.metric.metric in asked
+        for estimate in effects_of(one, of_outcome, level, names)
+    ]
+    for at, ratio in enumerate(ratios):
+        of_ratio = RatioEvidence(
+            ratio.ratio.metric,
+            evidence[ratio.numerator],
+            evidence[ratio.denominator],
+            ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
+        )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
     return SegmentEstimates(
-        estimates=effects_of(released, evidence, level, segments.to_list()),
+        estimates=estimates,
         n_segments=len(segments),
         same_shares=manifest.same_shares,
         **fit,
@@ -119,7 +159,11 @@ def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> 
     connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
 
 
-def _read_slices(connection: duckdb.DuckDBPyConnection, released: Released) -> pl.DataFrame:
-    """The moments of the outcomes in each (segment, cluster, arm)."""
-    query = _SLICES.format(moments=MOMENTS, outcome=quote_name(released.metric.metric))
-    return read_frame(connection, query, {"center": float(released.grid.mean())})
+def _read_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+) -> pl.DataFrame:
+    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
+    moments = ", ".join(filter(None, [moments_of(every), covariances_of(ratios)]))
+    return read_frame(connection, _SLICES.format(moments=moments, deviations=deviations(every)))

@@ -21,7 +21,7 @@ from flows.released.covariate_table import column_codes, read_covariates, units_
 from flows.released.effects.features import Columns, is_narrow, members, positions
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import Released, read_released
-from flows.released.file.read import has_text_ids, open_release, read_manifest
+from flows.released.file.read import has_text_ids, one_outcome, open_release, read_manifest
 from flows.released.segments import SEGMENT, estimate_segments
 from schemas.effects import (
     Curve,
@@ -34,7 +34,7 @@ from schemas.effects import (
     level_names,
 )
 from schemas.errors import ConfigError, InputError
-from schemas.released import Manifest
+from schemas.released import Manifest, Metric
 
 TOO_FEW: Final = "too few units to compare"
 TOO_WIDE: Final = "too few units to say: any effect that is possible would be in the interval"
@@ -48,6 +48,8 @@ class ReleaseEffects:
     """Who benefits from one treatment arm, and how the table fits the release."""
 
     manifest: Manifest
+    metric: Metric
+    """The outcome that effects are on."""
     arm: str
     arms: tuple[str, ...]
     """All treatment arms of the release."""
@@ -114,6 +116,7 @@ class ReleaseEffects:
             ],
             "curves": [_curve(one) for one in self.curves],
             "release_id": self.manifest.release_id,
+            "metric": self.metric.metric,
             "arm": self.arm,
             "control": self.manifest.control,
             "arms": list(self.arms),
@@ -146,6 +149,7 @@ def effects_from_release(
     frame: pl.DataFrame | None = None,
     features: Sequence[str] | None = None,
     arm: str | None = None,
+    metric: str | None = None,
     level: float = 0.95,
 ) -> ReleaseEffects:
     """Return who benefits from an ``arm`` of the release at ``path``, along columns of ``file``.
@@ -154,11 +158,12 @@ def effects_from_release(
     booleans from before the experiment; ``features`` names those that are used, None all. A
     ``frame`` is used as it is; ``file`` is its name then. ``file`` None stands for the attributes
     that the release publishes (:func:`flows.released.attribute_table.attribute_table`). ``arm``
-    None is the first treatment arm.
+    None is the first treatment arm, and ``metric`` None the one outcome of the release.
 
     Raises:
         InputError: The release publishes no units, or the table cannot be used with it.
-        ConfigError: There is no such arm, column or attribute, or the level is not between 0 and 1.
+        ConfigError: There is no such arm, metric, column or attribute, the release has several
+            outcomes and none is named, or the level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
@@ -175,23 +180,25 @@ def effects_from_release(
                 f"{path.absolute()}: publishes no units, so nobody can tell from it who benefits: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        released = read_released(connection, manifest)
+        released = read_released(connection, manifest, one_outcome(manifest, metric))
         treatments = released.arms[1:]
         chosen = _arm(treatments, arm, path)
-        units = units_beside(connection, table, released)
+        units = units_beside(connection, table, [released])
         are_text = has_text_ids(connection)
     known = units.filter("known").drop("known")
     fit = TableFit(**table.fit(known.height, path, has_text_ids=are_text))
     columns = Columns.of(table, known)
     fitted, n_rows = _fitted(columns, known, released, chosen, path)
     design = fitted.design
-    everybody = _sharpest(estimate_file(path, level), chosen).get(None)
-    effects = _sharpest(_in_segments(path, table, columns, level), chosen)
+    name = released.metric.metric
+    everybody = _sharpest(estimate_file(path, level, [name]), chosen).get(None)
+    effects = _sharpest(_in_segments(path, table, columns, level, name), chosen)
     within = effects.get(_ALL)
     if within is not None:
         fitted = fitted.anchored(within.estimate, within.std_error)
     return ReleaseEffects(
         manifest=manifest,
+        metric=released.metric,
         arm=chosen,
         arms=treatments,
         level=level,
@@ -250,7 +257,7 @@ def _fitted(
         released.whole,
         placed["cluster_code"].to_numpy().astype(np.int64),
         placed["arm_code"].to_numpy().astype(np.int64),
-        known["d"].to_numpy(),
+        known["d0"].to_numpy(),
         (released.arms.index(arm), 0),
         same_shares=manifest.same_shares,
     )
@@ -282,8 +289,10 @@ def _fitted(
     return fit_release(design, pair, features), len(pair.rows)
 
 
-def _in_segments(path: Path, table: AnalystTable, columns: Columns, level: float) -> list[Estimate]:
-    """Estimate the effects in all subgroups, and in all of the table, as in segments."""
+def _in_segments(
+    path: Path, table: AnalystTable, columns: Columns, level: float, metric: str
+) -> list[Estimate]:
+    """Estimate effects on a metric in all subgroups, and in all of the table, as in segments."""
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
         members(rows, code, feature, groups).select(
@@ -294,7 +303,8 @@ def _in_segments(path: Path, table: AnalystTable, columns: Columns, level: float
         )
     ]
     everybody = rows.select(UNIT_ID, pl.lit(_ALL).alias(SEGMENT))
-    return estimate_segments(path, table.file, level, pl.concat([everybody, *parts])).estimates
+    segments = pl.concat([everybody, *parts])
+    return estimate_segments(path, table.file, level, segments, [metric]).estimates
 
 
 def _subgroups(

@@ -10,9 +10,8 @@ from flows.released.file.evidence import read_frame
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name
 from schemas.errors import ConfigError, InputError, shown
+from schemas.tables import NO_VALUE
 
-NONE: Final = "(none)"
-"""The segment of units whose attribute is null; see :func:`segment_of_null`."""
 MAX_SEGMENTS: Final = 1000
 """The most values of an attribute that effects are estimated by."""
 
@@ -87,7 +86,7 @@ def segment_of_null(values: list[str]) -> str:
 
     Then it has a pair of brackets more: ``((none))``.
     """
-    name = NONE
+    name = NO_VALUE
     while name in values:
         name = f"({name})"
     return name

@@ -1,9 +1,10 @@
 """Macros stored in a released file, so that DuckDB alone estimates from it: no program is needed.
 
 ``ate()`` gives the effects of the whole release, ``ate_by_segment('my_table')`` those in an
-analyst's own segments: what :func:`estimators.effects.effects` computes, in SQL; the second fails
-and says why where a release has no units to slice. Both take the name
-that the file is attached under as their last argument; without it they mean the database in use.
+analyst's own segments, and ``ate_by('country')`` those in the values of a published attribute: what
+:func:`estimators.effects.effects` computes, in SQL, for one metric after the other. The last two
+fail and say why where a release has no units to slice. All take the name that the file is attached
+under as their last argument; without it they mean the database in use.
 
 No table of an analyst's can get in the way. A name alone, even ``main.units``, may mean a temporary
 table or a data frame of theirs, so every table is named with its database; and since a database in
@@ -13,9 +14,11 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
+from itertools import starmap
 from string import Template
 
 import duckdb
@@ -27,9 +30,12 @@ from estimators.collapsed_strata import LEAST_SEEN
 from estimators.contrast_strata import MIN_UNITS
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
-from flows.released.file.evidence import MOMENTS, Released
+from estimators.ratios import SURE_ERRORS
+from flows.released.file.evidence import Released, deviations, moments_of
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
-from schemas.tables import MACROS, PREFIX
+from schemas.released import Manifest
+from schemas.tables import MACROS, NO_VALUE, PREFIX
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -46,26 +52,50 @@ _INTEGERS = ", ".join(
 )
 
 
-def add_macros(connection: duckdb.DuckDBPyConnection, released: Released) -> None:
-    """Put the macros, and the tables that only they read, into an open draft of ``released``."""
+_OF_RATIOS = {
+    "ratio_questions": "UNION ALL SELECT asked, above, place, metric, segment "
+    "FROM _clusterdp_ratio_asked",
+    "ratio_kinds": "UNION ALL SELECT asked, estimator FROM _clusterdp_ratio_kinds",
+    "ratio_bounds": "UNION ALL FROM _clusterdp_ratio_bounds",
+}
+"""Where ratios are added to what there is of outcomes."""
+
+
+def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
+    """Put the macros, and the tables that only they read, into an open draft of a release.
+
+    ``every`` has all outcomes of the release, in order.
+    """
     kind = connection.sql("SELECT unit_id FROM main.units").types[0]
-    _Macros(released, str(kind)).write(connection)
+    _Macros(every, str(kind)).write(connection)
 
 
 @dataclass(frozen=True)
 class _Macros:
-    released: Released
+    every: Sequence[Released]
     id_kind: str
     """The type of the released ids."""
 
+    @property
+    def manifest(self) -> Manifest:
+        """The facts of the release."""
+        return self.every[0].manifest
+
     def write(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE SCHEMA {self.schema}")
-        has_units = self.released.manifest.has_units
+        has_units = self.manifest.has_units
         self._write_table(connection, "t_quantile", _t_quantile())
         if has_units:
-            self._write_table(connection, "pools", _pool_facts(self.released))
+            self._write_table(connection, "metrics", _metric_facts(self.every))
+            self._write_table(
+                connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
+            )
+            if self.ratios:
+                self._write_table(connection, "ratio_facts", _ratio_facts(self.every, self.ratios))
+        by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
         for signature, body in {
             "ate(release_name := NULL)": "ate",
+            "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
             "ate_by_segment(segments_table, release_name := NULL)": "ate_by_segment"
             if has_units
             else "no_segments",
@@ -94,7 +124,7 @@ class _Macros:
     @property
     def schema(self) -> str:
         """A name that no other release has."""
-        own = f"{self.released.manifest.release_id} {self.released.manifest.created_at.isoformat()}"
+        own = f"{self.manifest.release_id} {self.manifest.created_at.isoformat()}"
         return PREFIX + sha256(own.encode()).hexdigest()[:16]
 
     @property
@@ -107,14 +137,31 @@ class _Macros:
             name: filled(file, constants)
             for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
         }
-        return tables | functions | constants | words
+        made = tables | functions | constants | words
+        made |= self._ratio_parts(made)
+        made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
+        return made | {"effects": filled("ate_of_groups", made)}
+
+    def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
+        """What ratios add to the queries: nothing where there are none."""
+        if not self.ratios:
+            return dict.fromkeys(("ratios", *_OF_RATIOS), "")
+        of_ratios = {"prefix": "_clusterdp_ratio_", "sure_errors": _number(SURE_ERRORS)}
+        own = {"covariances": _long_covariances(len(self.every), len(self.ratios))}
+        own["ratio_spreads"] = filled("spreads_of_arms", parts | of_ratios)
+        return _OF_RATIOS | {"ratios": filled("ate_of_ratios", parts | of_ratios | own)}
+
+    @cached_property
+    def ratios(self) -> tuple[ReleasedRatio, ...]:
+        """The ratios of the release."""
+        return ratios_among(self.every, self.manifest.ratios)
 
     @property
     def tables(self) -> dict[str, str]:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         schemas = dict.fromkeys(("estimates", "units", "strata"), "main")
-        schemas |= dict.fromkeys(("pools", "t_quantile"), self.schema)
+        schemas |= dict.fromkeys(("metrics", "pools", "t_quantile", "ratio_facts"), self.schema)
         return {
             name: f"'\"' || {database} || '\".{schema}.{name}'" for name, schema in schemas.items()
         }
@@ -122,28 +169,31 @@ class _Macros:
     @property
     def constants(self) -> dict[str, str]:
         """What is the same in every row, as SQL spells it."""
-        evidence = self.released.whole
-        odds = evidence.rate / (1.0 - evidence.rate)
-        names = ["tau_q", "combined"] if evidence.has_statistic else ["tau_q"]
+        manifest, names = self.manifest, [metric.metric for metric in self.manifest.metrics]
+        several = len(names) > 1
+        first = "segment, arm, estimate, ci_lower, ci_upper"
         return {
-            "rate": _number(evidence.rate),
-            "noise": _number(odds * (1.0 + odds)),
-            "center": _number(evidence.center),
-            "lowest": _number(evidence.lowest),
-            "highest": _number(evidence.highest),
+            # What a person looks for first; a metric that is the only one need not be.
+            "first": f"metric, {first}" if several else f"{first}, metric",
+            "metric_order": f"[{', '.join(map(text, names))}]",
             "level": _number(LEVEL),
-            "metric": text(evidence.metric),
-            "outcome": quote_name(evidence.metric),
-            "control": text(self.released.manifest.control),
-            "same_shares": str(self.released.manifest.same_shares),
+            "control": text(manifest.control),
+            "same_shares": str(manifest.same_shares),
             "min_units": str(MIN_UNITS),
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
-            "estimators": ", ".join(f"({text(name)})" for name in names),
             "least_coverage": _number(LEAST_COVERAGE),
-            "remedy": text(remedy(same_shares=self.released.manifest.same_shares)),
-            "moments": MOMENTS,
+            "remedy": text(remedy(same_shares=manifest.same_shares)),
+            "moments": ", ".join(
+                filter(None, [moments_of(self.every), covariances_of(self.ratios)])
+            ),
+            "deviations": deviations(self.every),
+            "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
+            "values": _values(self.manifest.attributes),
+            "attributes": ", ".join(text(name.lower()) for name in self.manifest.attributes),
+            "attributes_told": text(", ".join(self.manifest.attributes)),
+            "nothing": text(NO_VALUE),
         }
 
 
@@ -162,6 +212,31 @@ def _number(value: float) -> str:
     return f"({float(value)!r}::DOUBLE)"
 
 
+def _long(n_metrics: int) -> str:
+    """The moments of all metrics, one below the other, each with its place."""
+    names = ("mean", "variance", "fourth")
+    return " UNION ALL ".join(
+        f"SELECT segment, cluster, arm, n, {at} AS place, "  # noqa: S608 - our own names
+        f"{', '.join(f'{name}{at} AS {name}' for name in names)} FROM _clusterdp_wide"
+        for at in range(n_metrics)
+    )
+
+
+def _long_covariances(first: int, n_ratios: int) -> str:
+    """The covariances of all ratios, one below the other, each with its place (from ``first``)."""
+    return " UNION ALL ".join(
+        f"SELECT segment, cluster, arm, {first + at} AS place, covariance{at} AS covariance "  # noqa: S608 - our own names
+        "FROM _clusterdp_wide"
+        for at in range(n_ratios)
+    )
+
+
+def _values(attributes: Sequence[str]) -> str:
+    """The attribute that is asked for, as text."""
+    cases = (f"WHEN {text(name.lower())} THEN {quote_name(name)}::VARCHAR" for name in attributes)
+    return f"CASE lower(attribute) {' '.join(cases)} END" if attributes else "NULL::VARCHAR"
+
+
 def _as_released(kind: str) -> str:
     """An analyst's id in the type of the released ones; null where no released id has its text.
 
@@ -177,8 +252,53 @@ def _as_released(kind: str) -> str:
     END"""
 
 
-def _pool_facts(released: Released) -> pl.DataFrame:
-    """What the estimators know of each (pool, arm), ready to be joined; 0 for no statistic."""
+def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
+    """What the estimators know of each outcome: a row for each, with its place."""
+    rows = []
+    for place, released in enumerate(every):
+        evidence = released.whole
+        odds = evidence.rate / (1.0 - evidence.rate)
+        rows.append(
+            {
+                "place": place,
+                "metric": evidence.metric,
+                "rate": evidence.rate,
+                "noise": odds * (1.0 + odds),
+                "lowest": evidence.lowest,
+                "highest": evidence.highest,
+                "has_statistic": evidence.has_statistic,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})
+
+
+def _ratio_facts(every: Sequence[Released], ratios: Sequence[ReleasedRatio]) -> pl.DataFrame:
+    """What the estimators know of each ratio: a row for each; places go on from the outcomes'."""
+    rows = []
+    for place, one in enumerate(ratios, start=len(every)):
+        above, below = one.above.whole, one.below.whole
+        rows.append(
+            {
+                "place": place,
+                "metric": one.ratio.metric,
+                "numerator": one.numerator,
+                "denominator": one.denominator,
+                "above_center": above.center,
+                "below_center": below.center,
+                "above_width": above.highest - above.lowest,
+                "below_width": below.highest - below.lowest,
+                "scale": one.scale,
+            }
+        )
+    places = dict.fromkeys(("place", "numerator", "denominator"), pl.Int32)
+    return pl.DataFrame(rows, schema_overrides=places)
+
+
+def _pool_facts(place: int, released: Released) -> pl.DataFrame:
+    """What the estimators know of each (pool, arm), ready to be joined; 0 for no statistic.
+
+    ``place`` is that of the metric.
+    """
     evidence, pools = released.whole, released.pools
     cell = pools.square_cells(np.arange(len(pools.pool)))
     facts = {
@@ -201,8 +321,10 @@ def _pool_facts(released: Released) -> pl.DataFrame:
         "square_cell": cell,
         "square_units": evidence.whole_square.n_units[cell],
     }
-    return released.pool_names.with_columns(
-        **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()}
+    return released.pool_names.select(
+        pl.lit(place, pl.Int32).alias("place"),
+        pl.all(),
+        **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()},
     )
 
 

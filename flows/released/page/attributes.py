@@ -26,6 +26,7 @@ def attribute_facts(
     return [
         {"is_first": at == 1, **_facts(one, metric, scale, f"{mark}-{at}")}
         for at, one in enumerate(by, start=1)
+        if not one.estimates or any(row.metric == metric for row in one.estimates)
     ]
 
 

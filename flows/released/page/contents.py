@@ -10,12 +10,13 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.between_arms import effects_between
+from estimators.between_arms import effects_between, ratios_between
 from estimators.debias import response_noise_variance
 from estimators.effects import Estimate
 from estimators.pool_statistics import Cumulants
-from flows.released.estimate import estimates_of
-from flows.released.file.evidence import Parameters, Released, read_frame, read_released
+from estimators.ratios import RatioEvidence
+from flows.released.estimate import estimates_of_every, ratios_of_release
+from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name, statement
@@ -23,7 +24,7 @@ from flows.released.page import figures
 from flows.released.page.by_attribute import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
-from schemas.released import Manifest, Metric
+from schemas.released import Manifest, Metric, Ratio
 
 MOST_ARMS = 8
 """Arms in a figure; the tables have all of them, but for arms against each other."""
@@ -49,11 +50,11 @@ class Distribution:
 
 @dataclass(frozen=True)
 class MetricContents:
-    """What the report needs of an outcome."""
+    """What the report needs of an outcome or ratio."""
 
-    metric: Metric
+    metric: Metric | Ratio
     outcomes: Floats
-    """Its grid."""
+    """Its grid; empty for a ratio."""
     estimates: list[dict[str, Any]]
     """As the file states them, with what follows from the same numbers (:data:`_FOLLOWING`)."""
     between: list[Estimate]
@@ -65,6 +66,11 @@ class MetricContents:
     """Of the largest pools, as many as a page shows."""
     n_vectors: int
     """Arms of pools that have a debias vector."""
+
+    @property
+    def statistic(self) -> str:
+        """What is published of each pool; of a ratio, nothing of its own."""
+        return self.metric.strata_statistic if isinstance(self.metric, Metric) else "none"
 
     @property
     def scale(self) -> Scale:
@@ -102,10 +108,7 @@ def read_contents(path: Path) -> Contents:
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
-        metrics = tuple(
-            _of_metric(connection, manifest, metric, arms, strata, has_units=has_units)
-            for metric in manifest.metrics
-        )
+        metrics = _read_metrics(connection, manifest, arms, strata, has_units=has_units)
         return Contents(
             manifest=manifest,
             arms=arms,
@@ -118,35 +121,60 @@ def read_contents(path: Path) -> Contents:
         )
 
 
-def _of_metric(
+def _read_metrics(
     connection: duckdb.DuckDBPyConnection,
     manifest: Manifest,
-    metric: Metric,
     arms: Sequence[str],
     strata: pl.DataFrame,
     *,
     has_units: bool,
-) -> MetricContents:
-    of_metric: Parameters = {"metric": metric.metric}
-    outcomes = read_frame(connection, _query("outcomes"), of_metric)["outcome"].to_numpy()
+) -> tuple[MetricContents, ...]:
+    """What there is of every metric, in the order of the file."""
+    every = read_every(connection, manifest)
+    ratios = ratios_of_release(connection, every, manifest.metrics)
+    stated = {
+        one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
+        for one in manifest.metrics
+    }
+    levels = [row["confidence_level"] for rows in stated.values() for row in rows]
+    level = levels[0] if levels else LEVEL
+    found = estimates_of_every(every, ratios, level)
+    between = _between(every, ratios, level)
+    return tuple(
+        MetricContents(
+            metric=metric,
+            outcomes=_grid(connection, metric),
+            estimates=_with_following(stated[metric.metric], found),
+            between=between.get(metric.metric, []),
+            distribution=(
+                _distribution(connection, metric, arms, strata, has_units=has_units)
+                if isinstance(metric, Metric)
+                else None
+            ),
+            means=read_frame(connection, _query("means"), {"metric": metric.metric}).to_dicts(),
+            debias=_debias(connection, metric, arms),
+            n_vectors=strata.select("pool", "arm").n_unique() if has_units else 0,
+        )
+        for metric in manifest.metrics
+    )
+
+
+def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:
+    rows = read_frame(connection, _query("outcomes"), {"metric": metric.metric})
+    grid: Floats = rows["outcome"].to_numpy()
+    return grid
+
+
+def _debias(
+    connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio, arms: Sequence[str]
+) -> pl.DataFrame:
     limits: Parameters = {
+        "metric": metric.metric,
         "listed": MOST_WEIGHTS,
         "drawn": MOST_LINES,
         "arms": list(arms[:MOST_ARMS]),
     }
-    debias = read_frame(connection, _query("debias"), of_metric | limits)
-    stated = read_frame(connection, _query("estimates"), of_metric).to_dicts()
-    released = read_released(connection, manifest)
-    return MetricContents(
-        metric=metric,
-        outcomes=outcomes,
-        estimates=_with_following(stated, released),
-        between=_between(released, stated),
-        distribution=_distribution(connection, metric, arms, strata, has_units=has_units),
-        means=read_frame(connection, _query("means"), of_metric).to_dicts(),
-        debias=debias,
-        n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
-    )
+    return read_frame(connection, _query("debias"), limits)
 
 
 def _level(metrics: Sequence[MetricContents]) -> float:
@@ -161,28 +189,38 @@ _FOLLOWING = (
 )  # fmt: skip
 
 
-def _with_following(stated: list[dict[str, Any]], released: Released) -> list[dict[str, Any]]:
+def _with_following(
+    stated: list[dict[str, Any]], found: Sequence[Estimate]
+) -> list[dict[str, Any]]:
     """The stated estimates, each with what the file does not state of it; None where unknown."""
-    level = stated[0]["confidence_level"] if stated else LEVEL
-    found = {(one.arm, one.estimator): one for one in estimates_of(released, level)}
+    by_key = {(one.metric, one.arm, one.estimator): one for one in found}
     rows = []
     for row in stated:
-        ours = found.get((row["arm"], row["estimator"]))
+        ours = by_key.get((row["metric"], row["arm"], row["estimator"]))
         rows.append(row | {name: getattr(ours, name, None) for name in _FOLLOWING})
     return rows
 
 
-def _between(released: Released, stated: list[dict[str, Any]]) -> list[Estimate]:
-    """The treatment arms of the figures against each other."""
-    if released.pools.of_difference is not None:
-        return []
-    return effects_between(
-        released.whole,
-        released.arms[: MOST_ARMS + 1],
-        released.manifest.control,
-        same_shares=released.manifest.same_shares,
-        level=stated[0]["confidence_level"] if stated else LEVEL,
-    )
+def _between(
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+) -> dict[str, list[Estimate]]:
+    """The treatment arms of the figures against each other, by metric."""
+    (first, *_) = every
+    arms, manifest = first.arms[: MOST_ARMS + 1], first.manifest
+    found = {
+        one.metric.metric: effects_between(
+            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=level
+        )
+        for one in every
+        if one.pools.of_difference is None
+    }
+    of_ratios = {
+        one.metric: ratios_between(
+            one, arms, manifest.control, same_shares=manifest.same_shares, level=level
+        )
+        for one in ratios
+    }
+    return found | of_ratios
 
 
 def _query(name: str) -> str:

@@ -20,6 +20,7 @@ from flows.released.page.contents import (
     MetricContents,
 )
 from flows.released.page.words import short
+from schemas.released import Metric, Ratio
 
 MOST_ROWS = 60
 """Rows of a table, so that the page stays small however many clusters there are."""
@@ -42,7 +43,7 @@ def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[s
     """How outcomes are spread in the arms, as published, with the error of the noise."""
     found = one.distribution
     if found is None:
-        return {"is_told": False}
+        return {"is_told": False, "is_ratio": isinstance(one.metric, Ratio)}
     labels = [f"{value:g}".replace("-", "−") for value in one.outcomes]
     is_yes_no = one.scale.is_yes_no
     drawn = found.shares[:MOST_ARMS]
@@ -96,7 +97,7 @@ def means_facts(contents: Contents, one: MetricContents) -> dict[str, Any]:
     """The mean of every arm, control first, by every estimator; None where there is none."""
     estimators = list(dict.fromkeys(row["estimator"] for row in one.means))
     found = {(row["arm"], row["estimator"]): row for row in one.means}
-    statistic = one.metric.strata_statistic
+    statistic = one.statistic
     cells = {arm: [found.get((arm, name)) for name in estimators] for arm in contents.arms}
     rows = [(arm, means) for arm, means in cells.items() if any(means)]
     return {
@@ -148,7 +149,8 @@ def _brief(sizes: pl.Series) -> dict[str, Any]:
 
 def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any] | None:
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
-    rows, rate = one.debias, one.metric.resampling_probability
+    rows = one.debias
+    rate = one.metric.resampling_probability if isinstance(one.metric, Metric) else None
     if rate is None or not contents.has_units or not rows.height:
         return None
     vectors = rows.partition_by("pool", "arm", maintain_order=True)

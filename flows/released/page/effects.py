@@ -65,7 +65,7 @@ def _words(row: Mapping[str, Any], one: MetricContents) -> dict[str, Any]:
     """What a page says of an estimate besides its numbers."""
     control_mean = row["control_mean"]
     return {
-        "label": estimator_name(row["estimator"], one.metric.strata_statistic),
+        "label": estimator_name(row["estimator"], one.statistic),
         "unprotected": unprotected(row["std_error"], row["privacy_std_error"]),
         "is_partial": row["coverage"] is not None and row["coverage"] < 1,
         "mean": None if control_mean is None else control_mean + row["estimate"],
@@ -123,7 +123,7 @@ def between_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
     return {
         "rows": one.between,
         "by_arm": by_arm,
-        "label": estimator_name(one.between[0].estimator, one.metric.strata_statistic),
+        "label": estimator_name(one.between[0].estimator, one.statistic),
         "told_apart": [row for row in one.between if is_clear(row)],
         "n_arms": len({row.arm for row in one.between} | {row.control for row in one.between}),
         "n_all": len(contents.arms) - 1,

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from schemas.arrays import Floats
-from schemas.released import OUTCOME, Metric
+from schemas.released import OUTCOME, Metric, Ratio
 from schemas.tables import UNNAMED
 
 _SHARE: Final = "share"
@@ -37,7 +37,7 @@ class Scale:
         return f"{words} ({unit})" if unit else words
 
 
-def scale_of(metric: Metric, outcomes: Floats) -> Scale:
+def scale_of(metric: Metric | Ratio, outcomes: Floats) -> Scale:
     """Return the scale of a metric; ``outcomes`` is its grid, empty for a ratio.
 
     Shares are shown in per cent, and their differences in percentage points: outcomes that are 0 or

@@ -16,7 +16,7 @@ from flows.released.file.attributes import MAX_SEGMENTS
 from flows.released.segments import estimate_segments
 from flows.released.series.pooling import key_of
 from schemas.errors import ConfigError, InputError
-from tests.conftest import a_log, build_experiment
+from tests.conftest import a_log, build_experiment, released
 from tests.support.tables import written
 
 LOG = a_log(1200, arms=("none", "mail", "post"))
@@ -84,6 +84,22 @@ def test_effects_are_those_of_a_table_with_the_same_segments(
     for one in own:
         other = expected[one["segment"], one["arm"], one["estimator"]]
         assert {name: one[name] for name in other} == pytest.approx(other, abs=1e-12)
+
+
+def test_the_macro_gives_the_same(path: Path) -> None:
+    expected = {
+        (one.segment, one.arm, one.estimator): (one.estimate, one.std_error, one.n_units)
+        for one in estimate_by(path, "age").estimates
+    }
+    found = released(
+        path, "SELECT segment, arm, estimator, estimate, std_error, n_units FROM ate_by('age')"
+    )
+    assert found.height == len(expected)
+    for *key, estimate, error, n_units in found.iter_rows():
+        segment, arm, estimator = key
+        assert (estimate, error, n_units) == pytest.approx(
+            expected[segment, arm, estimator], abs=1e-9
+        )
 
 
 def test_p_values_are_adjusted_for_the_segments_of_an_arm_and_estimator(path: Path) -> None:

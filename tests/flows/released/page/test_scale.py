@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from flows.released.page.scale import scale_of
-from schemas.released import Metric
+from schemas.released import Metric, Ratio
 
 
 def metric(
     name: str = "outcome",
     *,
-    kind: str = "outcome",
     label: str | None = None,
     measured_in: str | None = None,
 ) -> Metric:
@@ -24,7 +23,6 @@ def metric(
         strata_statistic="none",
         grid_step=None,
         n_outcomes=2,
-        kind=kind,
         label=label,
         measured_in=measured_in,
     )
@@ -66,7 +64,9 @@ def test_only_numbers_of_units_have_an_average() -> None:
     assert scale_of(metric("spend"), many).is_average
     assert not scale_of(metric(), many).is_average  # "the mean outcome" says so
     assert not scale_of(metric("visit"), np.arange(2.0)).is_average
-    assert not scale_of(metric("per_visit", kind="ratio"), np.array([])).is_average
+    ratio = Ratio("per_visit", numerator="spend", denominator="visits", measured_in="EUR")
+    assert not scale_of(ratio, np.array([])).is_average
+    assert scale_of(ratio, np.array([])).unit == "EUR"
 
 
 def test_heads_and_axes_have_the_unit() -> None:

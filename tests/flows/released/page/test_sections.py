@@ -14,7 +14,7 @@ from estimators.between_arms import effects_between
 from estimators.effects import Estimate
 from flows.released.by_attribute import estimate_by
 from flows.released.estimate import estimate_file
-from flows.released.file.evidence import read_released
+from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page import figures
 from flows.released.page.attribute_figures import MOST_SEGMENTS
@@ -164,7 +164,7 @@ def test_arms_stand_against_each_other_with_their_own_errors(count: Path) -> Non
     page = report(read_contents(count))
     told = table_of(page, "table-between")
     with open_release(count) as connection:
-        released = read_released(connection, read_manifest(connection))
+        (released,) = read_every(connection, read_manifest(connection))
     expected = effects_between(released.whole, released.arms, "none", same_shares=False)
     assert [name for name, _ in told] == [f"against {one.control}" for one in expected]
     for (_, numbers), one in zip(told, expected, strict=True):
