@@ -164,19 +164,29 @@ class Release:
         return dict(self._file.row_counts)
 
     @overload
-    def ate(self, *, level: float = ...) -> pl.DataFrame: ...
+    def ate(self, *, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, segments: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, segments: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, covariates: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, covariates: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
     @overload
-    def ate(self, *, by: str, level: float = ...) -> pl.DataFrame: ...
+    def ate(self, *, by: str, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, adjust: str | Sequence[str], level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, adjust: str | Sequence[str], level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     def ate(
         self,
         *,
@@ -185,14 +195,15 @@ class Release:
         by: str | None = None,
         adjust: str | Sequence[str] | None = None,
         level: float = 0.95,
+        metric: str | None = None,
     ) -> pl.DataFrame | pd.DataFrame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, the sharpest estimator first. The columns are those of
-        ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are words), then
-        ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An effect that
-        cannot be had is null. ``coverage`` is the share of the people meant that are compared;
-        where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
+        A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
+        columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
+        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An
+        effect that cannot be had is null. ``coverage`` is the share of the people meant that are
+        compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
@@ -205,39 +216,41 @@ class Release:
                 ``shrunken_ci_lower`` and ``shrunken_ci_upper``, drawn towards their mean.
             adjust: Attributes that the release publishes: effects adjusted for them.
             level: The confidence level of the intervals.
+            metric: The metric that effects are on; all of them unless you say.
 
         Returns:
             A polars frame, or a pandas frame where the table is one.
 
         Raises:
             InputError: The table does not fit the release, or the file is none any more.
-            ConfigError: The level is not between 0 and 1, there is no such attribute, or two things
-                are asked for that do not go together.
+            ConfigError: The level is not between 0 and 1, there is no such attribute or metric, or
+                two things are asked for that do not go together.
         """
         check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
+        metrics = () if metric is None else (metric,)
         if by is not None:
-            by_value = estimate_by(self.path, by, level)
+            by_value = estimate_by(self.path, by, level, metrics=metrics)
             _warn(by_value.warnings)
             return frame(by_value.estimates, AttributeEstimate)
         if adjust is not None:
             from flows.released.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
 
-            for_attributes = estimate_adjusted(self.path, _names(adjust), level)
+            for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics=metrics)
             _warn(for_attributes.warnings)
             return frame(for_attributes.estimates)
         if segments is not None:
             table = as_polars(segments, "segments")
-            in_segments = estimate_segments(self.path, Path("segments"), level, table)
+            in_segments = estimate_segments(self.path, Path("segments"), level, table, metrics)
             _warn(in_segments.warnings)
             return like(segments, frame(in_segments.estimates))
         if covariates is not None:
             from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
 
             table = as_polars(covariates, "covariates")
-            adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
+            adjusted = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
             _warn(adjusted.warnings)
             return like(covariates, frame(adjusted.estimates))
-        whole = estimate_release(self.path, level)
+        whole = estimate_release(self.path, level, metrics)
         _warn(whole.warnings)
         return frame(whole.estimates)
 
@@ -247,6 +260,7 @@ class Release:
         covariates: pl.DataFrame | pd.DataFrame | None = None,
         features: Sequence[str] | None = None,
         arm: str | None = None,
+        metric: str | None = None,
         level: float = 0.95,
     ) -> Effects:
         """Find out who benefits from one treatment arm, along attributes or columns of yours.
@@ -259,12 +273,13 @@ class Release:
                 the attributes that the release publishes.
             features: The columns, or attributes, to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
+            metric: The outcome that effects are on; has to be said where there are several.
             level: The confidence level of the intervals.
 
         Raises:
             InputError: The table does not fit the release, or the release publishes no units.
-            ConfigError: There is no such arm, column or attribute, or the level is not between 0
-                and 1.
+            ConfigError: There is no such arm, metric, column or attribute, a metric is to be
+                named, or the level is not between 0 and 1.
         """
         from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
             effects_from_release,
@@ -276,6 +291,7 @@ class Release:
             frame=None if covariates is None else as_polars(covariates, "covariates"),
             features=features,
             arm=arm,
+            metric=metric,
             level=level,
         )
         _warn(found.warnings)

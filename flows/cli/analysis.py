@@ -4,6 +4,7 @@ They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.
 the data libraries are imported within them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,17 @@ Looks = Annotated[
 ]
 
 
-def estimate(
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="An outcome of the release to show alone; may be repeated. All, unless you say.",
+    ),
+]
+
+
+def estimate(  # noqa: PLR0913, PLR0917 - an option each
     releases: ReleaseFiles,
     segments: Annotated[
         Path | None,
@@ -74,6 +85,7 @@ def estimate(
     ] = 0.95,
     people: People = None,
     looks: Looks = None,
+    metric: Metrics = None,
 ) -> Answer:
     """Estimate the effect of each arm, from released files alone.
 
@@ -83,7 +95,7 @@ def estimate(
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    asked = _Asked(segments, covariates, by, adjust)
+    asked = _Asked(segments, covariates, by, adjust, metric or ())
     asked.check()
     from flows.released.series.nights import are_several
 
@@ -93,7 +105,7 @@ def estimate(
         _refuse_for_one(people, looks)
         return _estimate_one(releases[0], asked, level)
     except ConfigError as error:
-        if error.key not in ("by", "adjust"):
+        if error.key not in ("by", "adjust", "metric"):
             raise
         failure = ConfigError(f"--{error.key}", error.problem)
     raise failure
@@ -107,10 +119,13 @@ class _Asked:
     covariates: Path | None
     by: str | None
     adjust: str | None
+    metrics: Sequence[str]
+    """Those that are asked for; all where there is none."""
 
     def check(self) -> None:
         """Raise ConfigError where two things are asked for that do not go together."""
-        given = [name for name, value in vars(self).items() if value is not None]
+        things = ("segments", "covariates", "by", "adjust")
+        given = [name for name in things if getattr(self, name) is not None]
         if len(given) > 1:
             raise ConfigError(f"--{given[1]}", f"cannot go with --{given[0]}; ask for one of them")
 
@@ -146,7 +161,9 @@ def _estimate_series(
         table = ForAttributes(asked.attributes)
     told = people_of("--people", people)
     look = LOOKS if looks is None else looks
-    found = estimate_series(releases, level, table=table, told=told, looks=look)
+    found = estimate_series(
+        releases, level, table=table, told=told, looks=look, metrics=asked.metrics
+    )
     return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
 
 
@@ -158,7 +175,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
     if asked.by is not None:
         from flows.released.by_attribute import estimate_by
 
-        by = estimate_by(release, asked.by, level)
+        by = estimate_by(release, asked.by, level, metrics=asked.metrics)
         document = {
             "by": by.as_json(),
             "warnings": list(by.warnings),
@@ -168,25 +185,25 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
     if asked.covariates is not None:
         from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
 
-        adjusted = estimate_covariates(release, asked.covariates, level)
+        adjusted = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
         found, warnings = adjusted.estimates, adjusted.warnings
         about = {"covariates": adjusted.as_json()}
     elif asked.adjust is not None:
         from flows.released.adjusted import estimate_adjusted  # likewise
 
-        published = estimate_adjusted(release, asked.attributes, level)
+        published = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
         found, warnings = published.estimates, published.warnings
         about = {"adjust": published.as_json()}
     elif asked.segments is not None:
         from flows.released.segments import estimate_segments
 
-        by_segment = estimate_segments(release, asked.segments, level)
+        by_segment = estimate_segments(release, asked.segments, level, metrics=asked.metrics)
         found, warnings = by_segment.estimates, by_segment.warnings
         about = {"segments": by_segment.as_json()}
     else:
         from flows.released.estimate import estimate_release
 
-        whole = estimate_release(release, level)
+        whole = estimate_release(release, level, asked.metrics)
         found, warnings = whole.estimates, whole.warnings
     # not asdict: it copies, for minutes where there are many
     document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}

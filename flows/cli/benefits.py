@@ -37,6 +37,13 @@ def effects(
         str | None,
         typer.Option(metavar="ARM", help="Which treatment arm; the first one, unless you say."),
     ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which outcome; has to be said where the release has several.",
+        ),
+    ] = None,
     level: Annotated[
         float,
         typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
@@ -62,7 +69,9 @@ def effects(
         check_output(output, release)
     named = None if features is None else [one.strip() for one in features.split(",")]
     try:
-        found = effects_from_release(release, covariates, features=named, arm=arm, level=level)
+        found = effects_from_release(
+            release, covariates, features=named, arm=arm, metric=metric, level=level
+        )
     except ConfigError as error:
         raise ConfigError(f"--{error.key}", error.problem) from None
     if output is not None:

@@ -12,6 +12,7 @@ from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
+from schemas.tables import Table
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -213,8 +214,15 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+            *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
         ]
     )
+
+
+def _table_lines(name: str, table: Table) -> list[str]:
+    """What a table and its columns are."""
+    columns = {column: fact.comment for column, fact in table.columns.items()}
+    return ["", *paragraph(f"{name}: {table.comment}"), *pairs(columns, indent="  ")]
 
 
 def _metric_lines(facts: dict[str, Any]) -> list[str]:

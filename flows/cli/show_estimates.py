@@ -27,14 +27,19 @@ def estimates_text(estimates: Sequence["Estimate"]) -> str:
 
 
 def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
-    """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
+    """Effects as tables, metric by metric, one for each estimator: the sharpest first."""
     if not estimates:
         return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
-    lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name, words in ESTIMATORS.items():
-        rows = [one for one in estimates if one.estimator == name]
-        if rows:
-            lines += ["", words, *_estimates_table(rows)]
+    metrics = list(dict.fromkeys(one.metric for one in estimates))
+    lines: list[str] = []
+    for metric in metrics:
+        about = f" on {metric!r}" if len(metrics) > 1 else ""
+        lines += [""] if lines else []
+        lines.append(f"effect of each arm against {estimates[0].control!r}{about}")
+        for name, words in ESTIMATORS.items():
+            rows = [one for one in estimates if one.estimator == name and one.metric == metric]
+            if rows:
+                lines += ["", words, *_estimates_table(rows)]
     return lines
 
 

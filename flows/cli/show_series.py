@@ -43,9 +43,12 @@ def series_text(series: "SeriesEstimates") -> str:
     if series.by is not None and pooled:
         text = by_text(*series.by, "all releases together")
         return "\n".join([*lines[:-1], text, "", *paragraph(_BY_EVERY_LOOK)])
-    for name in named:
-        rows = [one for one in pooled if one.estimator == name]
-        lines += ["", ESTIMATORS[name], *_pooled_table(rows)]
+    metrics = list(dict.fromkeys(one.metric for one in pooled))
+    for metric in metrics:
+        lines += ["", f"on {metric!r}"] if len(metrics) > 1 else []
+        for name in named:
+            rows = [one for one in pooled if one.estimator == name and one.metric == metric]
+            lines += ["", ESTIMATORS[name], *_pooled_table(rows)] if rows else []
     if not pooled:
         return "\n".join([*lines[:-1], "nothing can be compared in any of them"])
     lines += ["", *_meaning(series)]
@@ -96,7 +99,18 @@ def _pooled_cells(one: "PooledEstimate", segments: bool, several: bool) -> list[
 def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
     shown = series.periods[-_MOST:]
     level = f"{100 * series.pooled[0].confidence_level:g} % interval"
-    head = ["period", "arm", "effect", level, "std. error", "p", "units", "epsilon"]
+    several = len({one.metric for one in series.pooled}) > 1
+    head = [
+        "period",
+        *(["metric"] if several else []),
+        "arm",
+        "effect",
+        level,
+        "std. error",
+        "p",
+        "units",
+        "epsilon",
+    ]
     cells = []
     for one in shown:
         manifest = one.night.manifest
@@ -104,6 +118,7 @@ def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
         cells += [
             [
                 manifest.period,
+                *([row.metric] if several else []),
                 row.arm,
                 cell_number(row.estimate) if row.estimate is not None else "too few units",
                 cell_range(row.ci_lower, row.ci_upper),

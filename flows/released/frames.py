@@ -63,11 +63,14 @@ def like(table: pl.DataFrame | pd.DataFrame, found: pl.DataFrame) -> pl.DataFram
 
 
 def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.DataFrame:
-    """A row an estimate: what a person looks for first, and the sharpest, first."""
+    """A row an estimate, metric by metric: what a person looks for first, the sharpest first."""
     names = [one.name for one in fields(kind)]
     kinds = {name: pl.String if name in _TEXT else pl.Float64 for name in names}
     schema: dict[str, Any] = kinds | {name: pl.Int64 for name in _WHOLE if name in names}
-    rows = sorted(estimates, key=lambda one: _SHARPEST_FIRST.index(one.estimator))
+    place = {metric: at for at, metric in enumerate(dict.fromkeys(one.metric for one in estimates))}
+    rows = sorted(
+        estimates, key=lambda one: (place[one.metric], _SHARPEST_FIRST.index(one.estimator))
+    )
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]
     return found.select(*first, pl.exclude(first))

@@ -84,6 +84,7 @@ RUN: dict[str, list[str]] = {
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml", "toml", "sh", "python"],
+    "docs/outcomes.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -267,6 +268,24 @@ def merged(*parts: Mapping[str, Any]) -> str:
             found[name] = {**found.get(name, {}), **section}
     experiment = found.pop("experiment")
     return toml(found, experiment)
+
+
+def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "outcomes.md", "toml")
+    (tmp_path / "autumn.toml").write_text(block.text, encoding="utf-8")
+    names = {"customer": "customer_id", "clicks": "visited"}
+    log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
+    spent = log.with_columns(spent=pl.col("visited") * 120.0)
+    write_content(tmp_path / "logs" / "2026-11-01" / "a.parquet", spent)
+    planned = clusterdp.plan(tmp_path / "autumn.toml", "2026-11-01").as_json()
+    parts = {one["metric"]: one["epsilon"] for one in planned["metrics"]}
+    assert parts == {"visit": 0.8, "spend": 1.2}
+    made = clusterdp.release(tmp_path / "autumn.toml", "2026-11-01")
+    assert made.manifest.epsilon == 2.0
+    with duckdb.connect(str(made.path), read_only=True) as connection:
+        columns = connection.sql("FROM main.units").columns
+    assert columns[3:7] == ["visit", "visit_debiased", "spend", "spend_debiased"]
+    assert {one.metric for one in made.estimates} == {"visit", "spend"}
 
 
 def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
