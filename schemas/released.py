@@ -135,6 +135,10 @@ class Manifest:
     package_version: str
     metrics: tuple[Metric | Ratio, ...]
     """At least one outcome; in the order in which effects are told."""
+    attributes: tuple[str, ...] = ()
+    """The published attributes: columns of ``units`` after the outcomes."""
+    assigned: bool = False
+    """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
 
     @property
     def row(self) -> dict[str, Any]:
@@ -150,12 +154,6 @@ class Manifest:
     def ratios(self) -> tuple[Ratio, ...]:
         """The metrics that are ratios of two outcomes."""
         return tuple(one for one in self.metrics if isinstance(one, Ratio))
-
-    @property
-    def metric(self) -> Metric:
-        """The metric of a release with a single one."""
-        (metric,) = self.outcomes
-        return metric
 
     @property
     def household_epsilon(self) -> float | None:
@@ -184,6 +182,14 @@ class UnitTable:
     clusters: tuple[str, ...] = ()
     """The labels that there are, in any order."""
     arms: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    """Columns of public facts, after the outcomes."""
+    assigned: bool = False
+    """Whether the last column is ``assigned_to``."""
+
+    def kind_of(self, attribute: str) -> "pa.DataType":
+        """The type of an attribute."""
+        return self.reader.schema.field(attribute).type
 
     @property
     def unit_type(self) -> "pa.DataType":

@@ -260,14 +260,15 @@ class Experiment:
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
     """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them.
 
-    There may be ``outcome 2`` and so on.
+    There may be ``outcome 2`` and so on, and public facts (``assigned``, ``attribute 0``).
     """
     from flows.raw.boundary.sealed import Sealed  # noqa: PLC0415
     from flows.raw.spill.sorted_runs import Stored  # noqa: PLC0415
     from flows.raw.units.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
 
     kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
-    more = [name for name in frame.columns if name.startswith("outcome ")]
+    others = ("outcome ", "assigned", "attribute ")
+    more = [name for name in frame.columns if name.startswith(others)]
     ordered = frame.select(*COLUMNS, *more).with_columns(kinds).sort("unit")
     rows = rows_of([Stored(ordered.height, ordered)], arms, ordered.schema["unit"])
     return Sealed(rows, rows.n_units)

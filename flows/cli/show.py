@@ -12,6 +12,7 @@ from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
+from schemas.tables import Table
 from schemas.visible import visible
 
 if TYPE_CHECKING:
@@ -213,8 +214,15 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+            *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
         ]
     )
+
+
+def _table_lines(name: str, table: Table) -> list[str]:
+    """What a table and its columns are."""
+    columns = {column: fact.comment for column, fact in table.columns.items()}
+    return ["", *paragraph(f"{name}: {table.comment}"), *pairs(columns, indent="  ")]
 
 
 def _metric_lines(facts: dict[str, Any]) -> list[str]:
@@ -254,9 +262,16 @@ def promise_lines(manifest: Manifest) -> list[str]:
             ),
         ]
     public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
+    if manifest.attributes:
+        public += f", attributes ({', '.join(manifest.attributes)})"
+    given = (
+        "Arms were not given unit by unit, but to groups of units, households say; assigned_to is "
+        "a digest of the group."
+    )
     return [
         *paragraph(f"Everything in this file together is {own} outcome: {said}{extra}."),
         *paragraph(f"{public} and numbers of units are not protected and stand as they are."),
+        *(paragraph(given) if manifest.assigned else []),
     ]
 
 

@@ -13,6 +13,8 @@ from flows.config.outcome_checks import (
     check_planned_grid,
     check_several,
 )
+from flows.config.public_facts import check_public_facts
+from flows.config.ratio_checks import check_ratios
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
 from flows.runtime.paths import absolute, check_place
 from schemas.errors import ConfigError, shown
@@ -41,6 +43,7 @@ def check_config(config: Config) -> None:
     _check_without_units(config.privacy)
     if not several:
         check_grain(config)
+    check_public_facts(config)
     if config.private_clusters is not None:
         check_private_clusters(config, config.private_clusters)
     _check_goals(config.privacy)
@@ -49,6 +52,7 @@ def check_config(config: Config) -> None:
     else:
         check_planned_grid(config)
         check_design(config)
+    check_ratios(config)
 
 
 def check_length(key: str, name: str) -> None:

@@ -104,6 +104,13 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
+    attributes: Texts = ()
+    """Public facts of a unit, such as its country: columns of text, whole numbers, numbers,
+    booleans or dates that are published with every unit as they are, so none may follow from an
+    outcome. Of grain "event", those of the first exposure."""
+    assigned_by: Name | None = None
+    """What was given its arm as one, where that is not the unit: the household, say. Its units are
+    all in one arm, standard errors follow it, and a digest of it is published; None: the unit."""
     privacy_unit: Name | None = None
     """Who pays for a unit, such as its household; None: the unit itself. What one of them pays is
     ``privacy.rows_each`` times the price of a release."""
@@ -235,6 +242,22 @@ class NamedOutcome(Outcome):
     share: Annotated[Number, Field(gt=0, le=1)] | Literal["auto"] | None = None
     """The part of ``privacy.epsilon`` (and of ``delta``) that it is released at; None: an equal
     part of what the others leave; "auto", for all of them: planned from public facts."""
+
+
+class RatioMetric(ConfigSection):
+    """The ratio of two outcomes' means, clicks per view say: told beside them, at no cost."""
+
+    name: Name
+    """Its name, as that of an outcome: a letter, then letters, digits and _."""
+    numerator: Name
+    """The name of the outcome above the line."""
+    denominator: Name
+    """The name of the outcome below the line. Where its mean is not told from zero there are no
+    numbers."""
+    label: Words | None = None
+    """The ratio's name for people, such as "Spend per visit"."""
+    measured_in: Words | None = None
+    """Its unit, such as "EUR per visit"."""
 
 
 class Privacy(ConfigSection):

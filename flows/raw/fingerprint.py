@@ -24,10 +24,10 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.units.rows import Rows, positions
+from flows.raw.units.rows import Rows, facts_of, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT, several
+from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several
 
 KEY_FILE = "digest.key"
 _LOST = (
@@ -59,7 +59,8 @@ def fingerprint(
     kept = rows.open()
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
     designs = tuple(design) if isinstance(design, Sequence) else (design,)
-    parts = ids, _other_parts(kept, len(designs))
+    facts = tuple(name for name in facts_of(config.columns) if name != PAYER)
+    parts = ids, _other_parts(kept, len(designs), facts)
     return digested(config, *parts, _settings(config, designs), n_units=kept.n_units)
 
 
@@ -125,7 +126,7 @@ def unit_parts(
     yield Part(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
 
 
-def _other_parts(rows: Rows, n_outcomes: int) -> Iterator[Part]:
+def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterator[Part]:
     """What the kept rows hold besides their unit ids; files and row numbers do not matter."""
     used = [arm for arm, size in zip(rows.arms, rows.sizes.sum(axis=0), strict=True) if size]
     yield from _labels(rows, ARM, used)
@@ -133,6 +134,29 @@ def _other_parts(rows: Rows, n_outcomes: int) -> Iterator[Part]:
     for name in several(OUTCOME, n_outcomes):
         outcomes = (column.to_numpy() + 0.0 for column in rows.columns(name))  # no zero is -0.0
         yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
+    for name in facts:
+        yield from _fact(rows, name)
+
+
+def _fact(rows: Rows, name: str) -> Iterator[Part]:
+    """The type of a public fact, which rows have a value, and the values, 0 or "" for none."""
+    kind = rows.kind_of(name)
+    yield whole(str(kind).encode())
+    known = (column.is_not_null().to_numpy() for column in rows.columns(name))
+    yield Part(rows.n_units, (bytes_of(some) for some in known))
+    if kind == pl.String:
+        yield from _text(lambda: (some.fill_null("") for some in rows.columns(name)), rows.n_units)
+        return
+    size = {pl.Boolean: 1, pl.Date: 4}.get(type(kind), 8)
+    yield Part(size * rows.n_units, map(_numbers, rows.columns(name)))
+
+
+def _numbers(values: pl.Series) -> memoryview:
+    filled = values.to_physical()
+    if filled.dtype == pl.Boolean:
+        filled = filled.cast(pl.UInt8)
+    numbers = filled.fill_null(0).to_numpy()
+    return bytes_of(numbers + 0.0 if filled.dtype.is_float() else numbers)  # no zero is -0.0
 
 
 def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
@@ -195,12 +219,21 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         document["epsilon"], document["delta"] = config.cost.epsilon, config.cost.delta
     else:  # as it was before there could be several
         document |= of_outcomes[0]
+    if config.ratios:
+        document["ratios"] = [
+            {key: value for key, value in one.model_dump().items() if value is not None}
+            for one in config.ratios
+        ]
     privacy = config.privacy
     if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
         document["returning"], document["spent"] = privacy.returning, privacy.spent
     if privacy.rows_each is not None:
         document["privacy_unit"] = config.columns.privacy_unit
         document["rows_each"] = privacy.rows_each
+    if config.columns.attributes:
+        document["attributes"] = config.columns.attributes
+    if config.columns.assigned_by is not None:
+        document["assigned"] = True
     private = config.private_clusters
     if private is not None:  # else as it was before there were any
         document["private_clusters"] = {

@@ -14,6 +14,7 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.config.experiment import AnyDesign, Config
+from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
@@ -64,7 +65,9 @@ def privatize(
     private_rows = with_randomised_clusters(config, raw, workspace)
     if aggregates:
         return release_aggregates(config, private_rows, aggregates, name, workspace, roster)
-    # The manifest reads a key, so it comes before the draws that follow.
+    # These read keys, so they come before the draws that follow.
+    grouped = config.columns.assigned_by is not None
+    assignment_key = read_assignment_key(config, begun=True) if grouped else None
     manifest = tables.manifest_of(config, private_rows, designs, name, roster)
     for one in designs:
         tables.check_squares_fit(one, private_rows.sizes)
@@ -82,7 +85,9 @@ def privatize(
         debias=tables.joined(one.debias for one in made),
         counts=tables.joined(one.counts for one in made),
         squares=tables.joined(one.squares for one in made),
-        units=unit_table(config, private_rows, [one.response for one in made], workspace),
+        units=unit_table(
+            config, private_rows, [one.response for one in made], workspace, assignment_key
+        ),
     )
 
 

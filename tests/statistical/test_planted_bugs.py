@@ -123,8 +123,8 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
     honest = unit_stream._with_levels
 
-    def broken(rows: Rows, found: Sequence[StrataCounts]) -> Any:
-        yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
+    def broken(rows: Rows, found: Sequence[StrataCounts], facts: tuple[str, ...]) -> Any:
+        yield pl.concat(honest(rows, found, facts)).sort(LEVEL, maintain_order=True)
 
     patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)
 
@@ -305,6 +305,7 @@ SOUND: dict[str, dict[str, Section]] = {
     "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
     "none": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}},
     "two counts": {"outcome": {"values": [0, 1]}, "arms": {"treatments": ["mail", "phone"]}},
+    "public facts": {"columns": {"attributes": ["a", "b"], "assigned_by": "home"}},
     "histogram": {"privacy": {"mechanism": "noisy-histogram"}},
     "differences": {"privacy": {"mechanism": "noisy-horvitz-thompson", "min_stratum": 1}},
 }

@@ -137,7 +137,7 @@ def dependence_problems(config: Config, design: AnyDesign, release: Published) -
     sizes = release.frames["pools"]["n_units"].to_numpy()
     whole = None if noisy is None else noisy.astype(np.int64)
     problems = prior_problems(design.mechanism.name, parameters, sizes, whole, prior)
-    if release.manifest.metric.resampling_probability != parameters.resampling_probability:
+    if release.manifest.outcomes[0].resampling_probability != parameters.resampling_probability:
         problems.append("the rate that is published is not the one that is claimed")
     if not np.array_equal(weight, debias_vector(grid, prior, parameters.resampling_probability)):
         problems.append("weights are not those of the published priors and rate")

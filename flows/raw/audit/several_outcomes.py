@@ -202,7 +202,7 @@ def _even_layout(config: Config, each: int, number: int) -> Layout:
         return layout(config, each * number * n_arms, 2)
     names = tuple(f"cluster {place:06d}" for place in range(number))
     place = np.tile(np.arange(number * n_arms), each)
-    return Layout(config.arms.names, names, place // n_arms, place % n_arms)
+    return Layout(config.arms.names, names, place // n_arms, place % n_arms, config.columns)
 
 
 def _sample(whole: Whole, units: Layout, changed: Bools, *, moved: bool, own_pools: bool) -> Sample:

@@ -8,6 +8,7 @@ read. It may hold only the tables of a release, with their columns and types and
 constraints, and the macros of a release, which are never called here.
 """
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +21,21 @@ from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
-from schemas.names import metric_problem
+from schemas.names import COLUMN, TAKEN, metric_problem
 from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
-from schemas.tables import LABELS, MACROS, PREFIX, TEXT_IDS, debiased, unit_table
+from schemas.tables import (
+    ASSIGNED_TO,
+    ATTRIBUTE_KINDS,
+    DIGEST,
+    LABELS,
+    MACROS,
+    MOST_ATTRIBUTES,
+    PREFIX,
+    TEXT_IDS,
+    UNNAMED,
+    debiased,
+    unit_table,
+)
 
 Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
@@ -203,7 +216,8 @@ def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
     if problem is not None:
         return f"not a clusterdp release: {problem}"
     outcomes = tuple(name for name, kind in metrics if kind == OUTCOME)
-    expected = TABLES | {"units": _expected_units(outcomes)}
+    units = {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
+    expected = TABLES | {"units": units}  # and public facts of units after them
     differing = _differing_tables(connection, columns, expected)
     return next((_other_columns(name) for name in TABLES if name in differing), None)
 
@@ -237,14 +251,6 @@ def _name_problem(name: object, taken: set[str]) -> str | None:
         return "stands there twice"
     taken |= columns
     return metric_problem(name)
-
-
-def _expected_units(outcomes: tuple[str, ...]) -> dict[str, str]:
-    """The columns that ``units`` has to have.
-
-    Here is the place of what may follow the outcomes: attributes, then ``assigned_to``.
-    """
-    return {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
 
 
 def _foreign(kind: str, name: object) -> str:
@@ -307,6 +313,10 @@ def _differing_tables(
 
 
 def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> bool:
+    if table == "units":
+        columns, facts = columns[: len(expected)], columns[len(expected) :]
+        if not _are_facts([column for column, _ in columns], facts):
+            return False
     return [column for column, _ in columns] == list(expected) and all(
         _is_allowed(table, column, kind, expected[column]) for column, kind in columns
     )
@@ -341,6 +351,23 @@ def _own_definitions(
                 stand_in = _stand_in(column, kind)
                 definitions[name] = definitions[name].replace(stand_in, kind, 1)
     return definitions
+
+
+def _are_facts(before: list[str], columns: _Columns) -> bool:
+    """Whether the last columns of units, ``before`` which come these, are public facts of units.
+
+    That is attributes and, if arms were not given unit by unit, ``assigned_to``.
+    """
+    attributes = columns[:-1] if columns and columns[-1] == (ASSIGNED_TO, DIGEST) else columns
+    taken = TAKEN | {UNNAMED} | {name.lower() for name in before}
+    names = [name.lower() for name, _ in attributes]
+    return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
+        re.fullmatch(COLUMN, name) is not None
+        and name.lower() not in taken
+        and not name.lower().endswith(debiased(""))
+        and kind in ATTRIBUTE_KINDS
+        for name, kind in attributes
+    )
 
 
 def _stand_in(column: str, kind: str) -> str:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import duckdb
@@ -14,10 +15,12 @@ from estimators.debias import response_noise_variance
 from estimators.pool_statistics import Cumulants
 from flows.released.file.evidence import Parameters, read_frame
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import statement
+from flows.released.file.sql import quote_name, statement
 from flows.released.page import figures
 from schemas.arrays import Floats
-from schemas.released import Manifest
+from schemas.released import Manifest, Metric
+
+_GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 
 MOST_ARMS = 8
 """Arms in a figure; the tables have all of them."""
@@ -46,10 +49,13 @@ class Contents:
     """What the report needs of a release; nothing here is about a single unit."""
 
     manifest: Manifest
+    metric: Metric
+    """The outcome that everything but the estimates is about: the first one."""
     arms: tuple[str, ...]
     """Control first."""
     outcomes: Floats
     estimates: list[dict[str, Any]]
+    """On every metric; where there are several, its name stands before that of the ``arm``."""
     distribution: Distribution | None
     means: list[dict[str, Any]]
     """Arms' own means, by estimator, the sharpest first."""
@@ -73,11 +79,13 @@ def read_contents(path: Path) -> Contents:
     """Read what the report needs; raises InputError where ``path`` is no release."""
     with open_release(path) as connection:
         manifest = read_manifest(connection)
-        outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
+        metric = manifest.outcomes[0]
+        about: Parameters = {"metric": metric.metric}
+        outcomes = connection.execute(_GRID, about).fetchall()
         strata = read_frame(connection, _query("strata"))
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
-        shown: Parameters = {
+        shown: Parameters = about | {
             "listed": MOST_WEIGHTS,
             "drawn": MOST_LINES,
             "arms": list(arms[:MOST_ARMS]),
@@ -86,11 +94,12 @@ def read_contents(path: Path) -> Contents:
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
         return Contents(
             manifest=manifest,
+            metric=metric,
             arms=arms,
             outcomes=np.array([row[0] for row in outcomes], dtype=np.float64),
-            estimates=read_frame(connection, _query("estimates")).to_dicts(),
-            distribution=_distribution(connection, manifest, arms, strata, has_units=has_units),
-            means=read_frame(connection, _query("means")).to_dicts(),
+            estimates=_headed(read_frame(connection, _query("estimates")).to_dicts(), manifest),
+            distribution=_distribution(connection, metric, arms, strata, has_units=has_units),
+            means=read_frame(connection, _query("means"), about).to_dicts(),
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             debias=debias,
@@ -100,26 +109,36 @@ def read_contents(path: Path) -> Contents:
         )
 
 
+def _headed(estimates: list[dict[str, Any]], manifest: Manifest) -> list[dict[str, Any]]:
+    """The estimates; where there are several metrics, each arm after the name of its metric."""
+    if len(manifest.metrics) == 1:
+        return estimates
+    names = {one.metric: one.label or one.metric for one in manifest.metrics}
+    return [one | {"arm": f"{names[one['metric']]}: {one['arm']}"} for one in estimates]
+
+
 def _query(name: str) -> str:
     return statement("flows.released.page", f"queries/{name}")
 
 
 def _distribution(
     connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
+    metric: Metric,
     arms: Sequence[str],
     strata: pl.DataFrame,
     *,
     has_units: bool,
 ) -> Distribution | None:
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
-    counts = read_frame(connection, _query("counts"))
+    about: Parameters = {"metric": metric.metric}
+    counts = read_frame(connection, _query("counts"), about)
     if counts.height:
-        return counted_shares(counts, manifest.metric.noise_scale, arms, strata)
-    rate = manifest.metric.resampling_probability
+        return counted_shares(counts, metric.noise_scale, arms, strata)
+    rate = metric.resampling_probability
     if not has_units or rate is None:
         return None
-    found = read_frame(connection, _query("found"))
+    query = Template(_query("found")).substitute(column=quote_name(metric.metric))
+    found = read_frame(connection, query, about)
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
 

@@ -72,7 +72,7 @@ def means_facts(contents: Contents) -> dict[str, Any]:
     """The mean of every arm, control first, by every estimator; None where there is none."""
     estimators = list(dict.fromkeys(one["estimator"] for one in contents.means))
     found = {(one["arm"], one["estimator"]): one for one in contents.means}
-    statistic = contents.manifest.metric.strata_statistic
+    statistic = contents.metric.strata_statistic
     cells = {arm: [found.get((arm, one)) for one in estimators] for arm in contents.arms}
     rows = [(arm, means) for arm, means in cells.items() if any(means)]
     return {
@@ -124,7 +124,7 @@ def _brief(sizes: pl.Series) -> dict[str, Any]:
 
 def debias_facts(contents: Contents) -> dict[str, Any] | None:
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
-    rows, rate = contents.debias, contents.manifest.metric.resampling_probability
+    rows, rate = contents.debias, contents.metric.resampling_probability
     if rate is None or not contents.has_units or not rows.height:
         return None
     vectors = rows.partition_by("pool", "arm", maintain_order=True)

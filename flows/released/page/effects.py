@@ -23,7 +23,7 @@ def unprotected(std_error: float, privacy_std_error: float) -> float:
 
 def effects_facts(contents: Contents) -> dict[str, Any]:
     """Effects by arm, the sharpest first, and a forest plot of the first arms."""
-    statistic = contents.manifest.metric.strata_statistic
+    statistic = contents.metric.strata_statistic
     by_arm: dict[str, list[dict[str, Any]]] = {}
     for one in contents.estimates:
         row = {
@@ -32,10 +32,11 @@ def effects_facts(contents: Contents) -> dict[str, Any]:
             "is_partial": one["coverage"] is not None and one["coverage"] < 1,
         }
         by_arm.setdefault(one["arm"], []).append(one | row)
+    compared = {one["treatment"] for one in contents.estimates}
     facts: dict[str, Any] = {
         "by_arm": by_arm,
         "leads": [rows[0] for rows in by_arm.values()][:MOST_LEADS],
-        "missing": [arm for arm in contents.arms[1:] if arm not in by_arm][:MOST_ROWS],
+        "missing": [arm for arm in contents.arms[1:] if arm not in compared][:MOST_ROWS],
         "is_partial": any(one["is_partial"] for rows in by_arm.values() for one in rows),
         "few": [
             {"arm": arm, "coverage": rows[0]["coverage"]}
