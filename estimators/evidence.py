@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from estimators.debias import response_noise_variance
+from estimators.parties import Parties
 from schemas.arrays import Bools, Floats, Ints
 from schemas.tables import UNNAMED
 
@@ -257,6 +258,10 @@ class Evidence:
     """
     metric: str = UNNAMED
     """Name of the metric whose outcomes these are."""
+    parties: Parties | None = None
+    """The units of ``slices`` that were assigned together; None where each was by itself."""
+    pool_parties: Parties | None = None
+    """The same with whole pools in place of strata, a row of :class:`Pools` a slice."""
 
     @property
     def knows_squares(self) -> bool:
@@ -269,7 +274,7 @@ class Evidence:
         return not bool(np.isnan(self.pools.of_mean.value).all())
 
     @classmethod
-    def of(
+    def of(  # noqa: PLR0913 - all that a release tells, each by its name
         cls,
         slices: Slices,
         everyone: Slices,
@@ -279,6 +284,8 @@ class Evidence:
         *,
         has_units: bool = True,
         metric: str = UNNAMED,
+        parties: Parties | None = None,
+        pool_parties: Parties | None = None,
     ) -> "Evidence":
         """Debias ``slices``, and ``everyone``, the whole strata that the slices are parts of."""
         size = len(pools.prior_mean)
@@ -300,6 +307,8 @@ class Evidence:
             highest=float(grid[-1] - grid.mean()),
             has_units=has_units,
             metric=metric,
+            parties=parties,
+            pool_parties=pool_parties,
         )
 
     def by_pool(self, *, same_shares: bool) -> "Evidence":
@@ -331,6 +340,8 @@ class Evidence:
         return replace(
             self,
             slices=slices,
+            parties=self.pool_parties,
+            pool_parties=None,
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flows.cli.show_estimates import ESTIMATORS, cell_number, cell_p_value, cell_range
+from flows.cli.show_estimates import ESTIMATORS, by_text, cell_number, cell_p_value, cell_range
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from flows.released.series.pooling import PooledEstimate
 
 _MOST = 60  # periods a terminal shows; the document has all
+
+_BY_EVERY_LOOK = "An interval holds for whoever looks once; --json has those for every look."
 
 _PEOPLE = {
     "disjoint": "nobody is in two releases",
@@ -38,6 +40,9 @@ def series_text(series: "SeriesEstimates") -> str:
         f"effect of each arm against {manifests[0].control!r}, all releases together",
     ]
     named = [name for name in ESTIMATORS if any(one.estimator == name for one in pooled)]
+    if series.by is not None and pooled:
+        text = by_text(*series.by, "all releases together")
+        return "\n".join([*lines[:-1], text, "", *paragraph(_BY_EVERY_LOOK)])
     metrics = list(dict.fromkeys(one.metric for one in pooled))
     for metric in metrics:
         lines += ["", f"on {metric!r}"] if len(metrics) > 1 else []

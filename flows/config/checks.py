@@ -14,6 +14,7 @@ from flows.config.outcome_checks import (
     check_several,
 )
 from flows.config.public_facts import check_public_facts
+from flows.config.ratio_checks import check_ratios
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
 from flows.runtime.paths import absolute, check_place
 from schemas.errors import ConfigError, shown
@@ -51,6 +52,7 @@ def check_config(config: Config) -> None:
     else:
         check_planned_grid(config)
         check_design(config)
+    check_ratios(config)
 
 
 def check_length(key: str, name: str) -> None:

@@ -244,6 +244,22 @@ class NamedOutcome(Outcome):
     part of what the others leave; "auto", for all of them: planned from public facts."""
 
 
+class RatioMetric(ConfigSection):
+    """The ratio of two outcomes' means, clicks per view say: told beside them, at no cost."""
+
+    name: Name
+    """Its name, as that of an outcome: a letter, then letters, digits and _."""
+    numerator: Name
+    """The name of the outcome above the line."""
+    denominator: Name
+    """The name of the outcome below the line. Where its mean is not told from zero there are no
+    numbers."""
+    label: Words | None = None
+    """The ratio's name for people, such as "Spend per visit"."""
+    measured_in: Words | None = None
+    """Its unit, such as "EUR per visit"."""
+
+
 class Privacy(ConfigSection):
     """The mechanism, and what releases may cost."""
 

@@ -32,12 +32,16 @@ _TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
 _WHOLE = ("n_units", "n_segment", "n_releases")
 
 
-def check_asked(segments: object, covariates: object, level: float) -> None:
-    """Raise ConfigError where the arguments of an estimate are impossible."""
+def check_asked(level: float, **asked: object) -> None:
+    """Raise ConfigError where the arguments of an estimate are impossible.
+
+    Of those that are ``asked`` for one at most may be other than None.
+    """
     if not 0 < level < 1:
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
-    if segments is not None and covariates is not None:
-        raise ConfigError("covariates", "cannot go with segments; ask for one of them")
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise ConfigError(given[1], f"cannot go with {given[0]}; ask for one of them")
 
 
 def as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:

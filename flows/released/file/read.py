@@ -127,6 +127,31 @@ def chosen_outcomes(
     return tuple(one for one in manifest.outcomes if not names or one.metric in names)
 
 
+def chosen_metrics(
+    manifest: Manifest, names: Sequence[str], key: str = "metric"
+) -> tuple[Metric | Ratio, ...]:
+    """The outcomes and ratios of these names, in the order of the release; without a name all.
+
+    Raises ConfigError, naming ``key``, where there is none of a name.
+    """
+    known = {one.metric: one for one in manifest.metrics}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                key, f"{shown(name)} is no metric of the release; it has {_listed(known)}"
+            )
+    return tuple(one for one in manifest.metrics if not names or one.metric in names)
+
+
+def needed_outcomes(manifest: Manifest, chosen: Sequence[Metric | Ratio]) -> tuple[Metric, ...]:
+    """The outcomes that ``chosen`` metrics are made of, in the order of the release."""
+    names = {one.metric for one in chosen}
+    for one in chosen:
+        if isinstance(one, Ratio):
+            names |= {one.numerator, one.denominator}
+    return tuple(one for one in manifest.outcomes if one.metric in names)
+
+
 def one_outcome(manifest: Manifest, name: str | None, key: str = "metric") -> Metric:
     """The outcome of this name; None stands for the one that there is.
 

@@ -462,7 +462,7 @@ def test_it_is_told_in_words_that_fit(result: ReleaseResult) -> None:
 def test_a_plan_predicts_the_effect_on_everybody(built: Experiment, result: ReleaseResult) -> None:
     """V = Σ b² Σ_a (V_s/n + V_stat/n²) over the large clusters, by the uniform guess."""
     found = plan(built.config, None)
-    grid = np.array(found.resolved_design.config.outcome.grid)
+    grid = np.array(found.outcomes[0].resolved_design.config.outcome.grid)
     scale = result.manifest.outcomes[0].noise_scale
     assert scale is not None
     second, _ = laplace_cumulants(scale)
