@@ -211,7 +211,7 @@ def test_who_benefits_is_asked_of_one_metric(path: Path) -> None:
 
 
 def test_a_metric_that_is_not_there_is_an_error(path: Path) -> None:
-    with pytest.raises(ConfigError, match="'x' is no outcome of the release; it has 'visit'"):
+    with pytest.raises(ConfigError, match="'x' is no metric of the release; it has 'visit'"):
         estimate_release(path, metrics=["visit", "x"])
 
 
