@@ -229,13 +229,13 @@ class Release:
         check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
         metrics = () if metric is None else (metric,)
         if by is not None:
-            by_value = estimate_by(self.path, by, level, metrics)
+            by_value = estimate_by(self.path, by, level, metrics=metrics)
             _warn(by_value.warnings)
             return frame(by_value.estimates, AttributeEstimate)
         if adjust is not None:
             from flows.released.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
 
-            for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics)
+            for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics=metrics)
             _warn(for_attributes.warnings)
             return frame(for_attributes.estimates)
         if segments is not None:
@@ -278,8 +278,8 @@ class Release:
 
         Raises:
             InputError: The table does not fit the release, or the release publishes no units.
-            ConfigError: There is no such arm, metric, column or attribute, a metric is to be named,
-                or the level is not between 0 and 1.
+            ConfigError: There is no such arm, metric, column or attribute, a metric is to be
+                named, or the level is not between 0 and 1.
         """
         from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
             effects_from_release,

@@ -4,6 +4,7 @@ They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.
 the data libraries are imported within them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ Metrics = Annotated[
 ]
 
 
-def estimate(  # noqa: PLR0913, PLR0917 - the options of a command
+def estimate(  # noqa: PLR0913, PLR0917 - an option each
     releases: ReleaseFiles,
     segments: Annotated[
         Path | None,
@@ -94,7 +95,7 @@ def estimate(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    asked = _Asked(segments, covariates, by, adjust, tuple(metric or ()))
+    asked = _Asked(segments, covariates, by, adjust, metric or ())
     asked.check()
     from flows.released.series.nights import are_several
 
@@ -118,13 +119,13 @@ class _Asked:
     covariates: Path | None
     by: str | None
     adjust: str | None
-    metrics: tuple[str, ...] = ()
-    """The outcomes that are asked for; none stands for all."""
+    metrics: Sequence[str]
+    """Those that are asked for; all where there is none."""
 
     def check(self) -> None:
         """Raise ConfigError where two things are asked for that do not go together."""
-        kinds = ("segments", "covariates", "by", "adjust")
-        given = [name for name in kinds if getattr(self, name) is not None]
+        things = ("segments", "covariates", "by", "adjust")
+        given = [name for name in things if getattr(self, name) is not None]
         if len(given) > 1:
             raise ConfigError(f"--{given[1]}", f"cannot go with --{given[0]}; ask for one of them")
 
@@ -174,7 +175,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
     if asked.by is not None:
         from flows.released.by_attribute import estimate_by
 
-        by = estimate_by(release, asked.by, level, asked.metrics)
+        by = estimate_by(release, asked.by, level, metrics=asked.metrics)
         document = {
             "by": by.as_json(),
             "warnings": list(by.warnings),
@@ -190,7 +191,7 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
     elif asked.adjust is not None:
         from flows.released.adjusted import estimate_adjusted  # likewise
 
-        published = estimate_adjusted(release, asked.attributes, level, asked.metrics)
+        published = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
         found, warnings = published.estimates, published.warnings
         about = {"adjust": published.as_json()}
     elif asked.segments is not None:

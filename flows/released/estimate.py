@@ -61,20 +61,21 @@ def estimate_release(
         manifest = read_manifest(connection)
         chosen = chosen_metrics(manifest, metrics)
         every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-        ratios = _read_ratios(connection, every, chosen)
+        ratios = ratios_of_release(connection, every, chosen)
         forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}
     asked = [one for one in every if one.metric.metric in names]
-    found = with_forecast(_estimate_every(asked, ratios, level), forecast)
+    found = with_forecast(estimates_of_every(asked, ratios, level), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     return ReleaseEstimates(found, (*few, *ratio_warnings(found)))
 
 
-def _read_ratios(
+def ratios_of_release(
     connection: duckdb.DuckDBPyConnection,
     every: Sequence[Released],
     chosen: Sequence[Metric | Ratio],
 ) -> tuple[RatioEvidence, ...]:
+    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
     ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
     return read_whole(connection, every, ratios)
 
@@ -96,8 +97,8 @@ def estimate(
     with open_draft(draft, memory) as connection:
         manifest = read_manifest(connection)
         every = read_every(connection, manifest, is_ours=True)
-        ratios = _read_ratios(connection, every, manifest.metrics)
-        estimates = with_forecast(_estimate_every(every, ratios, LEVEL), forecast or {})
+        ratios = ratios_of_release(connection, every, manifest.metrics)
+        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
         frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
         add_estimates(connection, draft, frames, every)
     return estimates
@@ -111,11 +112,11 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
     ]
 
 
-def _estimate_every(
+def estimates_of_every(
     every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
 ) -> list[Estimate]:
     """Estimate the effects on each outcome, in order, then those on ratios of them."""
-    of_outcomes = [estimate for released in every for estimate in _estimate_all(released, level)]
+    of_outcomes = [estimate for released in every for estimate in estimates_of(released, level)]
     if not ratios:
         return of_outcomes
     (released, *_) = every
@@ -144,7 +145,8 @@ def ratio_effects_of(
     )
 
 
-def _estimate_all(released: Released, level: float) -> list[Estimate]:
+def estimates_of(released: Released, level: float) -> list[Estimate]:
+    """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
     evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
