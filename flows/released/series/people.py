@@ -190,8 +190,8 @@ def crossed(
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
 
-    ``metric`` is the outcome or ratio that the effects are on. ``segments`` has a row for each unit in a
-    segment: ``unit_id``, and ``group``, its position; None stands for everybody in one.
+    ``metric`` is the outcome or ratio that the effects are on. ``segments`` has a row for each unit
+    in a segment: ``unit_id``, and ``group``, its position; None stands for everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
