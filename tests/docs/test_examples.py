@@ -83,7 +83,7 @@ RUN: dict[str, list[str]] = {
     "docs/excel.md": ["sh"],
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
-    "docs/operator.md": ["sh", "toml", "toml", "sh", "python"],
+    "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
     "docs/outcomes.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
@@ -242,7 +242,7 @@ def test_answers_differ_where_more_than_numbers_do() -> None:
 
 
 def test_the_whole_configuration_of_the_operator_is_one(tmp_path: Path) -> None:
-    whole, _ = blocks(OPERATOR, "toml")
+    whole, _, _ = blocks(OPERATOR, "toml")
     (tmp_path / "whole.toml").write_text(whole.text, encoding="utf-8")
     assert load(tmp_path / "whole.toml").experiment == "autumn-campaign"
 
@@ -288,8 +288,16 @@ def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
     assert {one.metric for one in made.estimates} == {"visit", "spend"}
 
 
+def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:
+    _, texts, _ = blocks(OPERATOR, "toml")
+    (tmp_path / "texts.toml").write_text(merged(tomllib.loads(texts.text)), encoding="utf-8")
+    outcome = load(tmp_path / "texts.toml").outcome
+    assert outcome.numbers_of_texts == {"never": 0.0, "rarely": 1.0, "often": 5.0}
+    assert outcome.missing_value == 0.0
+
+
 def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
-    _, events = blocks(OPERATOR, "toml")
+    _, _, events = blocks(OPERATOR, "toml")
     (tmp_path / "events.toml").write_text(merged(tomllib.loads(events.text)), encoding="utf-8")
     log = a_log(300, arms=("none", "mens", "womens")).rename(
         {"customer": "customer_id", "clicks": "amount"}
