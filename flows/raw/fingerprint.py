@@ -252,6 +252,7 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "name": config.outcomes[0].name if isinstance(outcome, NamedOutcome) else None,
         "label": outcome.label,
         "measured_in": outcome.measured_in,
+        "texts": outcome.numbers_of_texts or None,
     }
     return {
         "grid": outcome.grid,

@@ -61,19 +61,20 @@ def estimate_release(
         manifest = read_manifest(connection)
         chosen = chosen_metrics(manifest, metrics)
         every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-        ratios = _read_ratios(connection, every, chosen)
+        ratios = ratios_of_release(connection, every, chosen)
         forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}
-    found = with_forecast(_estimate_every(every, ratios, level, names), forecast)
+    found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     return ReleaseEstimates(found, (*few, *ratio_warnings(found)))
 
 
-def _read_ratios(
+def ratios_of_release(
     connection: duckdb.DuckDBPyConnection,
     every: Sequence[Released],
     chosen: Sequence[Metric | Ratio],
 ) -> tuple[RatioEvidence, ...]:
+    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
     ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
     return read_whole(connection, every, ratios)
 
@@ -95,8 +96,8 @@ def estimate(
     with open_draft(draft, memory) as connection:
         manifest = read_manifest(connection)
         every = read_every(connection, manifest, is_ours=True)
-        ratios = _read_ratios(connection, every, manifest.metrics)
-        estimates = with_forecast(_estimate_every(every, ratios, LEVEL), forecast or {})
+        ratios = ratios_of_release(connection, every, manifest.metrics)
+        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
         frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
         add_estimates(connection, draft, frames, every)
     return estimates
@@ -110,7 +111,7 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
     ]
 
 
-def _estimate_every(
+def estimates_of_every(
     every: Sequence[Released],
     ratios: Sequence[RatioEvidence],
     level: float,
@@ -124,7 +125,7 @@ def _estimate_every(
         estimate
         for released in every
         if names is None or released.metric.metric in names
-        for estimate in _estimate_all(released, level)
+        for estimate in estimates_of(released, level)
     ]
     for one in ratios:
         estimates += ratio_effects_of(every[0], one, level)
@@ -151,7 +152,8 @@ def ratio_effects_of(
     )
 
 
-def _estimate_all(released: Released, level: float) -> list[Estimate]:
+def estimates_of(released: Released, level: float) -> list[Estimate]:
+    """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
     evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(

@@ -389,7 +389,10 @@ def test_a_release_has_exactly_the_design_that_was_planned(
     found = planned(command, built)
     assert built.check().chosen.designs[0] == design_of(built.config, None)
     result = built.run()
-    stated = {"mechanism": result.manifest.mechanism, **dataclasses.asdict(result.manifest.metric)}
+    stated = {
+        "mechanism": result.manifest.mechanism,
+        **dataclasses.asdict(result.manifest.outcomes[0]),
+    }
     assert stated["n_outcomes"] == found["levels"]
     for name in CONTRACT - {"levels", "predicted"}:
         assert stated[name] == found[name], name
@@ -435,7 +438,7 @@ def test_private_clusters_have_no_forecast(experiment: Builder) -> None:
     result = built.run()
     assert {one.planned_std_error for one in result.estimates} == {None}
     assert result.manifest.epsilon == 2.0
-    assert result.manifest.metric.epsilon == 1.5
+    assert result.manifest.outcomes[0].epsilon == 1.5
 
 
 @pytest.mark.release
@@ -479,13 +482,13 @@ def test_a_planned_grid_leaves_effects_as_they_are(
     result = experiment(log, outcome=outcome, privacy=privacy).run()
     assert_right(result, truth(log))
     if statistic != "auto":
-        assert result.manifest.metric.strata_statistic.startswith(statistic[:-1])
+        assert result.manifest.outcomes[0].strata_statistic.startswith(statistic[:-1])
 
 
 def assert_right(result: ReleaseResult, expected: float) -> None:
     """Every estimate is near enough, and the errors it states are small."""
     names = [one.estimator for one in result.estimates]
-    nothing = result.manifest.metric.strata_statistic == "none"
+    nothing = result.manifest.outcomes[0].strata_statistic == "none"
     assert names == (["tau_q"] if nothing else ["tau_q", "histogram", "combined"])
     for one in result.estimates:
         assert one.estimate is not None

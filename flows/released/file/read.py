@@ -15,7 +15,7 @@ from flows.released.file.table_rules import broken_table_rule
 from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
-from schemas.tables import ASSIGNED_TO, unit_table
+from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
 
 _COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
 
@@ -28,6 +28,18 @@ class ReleaseFile:
     manifest: Manifest
     row_counts: dict[str, int]
 
+    @property
+    def tables(self) -> dict[str, Table]:
+        """What every table and column is. In our words: a file's own comments may say anything."""
+        manifest = self.manifest
+        outcomes = tuple(one.metric for one in manifest.outcomes)
+        units = unit_table(
+            outcomes,
+            attributes=dict.fromkeys(manifest.attributes, TEXT),
+            assigned=manifest.assigned,
+        )
+        return SCHEMA | {"units": units}
+
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp inspect --json``."""
         manifest = self.manifest
@@ -39,6 +51,13 @@ class ReleaseFile:
             "assigned": manifest.assigned,
             "path": str(self.path),
             "row_counts": self.row_counts,
+            "tables": {
+                name: {
+                    "comment": table.comment,
+                    "columns": {column: fact.comment for column, fact in table.columns.items()},
+                }
+                for name, table in self.tables.items()
+            },
         }
 
 

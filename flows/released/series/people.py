@@ -5,7 +5,7 @@ nobody but the publisher knows. Files are opened here whose values were checked 
 effects were estimated from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -185,20 +185,22 @@ def crossed(
     nights: Nights,
     people: People,
     metric: str,
-    segments: pl.DataFrame | None = None,
+    segments: Callable[[Night], pl.DataFrame] | None = None,
     n_segments: int = 1,
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
 
-    ``metric`` is the outcome or ratio that the effects are on. ``segments`` has a row for each unit
-    in a segment: ``unit_id``, and ``group``, its position; None stands for everybody in one.
+    ``metric`` is the outcome or ratio that the effects are on. ``segments`` gives a row for each
+    unit in a segment of a night: ``unit_id``, and ``group``, its position; None stands for
+    everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
     parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
-            members, below, unit = _members(connection, night, metric, segments)
+            grouped = None if segments is None else segments(night)
+            members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
         period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares

@@ -398,6 +398,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.high": [{"outcome": {"values": None, "low": 0, "high": 4, "levels": 4}}],
     "outcome.levels": [{"outcome": {"values": None, "low": 0, "high": 3, "levels": 5}}],
     "outcome.missing": [{"outcome": {"missing": 1}}],
+    "outcome.scores": [
+        {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 3]}},
+        {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 4]}},
+        {"outcome": {"values": ["a", "b", "c", "e"], "scores": [0, 1, 2, 3]}},
+    ],
     "outcome.rounding": [{"outcome": {"rounding": "nearest"}}],
     "outcome.guess": [{"outcome": {"guess": [1, 2, 3, 4]}}],
     "outcome.label": [{"outcome": {"label": "Clicks in a week"}}],
@@ -489,7 +494,7 @@ ELSEWHERE = {
     "private_clusters.features",  # tried below
     "experiment",  # tried below
     "directory",  # the file's own folder
-    "outcomes",  # tried below
+    *("outcomes", "ratios"),  # tried below
     "quarantine.directory",  # where the key is
     *("privacy.resampling_probability", "privacy.truncation_threshold", "privacy.noise_scale"),
 }
@@ -584,6 +589,11 @@ def test_every_setting_of_each_of_several_outcomes_matters(experiment: Builder) 
     found = [of_several(experiment, outcomes, frame).settings for outcomes in changed]
     found.append(of_several(experiment, SEVERAL, frame, privacy={"epsilon": 2.5}).settings)
     found.append(of_several(experiment, SEVERAL, frame, privacy={"delta": 1e-9}).settings)
+    ratio = {"name": "rate", "numerator": "sent", "denominator": "clicks"}
+    found += [
+        of_several(experiment, SEVERAL, frame, ratios=[one]).settings
+        for one in (ratio, ratio | {"label": "Sent on"})
+    ]
     assert len(set(found)) == len(found)
     # Where a column is found does not matter: the rows hold what is in it.
     elsewhere = [first, second | {"column": "other"}]
