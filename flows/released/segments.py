@@ -31,7 +31,7 @@ from flows.released.file.read import (
 )
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
-from schemas.released import Ratio
+from schemas.released import Metric, Ratio
 
 SEGMENT = "segment"
 
@@ -119,13 +119,35 @@ def estimate_segments(
     segments = table.rows[SEGMENT].unique().sort()
     group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
     rows = rows.with_columns(group)
-    names, asked = segments.to_list(), {one.metric for one in chosen}
+    estimates = estimates_of_slices(every, ratios, rows, chosen, level, segments.to_list())
+    return SegmentEstimates(
+        estimates=estimates,
+        n_segments=len(segments),
+        same_shares=manifest.same_shares,
+        **fit,
+    )
+
+
+def estimates_of_slices(
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+    rows: pl.DataFrame,
+    chosen: Sequence[Metric | Ratio],
+    level: float,
+    segments: Sequence[str],
+) -> list[Estimate]:
+    """Estimate the effects on the ``chosen`` metrics in every segment, outcomes before ratios.
+
+    ``rows`` have the moments of ``every`` outcome and the covariances of the ``ratios``, and the
+    position of each row's segment, ``group``.
+    """
+    asked = {one.metric for one in chosen}
     evidence = [one.evidence(slices_of(rows, one.places, at)) for at, one in enumerate(every)]
     estimates = [
         estimate
         for one, of_outcome in zip(every, evidence, strict=True)
         if one.metric.metric in asked
-        for estimate in effects_of(one, of_outcome, level, names)
+        for estimate in effects_of(one, of_outcome, level, segments)
     ]
     for at, ratio in enumerate(ratios):
         of_ratio = RatioEvidence(
@@ -134,13 +156,8 @@ def estimate_segments(
             evidence[ratio.denominator],
             ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
         )
-        estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
-    return SegmentEstimates(
-        estimates=estimates,
-        n_segments=len(segments),
-        same_shares=manifest.same_shares,
-        **fit,
-    )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, segments)
+    return estimates
 
 
 def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:
