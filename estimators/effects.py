@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from estimators.arm_means import ArmMean
 from estimators.contrast_strata import contrast_strata
 from estimators.evidence import Evidence, sum_by
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-from estimators.means import ArmMean, EstimatorName, arm_means, estimators_of
+from estimators.means import EstimatorName, arm_means, estimators_of
 from schemas.arrays import Bools, Floats
 
 AdjustedName = Literal["regression", "regression_combined", "cuped"]
@@ -78,6 +79,32 @@ class Contrasts:
     control_mean: Floats
     control_variance: Floats
 
+    def columns(self, level: float) -> dict[str, Floats]:
+        """Return the numbers of :class:`Estimate` by name, shape [G]; NaN where there is none."""
+        interval = t_interval(self.estimate, self.variance, self.degrees_of_freedom, level)
+        relative = relative_effect(
+            (self.treated_mean, self.treated_variance),
+            (self.control_mean, self.control_variance),
+            self.degrees_of_freedom,
+            level,
+        )
+        return {
+            "estimate": self.estimate,
+            "std_error": interval.std_error,
+            "privacy_std_error": np.sqrt(self.noise_variance),
+            "ci_lower": interval.lower,
+            "ci_upper": interval.upper,
+            "p_value": interval.p_value,
+            "minimum_detectable_effect": minimum_detectable_effect(
+                interval.std_error, self.degrees_of_freedom, level
+            ),
+            "relative": relative.estimate,
+            "relative_ci_lower": relative.lower,
+            "relative_ci_upper": relative.upper,
+            "control_mean": self.control_mean,
+            "control_std_error": np.sqrt(self.control_variance),
+        }
+
 
 def effects(
     evidence: Evidence,
@@ -127,7 +154,7 @@ def to_estimates(
     its group.
     """
     n_segment = sum_by(evidence.slices.group, evidence.slices.n_units, len(groups))
-    columns = [_columns(of_arm, level) for of_arm in by_arm]
+    columns = [of_arm.columns(level) for of_arm in by_arm]
     adjusted = holm(np.stack([of_arm["p_value"] for of_arm in columns]))
     for of_arm, p_values in zip(columns, adjusted, strict=True):
         of_arm["p_value_holm"] = p_values
@@ -157,33 +184,6 @@ def to_estimates(
         for arm, contrast, row in zip(arms, by_arm, rows, strict=True)
         if estimator != "histogram" or contrast.n_units[at] > 0
     ]
-
-
-def _columns(contrast: Contrasts, level: float) -> dict[str, Floats]:
-    """Return the numbers of :class:`Estimate` by name, shape [G] each; NaN where there is none."""
-    interval = t_interval(contrast.estimate, contrast.variance, contrast.degrees_of_freedom, level)
-    relative = relative_effect(
-        (contrast.treated_mean, contrast.treated_variance),
-        (contrast.control_mean, contrast.control_variance),
-        contrast.degrees_of_freedom,
-        level,
-    )
-    return {
-        "estimate": contrast.estimate,
-        "std_error": interval.std_error,
-        "privacy_std_error": np.sqrt(contrast.noise_variance),
-        "ci_lower": interval.lower,
-        "ci_upper": interval.upper,
-        "p_value": interval.p_value,
-        "minimum_detectable_effect": minimum_detectable_effect(
-            interval.std_error, contrast.degrees_of_freedom, level
-        ),
-        "relative": relative.estimate,
-        "relative_ci_lower": relative.lower,
-        "relative_ci_upper": relative.upper,
-        "control_mean": contrast.control_mean,
-        "control_std_error": np.sqrt(contrast.control_variance),
-    }
 
 
 def contrasts(

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from statsmodels.regression.linear_model import OLS
 
+from estimators.arm_means import ArmMean
 from estimators.contrast_strata import ContrastStrata, contrast_strata
 from estimators.debias import response_noise_variance
 from estimators.effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
 from estimators.evidence import Evidence, sum_by
-from estimators.means import ArmMean, EstimatorName, arm_means, pool_weights
+from estimators.means import EstimatorName, arm_means, pool_weights
 from schemas.arrays import Bools, Floats, Ints
 
 UNITS_PER_COLUMN = 10
