@@ -44,6 +44,7 @@ class CheckResult:
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
+            "attribute_changed": self.roster.attribute_changed,
             "warnings": list(self.warnings),
             "mechanism": self.design.mechanism.name,
             "epsilon": self.design.epsilon,

@@ -55,6 +55,7 @@ class ReleaseResult:
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
+            "attribute_changed": self.roster.attribute_changed,
             "warnings": list(self.warnings),
             "estimates": [asdict(one) for one in self.estimates],
             "ledger": self.statement.as_json(),

@@ -1,7 +1,7 @@
 """What experiments, sites, periods, releases and effect models may be called.
 
 Files are named by these, so names have neither dots nor slashes; a period does not begin with - or
-_ either.
+_ either. And what outcomes may be called, which are columns of a release.
 """
 
 import re
@@ -13,6 +13,16 @@ NAME: Final = "[A-Za-z0-9_-]+"
 
 PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """Of a period, likewise."""
+
+COLUMN: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
+"""Of an outcome or a ratio, likewise: outcomes are columns of ``units``, and are asked for in SQL.
+"""
+
+TAKEN: Final = frozenset(
+    ("unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid")
+)
+"""Names that no outcome and no attribute may have, in small letters, whose case does not count:
+columns of ``units``, of tables that are put beside it, and of those that unite releases."""
 
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""

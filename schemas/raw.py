@@ -1,6 +1,6 @@
 """The raw log: its columns, and the rules by which a row is set aside. Inside the boundary.
 
-A rule reads public columns alone (unit, arm, cluster), never the outcome, so who is in a release
+A rule reads public columns alone (unit, arm, cluster, …), never the outcome, so who is in a release
 does not depend on anybody's outcome. A rule's name is its message.
 """
 
@@ -28,6 +28,9 @@ EVENT: Final = "event"
 PAYER: Final = "payer"
 """Who pays for a unit, where that is not the unit itself: its household, say; public."""
 
+ASSIGNED: Final = "assigned"
+"""What was randomised, where that is not the unit: a digest of its household, say; public."""
+
 FAULT: Final = "fault"
 """0 for a sound row, else the number of the rule of :func:`event_rules` that it breaks itself."""
 
@@ -40,6 +43,15 @@ UNIT_RULES: Final = ("unit_in_two_arms", "unit_twice")
 """The rules that read all rows of a unit; the others read one row alone."""
 
 
+ASSIGNED_ARMS: Final = "assigned_arms"
+"""The rule that reads all rows of what was randomised: they are in one arm."""
+
+
+def attribute_columns(number: int) -> tuple[str, ...]:
+    """Return what the columns of so many attributes are called, in their order; all public."""
+    return tuple(f"attribute {place}" for place in range(number))
+
+
 @dataclass(frozen=True)
 class Rule:
     """A fault in public fields: ``faulty`` is true for the rows that have it."""
@@ -49,13 +61,21 @@ class Rule:
     faulty: pl.Expr
 
 
-def rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
+def rules(
+    arms: tuple[str, ...], *, payers: bool = False, assigned: bool = False
+) -> tuple[Rule, ...]:
     """The rules for a log with these declared ``arms``; a row counts under the first it breaks.
 
-    With ``payers`` it says who pays for each unit.
+    With ``payers`` it says who pays for each unit, and where ``assigned`` what was randomised. A
+    rule on all rows of what was randomised, :data:`ASSIGNED_ARMS`, comes after these.
     """
     of_payers = Rule(
         "privacy_unit_missing", "who pays is null, empty or unreadable", pl.col(PAYER).is_null()
+    )
+    of_groups = Rule(
+        "assigned_unknown",
+        "what was randomised is null, empty or unreadable",
+        pl.col(ASSIGNED).is_null(),
     )
     one_unit = pl.col(UNIT).is_not_null()
     return (
@@ -63,6 +83,7 @@ def rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
         Rule("arm_missing", "the arm is null, empty or unreadable", pl.col(ARM).is_null()),
         Rule("cluster_missing", "the cluster is null or empty", pl.col(CLUSTER).is_null()),
         *([of_payers] if payers else []),
+        *([of_groups] if assigned else []),
         Rule(
             "arm_not_declared",
             "the arm is not one of the configuration's",
@@ -81,13 +102,15 @@ def rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
     )
 
 
-def event_rules(arms: tuple[str, ...], *, payers: bool = False) -> tuple[Rule, ...]:
+def event_rules(
+    arms: tuple[str, ...], *, payers: bool = False, assigned: bool = False
+) -> tuple[Rule, ...]:
     """The rules for exposures, of grain "event"; a row counts under the first it breaks.
 
     As :func:`rules`, but an exposure must have a time, by which the first is found, and a unit may
     have any number of them in one arm. All but the last read one row alone.
     """
-    of_units = {rule.name: rule for rule in rules(arms, payers=payers)}
+    of_units = {rule.name: rule for rule in rules(arms, payers=payers, assigned=assigned)}
     two_arms = of_units.pop("unit_in_two_arms")
     del of_units["unit_twice"]
     untimed = Rule("time_missing", "the time is null, empty or unreadable", pl.col(TIME).is_null())

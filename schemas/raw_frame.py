@@ -4,21 +4,35 @@ Apart from their names and rules (:mod:`schemas.raw`), since pandera imports pan
 second: only what judges frames imports it.
 """
 
+from collections.abc import Mapping
+
 import pandera.polars as pa
 import polars as pl
 
-from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT
+from schemas.raw import ARM, ASSIGNED, CLUSTER, FILE, OUTCOME, PAYER, ROW, UNIT
 
 
-def fits(arms: tuple[str, ...], *, payers: bool = False) -> pa.DataFrameSchema:
+def fits(
+    arms: tuple[str, ...],
+    *,
+    payers: bool = False,
+    assigned: bool = False,
+    attributes: Mapping[str, pl.DataType] | None = None,
+) -> pa.DataFrameSchema:
     """The schema of the rows that are kept: types, no nulls, every rule of :mod:`schemas.raw`.
 
-    With ``payers`` each says who pays for it.
+    With ``payers`` each says who pays for it; where ``assigned`` what was randomised, and where it
+    stood, as it may still be set aside. ``attributes`` are of these types, and may be null.
 
     Rows come in the order of their units, so that none stands twice where each is greater than
     the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
     rows: catch them inside, and raise another.
     """
+    of_groups = {
+        ASSIGNED: pa.Column(pl.UInt64, nullable=False),
+        FILE: pa.Column(pl.UInt32, nullable=False),
+        ROW: pa.Column(pl.UInt64, nullable=False),
+    }
     return pa.DataFrameSchema(
         {
             UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
@@ -26,6 +40,8 @@ def fits(arms: tuple[str, ...], *, payers: bool = False) -> pa.DataFrameSchema:
             CLUSTER: pa.Column(pl.Categorical, nullable=False),
             OUTCOME: pa.Column(pl.Float64, nullable=False),
             **({PAYER: pa.Column(pl.String, nullable=False)} if payers else {}),
+            **(of_groups if assigned else {}),
+            **{name: pa.Column(kind, nullable=True) for name, kind in (attributes or {}).items()},
         },
         strict=True,
     )

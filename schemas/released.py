@@ -101,6 +101,10 @@ class Manifest:
     package_version: str
     metrics: tuple[Metric, ...]
     """At least one."""
+    attributes: tuple[str, ...] = ()
+    """The published attributes: columns of ``units`` after the outcomes."""
+    assigned: bool = False
+    """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
 
     @property
     def row(self) -> dict[str, Any]:
@@ -140,6 +144,14 @@ class UnitTable:
     clusters: tuple[str, ...] = ()
     """The labels that there are, in any order."""
     arms: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    """Columns of public facts, after the outcomes."""
+    assigned: bool = False
+    """Whether the last column is ``assigned_to``."""
+
+    def kind_of(self, attribute: str) -> "pa.DataType":
+        """The type of an attribute."""
+        return self.reader.schema.field(attribute).type
 
     @property
     def unit_type(self) -> "pa.DataType":

@@ -16,6 +16,11 @@ class Roster:
     quarantined: int
     quarantined_by_rule: dict[str, int] = field(default_factory=dict)
     sample_ratio_p: float | None = None
+    attribute_changed: int | None = None
+    """Units of which a later exposure states other public facts than the first, which counts; None
+    where that cannot be."""
+    one_arm_question: str | None = field(default=None, compare=False)
+    """What to ask where arms look as if they had been given to whole clusters; else None."""
     n_returning: int | None = field(default=None, compare=False)
     """Units that the experiment has released before; None where nobody looked for them."""
     n_arm_changed: int | None = field(default=None, compare=False)
@@ -29,11 +34,19 @@ class Roster:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Problems that the operator should look into; none of them stops a release."""
+        told = list(self.notes)
+        if self.attribute_changed:
+            told.append(
+                f"attribute_changed: {self.attribute_changed:,} unit(s) have later exposures with "
+                "other attributes, or another household; those of the first count"
+            )
+        if self.one_arm_question is not None:
+            told.append(self.one_arm_question)
         problem = self.sample_ratio_problem
-        if problem is None:
-            return self.notes
-        advice = "find out why before you trust an effect, or declare arms.shares"
-        return (*self.notes, f"{problem}; {advice}")
+        if problem is not None:
+            advice = "find out why before you trust an effect, or declare arms.shares"
+            told.append(f"{problem}; {advice}")
+        return tuple(told)
 
     @property
     def sample_ratio_problem(self) -> str | None:

@@ -4,7 +4,9 @@ The descriptions are in the file itself, as comments on its tables and columns. 
 boundary: nothing here holds an unprotected outcome.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 TEXT: Final = "VARCHAR"
@@ -20,6 +22,17 @@ TEXT_IDS: Final = "VARCHAR USING COMPRESSION FSST"
 
 MOST_LABELS: Final = 1 << 16
 """Clusters, or arms, that a table may have as an ENUM: as many as two bytes tell apart."""
+
+ATTRIBUTE_KINDS: Final = (TEXT, "BIGINT", "UBIGINT", NUMBER, "BOOLEAN", "DATE")
+"""The types that an attribute may have."""
+
+MOST_ATTRIBUTES: Final = 50
+
+ASSIGNED_TO: Final = "assigned_to"
+"""The column of ``units`` that says what was randomised, where that is not the unit."""
+
+DIGEST: Final = "UBIGINT"
+"""The type of that column."""
 
 LABELS: Final = (("units", "cluster"), ("units", "arm"), ("debias", "arm"), ("counts", "arm"))
 """The columns, each with its table, that may be an ENUM rather than text."""
@@ -50,6 +63,13 @@ _ARM = Column(TEXT, "An arm of the experiment.")
 _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
 
 
+_ATTRIBUTE = "A public fact of the unit, as it is in the log."
+_ASSIGNED = (
+    "What was given its arm as one, the unit's household say: a digest under a secret key, which "
+    "tells who belongs together and nothing else. Errors follow it."
+)
+
+
 def debiased(metric: str) -> str:
     """Return the column of ``units`` that holds the debiased outcomes of a metric."""
     return f"{metric}_debiased"
@@ -60,8 +80,14 @@ def unit_table(
     id_kind: str = TEXT,
     cluster_kind: str = TEXT,
     arm_kind: str = TEXT,
+    attributes: Mapping[str, str] = MappingProxyType({}),
+    *,
+    assigned: bool = False,
 ) -> Table:
-    """Return the table ``units`` of these outcomes, and of these types of ids and of labels."""
+    """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
+
+    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit.
+    """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
@@ -79,6 +105,8 @@ def unit_table(
             "cluster": replace(_CLUSTER, kind=cluster_kind),
             "arm": replace(_ARM, kind=arm_kind),
             **outcomes,
+            **{name: Column(kind, _ATTRIBUTE) for name, kind in attributes.items()},
+            **({ASSIGNED_TO: Column(DIGEST, _ASSIGNED)} if assigned else {}),
         },
     )
 

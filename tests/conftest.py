@@ -251,13 +251,17 @@ class Experiment:
 
 
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
-    """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them."""
+    """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them.
+
+    Public facts (``assigned``, ``attribute 0`` and so on) come along.
+    """
     from flows.raw.boundary.sealed import Sealed  # noqa: PLC0415
     from flows.raw.spill.sorted_runs import Stored  # noqa: PLC0415
     from flows.raw.units.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
 
     kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
-    ordered = frame.select(COLUMNS).with_columns(kinds).sort("unit")
+    facts = [name for name in frame.columns if name.split()[0] in ("assigned", "attribute")]
+    ordered = frame.select(*COLUMNS, *facts).with_columns(kinds).sort("unit")
     rows = rows_of([Stored(ordered.height, ordered)], arms, ordered.schema["unit"])
     return Sealed(rows, rows.n_units)
 

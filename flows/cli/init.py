@@ -57,6 +57,20 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         list[str] | None,
         typer.Option(metavar="COLUMN", help="The column of clusters; several: give it again."),
     ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN,…",
+            help="Columns of public facts, published with every unit as they are.",
+        ),
+    ] = None,
+    assigned_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column of what was given its arm as one, where that is not the unit.",
+        ),
+    ] = None,
     control: Annotated[
         str | None, typer.Option(metavar="LABEL", help="The label of the control arm.")
     ] = None,
@@ -107,6 +121,8 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         arm=arm,
         outcome=outcome,
         cluster=tuple(cluster or ()),
+        attributes=tuple(_labels(attributes or [])),
+        assigned_by=assigned_by,
         control=control,
         treatments=tuple(_labels(treatments or [])),
         values=_numbers(values),

@@ -224,9 +224,16 @@ def promise_lines(manifest: Manifest) -> list[str]:
             ),
         ]
     public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
+    if manifest.attributes:
+        public += f", attributes ({', '.join(manifest.attributes)})"
+    given = (
+        "Arms were not given unit by unit, but to groups of units, households say; assigned_to is "
+        "a digest of the group."
+    )
     return [
         *paragraph(f"Everything in this file together is {own} outcome: {said}{extra}."),
         *paragraph(f"{public} and numbers of units are not protected and stand as they are."),
+        *(paragraph(given) if manifest.assigned else []),
     ]
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
+from flows.config.public_facts import check_public_facts
 from flows.config.sections import Arms, Columns, Outcome, Privacy, Publish, Quarantine
 from flows.runtime.paths import absolute, check_place
 from privatizers.planning.design import Request, check
@@ -32,6 +33,7 @@ def check_config(config: Config) -> None:
     _check_payers(config)
     _check_without_units(config.privacy)
     _check_grain(config)
+    check_public_facts(config)
     if config.private_clusters is not None:
         check_private_clusters(config, config.private_clusters)
     _check_planned(config)

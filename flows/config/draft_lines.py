@@ -15,6 +15,14 @@ _UNASKED = (
     "The column of a group that a unit is known to belong to, such as its region, or a list of "
     "columns. It makes effects more exact. It is published, so none is taken unasked."
 )
+_ATTRIBUTES = (
+    "Columns of public facts of a unit, to look at effects by. They are published with every unit "
+    "as they are, so name none that follows from the outcome, and none that is nobody's business."
+)
+_ASSIGNED = (
+    "The column of what was given its arm as one, such as a household, where that is not the unit. "
+    "Standard errors follow it, and a digest of it is published."
+)
 
 
 @dataclass(frozen=True)
@@ -26,6 +34,8 @@ class Given:
     arm: str | None = None
     outcome: str | None = None
     cluster: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    assigned_by: str | None = None
     control: str | None = None
     treatments: tuple[str, ...] = ()
     values: tuple[float, ...] = ()
@@ -57,7 +67,8 @@ class Given:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that were named."""
-        named = (self.unit, self.arm, self.outcome, *self.cluster)
+        public = (*self.attributes, self.assigned_by)
+        named = (self.unit, self.arm, self.outcome, *self.cluster, *public)
         return tuple(name for name in named if name is not None)
 
     @property
@@ -136,6 +147,8 @@ def _column_lines(given: Given, found: Mapping[Meaning, str]) -> tuple[Line, ...
             found.get("cluster", "region"),
             is_needed=False,
         ),
+        Line("attributes", _ATTRIBUTES, given.attributes or None, ("country",), is_needed=False),
+        Line("assigned_by", _ASSIGNED, given.assigned_by, "household_id", is_needed=False),
     )
 
 

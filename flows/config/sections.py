@@ -101,6 +101,13 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
+    attributes: Texts = ()
+    """Public facts of a unit, such as its country: columns of text, whole numbers, numbers,
+    booleans or dates that are published with every unit as they are, so none may follow from an
+    outcome. Of grain "event", those of the first exposure."""
+    assigned_by: Name | None = None
+    """What was given its arm as one, where that is not the unit: the household, say. Its units are
+    all in one arm, standard errors follow it, and a digest of it is published; None: the unit."""
     privacy_unit: Name | None = None
     """Who pays for a unit, such as its household; None: the unit itself. What one of them pays is
     ``privacy.rows_each`` times the price of a release."""

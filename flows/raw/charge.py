@@ -8,7 +8,7 @@ from flows.config.experiment import Config
 from flows.config.resolve import ResolvedDesign, predicted_errors, resolve_design
 from flows.ledger.account import Account, Charge
 from flows.ledger.members import Accounts
-from flows.ledger.units.account_key import read_account_key
+from flows.ledger.units.account_key import read_account_key, read_assignment_key
 from flows.orchestration.step import step
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import fingerprint
@@ -55,10 +55,13 @@ def charge_rows(
     if guards and not _leaves_out(read.config):  # before a key is made
         check_sample_ratio(read.config, read.roster)
     made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.design)
+    begun = account.has_accounts
+    if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
+        read_assignment_key(read.config, begun=begun or account.has_released(read.period))
     if not account.terms.by_unit:
         with account.turn():
             return account.reserve(read.period, made_from, folder, revise=revise), read
-    key = read_account_key(read.config, begun=account.has_accounts)
+    key = read_account_key(read.config, begun=begun)
     members = step(digest_units)(read.config, read.rows, key)
     with account.turn():
         accounts = account.accounts(members, read.period)

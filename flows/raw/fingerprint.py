@@ -22,10 +22,10 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.units.rows import Rows, positions
+from flows.raw.units.rows import Rows, facts_of, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT
 
 KEY_FILE = "digest.key"
 _LOST = (
@@ -52,7 +52,8 @@ def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Finger
     """
     kept = rows.open()
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
-    parts = ids, _other_parts(kept)
+    facts = tuple(name for name in facts_of(config.columns) if name != PAYER)
+    parts = ids, _other_parts(kept, facts)
     return digested(config, *parts, _settings(config, design), n_units=kept.n_units)
 
 
@@ -118,13 +119,36 @@ def unit_parts(
     yield Part(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
 
 
-def _other_parts(rows: Rows) -> Iterator[Part]:
+def _other_parts(rows: Rows, facts: tuple[str, ...]) -> Iterator[Part]:
     """What the kept rows hold besides their unit ids; files and row numbers do not matter."""
     used = [arm for arm, size in zip(rows.arms, rows.sizes.sum(axis=0), strict=True) if size]
     yield from _labels(rows, ARM, used)
     yield from _labels(rows, CLUSTER, list(rows.clusters))
     outcomes = (column.to_numpy() + 0.0 for column in rows.columns(OUTCOME))  # no zero is -0.0
     yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
+    for name in facts:
+        yield from _fact(rows, name)
+
+
+def _fact(rows: Rows, name: str) -> Iterator[Part]:
+    """The type of a public fact, which rows have a value, and the values, 0 or "" for none."""
+    kind = rows.kind_of(name)
+    yield whole(str(kind).encode())
+    known = (column.is_not_null().to_numpy() for column in rows.columns(name))
+    yield Part(rows.n_units, (bytes_of(some) for some in known))
+    if kind == pl.String:
+        yield from _text(lambda: (some.fill_null("") for some in rows.columns(name)), rows.n_units)
+        return
+    size = {pl.Boolean: 1, pl.Date: 4}.get(type(kind), 8)
+    yield Part(size * rows.n_units, map(_numbers, rows.columns(name)))
+
+
+def _numbers(values: pl.Series) -> memoryview:
+    filled = values.to_physical()
+    if filled.dtype == pl.Boolean:
+        filled = filled.cast(pl.UInt8)
+    numbers = filled.fill_null(0).to_numpy()
+    return bytes_of(numbers + 0.0 if filled.dtype.is_float() else numbers)  # no zero is -0.0
 
 
 def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
@@ -198,6 +222,10 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
     if privacy.rows_each is not None:
         document["privacy_unit"] = config.columns.privacy_unit
         document["rows_each"] = privacy.rows_each
+    if config.columns.attributes:
+        document["attributes"] = config.columns.attributes
+    if config.columns.assigned_by is not None:
+        document["assigned"] = True
     private = config.private_clusters
     if private is not None:  # else as it was before there were any
         document["private_clusters"] = {

@@ -20,15 +20,29 @@ from flows.config.schedule_checks import schedule_of
 from flows.config.sections import Columns, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading import attributes
+from flows.raw.reading.attributes import attribute, attribute_type
 from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.times import microseconds
+from flows.raw.units import assignment
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
-from schemas.raw import ARM, CLUSTER, EVENT, OUTCOME, PAYER, TIME, UNIT, VALUE
+from schemas.raw import (
+    ARM,
+    ASSIGNED,
+    CLUSTER,
+    EVENT,
+    OUTCOME,
+    PAYER,
+    TIME,
+    UNIT,
+    VALUE,
+    attribute_columns,
+)
 
 ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
 
@@ -49,6 +63,8 @@ class Log:
     usual form of such an integer ("007") becomes null, as no unit can have it."""
     mapped: Callable[[Floats], Floats]
     """Maps outcomes (NaN for missing) into the range of the grid."""
+    attributes: tuple[pl.DataType, ...] = ()
+    """The types of attributes, in their order."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -120,15 +136,18 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         wanted = _event_columns(config)
         to_expressions = partial(_event_expressions, columns)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
+    kinds = tuple(attribute_type(files, name) for name in columns.attributes)
     ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
     log = Log(
         roster=LogFiles(
             files,
-            *_roster_columns(config, by_events=by_events, outcomes=outcomes),
+            *_roster_columns(config, kinds, by_events=by_events, outcomes=outcomes),
+            keys=_keys(columns),
         ),
         events=events,
         unit_type=identifier_type(files, columns.unit),
         mapped=partial(map_outcomes, grid=ends, missing=missing),
+        attributes=kinds,
     )
     return Sealed(log)
 
@@ -149,8 +168,14 @@ def _event_files(config: Config, pattern: str, period: str) -> tuple[Path, ...]:
     return find_files_of_days(config.directory, key, pattern, days, may_be_absent=may_be_absent)
 
 
+def _keys(columns: Columns) -> dict[str, str]:
+    """The keys that name columns of public facts."""
+    keys = dict.fromkeys(columns.attributes, attributes.KEY)
+    return keys if columns.assigned_by is None else keys | {columns.assigned_by: assignment.KEY}
+
+
 def _roster_columns(
-    config: Config, *, by_events: bool, outcomes: bool
+    config: Config, kinds: tuple[pl.DataType, ...], *, by_events: bool, outcomes: bool
 ) -> tuple[tuple[str, ...], frozenset[str], ToExpressions]:
     """The columns to read of units or exposures, the private ones, and how to convert them.
 
@@ -158,8 +183,8 @@ def _roster_columns(
     """
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
     of_clusters = cluster_columns(columns, private)
-    payer = columns.privacy_unit
-    wanted = [columns.unit, columns.arm, *of_clusters, *([] if payer is None else [payer])]
+    others = (columns.privacy_unit, columns.assigned_by, *columns.attributes)
+    wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
     hidden = set(() if private is None else of_clusters)
     if by_events:
         wanted.append(_given(columns.time))
@@ -168,7 +193,7 @@ def _roster_columns(
         hidden.add(columns.outcome)
 
     to_expressions = partial(
-        _roster_expressions, columns, arms, private, by_events=by_events, outcomes=outcomes
+        _roster_expressions, columns, arms, private, kinds, by_events=by_events, outcomes=outcomes
     )
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
 
@@ -177,6 +202,7 @@ def _roster_expressions(
     columns: Columns,
     arms: tuple[str, ...],
     private: PrivateClusters | None,
+    kinds: tuple[pl.DataType, ...],
     frame: pl.DataFrame,
     path: Path,
     *,
@@ -196,6 +222,14 @@ def _roster_expressions(
     if columns.privacy_unit is not None:
         payer = label(frame, path, columns.privacy_unit, "privacy_unit")
         expressions.append(payer.alias(PAYER))
+    if columns.assigned_by is not None:
+        expressions.append(assignment.assigned(frame, path, columns.assigned_by).alias(ASSIGNED))
+    expressions += [
+        attribute(frame, path, name, kind).alias(alias)
+        for name, kind, alias in zip(
+            columns.attributes, kinds, attribute_columns(len(kinds)), strict=True
+        )
+    ]
     if by_events:
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]

@@ -13,6 +13,7 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.config.experiment import AnyDesign, Config
+from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
@@ -57,7 +58,9 @@ def privatize(
     private_rows = with_randomised_clusters(config, raw, workspace)
     if isinstance(design, AggregateDesign):
         return release_aggregates(config, private_rows, design, name, workspace, roster)
-    # The manifest reads a key, so it comes before the draws that follow.
+    # These read keys, so they come before the draws that follow.
+    columns = config.columns
+    assignment_key = read_assignment_key(config, begun=True) if columns.assigned_by else None
     manifest = tables.manifest_of(config, private_rows, design, name, roster)
     grid = np.array(config.outcome.grid)
     stratum_counts = count_strata(config, private_rows, design.mechanism, workspace, keep=True)
@@ -81,7 +84,13 @@ def privatize(
         counts=tables.counts_table(cells, statistics.noisy_counts),
         squares=tables.squares_table(config, design, stratum_counts.counts, strata),
         units=unit_table(
-            config, private_rows, stratum_counts, statistics.response, weights, workspace
+            config,
+            private_rows,
+            stratum_counts,
+            statistics.response,
+            weights,
+            workspace,
+            assignment_key,
         ),
     )
 

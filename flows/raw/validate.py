@@ -29,24 +29,30 @@ from flows.raw.spill.sharing import each, n_shares
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts, stored
 from flows.raw.spill.unit_order import order_units, rises
 from flows.raw.spill.workspace import Workspace
+from flows.raw.units.assignment import in_several_arms
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
-from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of
+from flows.raw.units.rows import COLUMNS, Rows, counted, facts_of, rows_of, rows_where
 from flows.runtime.progress import Progress
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
+    ASSIGNED,
+    ASSIGNED_ARMS,
     CLUSTER,
     FAULT,
+    FILE,
     OUTCOME,
     PAYER,
+    ROW,
     RULE,
     UNIT,
     UNIT_RULES,
     Rule,
+    attribute_columns,
     event_rules,
     rules,
 )
@@ -66,7 +72,8 @@ def validate(
 ) -> tuple[Sealed[Rows], Sealed[Quarantined], Roster]:
     """Return the rows that are kept, those that are set aside, and public facts about the log.
 
-    Rows are set aside for faults in unit, arm, cluster or time alone, never for an outcome. Raises
+    Rows are set aside for faults in unit, arm, cluster, time or who was randomised together, never
+    for an outcome. Raises
     InputError where a file cannot be read, a declared arm has no units (at a site's trial: fewer
     than two), nothing is left, or more rows have faults than may. Where a site protects arms, one
     arm alone is no reason to fail: the report is mostly noise then, and its variance says so. What
@@ -77,10 +84,11 @@ def validate(
     judge = _Judge(config, raw, workspace)
     kept = list(judge.parts())
     found, places = [part for part, _ in kept], [counts for _, counts in kept]
-    rows = rows_of(found, config.arms.names, raw.unit_type, places)
+    rows = judge.of_one_arm(rows_of(found, config.arms.names, raw.unit_type, places))
     n_aside = judge.aside.by_rule
-    by_rule = {rule.name: n_aside[rule.name] for rule in judge.rules if rule.name in n_aside}
-    roster = roster_of(config, rows, by_rule)
+    names = (*(rule.name for rule in judge.rules), ASSIGNED_ARMS)
+    by_rule = {name: n_aside[name] for name in names if name in n_aside}
+    roster = replace(roster_of(config, rows, by_rule), attribute_changed=judge.attribute_changed)
     check_left(config, roster, judge.n_read)
     check_faults(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
@@ -112,6 +120,7 @@ class _JudgedRange:
     kept: _Kept | None
     aside: HandedFaults
     n_rows: int
+    n_changed: int
 
 
 @dataclass
@@ -127,6 +136,8 @@ class _Judge:
     n_read: int = 0
     known: dict[str, int] = field(default_factory=lambda: {UNIT: 0, ARM: 0})
     """Of how many rows the unit, and the arm, could be read."""
+    n_changed: int = 0
+    """Of how many units later exposures state other facts than the first."""
     aside: FaultyRows = field(init=False)
     rules: tuple[Rule, ...] = field(init=False)
 
@@ -134,7 +145,9 @@ class _Judge:
         """Begin with nothing set aside."""
         self.aside = FaultyRows(self.workspace)
         of_rows = rules if self._of_events is None else event_rules
-        self.rules = of_rows(self.config.arms.names, payers=self._payers)
+        self.rules = of_rows(
+            self.config.arms.names, payers=PAYER in self._facts, assigned=ASSIGNED in self._facts
+        )
 
     @property
     def _of_events(self) -> Config | None:
@@ -143,14 +156,20 @@ class _Judge:
         return config if isinstance(config, Config) and config.source.grain == "event" else None
 
     @property
-    def _payers(self) -> bool:
-        """Whether rows say who pays for them."""
-        config = self.config
-        return isinstance(config, Config) and config.columns.privacy_unit is not None
+    def _facts(self) -> tuple[str, ...]:
+        """The public facts that rows state beside their unit, arm and cluster."""
+        return () if isinstance(self.config, SiteConfig) else facts_of(self.config.columns)
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*COLUMNS, PAYER) if self._payers else COLUMNS
+        """The columns of rows that are kept; where they stood, if they may be set aside later."""
+        place = (FILE, ROW) if ASSIGNED in self._facts else ()
+        return (*COLUMNS, *self._facts, *place)
+
+    @property
+    def attribute_changed(self) -> int | None:
+        """Of how many units later exposures state other facts; None where none could."""
+        return None if self._of_events is None or not self._facts else self.n_changed
 
     def parts(self) -> Iterator[_Kept]:
         """The rows that are kept, in the order of units; checked against the schema."""
@@ -198,6 +217,7 @@ class _Judge:
         with Progress("ordering units", tables[0].n_rows) as progress:
             for found in each(workspace, judge_range, calls):
                 self.aside.take_over(found.aside)
+                self.n_changed += found.n_changed
                 progress.advance(found.n_rows)
                 if found.kept is None:
                     continue
@@ -318,7 +338,8 @@ class _Judge:
         self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
     ) -> pl.DataFrame:
         """The same of exposures, each unit with the outcome that its events come to."""
-        found = first_exposures(part)
+        found = first_exposures(part, self._facts)
+        self.n_changed += found.n_changed
         name = of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
         source, outcome = config.source, config.outcome
@@ -332,6 +353,22 @@ class _Judge:
                 cap=outcome.cap,
             )
         return self._finished(found.kept.with_columns(pl.Series(OUTCOME, self.log.mapped(values))))
+
+    def of_one_arm(self, rows: Rows) -> Rows:
+        """The rows without those whose group, what was randomised, has several arms."""
+        if ASSIGNED not in self._facts:
+            return rows
+        mixed = in_several_arms(rows)
+        if not mixed.any():
+            return rows
+        begun = 0
+        for part in rows.parts:
+            wrong = pl.Series(mixed[begun : begun + part.n_rows])
+            begun += part.n_rows
+            if wrong.any():
+                found = part.load().filter(wrong).with_columns(pl.col(ARM).to_physical())
+                self._put_aside(found.with_columns(pl.lit(ASSIGNED_ARMS).alias(RULE)))
+        return rows_where(rows, ~mixed, self.workspace)
 
     def _put_aside(self, rows: pl.DataFrame) -> None:
         """Set rows with declared arms aside, these spelt out again."""
@@ -353,7 +390,18 @@ class _Judge:
         from schemas.raw_frame import fits  # noqa: PLC0415 - likewise
 
         try:
-            fits(self.config.arms.names, payers=self._payers).validate(kept, lazy=True)
+            fits(
+                self.config.arms.names,
+                payers=PAYER in self._facts,
+                assigned=ASSIGNED in self._facts,
+                attributes=dict(
+                    zip(
+                        attribute_columns(len(self.log.attributes)),
+                        self.log.attributes,
+                        strict=True,
+                    )
+                ),
+            ).validate(kept, lazy=True)
         except pandera.errors.SchemaErrors as error:
             broken = sorted({one.reason_code.name for one in error.schema_errors})
         else:
@@ -399,4 +447,4 @@ def judge_range(
     if kept:
         rows = pl.concat(kept)
         found = stored(rows, workspace, "kept"), judge.places(rows)
-    return _JudgedRange(found, judge.aside.handed_over(), tables[0].n_rows)
+    return _JudgedRange(found, judge.aside.handed_over(), tables[0].n_rows, judge.n_changed)

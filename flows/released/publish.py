@@ -114,7 +114,26 @@ def _units_of(tables: ReleaseTables) -> Table:
     units = tables.units
     kind = integers.get(units.unit_type, TEXT_IDS)
     outcomes = (metric.metric for metric in tables.manifest.metrics if metric.kind == OUTCOME)
-    return unit_table(tuple(outcomes), kind, _label_kind(units.clusters), _label_kind(units.arms))
+    return unit_table(
+        tuple(outcomes),
+        kind,
+        _label_kind(units.clusters),
+        _label_kind(units.arms),
+        {name: _attribute_kind(units.kind_of(name)) for name in units.attributes},
+        assigned=units.assigned,
+    )
+
+
+def _attribute_kind(kind: pa.DataType) -> str:
+    """The type of an attribute in DuckDB, from that in Arrow."""
+    kinds = {
+        pa.int64(): "BIGINT",
+        pa.uint64(): "UBIGINT",
+        pa.float64(): "DOUBLE",
+        pa.bool_(): "BOOLEAN",
+        pa.date32(): "DATE",
+    }
+    return kinds.get(kind, TEXT)
 
 
 def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:

@@ -129,6 +129,23 @@ def test_so_it_is_for_experiments_of_others(
     assert told == []  # two of these have arms of unequal sizes
 
 
+@pytest.mark.release
+def test_public_facts_are_named_by_flags(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = a_log().with_columns(pl.lit("de").alias("country"), pl.col("customer").alias("home"))
+    log.with_columns(pl.lit(1).alias("last, first")).write_parquet("log.parquet")
+    flags = ["--unit", "customer", "--arm", "variant", "--outcome", "clicks", "--values", "0,1,2,3"]
+    flags += ["--epsilon", "2", "--attributes", "country,region", "--assigned-by", "home"]
+    assert run(["init", "log.parquet", *flags]) == 0
+    columns = load(folder / "log.toml").columns
+    assert columns.attributes == ("country", "region")
+    assert columns.assigned_by == "home"
+    assert check(folder / "log.toml", None).roster.n_units == 240
+    assert run(["init", "log.parquet", "-o", "b.toml", *flags, "--attributes", "nothing"]) == 2
+    assert "there is no column 'nothing'" in capsys.readouterr().err
+    assert run(["init", "log.parquet", "-o", "b.toml", *flags, "--attributes", "clicks"]) == 2
+    assert "columns.attributes: 'clicks' is columns.outcome already" in capsys.readouterr().err
+
+
 # what is read
 
 
@@ -143,7 +160,15 @@ def spoil(path: Path, name: str) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("given", [WHOLE, Given(), Given(arm="variant", outcome="clicks")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        WHOLE,
+        Given(),
+        Given(arm="variant", outcome="clicks"),
+        Given(arm="variant", attributes=("region",), assigned_by="customer"),
+    ],
+)
 def test_no_other_column_is_read(folder: Path, given: Given) -> None:
     a_log().write_parquet("log.parquet")
     for trap in ("clicks", "customer", "region"):

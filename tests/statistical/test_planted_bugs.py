@@ -123,8 +123,8 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
     honest = unit_stream._with_levels
 
-    def broken(rows: Rows, found: StrataCounts) -> Any:
-        yield pl.concat(honest(rows, found)).sort(LEVEL, maintain_order=True)
+    def broken(rows: Rows, found: StrataCounts, facts: tuple[str, ...]) -> Any:
+        yield pl.concat(honest(rows, found, facts)).sort(LEVEL, maintain_order=True)
 
     patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)
 

@@ -32,6 +32,18 @@ def account_key_path(config: Config) -> Path:
     return config.path(database.database or "").with_name(KEY_FILE)
 
 
+def read_assignment_key(config: Config, *, begun: bool) -> bytes:
+    """Read the key of what was randomised (``columns.assigned_by``), for digests in releases.
+
+    It is HMAC-SHA-256 of its purpose and the population under the ledger's: nothing digested under
+    it can be matched with the accounts. Made and raised as by :func:`read_account_key`.
+    """
+    secret = kept_key(
+        account_key_path(config), "a ledger's accounts by unit", _LOST, make=not begun
+    )
+    return hmac.digest(secret, b"assigned\0" + config.population.encode(), "sha256")
+
+
 def read_account_key(config: Config, *, begun: bool) -> AccountKey:
     """Read the key of the accounts of a configuration's population.
 

@@ -12,13 +12,15 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
+from flows.config.sections import Columns
 from flows.raw.spill.sorted_runs import Stored
-from flows.raw.units.rows import Rows
+from flows.raw.units.rows import Rows, facts_of
 from schemas.arrays import Floats, Ints
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from schemas.raw import ARM, ASSIGNED, CLUSTER, OUTCOME, UNIT
 from schemas.released import ALL
 
 _PARTS = 3
+_VALUES = 30  # of a made-up attribute
 _SMALL = 4  # clusters that share a pool
 
 
@@ -42,6 +44,8 @@ class Layout:
     """Names, sorted."""
     cluster: Ints
     arm: Ints
+    columns: Columns
+    """The configuration's; public facts are made up for those that it names."""
 
     @property
     def n_units(self) -> int:
@@ -53,6 +57,18 @@ class Layout:
         """The ids of the units, in order."""
         return pl.Series(UNIT, [f"u{number:08d}" for number in range(self.n_units)])
 
+    @cached_property
+    def facts(self) -> dict[str, pl.Series]:
+        """Public facts: of attributes texts, every seventh missing; each unit is a household."""
+        made: dict[str, pl.Series] = {}
+        for salt, name in enumerate(facts_of(self.columns), 10):
+            some = (mixed(self.n_units, salt) * _VALUES).astype(np.int64)
+            texts = pl.Series([f"value {value}" if value % 7 else None for value in some.tolist()])
+            made[name] = texts.cast(pl.String)
+        if ASSIGNED in made:
+            made[ASSIGNED] = pl.Series(np.arange(self.n_units, dtype=np.uint64))
+        return made
+
     def rows(self, outcome: Floats, cluster: Ints | None = None) -> Rows:
         """The rows with these outcomes, in three parts; ``cluster`` replaces the layout's own."""
         where = self.cluster if cluster is None else cluster
@@ -63,6 +79,7 @@ class Layout:
                 ARM: pl.Series(self.arms, dtype=pl.Enum(self.arms)).gather(self.arm),
                 CLUSTER: pl.Series(self.clusters, dtype=kind).gather(where),
                 OUTCOME: outcome,
+                **self.facts,
             }
         )
         place = where * len(self.arms) + self.arm
@@ -91,7 +108,7 @@ def layout(config: Config, n_units: int, most_clusters: int) -> Layout:
         names = tuple(f"cluster {number:06d}" for number in range(len(sizes)))
     place = np.repeat(np.arange(sizes.size), sizes.ravel())
     place = place[np.argsort(mixed(len(place), 1), kind="stable")]
-    return Layout(arms, names, place // len(arms), place % len(arms))
+    return Layout(arms, names, place // len(arms), place % len(arms), config.columns)
 
 
 def _sizes(min_stratum: int, n_arms: int, n_units: int, most_clusters: int) -> Ints:

@@ -102,16 +102,20 @@ def checks_of_step(
 
 @contextmanager
 def _with_key(config: Config) -> Iterator[Config]:
-    """The configuration, with a made-up key in place of the operator's where ids are hashed."""
-    if config.publish.key_file is None:
+    """The configuration, with a made-up key in place of the operator's where keys are used."""
+    hashed, assigned = config.publish.key_file is not None, config.columns.assigned_by is not None
+    if not hashed and not assigned:
         yield config
         return
     with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:
         path = Path(folder) / "made-up.key"
-        path.write_bytes(b"a key of an audit, and of nobody's ids")
+        path.write_bytes(b"a key of an audit, of nobody's.".ljust(32))
         path.chmod(0o600)
-        publish = config.publish.model_copy(update={"key_file": str(path)})
-        yield config.model_copy(update={"publish": publish})
+        made_up: dict[str, object] = {}
+        for section in ("publish",) * hashed + ("ledger",) * assigned:
+            keys = getattr(config, section)
+            made_up[section] = keys.model_copy(update={"key_file": str(path)})
+        yield config.model_copy(update=made_up)
 
 
 @dataclass(frozen=True)

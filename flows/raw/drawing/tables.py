@@ -71,6 +71,8 @@ def manifest_of(
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
         metrics=(_metric_of(config, design),),
+        attributes=config.columns.attributes,
+        assigned=config.columns.assigned_by is not None,
     )
 
 

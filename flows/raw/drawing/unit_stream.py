@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,15 @@ from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, parts, stored
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
-from flows.raw.units.rows import Rows, labelled, positions
+from flows.raw.units.assignment import released_groups
+from flows.raw.units.rows import Rows, facts_of, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
 from schemas.arrays import Floats
-from schemas.raw import ARM, CLUSTER, UNIT
+from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns
 from schemas.released import TABLES, UnitTable
+from schemas.tables import ASSIGNED_TO, UNNAMED, debiased
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
@@ -40,6 +43,10 @@ class _Drawing:
     weights: Floats
     clusters: tuple[str, ...]
     arms: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    """Columns of public facts that are published: ``assigned``, and attributes."""
+    attributes: tuple[str, ...] = ()
+    """What attributes are called in the release."""
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A frame with ``unit cluster arm level``, drawn levels with their cells in place of raw.
@@ -50,25 +57,31 @@ class _Drawing:
         levels = self.tables.draw(frame[LEVEL].to_numpy(), cells)
         place = cells.astype(np.int64) * len(self.grid) + levels
         kind = np.uint32 if self.weights.size < 1 << 32 else np.int64
-        return frame.select(UNIT, CLUSTER, ARM, pl.Series(_PLACE, place.astype(kind)))
+        drawn = pl.Series(_PLACE, place.astype(kind))
+        return frame.select(UNIT, CLUSTER, ARM, drawn, *self.facts)
 
-    def released(self, drawn: pl.DataFrame) -> pa.RecordBatch:
-        """The released rows of a frame that :meth:`drawn` gives."""
+    def released(self, key: bytes | None, drawn: pl.DataFrame) -> pa.RecordBatch:
+        """The released rows of a frame that :meth:`drawn` gives.
+
+        ``key`` is that of ``assigned_to``, where there is one: workers, who draw, do without.
+        """
         place = drawn[_PLACE].to_numpy()
-        return pa.record_batch(
-            [
-                _text_or_integers(drawn[UNIT]),
-                _dictionary(drawn[CLUSTER], self.clusters),
-                _dictionary(drawn[ARM], self.arms),
-                self.grid[place % len(self.grid)],
-                self.weights.ravel()[place],
-            ],
-            names=list(_COLUMNS),
-        )
+        named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
+        columns = {
+            "unit_id": _plain_array(drawn[UNIT]),
+            "cluster": _dictionary(drawn[CLUSTER], self.clusters),
+            "arm": _dictionary(drawn[ARM], self.arms),
+            UNNAMED: pa.array(self.grid[place % len(self.grid)]),
+            debiased(UNNAMED): pa.array(self.weights.ravel()[place]),
+            **{name: _plain_array(drawn[column]) for name, column in named},
+        }
+        if key is not None:
+            columns[ASSIGNED_TO] = pa.array(released_groups(key, drawn[ASSIGNED]))
+        return pa.record_batch(columns)
 
-    def batch(self, frame: pl.DataFrame) -> pa.RecordBatch:
-        """Draw the released rows of a frame with the columns ``unit cluster arm level``."""
-        return self.released(self.drawn(frame))
+    def batch(self, key: bytes | None, frame: pl.DataFrame) -> pa.RecordBatch:
+        """Draw the released rows of a frame with ``unit cluster arm level`` and public facts."""
+        return self.released(key, self.drawn(frame))
 
 
 _COLUMNS = tuple(TABLES["units"])
@@ -81,29 +94,39 @@ def unit_table(
     response: RandomisedResponse,
     weights: Floats,
     workspace: Workspace | None,
+    assignment_key: bytes | None = None,
 ) -> UnitTable:
     """The table of all units, in the order of their released ids.
 
     Outcomes are drawn while the table is read, which is possible once. Workers begin to draw at
     once, part by part, and are read in order while they draw the parts to come. ``weights`` are the
-    debiased values of each cell and level, shape [S, K].
+    debiased values of each cell and level, shape [S, K]; ``assignment_key`` is that of
+    ``assigned_to``, where that is published.
     """
     drawing = _drawing(config, rows, counts, response, weights)
-    make: Callable[[pl.DataFrame], pa.RecordBatch] = drawing.batch
+    make = partial(drawing.batch, assignment_key)
     if workspace is not None and workspace.workers is not None:
         frames = _drawn_by_workers(_Share.of(config, drawing), rows, counts, workspace)
-        make = drawing.released
+        make = partial(drawing.released, assignment_key)
     elif config.publish.unit_id == "keyed-hash":
-        frames = _with_hashed_ids(config, rows, counts, workspace)
+        frames = _with_hashed_ids(config, rows, counts, drawing.facts, workspace)
     else:
-        frames = _with_levels(rows, counts)
+        frames = _with_levels(rows, counts, drawing.facts)
     failures: list[BaseException] = []
-    schema = drawing.batch(_empty(config, rows)).schema
+    schema = drawing.batch(assignment_key, _empty(config, rows, drawing.facts)).schema
     # Made here: DuckDB reads in a thread of its own, which has no context of a flow run.
     progress = Progress("randomising and writing", rows.n_units)
     batches = values_free_batches(_batches(make, frames, progress), failures)
     reader = pa.RecordBatchReader.from_batches(schema, batches)
-    return UnitTable(rows.n_units, reader, failures, rows.clusters, rows.arms)
+    return UnitTable(
+        rows.n_units,
+        reader,
+        failures,
+        rows.clusters,
+        rows.arms,
+        drawing.attributes,
+        assigned=assignment_key is not None,
+    )
 
 
 def empty_units() -> UnitTable:
@@ -126,21 +149,27 @@ def _batches(
             progress.advance(batch.num_rows)
 
 
-def _with_levels(rows: Rows, counts: StrataCounts) -> Iterator[pl.DataFrame]:
-    """The rows with their levels, in the order of the parts."""
+def _with_levels(
+    rows: Rows, counts: StrataCounts, facts: tuple[str, ...]
+) -> Iterator[pl.DataFrame]:
+    """The rows with their levels and public facts, in the order of the parts."""
     for frame, levels in zip(rows.frames(), counts.levels, strict=True):
-        yield frame.select(UNIT, ARM, CLUSTER).hstack(levels.load())
+        yield frame.select(UNIT, ARM, CLUSTER, *facts).hstack(levels.load())
 
 
 def _with_hashed_ids(
-    config: Config, rows: Rows, counts: StrataCounts, workspace: Workspace | None
+    config: Config,
+    rows: Rows,
+    counts: StrataCounts,
+    facts: tuple[str, ...],
+    workspace: Workspace | None,
 ) -> Iterator[pl.DataFrame]:
     """The rows with their levels under hashed ids and in the order of these.
 
     The order of raw ids would say something about them.
     """
     runs = SortedRuns(workspace, "hashed")
-    for frame in _with_levels(rows, counts):
+    for frame in _with_levels(rows, counts, facts):
         for piece in frame.iter_slices(_HASHED):
             runs.add(_hashed(config, piece))
     yield from _sorted([runs], workspace)
@@ -156,12 +185,13 @@ def _sorted(runs: Sequence[SortedRuns], workspace: Workspace | None) -> Iterator
             yield sort_rows(part)
 
 
-def _empty(config: Config, rows: Rows) -> pl.DataFrame:
-    kinds = {
+def _empty(config: Config, rows: Rows, facts: tuple[str, ...]) -> pl.DataFrame:
+    kinds: dict[str, pl.DataType] = {
         UNIT: pl.String() if config.publish.unit_id == "keyed-hash" else rows.unit_type,
         ARM: pl.Enum(rows.arms),
         CLUSTER: pl.Enum(rows.clusters),
         LEVEL: pl.UInt8(),
+        **{name: rows.kind_of(name) for name in facts},
     }
     return pl.DataFrame(schema=kinds)
 
@@ -180,6 +210,8 @@ def _drawing(
         weights=weights,
         clusters=rows.clusters,
         arms=rows.arms,
+        facts=tuple(name for name in facts_of(config.columns) if name != PAYER),
+        attributes=config.columns.attributes,
     )
 
 
@@ -247,7 +279,7 @@ def draw_range(
 
 
 def _part_with_levels(work: _Share, part: Stored, levels: Stored) -> pl.DataFrame:
-    frame = labelled(part, work.drawing.clusters).select(UNIT, ARM, CLUSTER)
+    frame = labelled(part, work.drawing.clusters).select(UNIT, ARM, CLUSTER, *work.drawing.facts)
     return frame.hstack(levels.load())
 
 
@@ -255,6 +287,6 @@ def _dictionary(labels: pl.Series, names: tuple[str, ...]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(positions(labels), pa.array(names, pa.string()))
 
 
-def _text_or_integers(units: pl.Series) -> pa.Array:
-    array = units.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
+def _plain_array(values: pl.Series) -> pa.Array:
+    array = values.rechunk().to_arrow(compat_level=pl.CompatLevel.newest())
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

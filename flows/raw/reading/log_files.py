@@ -10,8 +10,8 @@ import glob
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -53,6 +53,8 @@ class Wanted:
     """The columns, as the file calls them."""
     private: frozenset[str] = frozenset()
     """The columns that may hold outcomes: no value in these can make reading fail."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """The key of the configuration that names a column, where an error says it."""
 
 
 def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Path, ...]:
@@ -134,7 +136,11 @@ def check_columns(path: Path, wanted: Wanted, columns: Iterable[str]) -> None:
     present = frozenset(columns)
     for name in wanted.names:
         if name not in present:
-            raise InputError(f"{path}: there is no column {name!r}; correct the name")
+            key = wanted.keys.get(name)
+            named = f" ({key})" if key else ""
+            raise InputError(
+                f"{path}: there is no column {name!r}{named}; correct the name", key=key
+            )
 
 
 def _check_listed(pattern: Path) -> None:

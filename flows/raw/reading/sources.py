@@ -6,8 +6,8 @@ rows and fields end; they are the same whatever the outcomes are. Errors of libr
 our own replace them, which name the file and the number of a line or row.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -60,6 +60,8 @@ class LogFiles:
     """Applied to every batch once it is converted."""
     pieces: tuple[Piece, ...] | None = None
     """Those to read; None for all of all files."""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """The key of the configuration that names a column, where an error is to say it."""
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """Yield all rows, in the order of the files and of the rows in each, numbered from 1.
@@ -70,7 +72,7 @@ class LogFiles:
 
     def _read(self) -> Iterator[tuple[int, int, pl.DataFrame]]:
         """Batches as they are in the files, with the file's number (from 0) and the first row's."""
-        wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private)
+        wanted = Wanted(tuple(dict.fromkeys(self.columns)), self.private, self.keys)
         for piece in self.pieces or map(Piece, range(len(self.files))):
             path, row = self.files[piece.file], 1
             if suffix(path) == ".parquet":  # an unfit type is an error whatever the values are

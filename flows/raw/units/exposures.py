@@ -6,6 +6,7 @@ that was seen with two different arms has no arm anybody can vouch for, whether 
 one is not or one is missing, and whatever else is wrong with the row that says so.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,21 +27,25 @@ class Exposures:
     """A row a unit, sorted by it: its first exposure, with the columns of the input."""
     contaminated: pl.DataFrame
     """Every sound exposure of a unit seen with two arms (rule ``unit_in_two_arms``), as logged."""
+    n_changed: int = 0
+    """Units that are kept of which a later exposure states other facts than the first."""
 
 
-def first_exposures(frame: pl.DataFrame) -> Exposures:
+def first_exposures(frame: pl.DataFrame, facts: Sequence[str] = ()) -> Exposures:
     """Find the first sound exposure of each unit, and the units that were seen with two arms.
 
     ``frame`` holds all rows of its units, in any order: ``unit`` (Int64, UInt64 or String, not
     null), ``arm`` (UInt32, a code an arm; a missing arm is any code of its own, or null),
     ``cluster`` (Categorical or Enum), ``time`` (Int64, µs in UTC), ``source_file``, ``source_row``
     (together different in every row) and ``fault`` (UInt8; 0 for a sound row, which then has a
-    time and a cluster). Other columns come along. Faulty rows are set aside by the rule they break,
+    time and a cluster). Other columns come along; of those in ``facts`` it is counted how many
+    units have exposures that differ. Faulty rows are set aside by the rule they break,
     not here; they are there to judge their unit by its arms. A faulty row that agrees in its arm
     with the others of its unit does them no harm, nor does another cluster: exposures may be many.
 
     The first exposure is the one of least time; of several at that time, the one whose cluster's
-    name comes first, then its file, then its row (their arm is the same).
+    name comes first, then the one of the least facts, then its file, then its row (their arm is the
+    same).
     """
     order = order_units(frame[UNIT])
     frame = order.rows(frame)
@@ -54,13 +59,29 @@ def first_exposures(frame: pl.DataFrame) -> Exposures:
         raise AssertionError(
             "sound exposures without a time: the rule time_missing was not applied"
         )
-    for name in (TIME, CLUSTER, FILE, ROW):
+    every, unit_of_every = candidates, row_unit
+    for name in (TIME, CLUSTER, *facts, FILE, ROW):
         row_unit, n_units = _numbered(np.diff(row_unit, prepend=-1) > 0)
         if n_units == candidates.height:
             break
-        least = _least(_comparable(candidates[name]), row_unit, n_units)
+        ranks = _ranks if name in facts else _comparable
+        least = _least(ranks(candidates[name]), row_unit, n_units)
         candidates, row_unit = candidates.filter(pl.Series(least)), row_unit[least]
-    return Exposures(candidates, contaminated)
+    n_changed = _n_changed(every, unit_of_every, candidates, facts)
+    return Exposures(candidates, contaminated, n_changed)
+
+
+def _n_changed(
+    every: pl.DataFrame, row_unit: NDArray[np.int64], first: pl.DataFrame, facts: Sequence[str]
+) -> int:
+    """How many units have an exposure among ``every`` whose facts are not those of the first."""
+    if first.height == every.height:
+        return 0
+    row_unit, n_units = _numbered(np.diff(row_unit, prepend=-1) > 0)
+    differs = np.zeros(every.height, np.bool_)
+    for name in facts:
+        differs |= every[name].ne_missing(first[name].gather(row_unit)).to_numpy()
+    return int(np.count_nonzero(np.bincount(row_unit[differs], minlength=n_units)))
 
 
 def _numbered(begins: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
@@ -96,6 +117,12 @@ def _least(
     least = np.minimum.reduceat(values, _starts(row_unit)) if n_units else values[:0]
     found: NDArray[np.bool_] = values == least[row_unit]
     return found
+
+
+def _ranks(column: pl.Series) -> NDArray[np.int64]:
+    """The place of each value among those that there are; 0 where it is null."""
+    values = column.cast(pl.UInt8) if column.dtype == pl.Boolean else column
+    return values.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
 
 
 def _comparable(column: pl.Series) -> NDArray[np.int64] | NDArray[np.uint64]:

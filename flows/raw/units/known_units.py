@@ -6,7 +6,6 @@ Who was in which release is public, and so is what each unit has paid for them.
 from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 
 from flows.config.experiment import Config
 from flows.ledger.members import Accounts
@@ -14,7 +13,7 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.roster import check_left, roster_of
-from flows.raw.units.rows import Rows, rows_of
+from flows.raw.units.rows import Rows, rows_where
 from schemas.arrays import Bools
 from schemas.errors import InputError
 from schemas.roster import SAMPLE_RATIO_ALARM, Roster
@@ -84,12 +83,13 @@ def set_known_aside(
         kept &= ~short
     if kept.all():
         return KnownUnits(rows, known, accounts)
-    left = _kept(raw, kept, workspace)
+    left = rows_where(raw, kept, workspace)
     facts = roster_of(config, left, by_rule)
     facts = replace(
         facts,
         n_returning=known.n_returning,
         n_arm_changed=known.n_arm_changed,
+        attribute_changed=known.attribute_changed,
         account_key_fingerprint=known.account_key_fingerprint,
         notes=(*known.notes, *notes),
     )
@@ -128,20 +128,6 @@ def _check_nothing_lost(accounts: Accounts) -> None:
 def _count(by_rule: dict[str, int], rule: str, out: Bools) -> None:
     if out.any():
         by_rule[rule] = int(out.sum())
-
-
-def _kept(rows: Rows, kept: Bools, workspace: Workspace | None) -> Rows:
-    """Some of the rows, where they were: in memory, or in files of the workspace."""
-    parts = []
-    begun = 0
-    for part in rows.parts:
-        wanted = kept[begun : begun + part.n_rows]
-        begun += part.n_rows
-        if wanted.any():
-            frame = part.load().filter(pl.Series(wanted))
-            parts.append(part.with_rows(frame, workspace, "kept"))
-        part.remove()
-    return rows_of(parts, rows.arms, rows.unit_type)
 
 
 def _by_arm(accounts: Accounts, kept: Bools, out: Bools) -> list[str]:

@@ -1,11 +1,15 @@
 """What may be told of a log: how many units there are and where, and what was set aside."""
 
+import numpy as np
+
 from flows.config.experiment import Config
 from flows.config.site import SiteConfig
 from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError
 from schemas.roster import Roster
+
+_FEW = 10  # clusters, of which nothing is asked
 
 
 def roster_of(config: Config | SiteConfig, rows: Rows, by_rule: dict[str, int]) -> Roster:
@@ -22,6 +26,35 @@ def roster_of(config: Config | SiteConfig, rows: Rows, by_rule: dict[str, int]) 
         quarantined=sum(by_rule.values()),
         quarantined_by_rule=by_rule,
         sample_ratio_p=_sample_ratio(list(by_arm.values()), shares),
+        one_arm_question=_one_arm_question(config, rows),
+    )
+
+
+def _one_arm_question(config: Config | SiteConfig, rows: Rows) -> str | None:
+    """Ask where most clusters have one arm each, as if arms had been given to whole clusters.
+
+    With arms given unit by unit at the shares p_a of all units, a cluster of n has one arm with
+    probability Σ p_aⁿ. Asked where clusters of two units and more are ten at least, over half of
+    them have one arm, and that is over twice what is to be expected.
+    """
+    if not isinstance(config, Config) or not config.columns.clusters:
+        return None
+    if config.private_clusters is not None or config.columns.assigned_by is not None:
+        return None
+    sizes = rows.sizes[rows.sizes.sum(axis=1) >= 2]
+    n, alone = sizes.sum(axis=1), (sizes > 0).sum(axis=1) == 1
+    if len(n) < _FEW or 2 * alone.sum() <= len(n):
+        return None
+    shares = rows.sizes.sum(axis=0) / rows.n_units
+    lengths, times = np.unique(n, return_counts=True)
+    expected = float((times * (shares[:, np.newaxis] ** lengths).sum(axis=0)).sum())
+    if alone.sum() <= 2 * expected:
+        return None
+    return (
+        f"{int(alone.sum()):,} of {len(n):,} clusters with two units and more have one arm alone. "
+        "Were arms given to clusters, or to households or shops, and not to each unit? Then name "
+        "that column with columns.assigned_by, or errors are too small, and let columns.cluster "
+        "name larger groups or none, as effects are told within clusters"
     )
 
 

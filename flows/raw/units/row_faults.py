@@ -5,7 +5,18 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from schemas.raw import ARM, CLUSTER, FAULT, PAYER, RULE, TIME, UNIT, UNIT_RULES, Rule
+from schemas.raw import (
+    ARM,
+    ASSIGNED,
+    CLUSTER,
+    FAULT,
+    PAYER,
+    RULE,
+    TIME,
+    UNIT,
+    UNIT_RULES,
+    Rule,
+)
 
 _MISSING = np.uint32(0xFFFFFFFF)  # the code of an arm that is null
 _ARM_TEXT = "text of arm"
@@ -49,7 +60,7 @@ def parted(batch: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
 
 def _is_sound(batch: pl.DataFrame) -> bool:
     """Whether no row of a batch breaks a rule by itself, told without looking at each."""
-    named = [name for name in (UNIT, CLUSTER, TIME, PAYER) if name in batch.columns]
+    named = [name for name in (UNIT, CLUSTER, TIME, PAYER, ASSIGNED) if name in batch.columns]
     is_declared = isinstance(batch.schema[ARM], pl.Enum)
     return is_declared and all(batch[name].null_count() == 0 for name in named)
 

@@ -7,12 +7,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.config.sections import Columns
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace
-from schemas.arrays import Ints
-from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
+from schemas.arrays import Bools, Ints
+from schemas.raw import ARM, ASSIGNED, CLUSTER, OUTCOME, PAYER, UNIT, attribute_columns
 
 COLUMNS = (UNIT, ARM, CLUSTER, OUTCOME)
+
+
+def facts_of(columns: Columns) -> tuple[str, ...]:
+    """The columns of rows that hold public facts beside unit, arm and cluster, as configured."""
+    payer = () if columns.privacy_unit is None else (PAYER,)
+    group = () if columns.assigned_by is None else (ASSIGNED,)
+    return (*payer, *group, *attribute_columns(len(columns.attributes)))
 
 
 @dataclass(frozen=True)
@@ -20,7 +28,8 @@ class Rows:
     """Sound rows, one a unit, in the order of units: the parts one after the other."""
 
     parts: tuple[Stored, ...]
-    """Columns ``unit``, ``arm`` (an Enum of the declared arms), ``cluster``, ``outcome``."""
+    """Columns ``unit``, ``arm`` (an Enum of the declared arms), ``cluster``, ``outcome``; and
+    public facts as configured: ``payer``, ``assigned``, attributes."""
     unit_type: pl.DataType
     arms: tuple[str, ...]
     """Control first."""
@@ -38,6 +47,10 @@ class Rows:
         """The parts, one after the other; ``cluster`` an Enum of :attr:`clusters`."""
         for part in self.parts:
             yield labelled(part, self.clusters)
+
+    def kind_of(self, name: str) -> pl.DataType:
+        """The type of a column, of which there is at least one row."""
+        return self.parts[0].column(name, 0, 0).dtype
 
     def columns(self, name: str) -> Iterator[pl.Series]:
         """One column, part by part; arms and clusters as Enums."""
@@ -69,6 +82,20 @@ def rows_of(
         sizes[positions(one[CLUSTER].cast(kind))] += one.drop(CLUSTER).to_numpy()
     labelled_parts = tuple(_with_clusters(part, kind) for part in parts)
     return Rows(labelled_parts, unit_type, arms, tuple(names.to_list()), sizes)
+
+
+def rows_where(rows: Rows, kept: Bools, workspace: Workspace | None) -> Rows:
+    """Some of the rows, shape [n], where they were: in memory, or in files of the workspace."""
+    parts = []
+    begun = 0
+    for part in rows.parts:
+        wanted = kept[begun : begun + part.n_rows]
+        begun += part.n_rows
+        if wanted.any():
+            frame = part.load().filter(pl.Series(wanted))
+            parts.append(part.with_rows(frame, workspace, "kept"))
+        part.remove()
+    return rows_of(parts, rows.arms, rows.unit_type)
 
 
 def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Table:

@@ -8,6 +8,7 @@ read. It may hold only the tables of a release, with their columns and types and
 constraints, and the macros of a release, which are never called here.
 """
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +21,20 @@ from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
+from schemas.names import COLUMN, TAKEN
 from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
-from schemas.tables import LABELS, MACROS, PREFIX, TEXT_IDS, UNNAMED
+from schemas.tables import (
+    ASSIGNED_TO,
+    ATTRIBUTE_KINDS,
+    DIGEST,
+    LABELS,
+    MACROS,
+    MOST_ATTRIBUTES,
+    PREFIX,
+    TEXT_IDS,
+    UNNAMED,
+    debiased,
+)
 
 Settings = dict[str, str | bool | int | float | list[str]]
 _Columns = list[tuple[str, str]]
@@ -264,8 +277,30 @@ def _differing_tables(
 
 
 def _has_our_columns(table: str, columns: _Columns) -> bool:
-    return [column for column, _ in columns] == list(TABLES[table]) and all(
-        _is_allowed(table, column, kind, TABLES[table][column]) for column, kind in columns
+    ours = TABLES[table]
+    if table == "units":
+        columns, facts = columns[: len(ours)], columns[len(ours) :]
+        if not _are_facts([column for column, _ in columns], facts):
+            return False
+    return [column for column, _ in columns] == list(ours) and all(
+        _is_allowed(table, column, kind, ours[column]) for column, kind in columns
+    )
+
+
+def _are_facts(before: list[str], columns: _Columns) -> bool:
+    """Whether the last columns of units, ``before`` which come these, are public facts of units.
+
+    That is attributes and, if arms were not given unit by unit, ``assigned_to``.
+    """
+    attributes = columns[:-1] if columns and columns[-1] == (ASSIGNED_TO, DIGEST) else columns
+    taken = TAKEN | {UNNAMED} | {name.lower() for name in before}
+    names = [name.lower() for name, _ in attributes]
+    return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
+        re.fullmatch(COLUMN, name) is not None
+        and name.lower() not in taken
+        and not name.lower().endswith(debiased(""))
+        and kind in ATTRIBUTE_KINDS
+        for name, kind in attributes
     )
 
 

@@ -14,6 +14,7 @@ from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import InputError
 from schemas.released import TABLES, Manifest, Metric
+from schemas.tables import ASSIGNED_TO
 
 _COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
 
@@ -33,6 +34,8 @@ class ReleaseFile:
             **manifest.row,
             "created_at": manifest.created_at.isoformat() + "Z",
             "metrics": [asdict(metric) for metric in manifest.metrics],
+            "attributes": list(manifest.attributes),
+            "assigned": manifest.assigned,
             "path": str(self.path),
             "row_counts": self.row_counts,
         }
@@ -74,7 +77,14 @@ def read_release(path: Path) -> ReleaseFile:
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     """Read the row of ``release`` and the rows of ``metrics``."""
     (release,), (metric,) = (_rows(connection, table) for table in ("release", "metrics"))
-    return Manifest(**release, metrics=(Metric(**metric),))
+    names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
+    facts = names[len(TABLES["units"]) :]
+    return Manifest(
+        **release,
+        metrics=(Metric(**metric),),
+        attributes=tuple(name for name in facts if name != ASSIGNED_TO),
+        assigned=ASSIGNED_TO in facts,
+    )
 
 
 def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:

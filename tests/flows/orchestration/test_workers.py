@@ -49,6 +49,7 @@ from tests.conftest import EXACT, Builder, Experiment, a_log, build_experiment, 
 from tests.flows.raw.spill.test_out_of_core import (
     EVENTS,
     FORMATS,
+    PUBLIC,
     Log,
     Made,
     as_integers,
@@ -58,6 +59,7 @@ from tests.flows.raw.spill.test_out_of_core import (
     faulty,
     in_files,
     made,
+    with_facts,
 )
 from tests.flows.raw.units.test_private_clusters import KEPT, private
 from tests.support.modes import mode
@@ -211,6 +213,39 @@ def test_workers_attribute_events_as_one_process_does(
     outcome = {"aggregate": aggregate, "cap": 3.0 if aggregate == "sum" else None}
     assert_alike(*both(exposed(kind), "logs/*.parquet", **EVENTS, outcome=outcome))
     assert seen.n_tasks["read_share_of_events"] == 8
+
+
+@pytest.mark.parametrize("ids", ["plain", "keyed-hash"])
+def test_workers_pass_public_facts_on(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, seen: Seen, ids: str
+) -> None:
+    publish: dict[str, Any] = {"unit_id": ids}
+    if ids == "keyed-hash":
+        (tmp_path / "key").write_bytes(b"k" * 32)
+        publish["key_file"] = str(tmp_path / "key")
+    log = in_files(with_facts(faulty(a_log(3000))), "parquet")
+    alone, by_workers = both(log, "logs/*.parquet", columns=PUBLIC, publish=publish)
+    assert_alike(alone, by_workers)
+    assert alone.roster.quarantined_by_rule["assigned_arms"] > 0
+    assert alone.tables["units"].columns[5:] == [*PUBLIC["attributes"], "assigned_to"]
+    # The keys of what was randomised stay with who publishes.
+    secret = (tmp_path / "experiment" / "account.key").read_bytes()
+    made_of_it = hmac.digest(secret, b"assigned\0trial", "sha256")
+    wire = b"".join((*seen.sent, *seen.back))
+    assert secret not in wire
+    assert made_of_it not in wire
+
+
+def test_workers_count_changed_facts_of_events(both: Callable[..., tuple[Made, Made]]) -> None:
+    log = {
+        name: with_facts(frame) if name.startswith("logs/") else frame
+        for name, frame in exposed(as_text).items()
+    }
+    columns = {**EVENTS["columns"], "attributes": PUBLIC["attributes"]}
+    sections = {**EVENTS, "columns": columns, "outcome": {"aggregate": "count"}}
+    alone, by_workers = both(log, "logs/*.parquet", **sections)
+    assert_alike(alone, by_workers)
+    assert (by_workers.roster.attribute_changed or 0) > 100
 
 
 def test_the_layout_of_a_file_says_nothing_of_parts(

@@ -29,6 +29,7 @@ from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from privatizers.noise.randomness import secret_key
 from schemas.errors import ClusterdpError, InputError
+from schemas.raw import attribute_columns
 from tests.conftest import (
     PATIENCE,
     SENTINEL,
@@ -291,6 +292,67 @@ def test_the_type_of_ids_matters(experiment: Builder) -> None:
     assert len({one.rows for one in found}) == len({one.units for one in found}) == 3
 
 
+# public facts
+
+FACTS = kept_rows(
+    [(f"u{place}", "none" if place % 2 else "mail", "east", 1.0) for place in range(6)]
+)
+
+
+def with_facts(*columns: pl.Series) -> pl.DataFrame:
+    names = attribute_columns(len(columns))
+    return FACTS.with_columns(
+        column.alias(name) for name, column in zip(names, columns, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (["a", "b", None, "", "e", "f"], ["a", "b", "", None, "e", "f"]),
+        (["a", "b", "c", "d", "e", "f"], ["b", "a", "c", "d", "e", "f"]),
+        ([0, 1, 2, 3, 4, 5], [None, 1, 2, 3, 4, 5]),
+        ([0.0, 1.0, 2.0, 3.0, 4.0, 5.0], [0, 1, 2, 3, 4, 5]),
+        ([True, False] * 3, [None, False, *[True, False] * 2]),
+        ([True, False] * 3, [1, 0] * 3),
+    ],
+)
+def test_a_changed_attribute_is_another_row(
+    experiment: Builder, one: list[Any], other: list[Any]
+) -> None:
+    config = experiment(columns={"attributes": ["x"]}).load()
+    first, second = (of_frame(config, with_facts(pl.Series(values))) for values in (one, other))
+    assert first.rows != second.rows
+    assert (first.units, first.settings) == (second.units, second.settings)
+
+
+def test_attributes_in_another_order_are_other_rows(experiment: Builder) -> None:
+    config = experiment(columns={"attributes": ["x", "y"]}).load()
+    x, y = pl.Series(["a", "b"] * 3), pl.Series(["b", "a"] * 3)
+    assert of_frame(config, with_facts(x, y)).rows != of_frame(config, with_facts(y, x)).rows
+
+
+def test_zeros_are_one_zero_and_households_are_in_the_rows(experiment: Builder) -> None:
+    config = experiment(columns={"attributes": ["x"], "assigned_by": "home"}).load()
+    homes = [pl.Series("assigned", values, dtype=pl.UInt64) for values in ([1, 2] * 3, [1] * 6)]
+    zeros = [pl.Series([zero, 1.0] * 3) for zero in (0.0, -0.0)]
+    first, same = (of_frame(config, with_facts(zero).with_columns(homes[0])) for zero in zeros)
+    assert first == same
+    assert of_frame(config, with_facts(zeros[0]).with_columns(homes[1])).rows != first.rows
+
+
+def test_the_order_of_a_log_with_public_facts_does_not_matter(experiment: Builder) -> None:
+    log = a_log(80).with_columns(
+        pl.concat_str(pl.lit("h"), pl.int_range(pl.len()) % 2).alias("home"),
+        (pl.int_range(pl.len()) % 7).alias("age"),
+    )
+    columns = {"attributes": ["age"], "assigned_by": "home"}
+    first = of_run(experiment(log, columns=columns))
+    files: dict[str, Content] = {"1.parquet": log[50:].reverse(), "2.parquet": log[:50]}
+    again = of_run(experiment(files, source={"path": "[12].parquet"}, columns=columns))
+    assert first.rows == again.rows
+
+
 # settings
 
 OWN: dict[str, Any] = {"epsilon": None, "resampling_probability": 0.5, "noise_scale": 4.0}
@@ -318,6 +380,12 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"columns": {"privacy_unit": "home"}, "privacy": {"rows_each": 3}},
     ],
     "columns.privacy_unit": [{"columns": {"privacy_unit": "house"}, "privacy": {"rows_each": 2}}],
+    "columns.attributes": [
+        {"columns": {"attributes": ["age"]}},
+        {"columns": {"attributes": ["years"]}},
+        {"columns": {"attributes": ["age", "years"]}},
+    ],
+    "columns.assigned_by": [{"columns": {"assigned_by": "home"}}],
     "arms.control": [{"arms": {"control": "nobody"}}],
     "arms.treatments": [
         {"arms": {"treatments": ["mail", "fax"]}},
@@ -424,7 +492,8 @@ ELSEWHERE = {
 
 
 def settings_of(built: Experiment) -> str:
-    return of_frame(built.load(), kept_rows(BASE)).settings
+    facts = [pl.lit(1, pl.UInt64).alias(name) for name in ("assigned", *attribute_columns(2))]
+    return of_frame(built.load(), kept_rows(BASE).with_columns(facts)).settings
 
 
 @pytest.fixture

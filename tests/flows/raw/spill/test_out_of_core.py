@@ -450,3 +450,54 @@ def assert_caught(built: Experiment, unit: str, reason: str) -> None:
     assert str(SENTINEL) not in told(caught.value)
     assert unit not in told(caught.value)
     assert built.entries == before
+
+
+# public facts
+
+
+def with_facts(log: pl.DataFrame) -> pl.DataFrame:
+    """Attributes of several types, and households that are in one arm but for a few."""
+    arm = pl.col("variant").fill_null("?")
+    place = pl.int_range(pl.len())
+    return log.with_columns(
+        pl.when(place % 5 > 0).then(pl.concat_str(pl.lit("land "), place % 7)).alias("country"),
+        pl.when(place % 6 > 0).then(place / 8).alias("score"),
+        (place % 2 == 0).alias("app"),
+        pl.when(place % 97 > 0)
+        .then(pl.concat_str(arm, place % 40))
+        .otherwise(pl.concat_str(pl.lit("mixed "), place % 3))
+        .alias("home"),
+    )
+
+
+PUBLIC: dict[str, Any] = {"attributes": ["country", "score", "app"], "assigned_by": "home"}
+
+
+@pytest.mark.parametrize("ids", ["plain", "keyed-hash"])
+def test_public_facts_are_the_same(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, ids: str
+) -> None:
+    publish: dict[str, Any] = {"unit_id": ids}
+    if ids == "keyed-hash":
+        (tmp_path / "key").write_bytes(b"k" * 32)
+        publish["key_file"] = str(tmp_path / "key")
+    log = in_files(with_facts(faulty(a_log(N))), "parquet")
+    once, little = both(log, "logs/*.parquet", columns=PUBLIC, publish=publish)
+    assert once.roster.quarantined_by_rule["assigned_arms"] > 0
+    assert little.written
+    assert_alike(once, little)
+    assert once.tables["units"].columns[5:] == [*PUBLIC["attributes"], "assigned_to"]
+
+
+def test_public_facts_of_events_are_the_same(both: Callable[..., tuple[Made, Made]]) -> None:
+    log = exposed(as_text)
+    files = {
+        name: with_facts(frame) if name.startswith("logs/") else frame
+        for name, frame in log.items()
+    }
+    columns = {**EVENTS["columns"], "attributes": PUBLIC["attributes"]}
+    once, little = both(
+        files, "logs/*.parquet", **{**EVENTS, "columns": columns}, outcome={"aggregate": "count"}
+    )
+    assert_alike(once, little)
+    assert (once.roster.attribute_changed or 0) > 100

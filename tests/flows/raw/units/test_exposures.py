@@ -206,3 +206,73 @@ def test_a_missing_time_breaks_its_rule() -> None:
     (untimed,) = (rule for rule in event_rules(("none",)) if rule.name == "time_missing")
     log = frame((1, 0, "east", None, 0, 1, 0), (2, 0, "east", 0, 0, 2, 0))
     assert log.select(untimed.faulty).to_series().to_list() == [True, False]
+
+
+# public facts
+
+
+def with_facts(rng: np.random.Generator, log: pl.DataFrame) -> pl.DataFrame:
+    """Facts of every kind, which a unit's exposures state differently now and then."""
+    n = log.height
+    texts = pl.Series(rng.choice(["a", "b", ""], n))
+    return log.with_columns(
+        pl.when(pl.Series(rng.random(n) < 0.9)).then(texts).alias("text"),
+        pl.when(pl.Series(rng.random(n) < 0.9)).then(pl.Series(rng.integers(0, 2, n))).alias("int"),
+        pl.Series("truth", rng.random(n) < 0.5),
+        pl.Series("number", rng.choice([0.5, -0.5], n)),
+        pl.Series("day", rng.integers(0, 2, n)).cast(pl.Date),
+    )
+
+
+FACTS = ("text", "int", "truth", "number", "day")
+
+
+def judged_slowly(exposures: pl.DataFrame, broken: str = "") -> tuple[list[Any], int]:
+    """The first exposures, and how many units have others that state other facts."""
+    by_unit: dict[int, list[Any]] = {}
+    for line in exposures.rows():
+        by_unit.setdefault(line[0], []).append(line)
+    kept, n_changed = [], 0
+    for unit in sorted(by_unit):
+        sound = [line for line in by_unit[unit] if line[6] == 0]
+        if len({line[1] for line in by_unit[unit]}) > 1 or not sound:
+            continue
+
+        def rank(line: Any) -> Any:
+            facts = [(fact is not None, fact if fact is not None else 0) for fact in line[7:]]
+            places = (3, 2, 4, 5) if broken == "asks the file first" else (3, 2)
+            return [line[at] for at in places], facts, line[4:6]
+
+        first = min(sound, key=rank)
+        kept.append(first)
+        facts = slice(7, 8) if broken == "looks at one fact" else slice(7, None)
+        n_changed += any(line[facts] != first[facts] for line in sound)
+    return kept, n_changed
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_facts_are_those_of_the_first_exposure(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    log = with_facts(rng, a_log(rng))
+    found = first_exposures(log, FACTS)
+    assert (found.kept.rows(), found.n_changed) == judged_slowly(log)
+    assert found.n_changed > 100
+    shuffled = first_exposures(log.sample(fraction=1.0, shuffle=True, seed=seed), FACTS)
+    assert_frame_equal(shuffled.kept, found.kept)
+    assert shuffled.n_changed == found.n_changed
+
+
+@pytest.mark.parametrize("broken", ["asks the file first", "looks at one fact"])
+def test_the_comparison_of_facts_notices_a_broken_rule(broken: str) -> None:
+    """Negative control of the test above."""
+    rng = np.random.default_rng(0)
+    log = with_facts(rng, a_log(rng))
+    found = first_exposures(log, FACTS)
+    assert (found.kept.rows(), found.n_changed) != judged_slowly(log, broken)
+
+
+def test_copies_of_an_exposure_change_no_fact() -> None:
+    rng = np.random.default_rng(1)
+    log = with_facts(rng, a_log(rng)).unique("unit")
+    copies = log.with_columns(pl.col("source_file") + 9, pl.col("time") + 1)
+    assert first_exposures(pl.concat([copies, log]), FACTS).n_changed == 0

@@ -1,0 +1,109 @@
+"""Which columns may be attributes, and which may say what was randomised."""
+
+from typing import Any
+
+import pytest
+
+from schemas.errors import ConfigError
+from tests.conftest import Builder, Section, a_log
+
+EVENTS: dict[str, Section] = {
+    "source": {"grain": "event", "outcomes_path": "events.parquet"},
+    "outcome": {"aggregate": "count"},
+}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        (["clicks"], "is columns.outcome already; an outcome is protected"),
+        (["customer"], "is columns.unit already"),
+        (["variant"], "is columns.arm already"),
+        (["home"], "is columns.assigned_by already"),
+        (["country", "country"], "named twice"),
+        (["country", "Country"], "named twice"),
+        (["unit_id"], "clusterdp's own"),
+        (["Cluster"], "clusterdp's own"),
+        (["ARM"], "clusterdp's own"),
+        (["assigned_to"], "clusterdp's own"),
+        (["segment"], "clusterdp's own"),
+        (["outcome"], "clusterdp's own"),
+        (["outcome_debiased"], "clusterdp's own"),
+        (["spend_Debiased"], "clusterdp's own"),
+        (["rowid"], "clusterdp's own"),
+        (["zip code"], "rename it in the log"),
+        (["2nd"], "rename it in the log"),
+        ([""], "rename it in the log"),
+        (['a"b'], "rename it in the log"),
+        (["größe"], "rename it in the log"),
+        (["a" * 64], "rename it in the log"),
+        ([f"a{number}" for number in range(51)], "51 attributes; at most 50"),
+    ],
+)
+def test_an_attribute_has_a_name_and_a_meaning_of_its_own(
+    experiment: Builder, attributes: list[str], words: str
+) -> None:
+    columns = {"attributes": attributes, "assigned_by": "home"}
+    with pytest.raises(ConfigError) as caught:
+        experiment(a_log(8), columns=columns).load()
+    assert caught.value.key == "columns.attributes"
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("clicks", "is columns.outcome already; an outcome is protected"),
+        ("customer", "is columns.unit already"),
+        ("variant", "is columns.arm already"),
+        ("region", "every cluster would have one arm"),
+    ],
+)
+def test_a_group_has_a_meaning_of_its_own(experiment: Builder, group: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        experiment(a_log(8), columns={"assigned_by": group}).load()
+    assert caught.value.key == "columns.assigned_by"
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["attributes", "assigned_by"])
+@pytest.mark.parametrize("name", ["seen", "event", "happened"])
+def test_what_belongs_to_events_is_no_public_fact(experiment: Builder, key: str, name: str) -> None:
+    columns = {
+        "time": "seen",
+        "event": "event",
+        "outcome_time": "happened",
+        key: [name] if key == "attributes" else name,
+    }
+    with pytest.raises(ConfigError, match=rf"columns.{key}: '{name}' is columns."):
+        experiment(a_log(8), columns=columns, **EVENTS).load()
+
+
+@pytest.mark.parametrize("key", ["attributes", "assigned_by"])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"privacy": {"mechanism": "noisy-histogram"}},
+        {
+            "privacy": {"mechanism": "uniform-prior-dp"},
+            "arms": {"same_shares": True},
+            "private_clusters": {"epsilon": 1.0, "labels": ["east", "west"]},
+        },
+    ],
+)
+def test_public_facts_need_units_with_public_clusters(
+    experiment: Builder, key: str, sections: dict[str, Any]
+) -> None:
+    columns = {key: ["country"] if key == "attributes" else "home"}
+    with pytest.raises(ConfigError) as caught:
+        experiment(a_log(8), columns=columns, **sections).load()
+    assert caught.value.key == f"columns.{key}"
+
+
+def test_a_column_of_clusters_may_be_an_attribute(experiment: Builder) -> None:
+    built = experiment(a_log(8), columns={"attributes": ["region"]})
+    assert built.load().columns.attributes == ("region",)
+    built = experiment(
+        a_log(8), columns={"assigned_by": "home", "privacy_unit": "home"}, privacy={"rows_each": 2}
+    )
+    assert built.load().columns.assigned_by == "home"
