@@ -25,6 +25,10 @@ JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
 """
+_UNITS = """
+SELECT m.place AS slice_group, u.cluster, u.arm, {columns}
+FROM main.units AS u JOIN temp.main.numbered_members AS m ON m.unit_id = u.unit_id::VARCHAR
+"""
 _MATCHED = """
 SELECT count(DISTINCT m.unit_id) FROM temp.main.members AS m
 WHERE m.unit_id IN (SELECT unit_id::VARCHAR FROM main.units)
@@ -92,9 +96,12 @@ def estimate_segments(
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
         rows = _read_slices(connection, released)
-    segments = table.rows[SEGMENT].unique().sort()
-    group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    evidence = released.evidence(slices_of(rows.with_columns(group), released.places))
+        segments = table.rows[SEGMENT].unique().sort()
+        group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
+        slices = slices_of(rows.with_columns(group), released.places)
+        _number_members(connection, segments)
+        parties = released.read_parties(connection, slices, _UNITS)
+    evidence = released.evidence(slices, parties)
     return SegmentEstimates(
         estimates=effects_of(released, evidence, level, segments.to_list()),
         n_segments=len(segments),
@@ -117,6 +124,17 @@ def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> 
     connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
     connection.register("members_to_insert", table.rows.to_arrow())
     connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
+
+
+def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) -> None:
+    """Put the rows of the table into ``numbered_members``, with the place of each segment."""
+    numbered = pl.DataFrame({SEGMENT: segments, "place": range(len(segments))})
+    connection.register("segments_to_number", numbered.to_arrow())
+    connection.execute(
+        "CREATE TEMP TABLE numbered_members AS SELECT m.unit_id, n.place "
+        "FROM temp.main.members AS m JOIN segments_to_number AS n ON n.segment = m.segment"
+    )
+    connection.unregister("segments_to_number")
 
 
 def _read_slices(connection: duckdb.DuckDBPyConnection, released: Released) -> pl.DataFrame:

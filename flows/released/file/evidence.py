@@ -4,7 +4,7 @@ The units are read in one pass, which the check of a file has made already. Ever
 size of the strata, or of their segments.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import duckdb
@@ -16,6 +16,7 @@ from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
 from estimators.moments import Moments, moments_of_counts
+from estimators.parties import Parties
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -24,6 +25,7 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.released.file.cells import Cells
+from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats, Ints
@@ -83,6 +85,10 @@ class Released:
     """A row for each (cluster, arm): ``cluster arm pool cluster_code arm_code pool_code``."""
     pool_names: pl.DataFrame
     """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
+    parties: Parties | None = None
+    """The units that were assigned together; None where each was by itself."""
+    pool_parties: Parties | None = None
+    """The same, with whole pools in place of strata."""
 
     @property
     def metric(self) -> Metric:
@@ -92,10 +98,10 @@ class Released:
     @cached_property
     def whole(self) -> Evidence:
         """The evidence on whole strata."""
-        return self.evidence(self.everyone)
+        return replace(self.evidence(self.everyone, self.parties), pool_parties=self.pool_parties)
 
-    def evidence(self, slices: Slices) -> Evidence:
-        """The evidence on ``slices``."""
+    def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
+        """The evidence on ``slices``, and on the units in them that were assigned together."""
         rate = self.metric.resampling_probability
         return Evidence.of(
             slices,
@@ -105,7 +111,46 @@ class Released:
             self.grid,
             has_units=self.manifest.has_units,
             metric=self.metric.metric,
+            parties=parties,
         )
+
+    def read_parties(
+        self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
+    ) -> Parties | None:
+        """Read which units of ``slices`` were assigned together; None where each was by itself.
+
+        ``units`` is a query as :data:`~flows.released.file.parties.OF_STRATA`; slices are of its
+        clusters.
+        """
+        if not (self.manifest.assigned and self.manifest.has_units):
+            return None
+        codes = {"cluster_code": slices.cluster, "arm_code": slices.arm}
+        names = pl.DataFrame(codes).join(
+            self.places, on=list(codes), how="left", maintain_order="left"
+        )
+        return read_parties(connection, slices, names, len(self.arms), self._outcome, units)
+
+    def with_parties(self, connection: duckdb.DuckDBPyConnection) -> "Released":
+        """Return the same with the units that were assigned together, where any were."""
+        parties = self.read_parties(connection, self.everyone, OF_STRATA)
+        if parties is None:
+            return self
+        size = len(self.pools.pool)
+        if (self.pools.n_clusters == 1).all():
+            of_pools = parties.moved(self.everyone.pool, size)
+        else:
+            pooled = self.whole.by_pool(same_shares=True).slices
+            names = self.pool_names[pooled.pool].rename({"pool": "cluster"})
+            of_pools = read_parties(
+                connection, pooled, names, len(self.arms), self._outcome, OF_POOLS
+            ).moved(pooled.pool, size)
+        return replace(self, parties=parties, pool_parties=of_pools)
+
+    @property
+    def _outcome(self) -> tuple[str, float, float]:
+        """The column of the outcomes, the middle of their grid, and λ."""
+        rate = self.metric.resampling_probability
+        return self.metric.metric, float(self.grid.mean()), rate or 0.0
 
 
 def read_released(
@@ -127,7 +172,7 @@ def read_released(
         _runs(pl.col("cluster")).alias("cluster_code"),
         pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
     )
-    return Released(
+    released = Released(
         manifest=manifest,
         grid=grid,
         arms=arms,
@@ -136,6 +181,7 @@ def read_released(
         places=places,
         pool_names=pools.select("pool", "arm"),
     )
+    return released.with_parties(connection)
 
 
 def _whole_strata(
