@@ -14,7 +14,7 @@ from flows.cli.main import app
 from flows.config.checks import check_config
 from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
-from flows.config.keys import bare, in_markdown, meanings, section
+from flows.config.keys import bare, fields, in_markdown, meanings, section
 from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
 from schemas.errors import ConfigError
@@ -39,6 +39,7 @@ _EXPERIMENT: dict[str, object] = {
     "arms": {"control": "none", "treatments": ["some"]},
     "outcome": {"values": [0.0, 1.0, 2.0]},
 }
+_NEEDED = {"outcome": " Needed, unless there is `[[outcomes]]`."}  # of an experiment
 _NOT_KEYS = ("directory",)  # of the whole file: where it lies
 
 
@@ -76,17 +77,20 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 def _tables(model: type[BaseModel]) -> Iterator[str]:
     """A table for the keys at the root, and one for each section."""
-    sections = {name: section(field.annotation) for name, field in model.model_fields.items()}
-    root = {name: model.model_fields[name] for name, found in sections.items() if found is None}
+    known = fields(model)
+    sections = {name: section(field.annotation) for name, field in known.items()}
+    root = {name: known[name] for name, found in sections.items() if found is None}
     yield _table(model, {name: field for name, field in root.items() if name not in _NOT_KEYS})
     for name, table in sections.items():
         if table is None:
             continue
-        several = get_origin(bare(model.model_fields[name].annotation)) is tuple
+        several = get_origin(bare(known[name].annotation)) is tuple
         heading = f"[[{name}]]" if several else f"[{name}]"
-        needed = "" if model.model_fields[name].is_required() else " May be left out."
+        needed = _NEEDED.get(name, "") if model is Config else ""
+        if not known[name].is_required():
+            needed = needed or " May be left out."
         yield f"### `{heading}`\n\n{in_markdown(inspect.getdoc(table) or '')}{needed}\n"
-        yield _table(table, table.model_fields)
+        yield _table(table, fields(table))
 
 
 def _mechanisms() -> str:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.config.experiment import AnyDesign
 from flows.config.load import check_period, load
+from flows.config.resolve import ResolvedRelease
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
@@ -22,7 +22,7 @@ class CheckResult:
     """What a release of this log would say of it, and the design it would use."""
 
     roster: Roster
-    design: AnyDesign
+    chosen: ResolvedRelease
     statement: Statement
     """What the population has paid so far, without this release."""
     key_warnings: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class CheckResult:
             "sample_ratio_p": self.roster.sample_ratio_p,
             "attribute_changed": self.roster.attribute_changed,
             "warnings": list(self.warnings),
-            "mechanism": self.design.mechanism.name,
-            "epsilon": self.design.epsilon,
-            "delta": self.design.delta,
+            "mechanism": self.chosen.mechanism,
+            "epsilon": self.chosen.price.epsilon,
+            "delta": self.chosen.price.delta,
             "ledger": self.statement.as_json(),
         }
 
@@ -68,7 +68,7 @@ def check(config_path: Path, period: str | None) -> CheckResult:
         log = plain_step(ingest)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)
         left = look(account, PeriodRows(config, period, rows, roster), workspace)
-        roster, design = left.roster, left.chosen.design
+        roster, chosen = left.roster, left.chosen
     warnings = key.warnings if key else ()
     private = config.private_clusters is not None
-    return CheckResult(roster, design, account.statement(), warnings, private)
+    return CheckResult(roster, chosen, account.statement(), warnings, private)

@@ -105,7 +105,7 @@ def _release_period(
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config, aside, charge.name.release_id)
             tables = step(privatize)(
-                chosen.config, asked.rows, chosen.design, charge.name, workspace, roster
+                chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)

@@ -27,9 +27,35 @@ columns of ``units``, of tables that are put beside it, and of those that unite 
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""
 
+METRIC: Final = "[A-Za-z][A-Za-z0-9_]*"
+"""Of an outcome that is a column of releases, likewise: SQL needs no quotes around it."""
+
+LONGEST_METRIC: Final = 60
+"""Characters of such a name."""
+
+OUR_COLUMNS: Final = ("unit_id", "cluster", "arm", "assigned_to", "segment")
+"""Columns of ``units``, and of the tables that it is joined with, that are not outcomes. SQL does
+not tell capitals from small letters."""
+
+DEBIASED: Final = "_debiased"
+"""What follows an outcome's name in the column of its debiased values."""
+
 _RELEASE_ID: Final = re.compile(
     rf"({NAME}(?:@{NAME}|{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
 )
+
+
+def metric_problem(name: str) -> str | None:
+    """What keeps a name from being that of an outcome's column; None where nothing does."""
+    if not re.fullmatch(METRIC, name):
+        return "is no name of a column: begin with a letter, and use letters, digits and _ alone"
+    if len(name) > LONGEST_METRIC:
+        return f"has {len(name):,} characters; at most {LONGEST_METRIC} can be"
+    if name.lower() in OUR_COLUMNS:
+        return "is the name of another column of every release; take another name"
+    if name.lower().endswith(DEBIASED):
+        return f"ends as the columns of debiased outcomes do ({DEBIASED}); take another name"
+    return None
 
 
 @dataclass(frozen=True, order=True)

@@ -22,6 +22,20 @@ TIME: Final = "time"
 VALUE: Final = "value"
 """What an outcome event adds to its unit's outcome; private."""
 
+
+def numbered(column: str, position: int) -> str:
+    """The column of one of several outcomes, by its position: ``outcome``, ``outcome 2``, ….
+
+    ``column`` is that of the first, or of the only one.
+    """
+    return column if position == 0 else f"{column} {position + 1}"
+
+
+def several(column: str, number: int) -> tuple[str, ...]:
+    """The columns of so many outcomes, in their order; see :func:`numbered`."""
+    return tuple(numbered(column, position) for position in range(number))
+
+
 EVENT: Final = "event"
 """The id of an outcome event; private."""
 

@@ -9,20 +9,22 @@ from collections.abc import Mapping
 import pandera.polars as pa
 import polars as pl
 
-from schemas.raw import ARM, ASSIGNED, CLUSTER, FILE, OUTCOME, PAYER, ROW, UNIT
+from schemas.raw import ARM, ASSIGNED, CLUSTER, FILE, OUTCOME, PAYER, ROW, UNIT, several
 
 
 def fits(
     arms: tuple[str, ...],
     *,
     payers: bool = False,
+    n_outcomes: int = 1,
     assigned: bool = False,
     attributes: Mapping[str, pl.DataType] | None = None,
 ) -> pa.DataFrameSchema:
     """The schema of the rows that are kept: types, no nulls, every rule of :mod:`schemas.raw`.
 
     With ``payers`` each says who pays for it; where ``assigned`` what was randomised, and where it
-    stood, as it may still be set aside. ``attributes`` are of these types, and may be null.
+    stood, as it may still be set aside. Each has so many outcomes. ``attributes`` are of these
+    types, and may be null.
 
     Rows come in the order of their units, so that none stands twice where each is greater than
     the one before. Pandera checks the schema and the data of a collected frame. Its errors hold
@@ -38,7 +40,9 @@ def fits(
             UNIT: pa.Column(checks=pa.Check(_rises, name="rises"), nullable=False),
             ARM: pa.Column(pl.Enum(arms), nullable=False),
             CLUSTER: pa.Column(pl.Categorical, nullable=False),
-            OUTCOME: pa.Column(pl.Float64, nullable=False),
+            **{
+                name: pa.Column(pl.Float64, nullable=False) for name in several(OUTCOME, n_outcomes)
+            },
             **({PAYER: pa.Column(pl.String, nullable=False)} if payers else {}),
             **(of_groups if assigned else {}),
             **{name: pa.Column(kind, nullable=True) for name, kind in (attributes or {}).items()},

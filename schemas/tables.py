@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from schemas.names import DEBIASED
+
 TEXT: Final = "VARCHAR"
 NUMBER: Final = "DOUBLE"
 COUNT: Final = "BIGINT"
@@ -72,7 +74,7 @@ _ASSIGNED = (
 
 def debiased(metric: str) -> str:
     """Return the column of ``units`` that holds the debiased outcomes of a metric."""
-    return f"{metric}_debiased"
+    return f"{metric}{DEBIASED}"
 
 
 def unit_table(

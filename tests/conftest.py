@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,6 +99,8 @@ if TYPE_CHECKING:
 
 Content = pl.DataFrame | bytes | str
 Section = Mapping[str, Any]
+Sections = Sequence[Section]
+"""Those of ``[[outcomes]]``, say."""
 
 SENTINEL = 987654.5
 """An outcome that nothing but the log may show."""
@@ -164,10 +166,14 @@ def write_content(path: Path, content: Content) -> None:
         plain.unlink()
 
 
-def toml(sections: Mapping[str, Section], experiment: str = "trial") -> str:
+def toml(sections: Mapping[str, Section | Sections], experiment: str = "trial") -> str:
     """A configuration; what JSON spells, TOML spells alike, but for inline tables."""
     lines = [f"experiment = {json.dumps(experiment)}"]
+    several = {name: list(keys) for name, keys in sections.items() if isinstance(keys, Sequence)}
+    lines += [f"{name} = {_value(tables)}" for name, tables in several.items()]
     for section, keys in sections.items():
+        if isinstance(keys, Sequence):
+            continue
         lines.append(f"[{section}]")
         lines += [f"{key} = {_value(value)}" for key, value in keys.items() if value is not None]
     return "\n".join(lines) + "\n"
@@ -175,7 +181,8 @@ def toml(sections: Mapping[str, Section], experiment: str = "trial") -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items()) + "}"
+        given = {key: one for key, one in value.items() if one is not None}
+        return "{" + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in given.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_value, value)) + "]"
     if isinstance(value, float):
@@ -253,15 +260,16 @@ class Experiment:
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":
     """Rows ``unit arm cluster outcome``, text where they are labels, as a validation gives them.
 
-    Public facts (``assigned``, ``attribute 0`` and so on) come along.
+    There may be ``outcome 2`` and so on, and public facts (``assigned``, ``attribute 0``).
     """
     from flows.raw.boundary.sealed import Sealed  # noqa: PLC0415
     from flows.raw.spill.sorted_runs import Stored  # noqa: PLC0415
     from flows.raw.units.rows import COLUMNS, rows_of  # noqa: PLC0415 - see the top of this file
 
     kinds = [pl.col("arm").cast(pl.Enum(arms)), pl.col("cluster").cast(pl.Categorical)]
-    facts = [name for name in frame.columns if name.split()[0] in ("assigned", "attribute")]
-    ordered = frame.select(*COLUMNS, *facts).with_columns(kinds).sort("unit")
+    others = ("outcome ", "assigned", "attribute ")
+    more = [name for name in frame.columns if name.startswith(others)]
+    ordered = frame.select(*COLUMNS, *more).with_columns(kinds).sort("unit")
     rows = rows_of([Stored(ordered.height, ordered)], arms, ordered.schema["unit"])
     return Sealed(rows, rows.n_units)
 
@@ -286,20 +294,26 @@ def build_experiment(
     log: Content | Mapping[str, Content] | None = None,
     file: str = "log.parquet",
     /,
-    **sections: Section,
+    **sections: Section | Sections | None,
 ) -> Experiment:
     """Write a log to ``file`` (or several by their names) and a configuration that fits.
 
     Keyword arguments are sections of the configuration; their keys replace the defaults, None
-    takes a key out.
+    takes a key out, or a section.
     """
     folder.mkdir(exist_ok=True)
     contents = log if isinstance(log, Mapping) else {file: a_log() if log is None else log}
     for name, content in contents.items():
         write_content(folder / name, content)
     names = [*_DEFAULTS, *(name for name in sections if name not in _DEFAULTS)]
-    merged = {name: {**_DEFAULTS.get(name, {}), **sections.get(name, {})} for name in names}
-    merged["source"] = {"path": file, **merged["source"]}
+    merged: dict[str, Section | Sections] = {}
+    for name in names:
+        given = sections.get(name, {})
+        if isinstance(given, Mapping):
+            default = {"path": file} if name == "source" else _DEFAULTS.get(name, {})
+            merged[name] = {**default, **given}
+        elif given is not None:
+            merged[name] = given
     config = folder / "trial.toml"
     config.write_text(toml(merged), encoding="utf-8")
     return Experiment(config)
@@ -313,7 +327,7 @@ class Builder(Protocol):
         log: Content | Mapping[str, Content] | None = None,
         file: str = "log.parquet",
         /,
-        **sections: Section,
+        **sections: Section | Sections | None,
     ) -> Experiment:
         """Write a log and a configuration that fits."""
 

@@ -106,10 +106,10 @@ def check_text(result: CheckResult) -> str:
             "",
             *pairs(
                 {
-                    "mechanism": result.design.mechanism.name,
+                    "mechanism": result.chosen.mechanism,
                     "epsilon": _budget_text(
-                        result.design.epsilon,
-                        result.design.delta,
+                        result.chosen.price.epsilon,
+                        result.chosen.price.delta,
                         private_clusters=result.private_clusters,
                     ),
                     **roster_pairs(result.roster),

@@ -79,10 +79,15 @@ def _check_centres(
         raise ConfigError("private_clusters.features", "missing: name the columns of the centres")
     columns, by_events = config.columns, config.source.grain == "event"
     others = {columns.unit: "unit", columns.arm: "arm"}
-    others |= {columns.time or "": "time"} if by_events else {columns.outcome: "outcome"}
+    if by_events:
+        others[columns.time or ""] = "time"
+    else:
+        others |= {one.column: "outcome" for one in config.outcomes}
     for name, times in Counter(features).items():
         if name in others or times > 1 or not name:
             why = f"is columns.{others[name]} already" if name in others else "is named twice"
+            if name in others and config.named_outcomes and others[name] == "outcome":
+                why = "is the column of an outcome already"
             raise ConfigError("private_clusters.features", f"{shown(name)} {why}")
     for name, point in centres.items():
         if len(point) != len(features):

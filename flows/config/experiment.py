@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from flows.config.schedule import ScheduleSection
 from flows.config.sections import (
@@ -13,6 +14,7 @@ from flows.config.sections import (
     Columns,
     ConfigSection,
     LedgerSection,
+    NamedOutcome,
     Outcome,
     Privacy,
     PrivateClusters,
@@ -20,9 +22,10 @@ from flows.config.sections import (
     Quarantine,
     Run,
     SourceSection,
+    as_tuple,
 )
 from flows.runtime.paths import absolute
-from privatizers.accounting.budget import Budget, of_group, total
+from privatizers.accounting.budget import Budget, of_group, parts_of, total, written
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import (
     SQUARE_SHARE,
@@ -33,6 +36,7 @@ from privatizers.planning.aggregate_design import (
 from privatizers.planning.design import Design, Request, design
 from schemas.errors import shown
 from schemas.names import NAME
+from schemas.tables import UNNAMED
 
 AnyDesign = Design | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
@@ -46,7 +50,11 @@ class Config(ConfigSection):
     source: SourceSection
     columns: Columns
     arms: Arms
-    outcome: Outcome
+    outcome: Outcome = Outcome()
+    named_outcomes: Annotated[tuple[NamedOutcome, ...], BeforeValidator(as_tuple)] = Field(
+        default=(), alias="outcomes"
+    )
+    """Several outcomes under one epsilon, in place of ``[outcome]`` and ``columns.outcome``."""
     privacy: Privacy
     private_clusters: PrivateClusters | None = None
     schedule: ScheduleSection | None = None
@@ -102,17 +110,82 @@ class Config(ConfigSection):
 
     @property
     def cost(self) -> Budget:
-        """The cost of one release: the declared epsilon, or that of the declared parameters."""
+        """The cost of one release: the declared epsilon, or that of the declared parameters.
+
+        The parameters are those of every outcome: what they cost is added up.
+        """
         if self.privacy.epsilon is not None:
             return Budget(self.privacy.epsilon, self.privacy.delta)
-        declared = self.design()
-        return Budget(declared.epsilon, declared.delta)
+        if not self.named_outcomes:
+            declared = self.design()
+            return Budget(declared.epsilon, declared.delta)
+        return total([self.cluster_cost, *(one.cost for one in self.views)])
 
     @property
     def charged(self) -> Budget:
         """What one who pays is charged for a release: the cost of all its rows together."""
         rows_each = self.privacy.rows_each
         return self.cost if rows_each is None else of_group(self.cost, rows_each)
+
+    @property
+    def outcomes(self) -> tuple[NamedOutcome, ...]:
+        """All outcomes in their order: one called ``outcome`` where there is ``[outcome]``."""
+        if self.named_outcomes:
+            return self.named_outcomes
+        if isinstance(self.outcome, NamedOutcome):  # in a view of one of several
+            return (self.outcome,)
+        declared = {name: getattr(self.outcome, name) for name in Outcome.model_fields}
+        return (
+            NamedOutcome.model_construct(name=UNNAMED, column=self.columns.outcome, **declared),
+        )
+
+    @property
+    def views(self) -> "tuple[Config, ...]":
+        """The configuration of each outcome alone, in their order; see :meth:`of_outcome`."""
+        if not self.named_outcomes:
+            return (self,)
+        return tuple(map(self._view, self.named_outcomes, self._parts()))
+
+    def of_outcome(self, name: str) -> "Config":
+        """The configuration of one outcome alone, by its name, at its part of ε and δ.
+
+        Of ``[outcome]`` it is this configuration. Of several it has no private clusters, as these
+        are randomised, and paid for, once for all. Raises KeyError where there is no such outcome.
+        """
+        found = dict(zip((one.name for one in self.outcomes), self.views, strict=True))
+        return found[name]
+
+    def shares(self) -> tuple[Fraction, ...]:
+        """The part of ε of each outcome, of what private clusters leave; at most 1 together.
+
+        Those without a share divide evenly what the others leave, and so do all before they are
+        planned ("auto"). Some may be 0 or less where shares are wrong; see
+        :mod:`flows.config.outcome_checks`.
+        """
+        given = [
+            None if one.share in (None, "auto") else Fraction(written(float(one.share or 0.0)))
+            for one in self.outcomes
+        ]
+        left = 1 - sum((share for share in given if share is not None), Fraction(0))
+        return tuple(left / given.count(None) if share is None else share for share in given)
+
+    def _parts(self) -> tuple[Budget, ...]:
+        """The ε and δ of each of several outcomes; only δ where parameters are declared."""
+        whole = Budget(self._outcome_epsilon() or 0.0, self.privacy.delta)
+        return parts_of(whole, self.shares())
+
+    def _view(self, outcome: NamedOutcome, part: Budget) -> "Config":
+        epsilon = None if self.privacy.epsilon is None else part.epsilon
+        privacy = {"epsilon": epsilon, "delta": part.delta}
+        return self.model_copy(
+            update={
+                "outcome": outcome,
+                "named_outcomes": (),
+                "columns": self.columns.model_copy(update={"outcome": outcome.column}),
+                "privacy": self.privacy.model_copy(update=privacy),
+                "private_clusters": None,
+            }
+        )
 
     def design(self) -> AnyDesign:
         """The mechanism and its parameters as declared, where nothing is planned.
@@ -136,7 +209,9 @@ class Config(ConfigSection):
         return design(request)
 
     def request(self) -> Request | AggregateRequest:
-        """The declared mechanism and parameters, from which its design is made."""
+        """The declared mechanism and parameters of one outcome, from which its design is made."""
+        if self.named_outcomes:
+            raise AssertionError("several outcomes have a design each: see Config.of_outcome")
         privacy, support = self.privacy, self.outcome.support
         name, epsilon = privacy.mechanism, self._outcome_epsilon()
         if name == "noisy-histogram" or name == "noisy-horvitz-thompson":  # noqa: PLR1714 - narrows

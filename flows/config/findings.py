@@ -1,12 +1,12 @@
 """What is wrong with a configuration, all of it at once, in plain lines that name the keys."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from flows.config.keys import section_at
+from flows.config.keys import fields, section_at
 from schemas.errors import ConfigError, SeveralConfigError, in_short, shown
 
 _FIRST = ("missing", "extra_forbidden")
@@ -14,10 +14,15 @@ _FIRST = ("missing", "extra_forbidden")
 _NOT_KEYS = ("directory",)  # of the whole file: where it lies
 
 
-def plain(error: ValidationError, model: type[BaseModel]) -> ConfigError:
-    """Say all of pydantic's findings, a line each; the error's key is that of the first."""
+def plain(
+    error: ValidationError, model: type[BaseModel], first: Sequence[tuple[str, str]] = ()
+) -> ConfigError:
+    """Say all of pydantic's findings, a line each; the error's key is that of the first.
+
+    What was found ``first``, keys with their problems, stands before them.
+    """
     found = sorted(_without_branches(error.errors()), key=_order)
-    return SeveralConfigError.of([(_key(one), _problem(one, model)) for one in found])
+    return SeveralConfigError.of([*first, *((_key(one), _problem(one, model)) for one in found)])
 
 
 def _order(finding: Any) -> int:
@@ -56,7 +61,7 @@ def _problem(finding: Any, model: type[BaseModel]) -> str:
 def _meant(steps: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """The known key of the same section that is spelt most alike, if one is."""
     place = section_at(model, steps[:-1])
-    known = () if place is None else [name for name in place.model_fields if name not in _NOT_KEYS]
+    known = () if place is None else [name for name in fields(place) if name not in _NOT_KEYS]
     near = get_close_matches(in_short(str(steps[-1])).lower(), known, n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
@@ -66,4 +71,12 @@ def _is_branch(step: int | str) -> bool:
     return isinstance(step, str) and ("[" in step or step in _BRANCHES)
 
 
-_BRANCHES = ("str", "int", "float", "tuple", "constrained-str", "constrained-int")
+_BRANCHES = (
+    "str",
+    "int",
+    "float",
+    "tuple",
+    "constrained-str",
+    "constrained-int",
+    "constrained-float",
+)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
-from flows.config.keys import in_markdown, meanings, section
+from flows.config.keys import fields, in_markdown, meanings, section
 from flows.config.site import SiteConfig
 
 Kind = Literal["release", "site", "cate"]
@@ -35,6 +35,8 @@ def json_schema(kind: Kind) -> dict[str, Any]:
         del schema["properties"][name]
     _explain(schema, model)
     models = _sections(model)
+    if kind == "release":  # there is [outcome], without a default, or [[outcomes]]
+        del schema["properties"]["outcome"]["default"]
     for name, part in schema["$defs"].items():
         _explain(part, models[name])
     return {
@@ -47,7 +49,7 @@ def json_schema(kind: Kind) -> dict[str, Any]:
 def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """The models of all sections, however deep, by their names."""
     found: dict[str, type[BaseModel]] = {}
-    for field in model.model_fields.values():
+    for field in fields(model).values():
         part = section(field.annotation)
         if part is not None:
             found |= {part.__name__: part, **_sections(part)}

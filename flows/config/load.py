@@ -15,6 +15,7 @@ from flows.config.effects import EffectConfig
 from flows.config.effects_checks import check_effect_config
 from flows.config.experiment import Config
 from flows.config.findings import plain
+from flows.config.outcome_checks import MISSING
 from flows.config.schedule_checks import check_schedule
 from flows.config.site import SiteConfig
 from flows.config.site_checks import check_site_config
@@ -82,7 +83,8 @@ def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
     try:
         config = kind.model_validate(content)
     except ValidationError as error:
-        raise plain(error, kind) from None
+        left_out = kind is Config and "outcome" not in content and "outcomes" not in content
+        raise plain(error, kind, [("outcome", MISSING)] if left_out else []) from None
     config = config.model_copy(update={"directory": path.absolute().parent})
     if isinstance(config, SiteConfig):
         check_site_config(config)

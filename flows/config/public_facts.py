@@ -8,6 +8,8 @@ from schemas.errors import ConfigError, shown
 from schemas.names import COLUMN, TAKEN
 from schemas.tables import MOST_ATTRIBUTES, UNNAMED, debiased
 
+_OUTCOME = "columns.outcome"
+
 
 def check_public_facts(config: Config) -> None:
     """Raise ConfigError unless attributes and ``assigned_by`` can be published beside the rest."""
@@ -23,10 +25,12 @@ def _check_attributes(config: Config) -> None:
     if len(names) > MOST_ATTRIBUTES:
         raise ConfigError(key, f"{len(names):,} attributes; at most {MOST_ATTRIBUTES} can be")
     columns = config.columns
-    taken = _taken(config) | {"privacy_unit": columns.privacy_unit}
-    _check_free(key, names, taken | {"assigned_by": columns.assigned_by})
-    outcomes = _names_of_outcomes(config)
-    ours = {*TAKEN, UNNAMED, *(name.lower() for name in outcomes)}
+    groups = {
+        "columns.privacy_unit": columns.privacy_unit,
+        "columns.assigned_by": columns.assigned_by,
+    }
+    _check_free(key, names, _taken(config) | groups)
+    ours = {*TAKEN, UNNAMED, *(one.name.lower() for one in config.outcomes)}
     seen: dict[str, str] = {}
     for name in names:
         if not re.fullmatch(COLUMN, name):
@@ -58,21 +62,16 @@ def _check_assigned(config: Config, name: str) -> None:
 
 
 def _taken(config: Config) -> dict[str, str | None]:
-    """The columns that have another meaning, which no public fact may have."""
+    """The columns that have another meaning, by their keys, which no public fact may have."""
     columns = config.columns
-    return {
-        "unit": columns.unit,
-        "arm": columns.arm,
-        "outcome": columns.outcome or None,
-        "time": columns.time,
-        "event": columns.event,
-        "outcome_time": columns.outcome_time,
+    outcomes = {
+        f"outcomes[{number}].column" if config.named_outcomes else _OUTCOME: one.column or None
+        for number, one in enumerate(config.outcomes)
     }
-
-
-def _names_of_outcomes(config: Config) -> tuple[str, ...]:  # noqa: ARG001 - one has no other name
-    """What outcomes are called in the release."""
-    return (UNNAMED,)
+    return outcomes | {
+        f"columns.{key}": getattr(columns, key)
+        for key in ("unit", "arm", "time", "event", "outcome_time")
+    }
 
 
 def _check_free(key: str, names: tuple[str, ...], taken: Mapping[str, str | None]) -> None:
@@ -80,8 +79,9 @@ def _check_free(key: str, names: tuple[str, ...], taken: Mapping[str, str | None
         for other, column in taken.items():
             if name != column:
                 continue
-            why = "; an outcome is protected, and never published as it is" * (other == "outcome")
-            raise ConfigError(key, f"{shown(name)} is columns.{other} already{why}")
+            private = other == _OUTCOME or other.startswith("outcomes[")
+            why = "; an outcome is protected, and never published as it is" * private
+            raise ConfigError(key, f"{shown(name)} is {other} already{why}")
 
 
 def _check_published(config: Config, key: str) -> None:

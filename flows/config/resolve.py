@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flows.config.experiment import AnyDesign, Config
+from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of
+from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, Question, plan
 from schemas.arrays import Ints
 
@@ -29,8 +31,64 @@ class ResolvedDesign:
     """None where the configuration leaves nothing to plan."""
 
 
+@dataclass(frozen=True)
+class ResolvedRelease:
+    """The designs of all outcomes of a release, and the configuration that goes with them."""
+
+    config: Config
+    """With the grids, guesses and shares of the plans, where there are any."""
+    outcomes: tuple[ResolvedDesign, ...]
+    """In the order of ``config.outcomes``, each with the configuration of its outcome alone."""
+
+    @property
+    def designs(self) -> tuple[AnyDesign, ...]:
+        """The design of each outcome."""
+        return tuple(one.design for one in self.outcomes)
+
+    @property
+    def mechanism(self) -> str:
+        """The name of the mechanism, the same for all outcomes."""
+        return self.outcomes[0].design.mechanism.name
+
+    @property
+    def price(self) -> Budget:
+        """The price of everything together: the ε asked for, or what parameters add up to."""
+        return self.config.cost
+
+
+def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
+    """Choose the designs of all outcomes, and their shares of ε where these are to be planned.
+
+    ``sizes`` are numbers of units, shape [clusters, arms]. Raises ConfigError as
+    :func:`resolve_design` does.
+    """
+    if not config.named_outcomes:
+        chosen = resolve_design(config, sizes)
+        return ResolvedRelease(chosen.config, (chosen,))
+    settled = _with_shares(config, sizes)
+    outcomes = tuple(resolve_design(view, sizes) for view in settled.views)
+    resolved = tuple(outcome for one in outcomes for outcome in one.config.outcomes)
+    return ResolvedRelease(settled.model_copy(update={"named_outcomes": resolved}), outcomes)
+
+
+def _with_shares(config: Config, sizes: Ints) -> Config:
+    """The configuration with planned shares of ε, where they are "auto"."""
+    if any(one.share != "auto" for one in config.named_outcomes):
+        return config
+    whole = config.cost
+    questions = [
+        replace(question(view, sizes), epsilon=whole.epsilon, delta=whole.delta)
+        for view in config.views
+    ]
+    outcomes = tuple(
+        one.model_copy(update={"share": share})
+        for one, share in zip(config.named_outcomes, plan_shares(questions), strict=True)
+    )
+    return config.model_copy(update={"named_outcomes": outcomes})
+
+
 def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
-    """Choose the design of a release; ``sizes`` are numbers of units, shape [clusters, arms].
+    """Choose the design of one outcome; ``sizes`` are numbers of units, shape [clusters, arms].
 
     Raises ConfigError where no effect could be estimated with any design.
     """
@@ -51,24 +109,24 @@ def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
 
 
 def predicted_errors(
-    config: Config, chosen: ResolvedDesign, sizes: Ints
-) -> dict[tuple[str, str], float]:
+    config: Config, chosen: ResolvedRelease, sizes: Ints
+) -> dict[tuple[str, str, str], float]:
     """The standard error of every arm's effect on everybody, as ``clusterdp plan`` predicts it.
 
-    Keys are the names of the arm and of the estimator that the prediction is for: the sharpest one
-    that the design allows. ``config`` is as declared, ``sizes`` are numbers of units, shape
-    [clusters, arms]; only public facts are used. Empty where clusters are private, as their sizes
-    are not known when the design is made.
+    Keys are the names of the outcome, of the arm, and of the estimator that the prediction is for:
+    the sharpest one that the design allows. ``config`` is as declared, ``sizes`` are numbers of
+    units, shape [clusters, arms]; only public facts are used. Empty where clusters are private, as
+    their sizes are not known when the design is made.
     """
     if config.private_clusters is not None:
         return {}
-    asked = replace(question(config, sizes), segment_shares=())
-    mechanism = chosen.design.mechanism
-    estimator = _sharpest(mechanism.parameters)
-    return {
-        (config.arms.names[effect.arm], estimator): effect.std_error
-        for effect in forecast(asked, chosen.config.outcome.grid, mechanism)
-    }
+    found: dict[tuple[str, str, str], float] = {}
+    for view, one in zip(config.views, chosen.outcomes, strict=True):
+        asked, mechanism = replace(question(view, sizes), segment_shares=()), one.design.mechanism
+        (outcome,), estimator = view.outcomes, _sharpest(mechanism.parameters)
+        for effect in forecast(asked, one.config.outcome.grid, mechanism):
+            found[outcome.name, config.arms.names[effect.arm], estimator] = effect.std_error
+    return found
 
 
 def _sharpest(parameters: Parameters | AggregateParameters) -> str:

@@ -18,7 +18,8 @@ GREATEST_FEATURE = 1e100
 """The greatest coordinate of a centre or a unit, as it is squared; one beyond is unreadable."""
 
 
-def _as_tuple(value: object) -> object:
+def as_tuple(value: object) -> object:
+    """A list of a file as a tuple; anything else as it is."""
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -33,12 +34,14 @@ def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
     return tuple(part / whole for part in parts)
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 Numbers = Annotated[
-    tuple[Annotated[float, Field(allow_inf_nan=False)], ...], BeforeValidator(_as_tuple)
+    tuple[Annotated[float, Field(allow_inf_nan=False)], ...], BeforeValidator(as_tuple)
 ]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
+Words = Annotated[str, Field(min_length=1, max_length=100)]
+"""What people read; shown as it is."""
 
 
 class ConfigSection(BaseModel):
@@ -89,7 +92,7 @@ class Columns(ConfigSection):
     """The arm that a unit was given."""
     outcome: Name = ""
     """The outcome, or the value of an outcome event; empty where events need no value (counts)."""
-    cluster: Annotated[str | Texts | None, BeforeValidator(_as_tuple)] = None
+    cluster: Annotated[str | Texts | None, BeforeValidator(as_tuple)] = None
     """One column, or several that together name a cluster; None: there are no clusters."""
     time: Name | None = None
     """The time of an exposure, of grain "event"; also of an outcome event, if ``outcome_time`` is
@@ -184,6 +187,10 @@ class Outcome(ConfigSection):
     guess: Literal["uniform"] | Numbers = "uniform"
     """A public guess at the distribution of outcomes: a weight for each grid point. It is used for
     plans and weights; a wrong one costs precision alone."""
+    label: Words | None = None
+    """The outcome's name for people, such as "Bought within 14 days"."""
+    measured_in: Words | None = None
+    """Its unit, such as "EUR"."""
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -222,6 +229,19 @@ class Outcome(ConfigSection):
     def missing_value(self) -> float:
         """The value that replaces a missing or unreadable outcome."""
         return self.ends[0] if self.missing is None else self.missing
+
+
+class NamedOutcome(Outcome):
+    """One of several outcomes that are released together: its column, name and part of epsilon."""
+
+    name: Name
+    """Its name, and that of its column in releases: a letter, then letters, digits and _."""
+    column: Name = ""
+    """Its column in the log, or that of the value of an outcome event; empty where events need no
+    value (counts). Several outcomes may be made of one column."""
+    share: Annotated[Number, Field(gt=0, le=1)] | Literal["auto"] | None = None
+    """The part of ``privacy.epsilon`` (and of ``delta``) that it is released at; None: an equal
+    part of what the others leave; "auto", for all of them: planned from public facts."""
 
 
 class Privacy(ConfigSection):

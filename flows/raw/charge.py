@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flows.config.experiment import Config
-from flows.config.resolve import ResolvedDesign, predicted_errors, resolve_design
+from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_release
 from flows.ledger.account import Account, Charge
 from flows.ledger.members import Accounts
 from flows.ledger.units.account_key import read_account_key, read_assignment_key
@@ -31,13 +31,13 @@ class PeriodRows:
     roster: Roster
 
     @cached_property
-    def chosen(self) -> ResolvedDesign:
-        """The design of their release."""
-        return resolve_design(self.config, known_sizes(self.config, self.rows))
+    def chosen(self) -> ResolvedRelease:
+        """The designs of their release."""
+        return resolve_release(self.config, known_sizes(self.config, self.rows))
 
     @cached_property
-    def forecast(self) -> dict[tuple[str, str], float]:
-        """The standard errors that are to be expected, by arm and estimator."""
+    def forecast(self) -> dict[tuple[str, str, str], float]:
+        """The standard errors that are to be expected, by outcome, arm and estimator."""
         return predicted_errors(self.config, self.chosen, known_sizes(self.config, self.rows))
 
 
@@ -54,7 +54,7 @@ def charge_rows(
     guards = revise or not account.has_released(read.period)
     if guards and not _leaves_out(read.config):  # before a key is made
         check_sample_ratio(read.config, read.roster)
-    made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.design)
+    made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.designs)
     begun = account.has_accounts
     if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
         read_assignment_key(read.config, begun=begun or account.has_released(read.period))

@@ -6,10 +6,11 @@ first use and kept with the rows that were set aside, on the ledger's private si
 
 import hmac
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from flows.config.effects import EffectConfig
 from flows.config.experiment import AnyDesign, Config
+from flows.config.sections import NamedOutcome
 from flows.config.site import SiteConfig
 from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
@@ -25,7 +27,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, facts_of, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
-from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT
+from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several
 
 KEY_FILE = "digest.key"
 _LOST = (
@@ -43,8 +45,12 @@ class Part:
 
 
 @values_free
-def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Fingerprint:
+def fingerprint(
+    config: Config, rows: Sealed[Rows], design: AnyDesign | Sequence[AnyDesign]
+) -> Fingerprint:
     """Digest the kept ``rows``, their unit ids alone, and the settings that can affect a release.
+
+    Of several outcomes each has a ``design``, in the order of ``config.outcomes``.
 
     Each is ``k-`` and a short name of the key, a colon, and HMAC-SHA-256 in hexadecimals. Rows may
     have come in any order and from any files; text and integer ids are never the same. Raises
@@ -52,9 +58,10 @@ def fingerprint(config: Config, rows: Sealed[Rows], design: AnyDesign) -> Finger
     """
     kept = rows.open()
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
+    designs = tuple(design) if isinstance(design, Sequence) else (design,)
     facts = tuple(name for name in facts_of(config.columns) if name != PAYER)
-    parts = ids, _other_parts(kept, facts)
-    return digested(config, *parts, _settings(config, design), n_units=kept.n_units)
+    parts = ids, _other_parts(kept, len(designs), facts)
+    return digested(config, *parts, _settings(config, designs), n_units=kept.n_units)
 
 
 def digested(
@@ -119,13 +126,14 @@ def unit_parts(
     yield Part(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
 
 
-def _other_parts(rows: Rows, facts: tuple[str, ...]) -> Iterator[Part]:
+def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterator[Part]:
     """What the kept rows hold besides their unit ids; files and row numbers do not matter."""
     used = [arm for arm, size in zip(rows.arms, rows.sizes.sum(axis=0), strict=True) if size]
     yield from _labels(rows, ARM, used)
     yield from _labels(rows, CLUSTER, list(rows.clusters))
-    outcomes = (column.to_numpy() + 0.0 for column in rows.columns(OUTCOME))  # no zero is -0.0
-    yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
+    for name in several(OUTCOME, n_outcomes):
+        outcomes = (column.to_numpy() + 0.0 for column in rows.columns(name))  # no zero is -0.0
+        yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
     for name in facts:
         yield from _fact(rows, name)
 
@@ -192,30 +200,25 @@ def bytes_of(values: NDArray[np.generic]) -> memoryview:
     return np.ascontiguousarray(ordered).view(np.uint8).data
 
 
-def _settings(config: Config, design: AnyDesign) -> bytes:
+def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
     """Everything that can affect a release of given rows, spelt in one way."""
-    arms, outcome, key = config.arms, config.outcome, read_key(config)
-    parameters = design.mechanism.parameters
-    document = {
+    arms, key = config.arms, read_key(config)
+    of_outcomes = [*map(_outcome_settings, config.views, designs)]
+    document: dict[str, Any] = {
         "experiment": config.experiment,
         "control": arms.control,
         "treatments": arms.treatments,
         "same_shares": arms.same_shares,
-        "grid": outcome.grid,
-        "missing": outcome.missing_value,
-        "rounding": outcome.rounding,
-        "guess": outcome.guess,
-        "mechanism": design.mechanism.name,
-        "resampling_probability": parameters.resampling_probability,
-        "truncation_threshold": parameters.truncation_threshold,
-        "noise_scale": parameters.noise_scale,
-        "strata_statistic": parameters.strata_statistic,
-        "epsilon": design.epsilon,
-        "delta": design.delta,
+        "mechanism": designs[0].mechanism.name,
         "min_stratum": config.privacy.min_stratum,
         "unit_id": config.publish.unit_id,
         "unit_id_key": key.name if key else None,
     }
+    if config.named_outcomes:
+        document["outcomes"] = of_outcomes
+        document["epsilon"], document["delta"] = config.cost.epsilon, config.cost.delta
+    else:  # as it was before there could be several
+        document |= of_outcomes[0]
     privacy = config.privacy
     if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
         document["returning"], document["spent"] = privacy.returning, privacy.spent
@@ -235,3 +238,26 @@ def _settings(config: Config, design: AnyDesign) -> bytes:
             "missing": private.missing_name,
         }
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
+
+
+def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
+    """The settings of one outcome; ``config`` is its own."""
+    outcome, parameters = config.outcome, design.mechanism.parameters
+    named = {
+        "name": config.outcomes[0].name if isinstance(outcome, NamedOutcome) else None,
+        "label": outcome.label,
+        "measured_in": outcome.measured_in,
+    }
+    return {
+        "grid": outcome.grid,
+        "missing": outcome.missing_value,
+        "rounding": outcome.rounding,
+        "guess": outcome.guess,
+        "resampling_probability": parameters.resampling_probability,
+        "truncation_threshold": parameters.truncation_threshold,
+        "noise_scale": parameters.noise_scale,
+        "strata_statistic": parameters.strata_statistic,
+        "epsilon": design.epsilon,
+        "delta": design.delta,
+        **{key: value for key, value in named.items() if value is not None},
+    }

@@ -42,6 +42,7 @@ from schemas.raw import (
     UNIT,
     VALUE,
     attribute_columns,
+    numbered,
 )
 
 ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
@@ -62,9 +63,23 @@ class Log:
     """The type of the ids in ``roster``. Ids in ``events`` are cast to it; text that is not the
     usual form of such an integer ("007") becomes null, as no unit can have it."""
     mapped: Callable[[Floats], Floats]
-    """Maps outcomes (NaN for missing) into the range of the grid."""
+    """Maps outcomes (NaN for missing) into the range of the grid; the first of several."""
+    more_mapped: tuple[Callable[[Floats], Floats], ...] = ()
+    """The same of the other outcomes, where there are several."""
     attributes: tuple[pl.DataType, ...] = ()
     """The types of attributes, in their order."""
+
+    def with_mapped(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows of a frame, every outcome in it mapped."""
+        by_column = {
+            numbered(OUTCOME, position): mapped
+            for position, mapped in enumerate((self.mapped, *self.more_mapped))
+        }
+        return frame.with_columns(
+            pl.Series(name, mapped(frame[name].to_numpy()))
+            for name, mapped in by_column.items()
+            if name in frame.columns
+        )
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -80,10 +95,7 @@ class Log:
         """
 
         def postprocess(frame: pl.DataFrame) -> pl.DataFrame:
-            rows = with_unit_type(frame, self.unit_type)
-            if OUTCOME in rows.columns:
-                values = self.mapped(rows[OUTCOME].to_numpy())
-                rows = rows.with_columns(pl.Series(OUTCOME, values))
+            rows = self.with_mapped(with_unit_type(frame, self.unit_type))
             return rows if judged is None else judged(rows)
 
         return replace(self.roster, postprocess=postprocess).batches()
@@ -134,10 +146,13 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     if by_events and outcomes and source.outcomes_path is not None:
         event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
-        to_expressions = partial(_event_expressions, columns)
+        to_expressions = partial(_event_expressions, columns, _of_outcomes(config))
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
     kinds = tuple(attribute_type(files, name) for name in columns.attributes)
-    ends, missing = np.array(config.outcome.ends), config.outcome.missing_value
+    mapped = [
+        partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
+        for one in config.outcomes
+    ]
     log = Log(
         roster=LogFiles(
             files,
@@ -146,7 +161,8 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         ),
         events=events,
         unit_type=identifier_type(files, columns.unit),
-        mapped=partial(map_outcomes, grid=ends, missing=missing),
+        mapped=mapped[0],
+        more_mapped=tuple(mapped[1:]),
         attributes=kinds,
     )
     return Sealed(log)
@@ -189,11 +205,12 @@ def _roster_columns(
     if by_events:
         wanted.append(_given(columns.time))
     elif outcomes:
-        wanted.append(columns.outcome)
-        hidden.add(columns.outcome)
+        wanted += _of_outcomes(config)
+        hidden.update(_of_outcomes(config))
 
+    of_outcomes = _of_outcomes(config) if outcomes else (None,) * len(config.outcomes)
     to_expressions = partial(
-        _roster_expressions, columns, arms, private, kinds, by_events=by_events, outcomes=outcomes
+        _roster_expressions, columns, arms, private, of_outcomes, kinds, by_events=by_events
     )
     return tuple(wanted), frozenset(hidden - {columns.unit, columns.arm}), to_expressions
 
@@ -202,14 +219,17 @@ def _roster_expressions(
     columns: Columns,
     arms: tuple[str, ...],
     private: PrivateClusters | None,
+    of_outcomes: tuple[str | None, ...],
     kinds: tuple[pl.DataType, ...],
     frame: pl.DataFrame,
     path: Path,
     *,
     by_events: bool,
-    outcomes: bool,
 ) -> list[pl.Expr]:
-    """How the columns of a batch of units or exposures are converted."""
+    """How the columns of a batch of units or exposures are converted.
+
+    ``of_outcomes`` are the columns of the outcomes; None for one that is not read.
+    """
     expressions = [
         identifier(frame, path, columns.unit, "unit").alias(UNIT),
         arm_labels(frame, path, columns.arm, arms).alias(ARM),
@@ -233,28 +253,37 @@ def _roster_expressions(
     if by_events:
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-    if not outcomes:
-        return [*expressions, pl.lit(math.nan, pl.Float64).alias(OUTCOME)]
-    return [*expressions, outcome(frame, path, columns.outcome).alias(OUTCOME)]
+    for position, name in enumerate(of_outcomes):
+        values = pl.lit(math.nan, pl.Float64) if name is None else outcome(frame, path, name)
+        expressions.append(values.alias(numbered(OUTCOME, position)))
+    return expressions
+
+
+def _of_outcomes(config: Config) -> tuple[str, ...]:
+    """The column of each outcome, in their order; empty for one that needs none."""
+    return tuple(one.column for one in config.outcomes)
 
 
 def _event_columns(config: Config) -> tuple[str, ...]:
     columns = config.columns
     wanted = [columns.unit_of_events, columns.time_of_events]
-    if columns.outcome:  # a count needs it too: events without a readable value do not count
-        wanted.append(columns.outcome)
-    return (*wanted, *([columns.event] if columns.event else []))
+    # A count needs its column, too: events without a readable value do not count.
+    wanted += [name for name in _of_outcomes(config) if name]
+    return (*dict.fromkeys(wanted), *([columns.event] if columns.event else []))
 
 
-def _event_expressions(columns: Columns, frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
-    """How the columns of a batch of outcome events are converted."""
+def _event_expressions(
+    columns: Columns, of_outcomes: tuple[str, ...], frame: pl.DataFrame, path: Path
+) -> list[pl.Expr]:
+    """How the columns of a batch of outcome events are converted; a value for each outcome."""
     unit, time = columns.unit_of_events, columns.time_of_events
     expressions = [
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    value = outcome(frame, path, columns.outcome) if columns.outcome else pl.lit(1.0)
-    expressions.append(value.alias(VALUE))
+    for position, name in enumerate(of_outcomes):
+        value = outcome(frame, path, name) if name else pl.lit(1.0)
+        expressions.append(value.alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions

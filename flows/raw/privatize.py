@@ -1,6 +1,7 @@
 """Step 3, private: takes raw rows, returns tables that may be published."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -19,7 +20,7 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
 from flows.raw.drawing.aggregate_tables import release_aggregates
 from flows.raw.drawing.strata_counts import count_strata
-from flows.raw.drawing.unit_stream import unit_table
+from flows.raw.drawing.unit_stream import OutcomeResponse, unit_table
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
@@ -29,6 +30,7 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
+from schemas.raw import OUTCOME, several
 from schemas.released import ReleaseTables
 from schemas.roster import Roster
 
@@ -37,7 +39,7 @@ from schemas.roster import Roster
 def privatize(
     config: Config,
     rows: Sealed[Rows],
-    design: AnyDesign,
+    design: AnyDesign | Sequence[AnyDesign],
     name: ReleaseName,
     workspace: Workspace | None = None,
     roster: Roster | None = None,
@@ -49,49 +51,77 @@ def privatize(
     the statistics of the strata. Each unit's outcome is drawn when the table ``units`` is read, in
     the order of released ids. For a design without units, :func:`release_aggregates` does the steps
     after the first. The counts in ``roster``, of rows in quarantine, are published as they are.
+
+    Of several outcomes each has a ``design`` of the same mechanism, in the order of
+    ``config.outcomes``, and draws of its own: the guarantee adds up (``several_outcomes.md`` beside
+    the mechanisms).
     """
-    raw = rows.open()
-    if isinstance(design, AggregateDesign):  # before the first draw
-        design.mechanism.check_sizes(
+    raw, designs = rows.open(), tuple(design) if isinstance(design, Sequence) else (design,)
+    aggregates = [one for one in designs if isinstance(one, AggregateDesign)]
+    for each in aggregates:  # before the first draw
+        each.mechanism.check_sizes(
             raw.sizes, config.privacy.min_stratum, exact=config.private_clusters is None
         )
     private_rows = with_randomised_clusters(config, raw, workspace)
-    if isinstance(design, AggregateDesign):
-        return release_aggregates(config, private_rows, design, name, workspace, roster)
+    if aggregates:
+        return release_aggregates(config, private_rows, aggregates, name, workspace, roster)
     # These read keys, so they come before the draws that follow.
-    columns = config.columns
-    assignment_key = read_assignment_key(config, begun=True) if columns.assigned_by else None
-    manifest = tables.manifest_of(config, private_rows, design, name, roster)
-    grid = np.array(config.outcome.grid)
-    stratum_counts = count_strata(config, private_rows, design.mechanism, workspace, keep=True)
-    strata = stratum_counts.strata
-    tables.check_squares_fit(design, strata)
-    statistics = design.mechanism.strata(stratum_counts.counts)
-    weights = debias_vector(
-        grid, statistics.response.prior, statistics.response.resampling_probability
-    )
-    cells = tables.cells_table(strata, grid)
+    grouped = config.columns.assigned_by is not None
+    assignment_key = read_assignment_key(config, begun=True) if grouped else None
+    manifest = tables.manifest_of(config, private_rows, designs, name, roster)
+    for one in designs:
+        tables.check_squares_fit(one, private_rows.sizes)
+    outcomes = several(OUTCOME, len(designs))
+    made = [
+        _outcome_tables(view, private_rows, one, workspace, outcome)
+        for view, one, outcome in zip(config.views, designs, outcomes, strict=True)
+        if isinstance(one, Design)
+    ]
     return ReleaseTables(
         manifest=manifest,
-        outcomes=tables.grid_table(grid),
-        pools=_pools(
-            strata,
-            _noisy_means(config, design, statistics, strata),
-            _weights(config, design, strata),
-        ),
-        strata=tables.strata_table(strata),
-        debias=_debias(cells, statistics, weights),
-        counts=tables.counts_table(cells, statistics.noisy_counts),
-        squares=tables.squares_table(config, design, stratum_counts.counts, strata),
+        outcomes=tables.joined(one.outcomes for one in made),
+        pools=tables.joined(one.pools for one in made),
+        strata=tables.strata_table(made[0].response.counts.strata),
+        debias=tables.joined(one.debias for one in made),
+        counts=tables.joined(one.counts for one in made),
+        squares=tables.joined(one.squares for one in made),
         units=unit_table(
-            config,
-            private_rows,
-            stratum_counts,
-            statistics.response,
-            weights,
-            workspace,
-            assignment_key,
+            config, private_rows, [one.response for one in made], workspace, assignment_key
         ),
+    )
+
+
+@dataclass(frozen=True)
+class _OutcomeTables:
+    """What is published of one outcome, and how each unit's is drawn."""
+
+    outcomes: pl.DataFrame
+    pools: pl.DataFrame
+    debias: pl.DataFrame
+    counts: pl.DataFrame
+    squares: pl.DataFrame
+    response: OutcomeResponse
+
+
+def _outcome_tables(
+    config: Config, rows: Rows, design: Design, workspace: Workspace | None, outcome: str
+) -> _OutcomeTables:
+    """Draw the statistics of the outcome in one column, with noise that no other has."""
+    grid = np.array(config.outcome.grid)
+    found = count_strata(config, rows, design.mechanism, workspace, keep=True, outcome=outcome)
+    strata = found.strata
+    statistics = design.mechanism.strata(found.counts)
+    response = statistics.response
+    weights = debias_vector(grid, response.prior, response.resampling_probability)
+    cells = tables.cells_table(strata, grid)
+    noisy_means = _noisy_means(config, design, statistics, strata)
+    return _OutcomeTables(
+        outcomes=tables.grid_table(config),
+        pools=_pools(config, strata, noisy_means, _weights(config, design, strata)),
+        debias=_debias(config, cells, statistics, weights),
+        counts=tables.counts_table(config, cells, statistics.noisy_counts),
+        squares=tables.squares_table(config, design, found.counts, strata),
+        response=OutcomeResponse(config, found, response, weights),
     )
 
 
@@ -131,11 +161,12 @@ def _noisy_means(
 
 
 def _pools(
-    strata: Strata, noisy_means: pl.Series, weights: StatisticWeights | None
+    config: Config, strata: Strata, noisy_means: pl.Series, weights: StatisticWeights | None
 ) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
     return tables.by_metric(
+        config,
         {
             "pool": tables.named(strata.pools, pool),
             "arm": tables.named(strata.arms, arm),
@@ -144,17 +175,18 @@ def _pools(
             "noisy_difference": nothing,
             "mean_weight": nothing if weights is None else pl.Series(weights.of_mean),
             "square_weight": nothing if weights is None else pl.Series(weights.of_square),
-        }
+        },
     )
 
 
 def _debias(
-    cells: dict[str, pl.Series], statistics: StrataRelease, weights: Floats
+    config: Config, cells: dict[str, pl.Series], statistics: StrataRelease, weights: Floats
 ) -> pl.DataFrame:
     return tables.by_metric(
+        config,
         {
             **cells,
             "probability": pl.Series(statistics.response.prior.ravel()),
             "weight": pl.Series(weights.ravel()),
-        }
+        },
     )

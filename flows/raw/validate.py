@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
-from flows.config.sections import LedgerSection
+from flows.config.sections import LedgerSection, NamedOutcome
 from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
@@ -31,30 +31,36 @@ from flows.raw.spill.unit_order import order_units, rises
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.assignment import in_several_arms
 from flows.raw.units.attribution import attributed
-from flows.raw.units.exposures import first_exposures
+from flows.raw.units.exposures import Exposures, first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, facts_of, rows_of, rows_where
 from flows.runtime.progress import Progress
+from schemas.arrays import Floats
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
     ASSIGNED,
     ASSIGNED_ARMS,
     CLUSTER,
+    EVENT,
     FAULT,
     FILE,
     OUTCOME,
     PAYER,
     ROW,
     RULE,
+    TIME,
     UNIT,
     UNIT_RULES,
+    VALUE,
     Rule,
     attribute_columns,
     event_rules,
+    numbered,
     rules,
+    several,
 )
 from schemas.roster import Roster
 
@@ -161,10 +167,16 @@ class _Judge:
         return () if isinstance(self.config, SiteConfig) else facts_of(self.config.columns)
 
     @property
+    def _n_outcomes(self) -> int:
+        """How many outcomes a unit has."""
+        return len(self.config.outcomes) if isinstance(self.config, Config) else 1
+
+    @property
     def _columns(self) -> tuple[str, ...]:
         """The columns of rows that are kept; where they stood, if they may be set aside later."""
+        more = several(OUTCOME, self._n_outcomes)[1:]
         place = (FILE, ROW) if ASSIGNED in self._facts else ()
-        return (*COLUMNS, *self._facts, *place)
+        return (*COLUMNS, *more, *self._facts, *place)
 
     @property
     def attribute_changed(self) -> int | None:
@@ -337,22 +349,18 @@ class _Judge:
     def _by_events(
         self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
     ) -> pl.DataFrame:
-        """The same of exposures, each unit with the outcome that its events come to."""
+        """The same of exposures, each unit with the outcomes that its events come to."""
         found = first_exposures(part, self._facts)
         self.n_changed += found.n_changed
         name = of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
-        source, outcome = config.source, config.outcome
-        values = np.full(found.kept.height, np.nan)
-        if events is not None and outcome.aggregate is not None:
-            values = attributed(
-                events,
-                found.kept,
-                aggregate=outcome.aggregate,
-                window=source.window_microseconds,
-                cap=outcome.cap,
+        values = [
+            pl.Series(
+                numbered(OUTCOME, position), _attributed(config, outcome, position, events, found)
             )
-        return self._finished(found.kept.with_columns(pl.Series(OUTCOME, self.log.mapped(values))))
+            for position, outcome in enumerate(config.outcomes)
+        ]
+        return self._finished(self.log.with_mapped(found.kept.with_columns(values)))
 
     def of_one_arm(self, rows: Rows) -> Rows:
         """The rows without those whose group, what was randomised, has several arms."""
@@ -393,6 +401,7 @@ class _Judge:
             fits(
                 self.config.arms.names,
                 payers=PAYER in self._facts,
+                n_outcomes=self._n_outcomes,
                 assigned=ASSIGNED in self._facts,
                 attributes=dict(
                     zip(
@@ -409,6 +418,28 @@ class _Judge:
             broken = [] if rises(seam) else ["parts overlap"]
         if broken:
             raise InputError(f"rows that passed every rule break the schema ({', '.join(broken)})")
+
+
+def _attributed(
+    config: Config,
+    outcome: NamedOutcome,
+    position: int,
+    events: pl.DataFrame | None,
+    found: Exposures,
+) -> Floats:
+    """One outcome of each unit, by its events; NaN where it has none, or where none are read."""
+    if events is None or outcome.aggregate is None:
+        return np.full(found.kept.height, np.nan)
+    if position:
+        value = pl.col(numbered(VALUE, position)).alias(VALUE)
+        events = events.select(UNIT, TIME, value, *[n for n in events.columns if n == EVENT])
+    return attributed(
+        events,
+        found.kept,
+        aggregate=outcome.aggregate,
+        window=config.source.window_microseconds,
+        cap=outcome.cap,
+    )
 
 
 # what workers do

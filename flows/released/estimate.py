@@ -18,8 +18,8 @@ from flows.released.file.read import open_draft, open_release, read_manifest
 from flows.released.publish import add_estimates
 from schemas.released import no_rows
 
-Forecast = Mapping[tuple[str, str], float | None]
-"""Standard errors that the plan predicted, by arm and estimator."""
+Forecast = Mapping[tuple[str, str, str], float | None]
+"""Standard errors that the plan predicted, by metric, arm and estimator."""
 
 _PLANNED = """
 SELECT arm, estimator, planned_std_error FROM main.estimates
@@ -57,8 +57,9 @@ def estimate_release(path: Path, level: float = LEVEL) -> ReleaseEstimates:
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -> Forecast:
     """Read the predicted standard errors that a file states."""
-    rows = connection.execute(_PLANNED, {"metric": released.metric.metric}).fetchall()
-    return {(arm, estimator): std_error for arm, estimator, std_error in rows}
+    metric = released.metric.metric
+    rows = connection.execute(_PLANNED, {"metric": metric}).fetchall()
+    return {(metric, arm, estimator): std_error for arm, estimator, std_error in rows}
 
 
 def estimate(
@@ -80,8 +81,8 @@ def estimate(
 def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:
     """Add the predicted standard error to each estimate, where there is one."""
     return [
-        replace(estimate, planned_std_error=forecast.get((estimate.arm, estimate.estimator)))
-        for estimate in estimates
+        replace(one, planned_std_error=forecast.get((one.metric, one.arm, one.estimator)))
+        for one in estimates
     ]
 
 

@@ -7,9 +7,10 @@ printed number, too, is never below the price.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
 
 _DIGITS = 60  # far more than sums of printed doubles need here
 
@@ -91,6 +92,34 @@ def of_group(price: Budget, size: int) -> Budget:
     except OverflowError:
         factor = math.inf
     return Budget(epsilon, min(price.delta * factor * (1.0 + 1e-12), 1.0))
+
+
+def parts_of(whole: Budget, shares: Sequence[Fraction]) -> tuple[Budget, ...]:
+    """Divide an amount into parts that add up to at most it: (s_i ε, s_i δ), rounded down.
+
+    where
+
+    - ε and δ are the decimal numbers that the ``whole`` prints as,
+    - s_i are the ``shares``, above 0 and adding up to at most 1,
+
+    and each part is the greatest double that prints as no more than s_i ε. So the printed parts add
+    up exactly to no more than the printed whole.
+
+    Raises:
+        ValueError: Shares are not above 0, or add up to more than 1.
+    """
+    if any(share <= 0 for share in shares) or sum(shares) > 1:
+        raise ValueError("shares are above 0 and add up to at most 1")
+    return tuple(Budget(_part(whole.epsilon, share), _part(whole.delta, share)) for share in shares)
+
+
+def _part(value: float, share: Fraction) -> float:
+    """Return the greatest double that prints as no more than ``share`` of the printed value."""
+    exact = Fraction(written(value)) * share
+    nearest = float(exact)
+    while Fraction(written(nearest)) > exact:
+        nearest = math.nextafter(nearest, 0.0)
+    return nearest
 
 
 def _sum(values: Iterable[float]) -> float:

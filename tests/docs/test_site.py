@@ -11,6 +11,7 @@ import pytest
 
 from flows.config.effects import EffectConfig
 from flows.config.experiment import Config
+from flows.config.keys import fields
 from flows.config.site import SiteConfig
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +100,7 @@ def test_every_key_is_in_the_reference(site: Path) -> None:
     page = (site / "docs" / "reference" / "configuration.html").read_text(encoding="utf-8")
     assert "made of the code" not in page
     for model in (Config, SiteConfig, EffectConfig):
-        for name in model.model_fields:
+        for name in fields(model):
             assert name == "directory" or f"{name}" in page
     for key in ("outcomes_path", "budget_delta", "centres_epsilon", "spill_directory", "edges"):
         assert f">{key}<" in page, key

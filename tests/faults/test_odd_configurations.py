@@ -235,7 +235,7 @@ def test_shares_of_any_size_are_proportions(experiment: Builder, share: float) -
 def test_so_are_the_weights_of_a_guess(experiment: Builder, weight: float) -> None:
     built = experiment(outcome={"guess": [weight] * 4}, privacy={"mechanism": "auto"})
     assert built.load().outcome.weights == (0.25,) * 4
-    assert built.check().design.epsilon == 2.0
+    assert built.check().chosen.designs[0].epsilon == 2.0
 
 
 # places

@@ -169,7 +169,7 @@ def test_an_unforeseen_failure_is_told_by_its_kind_alone(
         raise ZeroDivisionError(SENTINEL)
 
     with monkeypatch.context() as failing:
-        failing.setattr("flows.raw.charge.resolve_design", fails)
+        failing.setattr("flows.raw.charge.resolve_release", fails)
         result = release_due(str(built.config))
     assert [(one.status, one.exit_code) for one in result.releases] == [("failed", 1)] * 2
     assert result.exit_code == 1

@@ -386,7 +386,7 @@ def test_a_release_has_exactly_the_design_that_was_planned(
 ) -> None:
     built = experiment(privacy=privacy, outcome={"levels": "auto"})
     found = planned(command, built)
-    assert built.check().design == design_of(built.config, None)
+    assert built.check().chosen.designs[0] == design_of(built.config, None)
     result = built.run()
     stated = {"mechanism": result.manifest.mechanism, **dataclasses.asdict(result.manifest.metric)}
     assert stated["n_outcomes"] == found["levels"]

@@ -7,6 +7,7 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel
 
 from flows.config.experiment import Config
+from flows.config.keys import fields
 from flows.config.sections import Privacy
 from flows.config.site import SiteConfig
 from tests.fuzz.case import DIGITS, Case
@@ -145,7 +146,7 @@ FITTING |= dict.fromkeys(("outcome_time", "outcome_unit"), _names)
 def keys_of(model: type[BaseModel]) -> list[tuple[str, str]]:
     """Every (section, key) of a configuration; ("", key) of those in no section."""
     found = []
-    for name, field in model.model_fields.items():
+    for name, field in fields(model).items():
         inner = [one for one in _parts(field.annotation) if issubclass(one, BaseModel)]
         found += [(name, key) for one in inner for key in one.model_fields] or [("", name)]
     return [one for one in found if one != ("", "directory")]

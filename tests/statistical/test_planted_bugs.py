@@ -7,7 +7,7 @@ sees, a table of draws that is 2⁻⁵³ off, is in `tests/privatizers/noise/tes
 adds up every table exactly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,7 +123,7 @@ def ordered_by_outcome(patch: pytest.MonkeyPatch) -> None:
     """Units stand in the order of their outcomes."""
     honest = unit_stream._with_levels
 
-    def broken(rows: Rows, found: StrataCounts, facts: tuple[str, ...]) -> Any:
+    def broken(rows: Rows, found: Sequence[StrataCounts], facts: tuple[str, ...]) -> Any:
         yield pl.concat(honest(rows, found, facts)).sort(LEVEL, maintain_order=True)
 
     patch.setattr("flows.raw.drawing.unit_stream._with_levels", broken)

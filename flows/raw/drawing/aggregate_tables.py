@@ -1,5 +1,8 @@
 """Step 3 for mechanisms that publish no units: from raw rows to noisy statistics of strata."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -13,6 +16,7 @@ from privatizers.domain.strata import Strata
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.names import ReleaseName
+from schemas.raw import OUTCOME, several
 from schemas.released import ReleaseTables, no_rows
 from schemas.roster import Roster
 
@@ -20,7 +24,7 @@ from schemas.roster import Roster
 def release_aggregates(
     config: Config,
     rows: Rows,
-    design: AggregateDesign,
+    designs: Sequence[AggregateDesign],
     name: ReleaseName,
     workspace: Workspace | None,
     roster: Roster | None,
@@ -28,24 +32,59 @@ def release_aggregates(
     """Make the tables of the release ``name``, which has no units.
 
     Round outcomes onto the grid, once; count them by (pool, arm); let the mechanism draw every
-    published statistic of the counts. Nothing depends on the order of the rows.
+    published statistic of the counts; so for each outcome, which has a noise of its own. Nothing
+    depends on the order of the rows.
     """
     # The manifest reads a key, so it comes before any draw.
-    manifest = tables.manifest_of(config, rows, design, name, roster)
-    grid = np.array(config.outcome.grid)
-    stratum_counts = count_strata(config, rows, design.mechanism, workspace, keep=False)
-    strata = stratum_counts.strata
-    tables.check_squares_fit(design, strata)
-    statistics = design.mechanism.statistics(stratum_counts.counts, strata.cell_of)
+    manifest = tables.manifest_of(config, rows, designs, name, roster)
+    for design in designs:
+        tables.check_squares_fit(design, rows.sizes)
+    outcomes = several(OUTCOME, len(designs))
+    made = [
+        _outcome_tables(view, rows, design, workspace, outcome)
+        for view, design, outcome in zip(config.views, designs, outcomes, strict=True)
+    ]
     return ReleaseTables(
         manifest=manifest,
-        outcomes=tables.grid_table(grid),
-        pools=_pools(config, design, statistics, strata),
-        strata=tables.strata_table(strata),
+        outcomes=tables.joined(one.outcomes for one in made),
+        pools=tables.joined(one.pools for one in made),
+        strata=tables.strata_table(made[0].strata),
         debias=no_rows("debias"),  # nothing is resampled
-        counts=tables.counts_table(tables.cells_table(strata, grid), statistics.noisy_counts),
-        squares=tables.squares_table(config, design, stratum_counts.counts, strata),
-        units=empty_units(),
+        counts=tables.joined(one.counts for one in made),
+        squares=tables.joined(one.squares for one in made),
+        units=empty_units(tuple(metric.metric for metric in manifest.metrics)),
+    )
+
+
+@dataclass(frozen=True)
+class _OutcomeTables:
+    """What is published of one outcome."""
+
+    strata: Strata
+    outcomes: pl.DataFrame
+    pools: pl.DataFrame
+    counts: pl.DataFrame
+    squares: pl.DataFrame
+
+
+def _outcome_tables(
+    config: Config,
+    rows: Rows,
+    design: AggregateDesign,
+    workspace: Workspace | None,
+    outcome: str,
+) -> _OutcomeTables:
+    """Draw everything that is published of the outcome in one column."""
+    found = count_strata(config, rows, design.mechanism, workspace, keep=False, outcome=outcome)
+    strata = found.strata
+    statistics = design.mechanism.statistics(found.counts, strata.cell_of)
+    cells = tables.cells_table(strata, np.array(config.outcome.grid))
+    return _OutcomeTables(
+        strata=strata,
+        outcomes=tables.grid_table(config),
+        pools=_pools(config, design, statistics, strata),
+        counts=tables.counts_table(config, cells, statistics.noisy_counts),
+        squares=tables.squares_table(config, design, found.counts, strata),
     )
 
 
@@ -65,6 +104,7 @@ def _pools(
     has_squares = has_counts or design.mechanism.parameters.squares is not None
     has_mean = has_counts or statistics.noisy_sums is not None
     return tables.by_metric(
+        config,
         {
             "pool": tables.named(strata.pools, pool),
             "arm": tables.named(strata.arms, arm),
@@ -73,7 +113,7 @@ def _pools(
             "noisy_difference": pl.Series(difference).fill_nan(None),
             "mean_weight": _weights(len(pool), has_mean),
             "square_weight": _weights(len(pool), has_squares),
-        }
+        },
     )
 
 

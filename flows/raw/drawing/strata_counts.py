@@ -52,12 +52,14 @@ class StrataCounter:
     cells: Cells
     """The cell of each (cluster, arm), shape [clusters, arms]."""
     n_cells: int
+    outcome: str = OUTCOME
+    """The column of the outcome."""
 
     def of(self, frame: pl.DataFrame) -> tuple[Levels, Ints]:
         """The level of each row, shape [n], and the rows of each cell at each level, [S, K]."""
         grid = np.array(self.grid)
         to_level = stochastic_levels if self.is_stochastic else nearest_levels
-        values = frame[OUTCOME].to_numpy()
+        values = frame[self.outcome].to_numpy()
         levels = np.empty(len(values), dtype=level_type(len(grid)))
         cells = np.empty(len(values), dtype=np.int64)
 
@@ -78,10 +80,12 @@ def count_strata(
     workspace: Workspace | None,
     *,
     keep: bool,
+    outcome: str = OUTCOME,
 ) -> StrataCounts:
     """Round outcomes onto the grid, once, and count them by (pool, arm).
 
-    With ``keep`` the levels are kept, to be randomised later.
+    With ``keep`` the levels are kept, to be randomised later. ``config`` is that of the outcome in
+    the column ``outcome``.
     """
     pool_of = mechanism.pool_of(rows.sizes, config.privacy.min_stratum)
     strata = lay_out(list(rows.clusters), list(rows.arms), rows.sizes, pool_of)
@@ -91,6 +95,7 @@ def count_strata(
         clusters=rows.clusters,
         cells=cell_table(strata),
         n_cells=len(strata.cell_sizes),
+        outcome=outcome,
     )
     counts = np.zeros((counter.n_cells, len(counter.grid)), dtype=np.int64)
     levels = []

@@ -5,6 +5,7 @@ All but the sums of squares, which are drawn here, are made of public facts or o
 
 import functools
 import math
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -14,6 +15,7 @@ import polars as pl
 from flows.config.experiment import AnyDesign, Config
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
+from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
 from schemas.arrays import Floats, Integers, Ints
@@ -27,7 +29,6 @@ from schemas.released import (
     no_rows,
 )
 from schemas.roster import Roster
-from schemas.tables import UNNAMED
 
 
 @functools.cache
@@ -37,9 +38,17 @@ def _package_version() -> str:
 
 
 def manifest_of(
-    config: Config, rows: Rows, design: AnyDesign, name: ReleaseName, roster: Roster | None
+    config: Config,
+    rows: Rows,
+    designs: Sequence[AnyDesign],
+    name: ReleaseName,
+    roster: Roster | None,
 ) -> Manifest:
-    """The row of ``release`` and the row of ``metrics``; ``rows`` have the published clusters."""
+    """The row of ``release`` and the rows of ``metrics``; ``rows`` have the published clusters.
+
+    ``designs`` are those of the outcomes, in their order.
+    """
+    price = price_of(config, designs)
     private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
     account_key = None if roster is None else roster.account_key_fingerprint
     by_unit = account_key is not None
@@ -49,9 +58,9 @@ def manifest_of(
         period=name.period,
         revision=name.revision,
         created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
-        mechanism=design.mechanism.name,
-        epsilon=design.epsilon,
-        delta=design.delta,
+        mechanism=designs[0].mechanism.name,
+        epsilon=price.epsilon,
+        delta=price.delta,
         neighbours=NEIGHBOURS if private is None else NEIGHBOURS_WITH_CLUSTERS,
         cluster_epsilon=None if private is None else private.epsilon,
         control=config.arms.control,
@@ -70,18 +79,25 @@ def manifest_of(
         account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
-        metrics=(_metric_of(config, design),),
+        metrics=tuple(map(_metric_of, config.views, designs)),
         attributes=config.columns.attributes,
         assigned=config.columns.assigned_by is not None,
     )
 
 
+def price_of(config: Config, designs: Sequence[AnyDesign]) -> Budget:
+    """What a release states, private clusters included: as asked for, or as computed."""
+    if config.named_outcomes:
+        return config.cost
+    return Budget(designs[0].epsilon, designs[0].delta)
+
+
 def _metric_of(config: Config, design: AnyDesign) -> Metric:
-    """The row of the one outcome; its price does not include that of private clusters."""
-    parameters = design.mechanism.parameters
+    """The row of one outcome; its price does not include that of private clusters."""
+    parameters, (outcome,) = design.mechanism.parameters, config.outcomes
     priced = design if config.private_clusters is None else config.outcome_design()
     return Metric(
-        metric=UNNAMED,
+        metric=outcome.name,
         epsilon=priced.epsilon,
         delta=priced.delta,
         resampling_probability=parameters.resampling_probability,
@@ -90,17 +106,30 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         strata_statistic=parameters.strata_statistic,
         grid_step=grid_step(config, design),
         n_outcomes=parameters.n_outcomes,
+        label=outcome.label,
+        measured_in=outcome.measured_in,
     )
 
 
-def by_metric(columns: dict[str, pl.Series]) -> pl.DataFrame:
-    """A table of the one outcome: a column ``metric`` with its name, then these columns."""
-    return pl.DataFrame(columns).select(pl.lit(UNNAMED).alias("metric"), pl.all())
+def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:
+    """A table of one outcome: a column ``metric`` with its name, then these columns."""
+    (outcome,) = config.outcomes
+    return pl.DataFrame(columns).select(pl.lit(outcome.name).alias("metric"), pl.all())
 
 
-def grid_table(grid: Floats) -> pl.DataFrame:
+def joined(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """The tables of all outcomes as one, in their order; labels of the same type stay as they are.
+
+    An Enum of pools or arms has the same names for all, as they share their strata.
+    """
+    found = list(frames)
+    filled = [frame for frame in found if frame.height] or found[:1]
+    return filled[0] if len(filled) == 1 else pl.concat(filled)
+
+
+def grid_table(config: Config) -> pl.DataFrame:
     """Every value of the grid, in order."""
-    return by_metric({"outcome": pl.Series(grid)})
+    return by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))})
 
 
 def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
@@ -120,24 +149,24 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     }
 
 
-def counts_table(cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:
+def counts_table(config: Config, cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:
     """A row for each of the ``noisy`` counts, shape [S, K]; no row where it is None.
 
     ``cells`` are of :func:`cells_table`.
     """
     if noisy is None:
         return no_rows("counts")
-    return by_metric({**cells, "noisy_count": pl.Series(noisy.ravel())})
+    return by_metric(config, {**cells, "noisy_count": pl.Series(noisy.ravel())})
 
 
-def check_squares_fit(design: AnyDesign, strata: Strata) -> None:
+def check_squares_fit(design: AnyDesign, sizes: Ints) -> None:
     """Raise ConfigError where an arm's sum of squares may not fit into 64 bits.
 
-    To be called before any draw.
+    To be called before any draw. ``sizes`` are numbers of units, shape [clusters, arms].
     """
     squares = design.mechanism.parameters.squares
     if squares is not None:
-        squares.check_room(int(strata.sizes.sum(axis=0).max()))
+        squares.check_room(int(sizes.sum(axis=0).max()))
 
 
 def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strata) -> pl.DataFrame:
@@ -152,12 +181,13 @@ def squares_table(config: Config, design: AnyDesign, counts: Ints, strata: Strat
     drawn = squares.released(squares.noised(of_arms), of_arms.sum(axis=1), config.outcome.grid)
     size = len(strata.arms)
     return by_metric(
+        config,
         {
             "arm": pl.Series(strata.arms, dtype=pl.String),
             "noisy_square": pl.Series(drawn.noisy_square),
             "noise_scale": pl.Series([drawn.noise_scale] * size, dtype=pl.Float64),
             "centre": pl.Series([drawn.centre] * size, dtype=pl.Float64),
-        }
+        },
     )
 
 

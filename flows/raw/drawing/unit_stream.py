@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,10 +24,11 @@ from flows.raw.units.rows import Rows, facts_of, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
-from schemas.arrays import Floats
-from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns
-from schemas.released import TABLES, UnitTable
-from schemas.tables import ASSIGNED_TO, UNNAMED, debiased
+from schemas.arrays import Floats, Integers, Levels
+from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered, several
+from schemas.released import UnitTable
+from schemas.tables import ASSIGNED_TO, NUMBER, TEXT, debiased
+from schemas.tables import unit_table as released_table
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
 _HASHED = 1 << 20  # ids that are hashed at once
@@ -34,13 +36,42 @@ _PLACE = "place"
 
 
 @dataclass(frozen=True)
+class OutcomeResponse:
+    """How the units' values of one outcome are drawn, and what they count as."""
+
+    config: Config
+    """That of the outcome."""
+    counts: StrataCounts
+    response: RandomisedResponse
+    weights: Floats
+    """The debiased values of each cell and level, shape [S, K]."""
+
+
+@dataclass(frozen=True)
+class _OutcomeDrawing:
+    """Randomises one outcome."""
+
+    name: str
+    tables: ResponseTables
+    grid: Floats
+    weights: Floats
+
+    def places(self, levels: Levels, cells: Cells) -> Integers:
+        """Drawn levels with their cells, in place of raw levels, shape [n] each.
+
+        That is the position in a table with a row a cell and a column a level.
+        """
+        drawn = self.tables.draw(levels, cells)
+        place = cells.astype(np.int64) * len(self.grid) + drawn
+        return place.astype(np.uint32 if self.weights.size < 1 << 32 else np.int64)
+
+
+@dataclass(frozen=True)
 class _Drawing:
     """Randomises rows."""
 
-    tables: ResponseTables
+    outcomes: tuple[_OutcomeDrawing, ...]
     cells: Cells
-    grid: Floats
-    weights: Floats
     clusters: tuple[str, ...]
     arms: tuple[str, ...]
     facts: tuple[str, ...] = ()
@@ -49,61 +80,62 @@ class _Drawing:
     """What attributes are called in the release."""
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """A frame with ``unit cluster arm level``, drawn levels with their cells in place of raw.
+        """A frame with ``unit cluster arm level``, drawn places in place of raw levels.
 
-        That is the position in a table with a row a cell and a column a level.
+        Of several outcomes, ``level 2`` and so on likewise. Each is drawn by itself: no two share
+        a random number.
         """
         cells = cells_of(frame, self.cells)
-        levels = self.tables.draw(frame[LEVEL].to_numpy(), cells)
-        place = cells.astype(np.int64) * len(self.grid) + levels
-        kind = np.uint32 if self.weights.size < 1 << 32 else np.int64
-        drawn = pl.Series(_PLACE, place.astype(kind))
-        return frame.select(UNIT, CLUSTER, ARM, drawn, *self.facts)
+        places = [
+            pl.Series(
+                numbered(_PLACE, position),
+                outcome.places(frame[numbered(LEVEL, position)].to_numpy(), cells),
+            )
+            for position, outcome in enumerate(self.outcomes)
+        ]
+        return frame.select(UNIT, CLUSTER, ARM, *places, *self.facts)
 
     def released(self, key: bytes | None, drawn: pl.DataFrame) -> pa.RecordBatch:
         """The released rows of a frame that :meth:`drawn` gives.
 
         ``key`` is that of ``assigned_to``, where there is one: workers, who draw, do without.
         """
-        place = drawn[_PLACE].to_numpy()
-        named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
-        columns = {
+        columns: dict[str, Any] = {
             "unit_id": _plain_array(drawn[UNIT]),
             "cluster": _dictionary(drawn[CLUSTER], self.clusters),
             "arm": _dictionary(drawn[ARM], self.arms),
-            UNNAMED: pa.array(self.grid[place % len(self.grid)]),
-            debiased(UNNAMED): pa.array(self.weights.ravel()[place]),
-            **{name: _plain_array(drawn[column]) for name, column in named},
         }
+        for position, outcome in enumerate(self.outcomes):
+            place = drawn[numbered(_PLACE, position)].to_numpy()
+            columns[outcome.name] = outcome.grid[place % len(outcome.grid)]
+            columns[debiased(outcome.name)] = outcome.weights.ravel()[place]
+        named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
+        columns |= {name: _plain_array(drawn[column]) for name, column in named}
         if key is not None:
-            columns[ASSIGNED_TO] = pa.array(released_groups(key, drawn[ASSIGNED]))
-        return pa.record_batch(columns)
+            columns[ASSIGNED_TO] = released_groups(key, drawn[ASSIGNED])
+        return pa.record_batch(list(columns.values()), names=list(columns))
 
     def batch(self, key: bytes | None, frame: pl.DataFrame) -> pa.RecordBatch:
         """Draw the released rows of a frame with ``unit cluster arm level`` and public facts."""
         return self.released(key, self.drawn(frame))
 
 
-_COLUMNS = tuple(TABLES["units"])
-
-
 def unit_table(
     config: Config,
     rows: Rows,
-    counts: StrataCounts,
-    response: RandomisedResponse,
-    weights: Floats,
+    responses: Sequence[OutcomeResponse],
     workspace: Workspace | None,
     assignment_key: bytes | None = None,
 ) -> UnitTable:
     """The table of all units, in the order of their released ids.
 
-    Outcomes are drawn while the table is read, which is possible once. Workers begin to draw at
-    once, part by part, and are read in order while they draw the parts to come. ``weights`` are the
-    debiased values of each cell and level, shape [S, K]; ``assignment_key`` is that of
+    ``responses`` are those of the outcomes, in their order; their strata are the same. Outcomes are
+    drawn while the table is read, which is possible once. Workers begin to draw at once, part by
+    part, and are read in order while they draw the parts to come. ``assignment_key`` is that of
     ``assigned_to``, where that is published.
     """
-    drawing = _drawing(config, rows, counts, response, weights)
+    drawing = _drawing(config, rows, responses)
+    counts = [one.counts for one in responses]
     make = partial(drawing.batch, assignment_key)
     if workspace is not None and workspace.workers is not None:
         frames = _drawn_by_workers(_Share.of(config, drawing), rows, counts, workspace)
@@ -129,10 +161,11 @@ def unit_table(
     )
 
 
-def empty_units() -> UnitTable:
-    """The table of a release that has no units."""
-    kinds = [pa.string(), pa.string(), pa.string(), pa.float64(), pa.float64()]
-    schema = pa.schema(list(zip(_COLUMNS, kinds, strict=True)))
+def empty_units(metrics: tuple[str, ...]) -> UnitTable:
+    """The table of a release of these outcomes that has no units."""
+    kinds = {TEXT: pa.string(), NUMBER: pa.float64()}
+    columns = released_table(metrics).columns
+    schema = pa.schema([(name, kinds[column.kind]) for name, column in columns.items()])
     return UnitTable(0, pa.RecordBatchReader.from_batches(schema, []), [])
 
 
@@ -150,17 +183,27 @@ def _batches(
 
 
 def _with_levels(
-    rows: Rows, counts: StrataCounts, facts: tuple[str, ...]
+    rows: Rows, counts: Sequence[StrataCounts], facts: tuple[str, ...]
 ) -> Iterator[pl.DataFrame]:
     """The rows with their levels and public facts, in the order of the parts."""
-    for frame, levels in zip(rows.frames(), counts.levels, strict=True):
-        yield frame.select(UNIT, ARM, CLUSTER, *facts).hstack(levels.load())
+    for frame, levels in zip(rows.frames(), _levels(counts), strict=True):
+        yield frame.select(UNIT, ARM, CLUSTER, *facts).hstack(_loaded_levels(levels))
+
+
+def _levels(counts: Sequence[StrataCounts]) -> list[tuple[Stored, ...]]:
+    """For each part of the rows the levels of all outcomes, in their order."""
+    return list(zip(*(one.levels for one in counts), strict=True))
+
+
+def _loaded_levels(levels: Sequence[Stored]) -> list[pl.Series]:
+    """The levels of all outcomes in columns of their own."""
+    return [one.load()[LEVEL].alias(numbered(LEVEL, at)) for at, one in enumerate(levels)]
 
 
 def _with_hashed_ids(
     config: Config,
     rows: Rows,
-    counts: StrataCounts,
+    counts: Sequence[StrataCounts],
     facts: tuple[str, ...],
     workspace: Workspace | None,
 ) -> Iterator[pl.DataFrame]:
@@ -190,24 +233,24 @@ def _empty(config: Config, rows: Rows, facts: tuple[str, ...]) -> pl.DataFrame:
         UNIT: pl.String() if config.publish.unit_id == "keyed-hash" else rows.unit_type,
         ARM: pl.Enum(rows.arms),
         CLUSTER: pl.Enum(rows.clusters),
-        LEVEL: pl.UInt8(),
+        **dict.fromkeys(several(LEVEL, len(config.outcomes)), pl.UInt8()),
         **{name: rows.kind_of(name) for name in facts},
     }
     return pl.DataFrame(schema=kinds)
 
 
-def _drawing(
-    config: Config,
-    rows: Rows,
-    counts: StrataCounts,
-    response: RandomisedResponse,
-    weights: Floats,
-) -> _Drawing:
+def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -> _Drawing:
     return _Drawing(
-        tables=response.tables(),
-        cells=cell_table(counts.strata),
-        grid=np.array(config.outcome.grid),
-        weights=weights,
+        outcomes=tuple(
+            _OutcomeDrawing(
+                name=one.config.outcomes[0].name,
+                tables=one.response.tables(),
+                grid=np.array(one.config.outcome.grid),
+                weights=one.weights,
+            )
+            for one in responses
+        ),
+        cells=cell_table(responses[0].counts.strata),
         clusters=rows.clusters,
         arms=rows.arms,
         facts=tuple(name for name in facts_of(config.columns) if name != PAYER),
@@ -232,10 +275,10 @@ class _Share:
 
 
 def _drawn_by_workers(
-    work: _Share, rows: Rows, counts: StrataCounts, workspace: Workspace
+    work: _Share, rows: Rows, counts: Sequence[StrataCounts], workspace: Workspace
 ) -> Iterator[pl.DataFrame]:
     """The rows that workers draw, in the order of released ids; they begin at once."""
-    calls = [(work, part, levels) for part, levels in zip(rows.parts, counts.levels, strict=True)]
+    calls = [(work, part, levels) for part, levels in zip(rows.parts, _levels(counts), strict=True)]
     if work.config.publish.unit_id != "keyed-hash":
         return _loaded(each(workspace, draw_part, calls))
     runs = SortedRuns.of(workspace, each(workspace, hash_part, calls), "hashed")
@@ -253,7 +296,7 @@ def _loaded(drawn: Iterator[Stored | None]) -> Iterator[pl.DataFrame]:
             part.remove()
 
 
-def draw_part(work: _Share, part: Stored, levels: Stored, workspace: Workspace) -> Stored:
+def draw_part(work: _Share, part: Stored, levels: Sequence[Stored], workspace: Workspace) -> Stored:
     """Draw one part, in a worker.
 
     A part may be drawn twice, if its worker was taken for lost. Both draws are sound, each is in a
@@ -262,7 +305,7 @@ def draw_part(work: _Share, part: Stored, levels: Stored, workspace: Workspace) 
     return stored(work.drawing.drawn(_part_with_levels(work, part, levels)), workspace, "units")
 
 
-def hash_part(work: _Share, part: Stored, levels: Stored, workspace: Workspace) -> Handed:
+def hash_part(work: _Share, part: Stored, levels: Sequence[Stored], workspace: Workspace) -> Handed:
     """Bring the rows of one part, under hashed ids, on their way into the order of these."""
     runs = SortedRuns(workspace, "hashed")
     runs.add(_hashed(work.config, _part_with_levels(work, part, levels)))
@@ -278,9 +321,9 @@ def draw_range(
     return stored(pl.concat(drawn), workspace, "units") if drawn else None
 
 
-def _part_with_levels(work: _Share, part: Stored, levels: Stored) -> pl.DataFrame:
-    frame = labelled(part, work.drawing.clusters).select(UNIT, ARM, CLUSTER, *work.drawing.facts)
-    return frame.hstack(levels.load())
+def _part_with_levels(work: _Share, part: Stored, levels: Sequence[Stored]) -> pl.DataFrame:
+    frame = labelled(part, work.drawing.clusters)
+    return frame.select(UNIT, ARM, CLUSTER, *work.drawing.facts).hstack(_loaded_levels(levels))
 
 
 def _dictionary(labels: pl.Series, names: tuple[str, ...]) -> pa.Array:

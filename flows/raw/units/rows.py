@@ -28,8 +28,9 @@ class Rows:
     """Sound rows, one a unit, in the order of units: the parts one after the other."""
 
     parts: tuple[Stored, ...]
-    """Columns ``unit``, ``arm`` (an Enum of the declared arms), ``cluster``, ``outcome``; and
-    public facts as configured: ``payer``, ``assigned``, attributes."""
+    """Columns ``unit``, ``arm`` (an Enum of the declared arms), ``cluster``, ``outcome``, and
+    ``outcome 2`` and so on where there are several; and public facts as configured: ``payer``,
+    ``assigned``, attributes."""
     unit_type: pl.DataType
     arms: tuple[str, ...]
     """Control first."""

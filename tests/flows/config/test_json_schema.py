@@ -9,6 +9,7 @@ import pytest
 from flows.cli.main import run
 from flows.config.experiment import Config
 from flows.config.json_schema import Kind, json_schema
+from flows.config.keys import fields
 from flows.config.sections import Privacy
 
 kinds = pytest.mark.parametrize("kind", get_args(Kind))
@@ -40,10 +41,16 @@ def test_every_reference_leads_somewhere(kind: Kind) -> None:
 
 def test_it_has_the_keys_of_the_loader() -> None:
     schema = json_schema("release")
-    assert set(schema["properties"]) == set(Config.model_fields) - {"directory"}
+    assert set(schema["properties"]) == set(fields(Config)) - {"directory"}
     assert set(schema["required"]) == {
-        *("experiment", "source", "columns", "arms", "outcome", "privacy"),
+        *("experiment", "source", "columns", "arms", "privacy"),  # and outcome or outcomes
     }
+    assert "default" not in schema["properties"]["outcome"]
+    of_one, of_several = (
+        schema["$defs"][name]["properties"] for name in ("Outcome", "NamedOutcome")
+    )
+    assert set(of_several) == {*of_one, "name", "column", "share"}
+    assert all(key["description"] for key in of_several.values())
     privacy = schema["$defs"]["Privacy"]["properties"]
     assert set(privacy) == set(Privacy.model_fields)
     assert "noisy-histogram" in privacy["mechanism"]["enum"]

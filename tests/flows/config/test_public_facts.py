@@ -107,3 +107,36 @@ def test_a_column_of_clusters_may_be_an_attribute(experiment: Builder) -> None:
         a_log(8), columns={"assigned_by": "home", "privacy_unit": "home"}, privacy={"rows_each": 2}
     )
     assert built.load().columns.assigned_by == "home"
+
+
+SEVERAL = """
+[[outcomes]]
+name = "visit"
+column = "visits"
+values = [0, 1]
+[[outcomes]]
+name = "Spend"
+column = "clicks"
+values = [0, 1, 2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ("visits", r"'visits' is outcomes[0].column already; an outcome is protected"),
+        ("clicks", r"'clicks' is outcomes[1].column already; an outcome is protected"),
+        ("spend", "'spend' is a name of clusterdp's own"),
+        ("VISIT", "'VISIT' is a name of clusterdp's own"),
+    ],
+)
+def test_no_attribute_is_one_of_several_outcomes(
+    experiment: Builder, attribute: str, words: str
+) -> None:
+    built = experiment(a_log(8), columns={"outcome": None, "attributes": [attribute]})
+    written = built.config.read_text().replace("[outcome]\nvalues = [0, 1, 2, 3]\n", "")
+    built.config.write_text(written + SEVERAL)
+    with pytest.raises(ConfigError) as caught:
+        built.load()
+    assert caught.value.key == "columns.attributes"
+    assert words in str(caught.value)

@@ -22,14 +22,14 @@ from flows.released.file.draft import LATEST, complete, draft_in, make_public, w
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
-from tests.conftest import Builder, Experiment, Section, build_experiment
+from tests.conftest import Builder, Experiment, build_experiment
 
 
 @pytest.fixture
 def experiment(tmp_path: Path) -> Builder:
     """Experiments whose releases everybody pays for: there is no log here to look for units in."""
 
-    def build(*logs: Any, **sections: Section) -> Experiment:
+    def build(*logs: Any, **sections: Any) -> Experiment:
         privacy = {"account": "population", **sections.pop("privacy", {})}
         return build_experiment(tmp_path / "experiment", *logs, privacy=privacy, **sections)
 

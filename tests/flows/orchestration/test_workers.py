@@ -32,20 +32,35 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from flows.cli.main import run
+from flows.config.resolve import resolve_release
 from flows.ledger.account import Account
 from flows.orchestration import workers as sharing
 from flows.orchestration.workers import Workers, started_workers
 from flows.raw.drawing.strata_counts import StrataCounter, count_part
+from flows.raw.ingest import ingest
+from flows.raw.privatize import privatize
 from flows.raw.spill import sharing as sharing_module
 from flows.raw.spill.sharing import check_folder_usable, each
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import open_workspace
+from flows.raw.units.private_clusters import known_sizes
+from flows.raw.validate import validate
 from flows.release import release
 from schemas.errors import ClusterdpError, ConfigError, InputError, StepError
+from schemas.names import ReleaseName
 from tests.boundary.canary import leaks_into
 from tests.boundary.planted import Planted, plant, plant_events
 from tests.boundary.watched import Watch
-from tests.conftest import EXACT, Builder, Experiment, a_log, build_experiment, released, told
+from tests.conftest import (
+    EXACT,
+    Builder,
+    Experiment,
+    a_log,
+    build_experiment,
+    made_units,
+    released,
+    told,
+)
 from tests.flows.raw.spill.test_out_of_core import (
     EVENTS,
     FORMATS,
@@ -281,6 +296,39 @@ def test_the_layout_of_a_file_says_nothing_of_parts(
         layout.filter(pl.col("column_name") == "unit_id").select(places) for layout in layouts
     )
     assert one.equals(other)
+
+
+@pytest.mark.parametrize("unit_id", ["plain", "keyed-hash"])
+def test_workers_draw_every_one_of_several_outcomes(
+    experiment: Builder, shared: Workers, seen: Seen, unit_id: str
+) -> None:
+    log = a_log(3000).with_columns(more=3.0 - pl.col("clicks"))
+    publish: dict[str, Any] = {"unit_id": unit_id}
+    if unit_id == "keyed-hash":
+        publish["key_file"] = "key"
+    names = ("clicks", "more")
+    built = experiment(
+        in_files(log, "parquet"),
+        "logs/*.parquet",
+        outcome=None,
+        outcomes=[{"name": name, "column": name, "values": [0, 1, 2, 3]} for name in names],
+        columns={"outcome": None},
+        privacy=EXACT,
+        publish=publish,
+        run=TWO,
+    )
+    (built.folder / "key").write_bytes(b"k" * 32)
+    config = built.load()
+    with open_workspace(config) as workspace:
+        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+        chosen = resolve_release(config, known_sizes(config, rows))
+        name = ReleaseName("trial", "once", 1)
+        units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))
+    assert seen.n_tasks["count_part"] > 2
+    if unit_id == "plain":
+        assert units.select(names).equals(log.select(names))
+    assert (units["clicks"] + units["more"]).to_list() == [3.0] * 3000
+    assert sorted(units["clicks"]) == sorted(log["clicks"])
 
 
 def test_private_clusters_are_randomised_by_workers(

@@ -796,9 +796,9 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
     (built.folder / "events").rename(built.folder / "events-p")
     found = built.check("p")
     assert planned["n_units"] == found.roster.n_units
-    assert planned["mechanism"] == found.design.mechanism.name
-    assert audited == [found.design.mechanism.name]
-    assert design_of(built.config, "p") == found.design
+    assert planned["mechanism"] == found.chosen.designs[0].mechanism.name
+    assert audited == [found.chosen.designs[0].mechanism.name]
+    assert design_of(built.config, "p") == found.chosen.designs[0]
 
 
 def _printed(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:

@@ -21,7 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.config.experiment import Config
-from flows.config.resolve import resolve_design
+from flows.config.keys import fields
+from flows.config.resolve import resolve_design, resolve_release
 from flows.config.sections import ConfigSection
 from flows.ledger.rules import Fingerprint
 from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
@@ -399,6 +400,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.missing": [{"outcome": {"missing": 1}}],
     "outcome.rounding": [{"outcome": {"rounding": "nearest"}}],
     "outcome.guess": [{"outcome": {"guess": [1, 2, 3, 4]}}],
+    "outcome.label": [{"outcome": {"label": "Clicks in a week"}}],
+    "outcome.measured_in": [{"outcome": {"measured_in": "clicks"}}],
     "privacy.mechanism": [
         {"privacy": {"mechanism": "auto"}},
         {"privacy": {"mechanism": "cluster-free-dp"}},
@@ -486,6 +489,7 @@ ELSEWHERE = {
     "private_clusters.features",  # tried below
     "experiment",  # tried below
     "directory",  # the file's own folder
+    "outcomes",  # tried below
     "quarantine.directory",  # where the key is
     *("privacy.resampling_probability", "privacy.truncation_threshold", "privacy.noise_scale"),
 }
@@ -528,7 +532,7 @@ def test_every_key_is_tried_here() -> None:
 
 
 def keys_of(section: type[ConfigSection], prefix: str = "") -> Iterator[str]:
-    for name, field in section.model_fields.items():
+    for name, field in fields(section).items():
         options = [one for one in get_args(field.annotation) if one is not type(None)]
         kind = options[0] if len(options) == 1 else field.annotation  # a section may be left out
         if isinstance(kind, type) and issubclass(kind, ConfigSection):
@@ -541,6 +545,58 @@ def test_the_experiment_matters(experiment: Builder) -> None:
     config = experiment().load()
     other = config.model_copy(update={"experiment": "other"})
     assert of_frame(config, kept_rows(BASE)).settings != of_frame(other, kept_rows(BASE)).settings
+
+
+SEVERAL: list[dict[str, Any]] = [
+    {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]},
+    {"name": "sent", "column": "sent", "values": [0, 1]},
+]
+"""Two outcomes."""
+SECOND = (pl.col("outcome") * 2.0 + 1.0).alias("outcome 2")
+
+
+def of_several(
+    experiment: Builder, outcomes: list[dict[str, Any]], frame: pl.DataFrame, **sections: Any
+) -> Fingerprint:
+    """The digests of a release of several outcomes."""
+    columns = {"outcome": None}
+    config = experiment(outcome=None, columns=columns, outcomes=outcomes, **sections).load()
+    chosen = resolve_release(config, SIZES)
+    return fingerprint(chosen.config, sealed_rows(frame, arms_of(frame)), chosen.designs)
+
+
+@pytest.mark.usefixtures("keys")
+def test_every_setting_of_each_of_several_outcomes_matters(experiment: Builder) -> None:
+    frame = kept_rows(BASE).with_columns(SECOND)
+    first, second = SEVERAL
+    changed = [
+        [first, second],
+        [first, second | {"name": "posted"}],
+        [first, second | {"share": 0.25}],
+        [first, second | {"label": "Sent it on"}],
+        [first, second | {"measured_in": "share"}],
+        [first, second | {"values": [0, 2]}],
+        [first, second | {"missing": 1}],
+        [first, second | {"rounding": "nearest"}],
+        [first, second | {"guess": [1, 2]}],
+        [first | {"name": "sent"}, second | {"name": "clicks"}],
+    ]
+    found = [of_several(experiment, outcomes, frame).settings for outcomes in changed]
+    found.append(of_several(experiment, SEVERAL, frame, privacy={"epsilon": 2.5}).settings)
+    found.append(of_several(experiment, SEVERAL, frame, privacy={"delta": 1e-9}).settings)
+    assert len(set(found)) == len(found)
+    # Where a column is found does not matter: the rows hold what is in it.
+    elsewhere = [first, second | {"column": "other"}]
+    assert of_several(experiment, elsewhere, frame).settings == found[0]
+
+
+def test_every_one_of_several_outcomes_matters(experiment: Builder) -> None:
+    frame = kept_rows(BASE).with_columns(SECOND)
+    other = frame.with_columns(pl.col("outcome 2") + 1.0)
+    swapped = frame.rename({"outcome": "outcome 2", "outcome 2": "outcome"})
+    found = [of_several(experiment, SEVERAL, one) for one in (frame, other, swapped)]
+    assert len({one.rows for one in found}) == 3
+    assert len({one.units for one in found}) == len({one.settings for one in found}) == 1
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 2.5}, {"delta": 1e-9}])

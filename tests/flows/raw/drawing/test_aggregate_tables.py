@@ -400,8 +400,8 @@ def test_other_settings_conflict_and_a_revision_draws_anew(tmp_path: Path) -> No
 
 def test_a_dry_run_knows_it(built: Experiment) -> None:
     checked = built.check()
-    assert checked.design.mechanism.name.startswith("noisy-")
-    assert (checked.design.epsilon, checked.design.delta) == (1.0, 0.0)
+    assert checked.chosen.designs[0].mechanism.name.startswith("noisy-")
+    assert (checked.chosen.designs[0].epsilon, checked.chosen.designs[0].delta) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("privacy", [HISTOGRAM, DIFFERENCES])
