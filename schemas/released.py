@@ -28,6 +28,9 @@ NEIGHBOURS_WITH_CLUSTERS: Final = "one unit's outcome and cluster (substitution)
 OUTCOME: Final = "outcome"
 """The kind of a metric that is an outcome of units."""
 
+RATIO: Final = "ratio"
+"""The kind of a metric that is the ratio of two outcomes' means."""
+
 ALL: Final = "all"
 """The name of the one cluster, or the one pool, where there is only one."""
 
@@ -40,7 +43,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """A row of ``metrics``: an outcome, and how it was randomised."""
+    """A row of ``metrics``: an outcome of units, and how it was randomised."""
 
     metric: str
     epsilon: float
@@ -55,11 +58,42 @@ class Metric:
     grid_step: float | None
     """One step of the grid, where means or differences are published; else None."""
     n_outcomes: int
-    kind: str = OUTCOME
     label: str | None = None
     measured_in: str | None = None
-    numerator: str | None = None
-    denominator: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is, as ``metrics`` has it."""
+        return OUTCOME
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of ``metrics``."""
+        return {name: getattr(self, name, None) for name in TABLES["metrics"]}
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A row of ``metrics``: the ratio of two outcomes' means.
+
+    It is made of what is published of these, at no further cost, so its other columns are null.
+    """
+
+    metric: str
+    numerator: str
+    denominator: str
+    label: str | None = None
+    measured_in: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is, as ``metrics`` has it."""
+        return RATIO
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of ``metrics``."""
+        return {name: getattr(self, name, None) for name in TABLES["metrics"]}
 
 
 @dataclass(frozen=True)
@@ -99,8 +133,8 @@ class Manifest:
     account_key_fingerprint: str | None
     schema_version: int
     package_version: str
-    metrics: tuple[Metric, ...]
-    """At least one."""
+    metrics: tuple[Metric | Ratio, ...]
+    """At least one outcome; in the order in which effects are told."""
     attributes: tuple[str, ...] = ()
     """The published attributes: columns of ``units`` after the outcomes."""
     assigned: bool = False
@@ -112,9 +146,19 @@ class Manifest:
         return {name: getattr(self, name) for name in TABLES["release"]}
 
     @property
+    def outcomes(self) -> tuple[Metric, ...]:
+        """The metrics that are outcomes of units, which is all but ratios."""
+        return tuple(one for one in self.metrics if isinstance(one, Metric))
+
+    @property
+    def ratios(self) -> tuple[Ratio, ...]:
+        """The metrics that are ratios of two outcomes."""
+        return tuple(one for one in self.metrics if isinstance(one, Ratio))
+
+    @property
     def metric(self) -> Metric:
         """The metric of a release with a single one."""
-        (metric,) = self.metrics
+        (metric,) = self.outcomes
         return metric
 
     @property
@@ -125,7 +169,7 @@ class Manifest:
     @property
     def has_units(self) -> bool:
         """Whether randomised outcomes of units are published, or statistics of strata alone."""
-        return any(metric.resampling_probability is not None for metric in self.metrics)
+        return any(metric.resampling_probability is not None for metric in self.outcomes)
 
     @property
     def has_private_clusters(self) -> bool:

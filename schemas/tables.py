@@ -19,6 +19,9 @@ UNNAMED: Final = "outcome"
 """The metric of a release whose one outcome has no name of its own."""
 
 
+NO_VALUE: Final = "(none)"
+"""The segment of units that have no value of a published attribute."""
+
 TEXT_IDS: Final = "VARCHAR USING COMPRESSION FSST"
 """Ids that are text. DuckDB would choose this compression, too, after it had tried all others."""
 
@@ -185,7 +188,11 @@ _METRICS = Table(
         "kind": Column(TEXT, "'outcome' or 'ratio'."),
         "label": Column(TEXT, "Its name for people; null where none is declared."),
         "measured_in": Column(TEXT, "Its unit, such as 'EUR'; null where none is declared."),
-        "epsilon": Column(NUMBER, "The part of the release's epsilon that it was published at."),
+        "epsilon": Column(
+            NUMBER,
+            "The part of the release's epsilon that it was published at; null for a ratio, as all "
+            "that follows but the last two: it is made of its outcomes.",
+        ),
         "delta": Column(NUMBER, "The part of the release's delta, likewise."),
         "resampling_probability": Column(
             NUMBER,
@@ -359,8 +366,11 @@ PREFIX: Final = "_clusterdp_"
 """What the names in a file that are not for analysts begin with."""
 
 MACROS: Final[dict[str, str]] = {
-    "ate": "The effect of every arm on everybody, sharpest first. Attached as rel and not in use: "
-    "FROM rel.ate('rel').",
+    "ate": "The effect of every arm on everybody, a metric after the other, sharpest first. "
+    "Attached as rel and not in use: FROM rel.ate('rel').",
+    "ate_by": "The effect of every arm in each value of a published attribute, by its name: "
+    "FROM ate_by('country'). Units without a value are the segment (none). Attached as rel and not "
+    "in use: FROM rel.ate_by('country', 'rel').",
     "ate_by_segment": "The effect of every arm in segments of your own: give the name of a table "
     "with unit_id and segment. Attached as rel and not in use: "
     "FROM rel.ate_by_segment('my_table', 'rel').",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +68,13 @@ def protected_text(manifest: Manifest) -> str:
     clusters = " and cluster" if manifest.has_private_clusters else ""
     if manifest.has_units:
         return f"every unit's outcome{clusters}: each was randomised, none is in the file"
-    what = _STATISTICS.get(manifest.metric.strata_statistic, "noisy counts")
+    statistics = (_STATISTICS.get(one.strata_statistic, _COUNTS) for one in manifest.outcomes)
+    what = " and ".join(dict.fromkeys(statistics))
     kind = "randomised cluster" if clusters else "cluster"
     return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
 
 
+_COUNTS = "noisy counts"
 _STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
 
 
@@ -179,7 +180,7 @@ def inspect_text(file: ReleaseFile) -> str:
             *promise_lines(manifest),
             "",
             *pairs(_spelt(manifest.row)),
-            *(line for one in manifest.metrics for line in _metric_lines(asdict(one))),
+            *(line for one in manifest.metrics for line in _metric_lines(one.row)),
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),

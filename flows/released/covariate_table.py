@@ -1,5 +1,6 @@
 """Covariates of the analyst's own: a table of units with columns, read and put beside a release."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -7,8 +8,7 @@ import numpy as np
 import polars as pl
 
 from flows.released.analyst_table import UNIT_ID, AnalystTable
-from flows.released.file.evidence import Released, read_frame
-from flows.released.file.sql import quote_name
+from flows.released.file.evidence import Released, deviations, read_frame
 from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Ints
 from schemas.errors import InputError
@@ -77,22 +77,23 @@ def column_codes(table: AnalystTable) -> list[tuple[str, str]]:
 
 
 def units_beside(
-    connection: duckdb.DuckDBPyConnection, table: AnalystTable, released: Released
+    connection: duckdb.DuckDBPyConnection, table: AnalystTable, every: Sequence[Released]
 ) -> pl.DataFrame:
-    """The units of the release: ``cluster arm d known x0 x1 …``, null where the table has no value.
+    """The units of the release: ``cluster arm known d0 … x0 …``, null where the table has no value.
 
-    They are in the order of their ids, so that sums are the same every time.
+    ``d0`` and so on are the outcomes of ``every`` metric. The rows are in the order of ids, so that
+    sums are the same every time.
     """
     codes = ", ".join(f"t.{code}" for _, code in column_codes(table))
     renamed = table.rows.rename(dict(column_codes(table)))
     connection.register("covariates", renamed.to_arrow())
-    outcome = quote_name(released.metric.metric)
     query = f"""
-    SELECT u.cluster, u.arm, u.{outcome} - $center AS d, t.unit_id IS NOT NULL AS known, {codes}
-    FROM main.units AS u LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
+    SELECT u.* EXCLUDE (unit_id), t.unit_id IS NOT NULL AS known, {codes}
+    FROM (SELECT unit_id, cluster, arm, {deviations(every)} FROM main.units) AS u
+    LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
     ORDER BY u.unit_id
     """  # noqa: S608 - constants of ours
-    return read_frame(connection, query, {"center": float(released.grid.mean())})
+    return read_frame(connection, query)
 
 
 def level_codes(texts: pl.Series, name: str, file: Path) -> tuple[list[str], Ints]:

@@ -1,5 +1,6 @@
 """Effects adjusted for covariates of the analyst's own, from a table of units beside a release."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import polars as pl
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
-from estimators.evidence import Evidence
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
 from flows.released.analyst_table import AnalystTable, TableFit
 from flows.released.covariate_table import (
@@ -18,8 +18,8 @@ from flows.released.covariate_table import (
     units_beside,
 )
 from flows.released.estimate import effects_of, stated_forecast, with_forecast
-from flows.released.file.evidence import Released, read_released
-from flows.released.file.read import has_text_ids, open_release, read_manifest
+from flows.released.file.evidence import Released, read_every
+from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
 
@@ -112,7 +112,11 @@ class _Design:
 
 
 def estimate_covariates(
-    path: Path, file: Path, level: float = 0.95, frame: pl.DataFrame | None = None
+    path: Path,
+    file: Path,
+    level: float = 0.95,
+    frame: pl.DataFrame | None = None,
+    metrics: Sequence[str] = (),
 ) -> CovariateEstimates:
     """Estimate effects from the release at ``path``, adjusted for the covariates in ``file``.
 
@@ -120,15 +124,17 @@ def estimate_covariates(
     booleans from before the experiment. Text becomes an indicator for each of its values but the
     first. A missing value has an indicator of its own, and a missing number gets the mean. Units
     that are not in the table lack every value. The unadjusted estimates come first
-    (:func:`estimators.effects.effects`), then :func:`estimators.regression.regressions`. Raises
+    (:func:`estimators.effects.effects`), then :func:`estimators.regression.regressions`, for one
+    metric after the other; ``metrics`` names those that are asked for, none all of them. Raises
     InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
     is; ``file`` is its name then.
     """
     table = read_covariates(file, frame)
     with open_release(path) as connection:
-        released = read_released(connection, read_manifest(connection))
-        forecast = stated_forecast(connection, released)
-        units = units_beside(connection, table, released)
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
+        forecast = stated_forecast(connection)
+        units = units_beside(connection, table, every)
         are_text = has_text_ids(connection)
     if units.is_empty():
         raise InputError(
@@ -136,22 +142,25 @@ def estimate_covariates(
         )
     known = units.filter("known")
     fit = table.fit(known.height, path, has_text_ids=are_text)
-    evidence = released.whole
     design = _design(table, units)
-    _check_width(table, design, evidence, released)
-    adjusted = _adjust(released, evidence, units, design, level)
-    used = design.origins(adjusted.used)
-    if not used.intersection(table.names):
-        raise InputError(_nothing_varies(file))
-    unadjusted = with_forecast(effects_of(released, evidence, level), forecast)
+    _check_width(table, design, every[0])  # the sizes of arms are the same for all
+    estimates: list[Estimate] = []
+    used: set[str] = set()
+    for at, released in enumerate(every):
+        adjusted = _adjust(released, units, at, design, level)
+        used |= design.origins(adjusted.used)
+        if not used.intersection(table.names):
+            raise InputError(_nothing_varies(file))
+        estimates += with_forecast(effects_of(released, released.whole, level), forecast)
+        estimates += adjusted.estimates
     return CovariateEstimates(
-        estimates=unadjusted + adjusted.estimates,
+        estimates=estimates,
         n_columns=len(table.names),
         n_units_without=units.height - known.height,
         dropped_columns=tuple(name for name in table.names if name not in used),
         gaps={name: known[code].null_count() for name, code in column_codes(table)},
         lone=_lone(table, known),
-        same_shares=released.manifest.same_shares,
+        same_shares=manifest.same_shares,
         **fit,
     )
 
@@ -196,12 +205,10 @@ def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:
     return [(codes == code).astype(np.float64) for code in range(1, len(levels))]
 
 
-def _check_width(
-    table: AnalystTable, design: _Design, evidence: Evidence, released: Released
-) -> None:
+def _check_width(table: AnalystTable, design: _Design, released: Released) -> None:
     """Raise InputError where there are more columns than the smallest arm can bear."""
     width, same_shares = design.columns.shape[1], released.manifest.same_shares
-    most = bearable_columns(evidence, len(released.arms), 0, same_shares=same_shares)
+    most = bearable_columns(released.whole, len(released.arms), 0, same_shares=same_shares)
     if width > most:
         widest = max(table.names, key=design.origin.count)
         raise InputError(
@@ -212,17 +219,18 @@ def _check_width(
 
 
 def _adjust(
-    released: Released, evidence: Evidence, units: pl.DataFrame, design: _Design, level: float
+    released: Released, units: pl.DataFrame, at: int, design: _Design, level: float
 ) -> Adjusted:
+    """The adjusted effects on an outcome, whose place among those of ``units`` is ``at``."""
     placed = units.select("cluster", "arm").join(
         released.places, on=["cluster", "arm"], how="left", maintain_order="left"
     )
     return regressions(
-        evidence,
+        released.whole,
         Units(
             cluster=placed["cluster_code"].to_numpy().astype(np.int64),
             arm=placed["arm_code"].to_numpy().astype(np.int64),
-            outcome=units["d"].to_numpy(),
+            outcome=units[f"d{at}"].to_numpy(),
             covariates=design.columns,
         ),
         released.arms,

@@ -12,9 +12,9 @@ from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
-from flows.released.file.evidence import Released, read_released
+from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_draft, open_release, read_manifest
+from flows.released.file.read import chosen_outcomes, open_draft, open_release, read_manifest
 from flows.released.publish import add_estimates
 from schemas.released import no_rows
 
@@ -22,19 +22,19 @@ Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
 
 _PLANNED = """
-SELECT arm, estimator, planned_std_error FROM main.estimates
-WHERE metric = $metric AND segment IS NULL
+SELECT metric, arm, estimator, planned_std_error FROM main.estimates WHERE segment IS NULL
 """
 
 
-def estimate_file(path: Path, level: float = LEVEL) -> list[Estimate]:
+def estimate_file(path: Path, level: float = LEVEL, metrics: Sequence[str] = ()) -> list[Estimate]:
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
     Every estimator is used for which the release has the statistics
-    (:func:`estimators.effects.effects`). ``level`` is the confidence level. The predicted standard
-    errors are those that the file states.
+    (:func:`estimators.effects.effects`), for one metric after the other, in the order of the file.
+    ``level`` is the confidence level; ``metrics`` names the metrics that are asked for, none all of
+    them. The predicted standard errors are those that the file states.
     """
-    return estimate_release(path, level).estimates
+    return estimate_release(path, level, metrics).estimates
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,22 @@ class ReleaseEstimates:
     warnings: tuple[str, ...]
 
 
-def estimate_release(path: Path, level: float = LEVEL) -> ReleaseEstimates:
+def estimate_release(
+    path: Path, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> ReleaseEstimates:
     """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
     with open_release(path) as connection:
-        released = read_released(connection, read_manifest(connection))
-        forecast = stated_forecast(connection, released)
-    found = with_forecast(_estimate_all(released, level), forecast)
-    same_shares = released.manifest.same_shares
-    return ReleaseEstimates(found, coverage_warnings(found, same_shares=same_shares))
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
+        forecast = stated_forecast(connection)
+    found = with_forecast(_estimate_every(every, level), forecast)
+    return ReleaseEstimates(found, coverage_warnings(found, same_shares=manifest.same_shares))
 
 
-def stated_forecast(connection: duckdb.DuckDBPyConnection, released: Released) -> Forecast:
+def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
     """Read the predicted standard errors that a file states."""
-    metric = released.metric.metric
-    rows = connection.execute(_PLANNED, {"metric": metric}).fetchall()
-    return {(metric, arm, estimator): std_error for arm, estimator, std_error in rows}
+    rows = connection.execute(_PLANNED).fetchall()
+    return {(metric, arm, estimator): error for metric, arm, estimator, error in rows}
 
 
 def estimate(
@@ -71,10 +72,10 @@ def estimate(
     predicted.
     """
     with open_draft(draft, memory) as connection:
-        released = read_released(connection, read_manifest(connection), is_ours=True)
-        estimates = with_forecast(_estimate_all(released, LEVEL), forecast or {})
-        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(released)}
-        add_estimates(connection, draft, frames, released)
+        every = read_every(connection, read_manifest(connection), is_ours=True)
+        estimates = with_forecast(_estimate_every(every, LEVEL), forecast or {})
+        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every)}
+        add_estimates(connection, draft, frames, every)
     return estimates
 
 
@@ -84,6 +85,11 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
         replace(one, planned_std_error=forecast.get((one.metric, one.arm, one.estimator)))
         for one in estimates
     ]
+
+
+def _estimate_every(every: Sequence[Released], level: float) -> list[Estimate]:
+    """Estimate the effects on each outcome, in order; those on ratios of them come after."""
+    return [estimate for released in every for estimate in _estimate_all(released, level)]
 
 
 def _estimate_all(released: Released, level: float) -> list[Estimate]:
@@ -113,12 +119,15 @@ def effects_of(
     )
 
 
-def _means_frame(released: Released) -> pl.DataFrame:
-    """The rows of the table ``means``; none where only differences are published."""
-    if released.pools.of_difference is not None:
-        return no_rows("means")
-    of_arms = means(released.whole, released.arms, same_shares=released.manifest.same_shares)
-    return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+def _means_frame(every: Sequence[Released]) -> pl.DataFrame:
+    """The rows of the table ``means``; none of outcomes of which only differences are published."""
+    of_arms = [
+        asdict(mean)
+        for released in every
+        if released.pools.of_difference is None
+        for mean in means(released.whole, released.arms, same_shares=released.manifest.same_shares)
+    ]
+    return pl.DataFrame(of_arms, schema=no_rows("means").schema)
 
 
 def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from flows.released.segments import (
     read_segments,
 )
 from flows.released.series.nights import Night, Nights, find_nights
-from flows.released.series.people import Kind, People, crossed, find_people
+from flows.released.series.people import Kind, People, crossed, find_people, side_by_side
 from flows.released.series.pooling import Pooled, PooledEstimate, keys_of, pool_periods
 from flows.runtime.table_files import read_table
 from schemas.errors import ConfigError, InputError, shown
@@ -179,18 +180,20 @@ def estimate_series(
     table: Table | None = None,
     told: Kind | None = None,
     looks: int = LOOKS,
+    metrics: Sequence[str] = (),
 ) -> SeriesEstimates:
     """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
 
     ``table`` has segments or covariates of the analyst's, whose ids may be in any of the releases.
     ``told`` says whether people come back, where one knows better than the files; ``looks`` is the
-    look that matters most to whoever looks every night. Raises InputError where a file is no
-    release or does not fit the others, ConfigError where an argument is impossible.
+    look that matters most to whoever looks every night; ``metrics`` names the metrics that are
+    asked for, none all of them. Raises InputError where a file is no release or does not fit the
+    others, ConfigError where an argument is impossible.
     """
     if not 1 <= looks <= 1_000_000:
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
     nights = find_nights(paths)
-    periods = [_estimate(night, level, table) for night in nights.nights]
+    periods = [_estimate(night, level, table, metrics) for night in nights.nights]
     if table is not None and not any(one.fit for one in periods):
         raise InputError(
             f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
@@ -203,12 +206,14 @@ def estimate_series(
     return SeriesEstimates(nights, people, looks, periods, pooled, table)
 
 
-def _estimate(night: Night, level: float, table: Table | None) -> PeriodEstimates:
+def _estimate(
+    night: Night, level: float, table: Table | None, metrics: Sequence[str]
+) -> PeriodEstimates:
     """Estimate from one release, with the analyst's table where there is one."""
     if table is None:
-        return PeriodEstimates(night, estimate_file(night.path, level))
+        return PeriodEstimates(night, estimate_file(night.path, level, metrics))
     try:
-        found = _estimator(table.kind)(night.path, table.file, level, table.frame)
+        found = _estimator(table.kind)(night.path, table.file, level, table.frame, metrics)
     except NoIdsError:
         return PeriodEstimates(night, [])
     except InputError as error:
@@ -241,12 +246,10 @@ def _cross(
         segments = names.to_list()
         group = pl.col(SEGMENT).cast(pl.Enum(names)).to_physical().cast(pl.Int64).alias("group")
         frame = table.frame.select(UNIT_ID, group)
-    found = crossed(nights, people, frame, len(segments))
-    treatments = nights.arms[1:]
-    place = {
-        (arm, segment): number * len(segments) + at
-        for number, arm in enumerate(treatments)
-        for at, segment in enumerate(segments)
-    }
-    columns = [place[arm, segment] for _, arm, _, segment, _ in keys]
-    return CrossTerms(found.total[:, columns], found.scatter[:, columns])
+    metrics = list(dict.fromkeys(metric for metric, *_ in keys))
+    found = [crossed(nights, people, metric, frame, len(segments)) for metric in metrics]
+    effects = product(metrics, nights.arms[1:], segments)
+    place = {effect: at for at, effect in enumerate(effects)}
+    columns = [place[metric, arm, segment] for metric, arm, _, segment, _ in keys]
+    every = side_by_side(found)
+    return CrossTerms(every.total[:, columns], every.scatter[:, columns])

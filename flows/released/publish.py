@@ -6,7 +6,7 @@ anything else. The file is closed before it gets its public name.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -19,11 +19,11 @@ from flows.released.file.opening import memory_limit
 from flows.released.file.sql import creation, quote_name, text
 from schemas.errors import ClusterdpError
 from schemas.released import (
-    OUTCOME,
     STORAGE_VERSION,
     TABLES,
     ReleaseTables,
     UnitTable,
+    no_rows,
 )
 from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
 
@@ -43,7 +43,9 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
     manifest = tables.manifest
     stated = {
         "release": pl.DataFrame([manifest.row]),
-        "metrics": pl.DataFrame([asdict(metric) for metric in manifest.metrics]),
+        "metrics": pl.DataFrame(
+            [metric.row for metric in manifest.metrics], schema=no_rows("metrics").schema
+        ),
     }
     with (
         _plain_errors(path, tables.units.failures),
@@ -63,17 +65,17 @@ def add_estimates(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
     frames: dict[str, pl.DataFrame],
-    released: Released,
+    every: Sequence[Released],
 ) -> None:
     """Add the rows of ``estimates`` and ``means``, and the macros, to the open draft at ``path``.
 
-    They are on the disk then.
+    ``every`` has all outcomes, in order. They are on the disk then.
     """
     with _plain_errors(path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
             _insert(connection, name, frame)
-        add_macros(connection, released)
+        add_macros(connection, every)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT")  # closing alone would hide a failure
 
@@ -113,9 +115,9 @@ def _units_of(tables: ReleaseTables) -> Table:
     integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
     units = tables.units
     kind = integers.get(units.unit_type, TEXT_IDS)
-    outcomes = (metric.metric for metric in tables.manifest.metrics if metric.kind == OUTCOME)
+    outcomes = tuple(metric.metric for metric in tables.manifest.outcomes)
     return unit_table(
-        tuple(outcomes),
+        outcomes,
         kind,
         _label_kind(units.clusters),
         _label_kind(units.arms),

@@ -1,5 +1,6 @@
 """Effects in segments of the analyst's own: a table of ``unit_id, segment`` beside a release."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +11,15 @@ from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.released.estimate import effects_of
-from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
-from flows.released.file.read import has_text_ids, open_release, read_manifest
-from flows.released.file.sql import quote_name
+from flows.released.file.evidence import (
+    Released,
+    deviations,
+    moments_of,
+    read_every,
+    read_frame,
+    slices_of,
+)
+from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 
@@ -20,7 +27,7 @@ SEGMENT = "segment"
 
 _SLICES = """
 SELECT m.segment, u.cluster, u.arm, {moments}
-FROM (SELECT unit_id, cluster, arm, {outcome} - $center AS d FROM main.units) AS u
+FROM (SELECT unit_id, cluster, arm, {deviations} FROM main.units) AS u
 JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
@@ -73,14 +80,19 @@ class SegmentEstimates(TableFit):
 
 
 def estimate_segments(
-    path: Path, file: Path, level: float = 0.95, frame: pl.DataFrame | None = None
+    path: Path,
+    file: Path,
+    level: float = 0.95,
+    frame: pl.DataFrame | None = None,
+    metrics: Sequence[str] = (),
 ) -> SegmentEstimates:
     """Estimate every arm's effect in every segment of ``file`` from the release at ``path``.
 
     ``file`` is CSV or Parquet with the columns ``unit_id`` and ``segment``; ids are matched as
     text, and a unit may be in several segments. The estimates are τ̂_Q of the units of a segment
     and, where counts are published, the same calibrated by the counts of their pools
-    (``combined``). Raises InputError where the table cannot be used. A ``frame`` is used as it is;
+    (``combined``), for one metric after the other; ``metrics`` names those that are asked for, none
+    all of them. Raises InputError where the table cannot be used. A ``frame`` is used as it is;
     ``file`` is its name then.
     """
     table = read_segments(file, frame)
@@ -91,19 +103,28 @@ def estimate_segments(
                 f"{path.absolute()}: this release has no units, so nothing can be sliced: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        released = read_released(connection, manifest)
+        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
         _add_members(connection, table)
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
-        rows = _read_slices(connection, released)
+        rows = _read_slices(connection, every)
         segments = table.rows[SEGMENT].unique().sort()
         group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-        slices = slices_of(rows.with_columns(group), released.places)
-        _number_members(connection, segments)
-        parties = released.read_parties(connection, slices, _UNITS)
-    evidence = released.evidence(slices, parties)
+        rows, names = rows.with_columns(group), segments.to_list()
+        if manifest.assigned:
+            _number_members(connection, segments)
+        given = [
+            one.evidence(slices, one.read_parties(connection, slices, _UNITS))
+            for one, slices in (
+                (one, slices_of(rows, one.places, at)) for at, one in enumerate(every)
+            )
+        ]
     return SegmentEstimates(
-        estimates=effects_of(released, evidence, level, segments.to_list()),
+        estimates=[
+            estimate
+            for one, evidence in zip(every, given, strict=True)
+            for estimate in effects_of(one, evidence, level, names)
+        ],
         n_segments=len(segments),
         same_shares=manifest.same_shares,
         **fit,
@@ -137,7 +158,8 @@ def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) 
     connection.unregister("segments_to_number")
 
 
-def _read_slices(connection: duckdb.DuckDBPyConnection, released: Released) -> pl.DataFrame:
-    """The moments of the outcomes in each (segment, cluster, arm)."""
-    query = _SLICES.format(moments=MOMENTS, outcome=quote_name(released.metric.metric))
-    return read_frame(connection, query, {"center": float(released.grid.mean())})
+def _read_slices(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> pl.DataFrame:
+    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
+    return read_frame(
+        connection, _SLICES.format(moments=moments_of(every), deviations=deviations(every))
+    )

@@ -22,9 +22,9 @@ _CLOSE_P = 1e-4  # a small p-value is far more sensitive to what it is made of
 _TINY = 1e-12
 _NAMED = 3  # estimates that a failure names
 _STATED = """
-SELECT arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value, n_units,
-    confidence_level
-FROM main.estimates ORDER BY arm, estimator
+SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value,
+    n_units, confidence_level
+FROM main.estimates ORDER BY rowid
 """
 
 
@@ -35,11 +35,11 @@ def check_stated_estimates(path: Path) -> None:
     """
     with open_release(path) as connection:
         rows = read_frame(connection, _STATED).to_dicts()
-    found: dict[tuple[str, str], Estimate] = {}
+    found: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
         for one in estimate_file(path, level):
             if one.estimate is not None:
-                found[one.arm, one.estimator] = one
+                found[one.metric, one.arm, one.estimator] = one
     differing = list(_differing(rows, found))
     if not differing:
         return
@@ -52,19 +52,25 @@ def check_stated_estimates(path: Path) -> None:
 
 
 def _differing(
-    rows: list[dict[str, object]], found: dict[tuple[str, str], Estimate]
+    rows: list[dict[str, object]], found: dict[tuple[str, str, str], Estimate]
 ) -> Iterator[str]:
-    for row in rows:
-        named = f"{shown(str(row['arm']))}, {shown(str(row['estimator']))}"
-        ours = found.get((str(row["arm"]), str(row["estimator"])))
+    several = len({metric for metric, *_ in found}) > 1
+    stated = {(str(row["metric"]), str(row["arm"]), str(row["estimator"])): row for row in rows}
+    for key, row in stated.items():
+        named = _named(key, several=several)
+        ours = found.get(key)
         if ours is None:
             yield f"{named}: {row['estimate']!r}, and there is none of this kind"
         elif wrong := _first_difference(row, ours):
             yield f"{named}: {wrong} {row[wrong]!r}, and it is {getattr(ours, wrong)!r}"
-    stated = {(row["arm"], row["estimator"]) for row in rows}
-    for (arm, estimator), one in found.items():
-        if (arm, estimator) not in stated:
-            yield f"{shown(arm)}, {estimator}: is not stated, and it is {one.estimate!r}"
+    for key, one in found.items():
+        if key not in stated:
+            yield f"{_named(key, several=several)}: is not stated, and it is {one.estimate!r}"
+
+
+def _named(key: tuple[str, str, str], *, several: bool) -> str:
+    """Which estimate it is: its metric where there are several, arm and estimator."""
+    return ", ".join(map(shown, key if several else key[1:]))
 
 
 def _first_difference(row: dict[str, object], ours: Estimate) -> str | None:

@@ -472,7 +472,8 @@ def test_strata_in_memory_are_those_read_from_the_file(
 ) -> None:
     """What is repeated 200 times below is what an analyst gets."""
     with open_release(released.result.path) as connection:
-        file = read_released(connection, read_manifest(connection))
+        manifest = read_manifest(connection)
+        file = read_released(connection, manifest, manifest.outcomes[0])
         query = "SELECT outcome, cluster, arm FROM main.units"
         units = pl.DataFrame(connection.execute(query).fetchnumpy())
         query = """SELECT pool, arm, list(probability ORDER BY outcome),
@@ -485,8 +486,8 @@ def test_strata_in_memory_are_those_read_from_the_file(
         published[strata.pools[at], prepared.arms[of]] for at, of in zip(pool, arm, strict=True)
     ]
     prior, noisy = (np.array([row[part] for row in rows]) for part in (0, 1))
-    assert file.manifest.metric.resampling_probability is not None
-    response = RandomisedResponse(file.manifest.metric.resampling_probability, prior)
+    assert file.metric.resampling_probability is not None
+    response = RandomisedResponse(file.metric.resampling_probability, prior)
     levels = nearest_levels(units["outcome"].to_numpy(), prepared.grid)
     cluster = codes(units["cluster"], strata.clusters)
     of_arm = codes(units["arm"], prepared.arms)

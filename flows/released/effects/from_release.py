@@ -20,7 +20,7 @@ from flows.released.covariate_table import column_codes, read_covariates, units_
 from flows.released.effects.features import Columns, is_narrow, members, positions
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import Released, read_released
-from flows.released.file.read import has_text_ids, open_release, read_manifest
+from flows.released.file.read import has_text_ids, one_outcome, open_release, read_manifest
 from flows.released.segments import SEGMENT, estimate_segments
 from schemas.effects import (
     Curve,
@@ -33,7 +33,7 @@ from schemas.effects import (
     level_names,
 )
 from schemas.errors import ConfigError, InputError
-from schemas.released import Manifest
+from schemas.released import Manifest, Metric
 
 TOO_FEW: Final = "too few units to compare"
 TOO_WIDE: Final = "too few units to say: any effect that is possible would be in the interval"
@@ -47,6 +47,8 @@ class ReleaseEffects:
     """Who benefits from one treatment arm, and how the table fits the release."""
 
     manifest: Manifest
+    metric: Metric
+    """The outcome that effects are on."""
     arm: str
     arms: tuple[str, ...]
     """All treatment arms of the release."""
@@ -113,6 +115,7 @@ class ReleaseEffects:
             ],
             "curves": [_curve(one) for one in self.curves],
             "release_id": self.manifest.release_id,
+            "metric": self.metric.metric,
             "arm": self.arm,
             "control": self.manifest.control,
             "arms": list(self.arms),
@@ -145,17 +148,20 @@ def effects_from_release(
     frame: pl.DataFrame | None = None,
     features: Sequence[str] | None = None,
     arm: str | None = None,
+    metric: str | None = None,
     level: float = 0.95,
 ) -> ReleaseEffects:
     """Return who benefits from an ``arm`` of the release at ``path``, along columns of ``file``.
 
     ``file`` is CSV or Parquet: ``unit_id``, matched as text, and columns of numbers, text or
     booleans from before the experiment; ``features`` names those that are used, None all. A
-    ``frame`` is used as it is; ``file`` is its name then. ``arm`` None is the first treatment arm.
+    ``frame`` is used as it is; ``file`` is its name then. ``arm`` None is the first treatment arm,
+    and ``metric`` None the one outcome of the release.
 
     Raises:
         InputError: The release publishes no units, or the table cannot be used with it.
-        ConfigError: There is no such arm or column, or the level is not between 0 and 1.
+        ConfigError: There is no such arm, metric or column, the release has several outcomes and
+            none is named, or the level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
@@ -167,23 +173,25 @@ def effects_from_release(
                 f"{path.absolute()}: publishes no units, so nobody can tell from it who benefits: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        released = read_released(connection, manifest)
+        released = read_released(connection, manifest, one_outcome(manifest, metric))
         treatments = released.arms[1:]
         chosen = _arm(treatments, arm, path)
-        units = units_beside(connection, table, released)
+        units = units_beside(connection, table, [released])
         are_text = has_text_ids(connection)
     known = units.filter("known").drop("known")
     fit = TableFit(**table.fit(known.height, path, has_text_ids=are_text))
     columns = Columns.of(table, known)
     fitted, n_rows = _fitted(columns, known, released, chosen, path)
     design = fitted.design
-    everybody = _sharpest(estimate_file(path, level), chosen).get(None)
-    effects = _sharpest(_in_segments(path, table, columns, level), chosen)
+    name = released.metric.metric
+    everybody = _sharpest(estimate_file(path, level, [name]), chosen).get(None)
+    effects = _sharpest(_in_segments(path, table, columns, level, name), chosen)
     within = effects.get(_ALL)
     if within is not None:
         fitted = fitted.anchored(within.estimate, within.std_error)
     return ReleaseEffects(
         manifest=manifest,
+        metric=released.metric,
         arm=chosen,
         arms=treatments,
         level=level,
@@ -241,7 +249,7 @@ def _fitted(
         released.whole,
         placed["cluster_code"].to_numpy().astype(np.int64),
         placed["arm_code"].to_numpy().astype(np.int64),
-        known["d"].to_numpy(),
+        known["d0"].to_numpy(),
         (released.arms.index(arm), 0),
         same_shares=manifest.same_shares,
     )
@@ -273,8 +281,10 @@ def _fitted(
     return fit_release(design, pair, features), len(pair.rows)
 
 
-def _in_segments(path: Path, table: AnalystTable, columns: Columns, level: float) -> list[Estimate]:
-    """Estimate the effects in all subgroups, and in all of the table, as in segments."""
+def _in_segments(
+    path: Path, table: AnalystTable, columns: Columns, level: float, metric: str
+) -> list[Estimate]:
+    """Estimate effects on a metric in all subgroups, and in all of the table, as in segments."""
     rows = table.rows.rename(dict(column_codes(table)))
     parts = [
         members(rows, code, feature, groups).select(
@@ -285,7 +295,8 @@ def _in_segments(path: Path, table: AnalystTable, columns: Columns, level: float
         )
     ]
     everybody = rows.select(UNIT_ID, pl.lit(_ALL).alias(SEGMENT))
-    return estimate_segments(path, table.file, level, pl.concat([everybody, *parts])).estimates
+    segments = pl.concat([everybody, *parts])
+    return estimate_segments(path, table.file, level, segments, [metric]).estimates
 
 
 def _subgroups(

@@ -1,4 +1,5 @@
--- The effect of every arm on everybody, as the release states it, sharpest first.
+-- The effect of every arm on everybody, as the release states it, a metric after the other, sharpest
+-- first.
 -- A terminal that is too narrow leaves out columns in the middle, so what a person looks for first
 -- stands at both ends.
 -- The WHERE makes sure that the database in use is this very release: no other has that table.
@@ -8,6 +9,6 @@ SELECT metric, arm, estimate, ci_lower, ci_upper, control, segment, std_error,
 FROM query_table($estimates)
 WHERE EXISTS (FROM query_table($t_quantile))
 ORDER BY
-    metric,
+    array_position($metric_order, metric),
     array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
     arm

@@ -1,11 +1,12 @@
 """Reading ``debias`` and ``counts``, a row a value of the grid in a (pool, arm), as matrices.
 
-A release writes their rows in the order of ``pools``, then of ``outcomes``. Where a file has kept
-it, a column is read as it lies there, which takes a tenth of the time of sorting. Nothing is taken
-on trust: every row is compared with the row of ``pools`` and the outcome that belong to its place,
-and a file in another order is sorted.
+A release writes their rows metric by metric, in the order of ``pools``, then of ``outcomes``. Where
+a file has kept it, a column is read as it lies there, which takes a tenth of the time of sorting.
+Nothing is taken on trust: every row is compared with the row of ``pools`` and the outcome that
+belong to its place, and a file in another order is sorted.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,98 +14,158 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.released.file.sql import text
 from schemas.arrays import Floats, Ints
 
-# Numbers of pools and of strata are their places in the order of their names.
+# Numbers of pools and of strata are their places in the order of their names. Pools are the same
+# for every metric.
 _NUMBER: Final = """
 CREATE TEMP TABLE IF NOT EXISTS numbered_pools AS
 SELECT row_number() OVER (ORDER BY pool, arm) - 1 AS code, rowid AS place, pool, arm
-FROM main.pools;
+FROM main.pools WHERE metric = (
+    SELECT metric FROM main.metrics WHERE kind = 'outcome' ORDER BY rowid LIMIT 1
+);
 CREATE TEMP TABLE IF NOT EXISTS numbered_strata AS
 SELECT row_number() OVER (ORDER BY cluster, arm) - 1 AS code, cluster, arm, pool, n_units
 FROM main.strata;
-CREATE TEMP TABLE IF NOT EXISTS orders (name VARCHAR, is_kept BOOLEAN);
+CREATE TEMP TABLE IF NOT EXISTS orders (metric VARCHAR, name VARCHAR, is_kept BOOLEAN);
 """
-_PLACES: Final = "SELECT place FROM temp.main.numbered_pools ORDER BY code"
-_N_OUTCOMES: Final = "SELECT count(*) FROM main.outcomes"
-_KNOWN_ORDER: Final = "SELECT is_kept FROM temp.main.orders WHERE name = $table"
-_KEEP_ORDER: Final = "INSERT INTO temp.main.orders VALUES ($table, $is_kept)"
+_PLACES: Final = """
+    SELECT p.rowid AS place FROM main.pools AS p
+    JOIN temp.main.numbered_pools AS n ON n.pool = p.pool AND n.arm = p.arm
+    WHERE p.metric = {metric} ORDER BY n.code"""
+_BLOCK: Final = """
+    SELECT coalesce(min(rowid), 0), coalesce(max(rowid) + 1, 0), count(*)
+    FROM main.{table} WHERE metric = {metric}"""
+_KNOWN_ORDER: Final = (
+    "SELECT is_kept FROM temp.main.orders WHERE metric = $metric AND name = $table"
+)
+_KEEP_ORDER: Final = "INSERT INTO temp.main.orders VALUES ($metric, $table, $is_kept)"
 _IN_ORDER: Final = """
-    SELECT (SELECT list(outcome ORDER BY rowid) = list(outcome ORDER BY outcome) FROM main.outcomes)
-        AND count(*) = (SELECT count(*) FROM main.{table})
-        AND count(*) = (SELECT count(*) FROM main.pools) * {n_outcomes}
+    SELECT (
+            SELECT list(outcome ORDER BY rowid) = list(outcome ORDER BY outcome)
+            FROM main.outcomes WHERE metric = {metric}
+        )
+        AND count(*) = {size}
+        AND count(*) = (SELECT count(*) FROM main.pools WHERE metric = {metric}) * {n_outcomes}
         AND coalesce(bool_and(coalesce(
-            t.pool = p.pool AND t.arm = p.arm AND t.outcome = o.outcome, false
+            t.metric = p.metric AND t.pool = p.pool AND t.arm = p.arm AND t.outcome = o.outcome,
+            false
         )), true)
     FROM main.{table} AS t
-    JOIN main.pools AS p ON p.rowid = t.rowid // {n_outcomes}
-    JOIN main.outcomes AS o ON o.rowid = t.rowid % {n_outcomes}"""
-_AS_IT_LIES: Final = "SELECT {column}::DOUBLE AS value FROM main.{table}"
+    JOIN (
+        SELECT rowid - {first_pool} AS place, metric, pool, arm FROM main.pools
+        WHERE metric = {metric}
+    ) AS p ON p.place = (t.rowid - {first}) // {n_outcomes}
+    JOIN (
+        SELECT rowid - {first_outcome} AS place, outcome FROM main.outcomes
+        WHERE metric = {metric}
+    ) AS o ON o.place = (t.rowid - {first}) % {n_outcomes}
+    WHERE t.rowid >= {first} AND t.rowid < {end}"""
+_AS_IT_LIES: Final = """
+    SELECT {column}::DOUBLE AS value FROM main.{table} WHERE rowid >= {first} AND rowid < {end}"""
 _SORTED: Final = """
     SELECT t.{column}::DOUBLE AS value FROM main.{table} AS t
-    JOIN main.pools AS p ON p.pool = t.pool AND p.arm = t.arm
+    JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
+    WHERE t.metric = {metric}
     ORDER BY p.rowid, t.outcome"""
 _OF_CELLS: Final = ("debias", "counts")
 
 
-class Cells:
-    """The pools and strata of a release, numbered, and the tables with a row for each outcome."""
+@dataclass(frozen=True)
+class _Block:
+    """The rows of a metric in a table, from the place ``first`` up to ``end``."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, *, is_ours: bool = False) -> None:
+    first: int
+    end: int
+    size: int
+    """Fewer than there are places where other metrics' rows stand between."""
+
+
+class Cells:
+    """The pools and strata of a release, numbered, and a metric's rows for each outcome."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, metric: str, *, is_ours: bool = False
+    ) -> None:
         """Number the pools and strata of the release that is the connection's current schema.
 
-        ``is_ours`` says that this run has written the tables, so that their order is known.
-        The connection gets temporary tables: ``numbered_pools``, ``numbered_strata``, and
-        ``orders``, for what was found of the order of rows. The file is open for reading alone.
+        ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
+        the tables, so that their order is known. The connection gets temporary tables, the same for
+        every metric: ``numbered_pools``, ``numbered_strata``, and ``orders``, for what was found of
+        the order of rows. The file is open for reading alone.
         """
         self._connection = connection
+        self._metric = metric
         self._orders = dict.fromkeys(_OF_CELLS, True) if is_ours else {}
+        self._blocks: dict[str, _Block] = {}
         connection.execute(_NUMBER)
 
     def is_in_order(self, table: str) -> bool:
         """Whether ``table`` has a row for every pool, arm and outcome, in that order, and no other.
 
-        That is, of ``pools`` as they lie in the file, then of outcomes from the least to the
-        greatest. If pools and outcomes stand there once themselves, each pair of them is there
-        once: as many rows as there are pairs have places of their own among the pairs, and are
-        about the pair of their place.
+        That is, of the metric, whose rows stand together: of ``pools`` as they lie in the file,
+        then of outcomes from the least to the greatest. If pools and outcomes stand there once
+        themselves, each pair of them is there once: as many rows as there are pairs have places of
+        their own among the pairs, and are about the pair of their place.
         """
         if table not in self._orders:
             self._orders[table] = self._find_order(table)
         return self._orders[table]
 
     def _find_order(self, table: str) -> bool:
-        known = self._connection.execute(_KNOWN_ORDER, {"table": table}).fetchall()
+        asked = {"metric": self._metric, "table": table}
+        known = self._connection.execute(_KNOWN_ORDER, asked).fetchall()
         if known:
             return bool(known[0][0])
-        # A number rather than a query within: DuckDB then joins by hashing.
-        query = _IN_ORDER.format(table=table, n_outcomes=self.n_outcomes)
+        query = self._filled(
+            _IN_ORDER,
+            table,
+            # Numbers rather than queries within: DuckDB then joins by hashing.
+            size=self._block(table).size,
+            n_outcomes=self.n_outcomes,
+            first_pool=self._block("pools").first,
+            first_outcome=self._block("outcomes").first,
+        )
         found = self._connection.execute(query).fetchall() == [(True,)]
-        self._connection.execute(_KEEP_ORDER, {"table": table, "is_kept": found})
+        self._connection.execute(_KEEP_ORDER, asked | {"is_kept": found})
         return found
 
     def matrix(self, table: str, column: str) -> Floats:
-        """A column of ``table``: a row for each of ``pools`` as they lie in the file, shape [P, K].
+        """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
 
-        The columns are the values of the grid, in order. Where no row is in the table, all are 0.
-        The ``table`` has each outcome once in every pool and arm, or no row, which callers have
-        checked or have written themselves.
+        The columns are the values of the metric's grid, in order. Where no row is in the table, all
+        are 0. The ``table`` has each outcome once in every pool and arm, or no row, which callers
+        have checked or have written themselves.
         """
         query = _AS_IT_LIES if self.is_in_order(table) else _SORTED
-        (found,) = read_columns(self._connection, query.format(table=table, column=column))
+        (found,) = read_columns(self._connection, self._filled(query, table, column=column))
         shape = (len(self.rank), self.n_outcomes)
         return found.reshape(shape) if len(found) else np.zeros(shape)
 
-    @cached_property
+    @property
     def n_outcomes(self) -> int:
         """K, the values of the grid."""
-        return int(self._connection.execute(_N_OUTCOMES).fetchall()[0][0])
+        return self._block("outcomes").size
 
     @cached_property
     def rank(self) -> Ints:
         """The row of :meth:`matrix` for each numbered (pool, arm), shape [P]."""
-        (places,) = read_columns(self._connection, _PLACES)
+        (places,) = read_columns(self._connection, self._filled(_PLACES, "pools"))
         return np.argsort(np.argsort(places))
+
+    def _block(self, table: str) -> _Block:
+        """Where the metric's rows are."""
+        if table not in self._blocks:
+            query = _BLOCK.format(table=table, metric=text(self._metric))
+            self._blocks[table] = _Block(*map(int, self._connection.execute(query).fetchall()[0]))
+        return self._blocks[table]
+
+    def _filled(self, query: str, table: str, **parts: object) -> str:
+        block = self._block(table)
+        return query.format(
+            table=table, metric=text(self._metric), first=block.first, end=block.end, **parts
+        )
 
 
 def read_columns(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[NDArray[Any], ...]:

@@ -1,9 +1,10 @@
 """Reading what the estimators need from a released file: moments of slices, and facts of pools.
 
-The units are read in one pass, which the check of a file has made already. Everything else has the
-size of the strata, or of their segments.
+The units are read in one pass for each metric, which the check of a file has made already.
+Everything else has the size of the strata, or of their segments.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -34,12 +35,13 @@ from schemas.released import Manifest, Metric
 Parameters = dict[str, str | float | list[str]]
 
 # d is the outcome minus the mean of the grid, so that sums of its powers lose no digits.
-MOMENTS = """
-    count(*)::DOUBLE AS n,
-    avg(d) AS mean,
-    coalesce(var_samp(d), 0.0) AS variance,
-    avg((d * d) * (d * d)) AS fourth
+_OF_ONE = """
+    avg(d{at}) AS mean{at},
+    coalesce(var_samp(d{at}), 0.0) AS variance{at},
+    avg((d{at} * d{at}) * (d{at} * d{at})) AS fourth{at}
 """
+_COUNT = "count(*)::DOUBLE AS n"
+MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
 _WHOLE = """
 SELECT s.code, w.n, w.mean, w.variance, w.fourth
 FROM (
@@ -58,9 +60,10 @@ FROM temp.main.numbered_strata
 _POOLS = """
 SELECT p.pool, p.arm, p.n_units::DOUBLE AS n, p.noisy_mean, p.noisy_difference,
        p.mean_weight, p.square_weight
-FROM main.pools AS p JOIN temp.main.numbered_pools AS n ON n.place = p.rowid
-ORDER BY n.code
+FROM main.pools AS p JOIN temp.main.numbered_pools AS n ON n.pool = p.pool AND n.arm = p.arm
+WHERE p.metric = $metric ORDER BY n.code
 """
+_POOL_NAMES = "SELECT pool, arm FROM temp.main.numbered_pools ORDER BY code"
 _PLACES = """
 SELECT s.cluster, s.arm, s.pool, p.code AS pool_code
 FROM temp.main.numbered_strata AS s
@@ -72,28 +75,47 @@ _GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
 
 
 @dataclass(frozen=True)
+class Layout:
+    """What is the same for every metric of a release: its arms, its strata and its pools."""
+
+    arms: tuple[str, ...]
+    """Control first, then the treatments by name."""
+    places: pl.DataFrame
+    """A row for each (cluster, arm): ``cluster arm pool cluster_code arm_code pool_code``."""
+    pool_names: pl.DataFrame
+    """The ``pool`` and ``arm`` of each row of :attr:`Released.pools`."""
+
+
+@dataclass(frozen=True)
 class Released:
     """The facts of a release that estimators need: its strata, its pools and its arms."""
 
     manifest: Manifest
+    metric: Metric
+    """The outcome whose effects are estimated."""
     grid: Floats
-    arms: tuple[str, ...]
-    """Control first, then the treatments by name."""
     everyone: Slices
     pools: Pools
-    places: pl.DataFrame
-    """A row for each (cluster, arm): ``cluster arm pool cluster_code arm_code pool_code``."""
-    pool_names: pl.DataFrame
-    """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
+    layout: Layout
     parties: Parties | None = None
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
     """The same, with whole pools in place of strata."""
 
     @property
-    def metric(self) -> Metric:
-        """The outcome whose effects are estimated."""
-        return self.manifest.metric
+    def arms(self) -> tuple[str, ...]:
+        """Control first, then the treatments by name."""
+        return self.layout.arms
+
+    @property
+    def places(self) -> pl.DataFrame:
+        """A row for each (cluster, arm), see :attr:`Layout.places`."""
+        return self.layout.places
+
+    @property
+    def pool_names(self) -> pl.DataFrame:
+        """The ``pool`` and ``arm`` of each row of :attr:`pools`."""
+        return self.layout.pool_names
 
     @cached_property
     def whole(self) -> Evidence:
@@ -153,42 +175,93 @@ class Released:
         return self.metric.metric, float(self.grid.mean()), rate or 0.0
 
 
+def deviations(every: Sequence[Released]) -> str:
+    """SQL for the outcomes of several metrics, each less its grid's mean: ``d0``, ``d1`` and so on.
+
+    They are made of columns of ``units``, whose names stand for themselves alone.
+    """
+    return ", ".join(
+        f"{quote_name(one.metric.metric)} - {float(one.grid.mean())!r}::DOUBLE AS d{at}"
+        for at, one in enumerate(every)
+    )
+
+
+def moments_of(every: Sequence[Released]) -> str:
+    """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``."""
+    return ", ".join([_COUNT, *(_OF_ONE.format(at=at) for at in range(len(every)))])
+
+
+def read_every(
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    outcomes: Sequence[Metric] | None = None,
+    *,
+    is_ours: bool = False,
+) -> tuple[Released, ...]:
+    """Read the facts of a release for each of its ``outcomes``; None stands for all, in order.
+
+    What is the same for all of them is read once. ``is_ours`` is that of :func:`read_released`.
+    """
+    wanted = manifest.outcomes if outcomes is None else outcomes
+    layout: Layout | None = None
+    found = []
+    for metric in wanted:
+        one = read_released(connection, manifest, metric, is_ours=is_ours, layout=layout)
+        layout = one.layout
+        found.append(one)
+    return tuple(found)
+
+
 def read_released(
-    connection: duckdb.DuckDBPyConnection, manifest: Manifest, *, is_ours: bool = False
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    metric: Metric,
+    *,
+    is_ours: bool = False,
+    layout: Layout | None = None,
 ) -> Released:
-    """Read the facts of a release that all estimators need.
+    """Read the facts of a release that all estimators of the effects on a ``metric`` need.
 
     Strata and pools are in the order of their names, whatever the order in the file. ``is_ours``
-    says that this run has written it: the order is known then.
+    says that this run has written it: the order is known then. ``layout`` is that of another metric
+    of the same release, and is read where there is none.
     """
-    metric = manifest.metric
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection, is_ours=is_ours)
-    pools = read_frame(connection, _POOLS)
+    cells = Cells(connection, metric.metric, is_ours=is_ours)
+    pools = read_frame(connection, _POOLS, of_metric)
+    layout = layout or _read_layout(connection, manifest)
+    return Released(
+        manifest=manifest,
+        metric=metric,
+        grid=grid,
+        everyone=_whole_strata(connection, manifest, metric, grid, layout.places),
+        pools=_pools(connection, cells, pools, layout.places, grid, manifest, metric),
+        layout=layout,
+    ).with_parties(connection)
+
+
+def _read_layout(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Layout:
+    """Read what is the same for every metric; pools and strata are numbered."""
+    pools = read_frame(connection, _POOL_NAMES)
     others = sorted(set(pools["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
     places = read_frame(connection, _PLACES).with_columns(
         _runs(pl.col("cluster")).alias("cluster_code"),
         pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
     )
-    released = Released(
-        manifest=manifest,
-        grid=grid,
-        arms=arms,
-        everyone=_whole_strata(connection, manifest, grid, places),
-        pools=_pools(connection, cells, pools, places, grid, manifest),
-        places=places,
-        pool_names=pools.select("pool", "arm"),
-    )
-    return released.with_parties(connection)
+    return Layout(arms, places, pools)
 
 
 def _whole_strata(
-    connection: duckdb.DuckDBPyConnection, manifest: Manifest, grid: Floats, places: pl.DataFrame
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    metric: Metric,
+    grid: Floats,
+    places: pl.DataFrame,
 ) -> Slices:
     """The moments of the outcomes in each stratum, in the order of ``places``."""
-    found = _moments(connection, manifest, grid, len(places))
+    found = _moments(connection, manifest, metric.metric, grid, len(places))
     cluster, arm, pool = (
         places[name].to_numpy().astype(np.int64)
         for name in ("cluster_code", "arm_code", "pool_code")
@@ -198,16 +271,20 @@ def _whole_strata(
 
 
 def _moments(
-    connection: duckdb.DuckDBPyConnection, manifest: Manifest, grid: Floats, n_strata: int
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    metric: str,
+    grid: Floats,
+    n_strata: int,
 ) -> Moments:
     """The moments of d in the numbered strata; those of outcomes are 0 where no units are."""
     center = float(grid.mean())
     if not manifest.has_units:
         return _in_order(read_frame(connection, _SIZES))
-    counts = counts_by_level(connection, grid, n_strata, manifest.n_units)
+    counts = counts_by_level(connection, metric, grid, n_strata, manifest.n_units)
     if counts is not None:
         return moments_of_counts(grid - center, counts)
-    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(manifest.metric.metric))
+    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(metric))
     return _in_order(read_frame(connection, query, {"center": center}))
 
 
@@ -217,15 +294,19 @@ def _in_order(rows: pl.DataFrame) -> Moments:
     return Moments(*(rows[name].to_numpy()[order] for name in ("n", "mean", "variance", "fourth")))
 
 
-def slices_of(rows: pl.DataFrame, places: pl.DataFrame) -> Slices:
-    """Turn rows of ``group cluster arm n mean variance fourth`` into arrays, with codes."""
+def slices_of(rows: pl.DataFrame, places: pl.DataFrame, at: int | str = "") -> Slices:
+    """Turn rows of ``group cluster arm n mean variance fourth`` into arrays, with codes.
+
+    ``at`` is what follows the names of the moments, see :func:`moments_of`.
+    """
     coded = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
     group, cluster, arm, pool = (
         coded[name].to_numpy().astype(np.int64)
         for name in ("group", "cluster_code", "arm_code", "pool_code")
     )
     n, mean, variance, fourth = (
-        coded[name].to_numpy().astype(np.float64) for name in ("n", "mean", "variance", "fourth")
+        coded[name].to_numpy().astype(np.float64)
+        for name in ("n", f"mean{at}", f"variance{at}", f"fourth{at}")
     )
     return Slices(group, cluster, arm, pool, n, mean, variance, fourth)
 
@@ -237,8 +318,8 @@ def _pools(
     places: pl.DataFrame,
     grid: Floats,
     manifest: Manifest,
+    metric: Metric,
 ) -> Pools:
-    metric = manifest.metric
     values = grid - grid.mean()
     prior = cells.matrix("debias", "probability")  # 0 without units
     mean, variance = (part[cells.rank] for part in prior_moments(values, prior))
@@ -259,7 +340,7 @@ def _pools(
         of_square=of_square,
         pool=pool,
         n_clusters=_clusters_of(places, pool),
-        of_difference=_of_difference(pools, pool, manifest),
+        of_difference=_of_difference(pools, pool, manifest.control, metric),
         square_cell=square_cell,
     )
 
@@ -339,14 +420,15 @@ def _of_arms(pools: pl.DataFrame, of_squares: pl.DataFrame) -> tuple[Statistic, 
     return Statistic(noisy / n, 2.0 * scale**2 / n**2, np.zeros(len(arms)), weight), cell
 
 
-def _of_difference(pools: pl.DataFrame, pool: Ints, manifest: Manifest) -> Statistic | None:
+def _of_difference(
+    pools: pl.DataFrame, pool: Ints, control: str, metric: Metric
+) -> Statistic | None:
     """The published difference between the two arms of each pool; None where there is none."""
-    metric = manifest.metric
     scale, step = metric.noise_scale, metric.grid_step
     if metric.strata_statistic != "differences" or scale is None or step is None:
         return None
     n = pools["n"].to_numpy()
-    is_control = (pools["arm"] == manifest.control).to_numpy()
+    is_control = (pools["arm"] == control).to_numpy()
     of_control = np.bincount(pool[is_control], n[is_control], minlength=int(pool[-1]) + 1)[pool]
     value = pools["noisy_difference"].to_numpy().astype(np.float64)
     sizes = (n.astype(np.int64), np.maximum(of_control, 1).astype(np.int64))

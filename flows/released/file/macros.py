@@ -1,9 +1,10 @@
 """Macros stored in a released file, so that DuckDB alone estimates from it: no program is needed.
 
 ``ate()`` gives the effects of the whole release, ``ate_by_segment('my_table')`` those in an
-analyst's own segments: what :func:`estimators.effects.effects` computes, in SQL; the second fails
-and says why where a release has no units to slice. Both take the name
-that the file is attached under as their last argument; without it they mean the database in use.
+analyst's own segments, and ``ate_by('country')`` those in the values of a published attribute: what
+:func:`estimators.effects.effects` computes, in SQL, for one metric after the other. The last two
+fail and say why where a release has no units to slice. All take the name that the file is attached
+under as their last argument; without it they mean the database in use.
 
 No table of an analyst's can get in the way. A name alone, even ``main.units``, may mean a temporary
 table or a data frame of theirs, so every table is named with its database; and since a database in
@@ -13,9 +14,10 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import starmap
 from string import Template
 
 import duckdb
@@ -27,9 +29,10 @@ from estimators.collapsed_strata import LEAST_SEEN
 from estimators.contrast_strata import MIN_UNITS
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
-from flows.released.file.evidence import MOMENTS, Released
+from flows.released.file.evidence import Released, deviations, moments_of
 from flows.released.file.sql import quote_name, statement, text
-from schemas.tables import MACROS, PREFIX
+from schemas.released import Manifest
+from schemas.tables import ASSIGNED_TO, MACROS, NO_VALUE, PREFIX, unit_table
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -46,26 +49,43 @@ _INTEGERS = ", ".join(
 )
 
 
-def add_macros(connection: duckdb.DuckDBPyConnection, released: Released) -> None:
-    """Put the macros, and the tables that only they read, into an open draft of ``released``."""
-    kind = connection.sql("SELECT unit_id FROM main.units").types[0]
-    _Macros(released, str(kind)).write(connection)
+def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
+    """Put the macros, and the tables that only they read, into an open draft of a release.
+
+    ``every`` has all outcomes of the release, in order.
+    """
+    units = connection.sql("FROM main.units")
+    own = unit_table(tuple(one.metric.metric for one in every)).columns
+    further = tuple(name for name in units.columns if name not in own and name != ASSIGNED_TO)
+    _Macros(every, str(units.types[0]), further).write(connection)
 
 
 @dataclass(frozen=True)
 class _Macros:
-    released: Released
+    every: Sequence[Released]
     id_kind: str
     """The type of the released ids."""
+    attributes: tuple[str, ...]
+    """The columns of units that are published attributes."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """The facts of the release."""
+        return self.every[0].manifest
 
     def write(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute(f"CREATE SCHEMA {self.schema}")
-        has_units = self.released.manifest.has_units
+        has_units = self.manifest.has_units
         self._write_table(connection, "t_quantile", _t_quantile())
         if has_units:
-            self._write_table(connection, "pools", _pool_facts(self.released))
+            self._write_table(connection, "metrics", _metric_facts(self.every))
+            self._write_table(
+                connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
+            )
+        by_attribute = "ate_by" if self.attributes else "no_attributes"
         for signature, body in {
             "ate(release_name := NULL)": "ate",
+            "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
             "ate_by_segment(segments_table, release_name := NULL)": "ate_by_segment"
             if has_units
             else "no_segments",
@@ -94,7 +114,7 @@ class _Macros:
     @property
     def schema(self) -> str:
         """A name that no other release has."""
-        own = f"{self.released.manifest.release_id} {self.released.manifest.created_at.isoformat()}"
+        own = f"{self.manifest.release_id} {self.manifest.created_at.isoformat()}"
         return PREFIX + sha256(own.encode()).hexdigest()[:16]
 
     @property
@@ -107,14 +127,15 @@ class _Macros:
             name: filled(file, constants)
             for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
         }
-        return tables | functions | constants | words
+        made = tables | functions | constants | words
+        return made | {"effects": filled("ate_of_groups", made)}
 
     @property
     def tables(self) -> dict[str, str]:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         schemas = dict.fromkeys(("estimates", "units", "strata"), "main")
-        schemas |= dict.fromkeys(("pools", "t_quantile"), self.schema)
+        schemas |= dict.fromkeys(("metrics", "pools", "t_quantile"), self.schema)
         return {
             name: f"'\"' || {database} || '\".{schema}.{name}'" for name, schema in schemas.items()
         }
@@ -122,28 +143,29 @@ class _Macros:
     @property
     def constants(self) -> dict[str, str]:
         """What is the same in every row, as SQL spells it."""
-        evidence = self.released.whole
-        odds = evidence.rate / (1.0 - evidence.rate)
-        names = ["tau_q", "combined"] if evidence.has_statistic else ["tau_q"]
+        manifest, names = self.manifest, [metric.metric for metric in self.manifest.metrics]
+        several = len(names) > 1
+        first = "segment, arm, estimate, ci_lower, ci_upper"
         return {
-            "rate": _number(evidence.rate),
-            "noise": _number(odds * (1.0 + odds)),
-            "center": _number(evidence.center),
-            "lowest": _number(evidence.lowest),
-            "highest": _number(evidence.highest),
+            # What a person looks for first; a metric that is the only one need not be.
+            "first": f"metric, {first}" if several else f"{first}, metric",
+            "metric_order": f"[{', '.join(map(text, names))}]",
             "level": _number(LEVEL),
-            "metric": text(evidence.metric),
-            "outcome": quote_name(evidence.metric),
-            "control": text(self.released.manifest.control),
-            "same_shares": str(self.released.manifest.same_shares),
+            "control": text(manifest.control),
+            "same_shares": str(manifest.same_shares),
             "min_units": str(MIN_UNITS),
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
-            "estimators": ", ".join(f"({text(name)})" for name in names),
             "least_coverage": _number(LEAST_COVERAGE),
-            "remedy": text(remedy(same_shares=self.released.manifest.same_shares)),
-            "moments": MOMENTS,
+            "remedy": text(remedy(same_shares=manifest.same_shares)),
+            "moments": moments_of(self.every),
+            "deviations": deviations(self.every),
+            "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
+            "values": _values(self.attributes),
+            "attributes": ", ".join(text(name.lower()) for name in self.attributes),
+            "attributes_told": text(", ".join(self.attributes)),
+            "nothing": text(NO_VALUE),
         }
 
 
@@ -162,6 +184,22 @@ def _number(value: float) -> str:
     return f"({float(value)!r}::DOUBLE)"
 
 
+def _long(n_metrics: int) -> str:
+    """The moments of all metrics, one below the other, each with its place."""
+    names = ("mean", "variance", "fourth")
+    return " UNION ALL ".join(
+        f"SELECT segment, cluster, arm, n, {at} AS place, "  # noqa: S608 - our own names
+        f"{', '.join(f'{name}{at} AS {name}' for name in names)} FROM _clusterdp_wide"
+        for at in range(n_metrics)
+    )
+
+
+def _values(attributes: Sequence[str]) -> str:
+    """The attribute that is asked for, as text."""
+    cases = (f"WHEN {text(name.lower())} THEN {quote_name(name)}::VARCHAR" for name in attributes)
+    return f"CASE lower(attribute) {' '.join(cases)} END" if attributes else "NULL::VARCHAR"
+
+
 def _as_released(kind: str) -> str:
     """An analyst's id in the type of the released ones; null where no released id has its text.
 
@@ -177,8 +215,31 @@ def _as_released(kind: str) -> str:
     END"""
 
 
-def _pool_facts(released: Released) -> pl.DataFrame:
-    """What the estimators know of each (pool, arm), ready to be joined; 0 for no statistic."""
+def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
+    """What the estimators know of each outcome: a row for each, with its place."""
+    rows = []
+    for place, released in enumerate(every):
+        evidence = released.whole
+        odds = evidence.rate / (1.0 - evidence.rate)
+        rows.append(
+            {
+                "place": place,
+                "metric": evidence.metric,
+                "rate": evidence.rate,
+                "noise": odds * (1.0 + odds),
+                "lowest": evidence.lowest,
+                "highest": evidence.highest,
+                "has_statistic": evidence.has_statistic,
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})
+
+
+def _pool_facts(place: int, released: Released) -> pl.DataFrame:
+    """What the estimators know of each (pool, arm), ready to be joined; 0 for no statistic.
+
+    ``place`` is that of the metric.
+    """
     evidence, pools = released.whole, released.pools
     cell = pools.square_cells(np.arange(len(pools.pool)))
     facts = {
@@ -201,8 +262,10 @@ def _pool_facts(released: Released) -> pl.DataFrame:
         "square_cell": cell,
         "square_units": evidence.whole_square.n_units[cell],
     }
-    return released.pool_names.with_columns(
-        **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()}
+    return released.pool_names.select(
+        pl.lit(place, pl.Int32).alias("place"),
+        pl.all(),
+        **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()},
     )
 
 

@@ -10,7 +10,7 @@ constraints, and the macros of a release, which are never called here.
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.names import COLUMN, TAKEN
-from schemas.released import OUTCOME, SCHEMA_VERSION, TABLES
+from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
 from schemas.tables import (
     ASSIGNED_TO,
     ATTRIBUTE_KINDS,
@@ -32,8 +32,8 @@ from schemas.tables import (
     MOST_ATTRIBUTES,
     PREFIX,
     TEXT_IDS,
-    UNNAMED,
     debiased,
+    unit_table,
 )
 
 Settings = dict[str, str | bool | int | float | list[str]]
@@ -52,6 +52,9 @@ _CLOSED: Settings = {
 }
 _SECONDS = 600.0
 _BYTES_A_SECOND = 100_000.0
+
+MOST_METRICS = 200
+"""The most rows that ``metrics`` may have: each makes queries of its own."""
 
 _MACROS = ", ".join(text(name) for name in MACROS)
 _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
@@ -89,7 +92,7 @@ _COLUMNS = f"""
     ORDER BY table_oid, column_index
 """  # noqa: S608 - constants of ours
 _VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
-_METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics LIMIT 2"  # noqa: S608 - constants of ours
+_METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics ORDER BY rowid LIMIT {MOST_METRICS + 1}"  # noqa: S608 - constants of ours
 _DEFINITIONS = """
     SELECT table_name, sql FROM duckdb_tables()
     WHERE database_name = $database AND schema_name = 'main'
@@ -204,12 +207,51 @@ def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
     for kind in _FOREIGN:
         if kind in found:
             return _foreign(kind, found[kind])
-    differing = _differing_tables(connection, columns)
-    return (
-        (_other_columns("metrics") if "metrics" in differing else None)
-        or _metrics_problem(connection)
-        or next((_other_columns(name) for name in TABLES if name in differing), None)
-    )
+    differing = _differing_tables(connection, {"metrics": columns["metrics"]}, TABLES)
+    if differing:
+        return _other_columns("metrics")
+    metrics = [(name, kind) for name, kind in connection.execute(_METRICS).fetchall()]
+    problem = metrics_problem(metrics)
+    if problem is not None:
+        return f"not a clusterdp release: {problem}"
+    outcomes = tuple(name for name, kind in metrics if kind == OUTCOME)
+    expected = TABLES | {"units": _expected_units(outcomes)}
+    differing = _differing_tables(connection, columns, expected)
+    return next((_other_columns(name) for name in TABLES if name in differing), None)
+
+
+def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
+    """Say why these names and kinds of ``metrics`` are none of a release; None where they may be.
+
+    Outcomes are columns of ``units``, so their names have to be apart from all others there,
+    whatever the case of their letters: to DuckDB it makes no difference.
+    """
+    if len(metrics) > MOST_METRICS:
+        return f"its table metrics has more than {MOST_METRICS} rows"
+    if not any(kind == OUTCOME for _, kind in metrics):
+        return "its table metrics has no outcome"
+    taken = set(TAKEN)
+    for name, kind in metrics:
+        if kind not in (OUTCOME, RATIO):
+            return "its table metrics has a row that is neither an outcome nor a ratio"
+        if not isinstance(name, str) or re.fullmatch(COLUMN, name) is None:
+            return (
+                "a name in its table metrics is none of a column: letters, digits and _, a letter "
+                "first"
+            )
+        columns = {name.lower(), debiased(name.lower())}
+        if taken & columns:
+            return f"the name {shown(name)} in its table metrics is taken already"
+        taken |= columns
+    return None
+
+
+def _expected_units(outcomes: tuple[str, ...]) -> dict[str, str]:
+    """The columns that ``units`` has to have.
+
+    Here is the place of what may follow the outcomes: attributes, then ``assigned_to``.
+    """
+    return {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
 
 
 def _foreign(kind: str, name: object) -> str:
@@ -249,41 +291,35 @@ def _version_problem(
     return f"not a clusterdp release (no table {missing[0]})" if missing else None
 
 
-def _metrics_problem(connection: duckdb.DuckDBPyConnection) -> str | None:
-    """Say that the release is about other outcomes than the one that this program reads."""
-    if connection.execute(_METRICS).fetchall() == [(UNNAMED, OUTCOME)]:
-        return None
-    return (
-        f"is not about one outcome called {UNNAMED!r}, which is what this program reads; use the "
-        "version of clusterdp that made it"
-    )
-
-
 def _differing_tables(
-    connection: duckdb.DuckDBPyConnection, columns: dict[str, _Columns]
+    connection: duckdb.DuckDBPyConnection,
+    columns: dict[str, _Columns],
+    expected: dict[str, dict[str, str]],
 ) -> set[str]:
     """The tables that differ from a release's: definitions are compared word by word.
 
-    So none has checks, keys, collations, defaults or generated columns.
+    So none has checks, keys, collations, defaults or generated columns. ``columns`` are those of
+    the tables to be compared, ``expected`` those that the tables of this release have.
     """
-    possible = {name: columns[name] for name in TABLES if _has_our_columns(name, columns[name])}
+    possible = {
+        name: found for name, found in columns.items() if _has_columns(name, found, expected[name])
+    }
     ours = _own_definitions(connection, possible)
     theirs = _definitions(connection, _NAME)
     return {
         name
-        for name in TABLES
+        for name in columns
         if name not in ours or theirs[name] not in (ours[name], _with_compression(ours[name]))
     }
 
 
-def _has_our_columns(table: str, columns: _Columns) -> bool:
-    ours = TABLES[table]
+def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> bool:
     if table == "units":
-        columns, facts = columns[: len(ours)], columns[len(ours) :]
+        columns, facts = columns[: len(expected)], columns[len(expected) :]
         if not _are_facts([column for column, _ in columns], facts):
             return False
-    return [column for column, _ in columns] == list(ours) and all(
-        _is_allowed(table, column, kind, ours[column]) for column, kind in columns
+    return [column for column, _ in columns] == list(expected) and all(
+        _is_allowed(table, column, kind, expected[column]) for column, kind in columns
     )
 
 
@@ -293,7 +329,7 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
     That is attributes and, if arms were not given unit by unit, ``assigned_to``.
     """
     attributes = columns[:-1] if columns and columns[-1] == (ASSIGNED_TO, DIGEST) else columns
-    taken = TAKEN | {UNNAMED} | {name.lower() for name in before}
+    taken = TAKEN | {name.lower() for name in before}
     names = [name.lower() for name, _ in attributes]
     return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
         re.fullmatch(COLUMN, name) is not None

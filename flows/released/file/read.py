@@ -1,20 +1,21 @@
 """Opening a released file, and reading its manifest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from flows.released.file.opening import memory_limit, open_safely
-from flows.released.file.rules import broken_rule
+from flows.released.file.rules import broken_row_rule
 from flows.released.file.sql import quote_name
+from flows.released.file.table_rules import broken_table_rule
 from flows.released.file.unit_counts import PLACES_BITS
-from schemas.errors import InputError
-from schemas.released import TABLES, Manifest, Metric
-from schemas.tables import ASSIGNED_TO
+from schemas.errors import ConfigError, InputError, shown
+from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
+from schemas.tables import ASSIGNED_TO, unit_table
 
 _COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
 
@@ -33,7 +34,7 @@ class ReleaseFile:
         return {
             **manifest.row,
             "created_at": manifest.created_at.isoformat() + "Z",
-            "metrics": [asdict(metric) for metric in manifest.metrics],
+            "metrics": [metric.row for metric in manifest.metrics],
             "attributes": list(manifest.attributes),
             "assigned": manifest.assigned,
             "path": str(self.path),
@@ -49,7 +50,9 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     (:mod:`flows.released.file.rules`).
     """
     with open_safely(path) as connection:
-        broken = broken_rule(connection, path.stat().st_size)
+        broken = broken_row_rule(connection, path.stat().st_size)
+        if broken is None:
+            broken = broken_table_rule(connection, read_manifest(connection).outcomes)
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
         yield connection
@@ -76,15 +79,58 @@ def read_release(path: Path) -> ReleaseFile:
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
     """Read the row of ``release`` and the rows of ``metrics``."""
-    (release,), (metric,) = (_rows(connection, table) for table in ("release", "metrics"))
+    (release,) = _rows(connection, "release")
+    metrics = tuple(map(_metric, _rows(connection, "metrics")))
     names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
-    facts = names[len(TABLES["units"]) :]
+    outcomes = [one.metric for one in metrics if isinstance(one, Metric)]
+    ours = set(unit_table(tuple(outcomes)).columns)
+    facts = [name for name in names if name not in ours]
     return Manifest(
         **release,
-        metrics=(Metric(**metric),),
+        metrics=metrics,
         attributes=tuple(name for name in facts if name != ASSIGNED_TO),
         assigned=ASSIGNED_TO in facts,
     )
+
+
+def chosen_outcomes(
+    manifest: Manifest, names: Sequence[str], key: str = "metric"
+) -> tuple[Metric, ...]:
+    """The outcomes of these names, in the order of the release; without a name all of them.
+
+    Raises ConfigError, naming ``key``, where there is none of a name.
+    """
+    known = {one.metric: one for one in manifest.outcomes}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                key, f"{shown(name)} is no outcome of the release; it has {_listed(known)}"
+            )
+    return tuple(one for one in manifest.outcomes if not names or one.metric in names)
+
+
+def one_outcome(manifest: Manifest, name: str | None, key: str = "metric") -> Metric:
+    """The outcome of this name; None stands for the one that there is.
+
+    Raises ConfigError, naming ``key``, where there is none of that name, and where one of several
+    has to be named.
+    """
+    found = chosen_outcomes(manifest, () if name is None else (name,), key)
+    if len(found) > 1:
+        names = _listed([one.metric for one in found])
+        raise ConfigError(key, f"is missing: the release has several outcomes, {names}; name one")
+    return found[0]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(shown, names))
+
+
+def _metric(row: dict[str, Any]) -> Metric | Ratio:
+    kind = row.pop("kind")
+    if kind == RATIO:
+        return Ratio(**{one.name: row[one.name] for one in fields(Ratio)})
+    return Metric(**{one.name: row[one.name] for one in fields(Metric)})
 
 
 def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:
@@ -94,5 +140,5 @@ def has_text_ids(connection: duckdb.DuckDBPyConnection) -> bool:
 
 def _rows(connection: duckdb.DuckDBPyConnection, table: str) -> list[dict[str, Any]]:
     names = list(TABLES[table])
-    query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table}"  # noqa: S608 - our own names
+    query = f"SELECT {', '.join(map(quote_name, names))} FROM main.{table} ORDER BY rowid"  # noqa: S608 - our own names
     return [dict(zip(names, row, strict=True)) for row in connection.execute(query).fetchall()]

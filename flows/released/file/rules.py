@@ -3,22 +3,46 @@
 Estimates are computed from what a file states. Where its statements contradict each other (no
 pools, λ = 1, infinite noise, units that its strata do not count) the estimates would be nonsense,
 or fail with an error elsewhere. So all rules are checked once, when a file is opened, in few passes
-over each table.
+over each table: those on single rows here, then those of :mod:`flows.released.file.table_rules`.
 """
 
 from typing import Final
 
 import duckdb
 
-from flows.released.file.cells import Cells
-from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
 from schemas.names import NAME, PERIOD
 from schemas.released import NEIGHBOURS, NEIGHBOURS_WITH_CLUSTERS, TABLES
-from schemas.tables import TEXT, UNNAMED
+from schemas.tables import TEXT
 
 _FREE_BYTES = 1 << 30  # in memory, whatever the size of the file
 _BYTES_FOR_A_BYTE = 64  # bytes in memory that one byte of the file may stand for
-_ONE_METRIC = {f"every row is about {UNNAMED}": f"t.metric = '{UNNAMED}'"}
+_OF_OUTCOME = {"every row is about an outcome of metrics": "m.kind = 'outcome'"}
+_OF_METRIC = {"every row is about a row of metrics": "m.metric IS NOT NULL"}
+
+_OF_OUTCOMES: Final = {
+    "epsilon and delta are a part of the release's": """
+        t.epsilon > 0 AND t.epsilon <= r.epsilon AND t.delta >= 0 AND t.delta <= r.delta""",
+    "n_outcomes is at least 2": "t.n_outcomes >= 2",
+    "resampling_probability is between 0 and 1": """(
+        t.resampling_probability IS NULL
+        OR (t.resampling_probability > 0 AND t.resampling_probability < 1))""",
+    "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
+        WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
+        ELSE t.truncation_threshold >= 0
+            AND t.truncation_threshold * t.n_outcomes <= 1 + 1e-9 END""",
+    "strata_statistic is one of those there are": """t.strata_statistic IN
+        ('counts', 'count-and-complement', 'means', 'differences', 'none')""",
+    "something is published: units, or a statistic of strata": """(
+        t.resampling_probability IS NOT NULL OR t.strata_statistic <> 'none')""",
+    "noise_scale fits strata_statistic": """CASE t.strata_statistic
+        WHEN 'none' THEN t.noise_scale IS NULL
+        ELSE t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18 END""",
+    "grid_step fits strata_statistic": """CASE
+        WHEN t.strata_statistic IN ('means', 'differences')
+        THEN t.grid_step > 0 AND t.grid_step <= 2e70
+        ELSE t.grid_step IS NULL END""",
+}
+"""Conditions on the rows of ``metrics`` that are outcomes."""
 
 _ROWS: Final[dict[str, dict[str, str]]] = {
     "release": {
@@ -56,33 +80,26 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             AND regexp_full_match(coalesce(t.account_key_fingerprint, 'a'), '[0-9a-z]{1,128}')""",
     },
     "metrics": {
-        "epsilon and delta are a part of the release's": """
-            t.epsilon > 0 AND t.epsilon <= r.epsilon AND t.delta >= 0 AND t.delta <= r.delta""",
-        "labels are short, and ratios elsewhere": """
-            strlen(coalesce(t.label, '')) <= 1000 AND strlen(coalesce(t.measured_in, '')) <= 1000
-            AND t.numerator IS NULL AND t.denominator IS NULL""",
-        "n_outcomes is at least 2": "t.n_outcomes >= 2",
-        "resampling_probability is between 0 and 1": """
-            t.resampling_probability IS NULL
-            OR (t.resampling_probability > 0 AND t.resampling_probability < 1)""",
-        "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
-            WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
-            ELSE t.truncation_threshold >= 0
-                AND t.truncation_threshold * t.n_outcomes <= 1 + 1e-9 END""",
-        "strata_statistic is one of those there are": """t.strata_statistic IN
-            ('counts', 'count-and-complement', 'means', 'differences', 'none')""",
-        "something is published: units, or a statistic of strata": """
-            t.resampling_probability IS NOT NULL OR t.strata_statistic <> 'none'""",
-        "noise_scale fits strata_statistic": """CASE t.strata_statistic
-            WHEN 'none' THEN t.noise_scale IS NULL
-            ELSE t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18 END""",
-        "grid_step fits strata_statistic": """CASE
-            WHEN t.strata_statistic IN ('means', 'differences')
-            THEN t.grid_step > 0 AND t.grid_step <= 2e70
-            ELSE t.grid_step IS NULL END""",
+        "labels are short": """
+            strlen(coalesce(t.label, '')) <= 1000
+            AND strlen(coalesce(t.measured_in, '')) <= 1000""",
+        "a ratio is of two outcomes, and costs nothing; an outcome is of none": """CASE t.kind
+            WHEN 'ratio' THEN t.numerator <> t.denominator
+                AND t.numerator IN (SELECT metric FROM main.metrics WHERE kind = 'outcome')
+                AND t.denominator IN (SELECT metric FROM main.metrics WHERE kind = 'outcome')
+                AND coalesce(
+                    t.epsilon, t.delta, t.resampling_probability, t.truncation_threshold,
+                    t.noise_scale, t.grid_step, t.n_outcomes
+                ) IS NULL
+                AND t.strata_statistic IS NULL
+            ELSE t.numerator IS NULL AND t.denominator IS NULL END""",
+        **{
+            name: f"t.kind = 'ratio' OR coalesce({rule}, false)"
+            for name, rule in _OF_OUTCOMES.items()
+        },
     },
-    "outcomes": _ONE_METRIC | {"every outcome is a number within ±1e70": "abs(t.outcome) <= 1e70"},
-    "pools": _ONE_METRIC
+    "outcomes": _OF_OUTCOME | {"every outcome is a number within ±1e70": "abs(t.outcome) <= 1e70"},
+    "pools": _OF_OUTCOME
     | {
         "every row has a pool, an arm and units": """
             t.pool <> '' AND t.arm <> '' AND t.n_units >= 1""",
@@ -101,7 +118,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "every row has a cluster, an arm, a pool and units": """
             t.cluster <> '' AND t.arm <> '' AND t.pool <> '' AND t.n_units >= 1""",
     },
-    "debias": _ONE_METRIC
+    "debias": _OF_OUTCOME
     | {
         "every row has a pool, an arm and an outcome": """
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
@@ -109,26 +126,26 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.probability BETWEEN m.truncation_threshold * (1 - 1e-9) AND 1 + 1e-9""",
         "weights are numbers": "isfinite(t.weight)",
     },
-    "counts": _ONE_METRIC
+    "counts": _OF_OUTCOME
     | {
         "every row has a pool, an arm and an outcome": """
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
         "noisy counts are numbers within ±1e18": "abs(t.noisy_count::DOUBLE) <= 1e18",
     },
-    "squares": _ONE_METRIC
+    "squares": _OF_OUTCOME
     | {
         "every row has an arm, and numbers that can be computed with": """
             t.arm <> '' AND abs(t.noisy_square) <= 1e180 AND abs(t.centre) <= 1e70
             AND t.noise_scale > 0 AND t.noise_scale <= 1e180""",
     },
     "randomiser": {"is empty: no mechanism of this version has one": "false"},
-    "means": _ONE_METRIC
+    "means": _OF_METRIC
     | {
         "every row has an arm, an estimator and numbers": """
             t.arm <> '' AND regexp_full_match(t.estimator, '[a-z][a-z_]{0,63}')
             AND isfinite(t.mean) AND isfinite(t.std_error) AND t.std_error >= 0""",
     },
-    "estimates": _ONE_METRIC
+    "estimates": _OF_METRIC
     | {
         "every row has an arm, control and an estimator, and no segment": """
             t.arm <> '' AND t.arm <> t.control AND t.control = r.control
@@ -150,114 +167,22 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             AND coalesce(t.coverage, 0) BETWEEN 0 AND 1 + 1e-9""",
     },
 }
-"""Conditions on each row ``t``, by table; ``r`` is the row of ``release``, ``m`` that of
-``metrics``. A condition that is null counts as false."""
-
-_ONCE_A_CELL = """
-    SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
-        AND count(*) = count(p.pool) AND count(*) = count(o.outcome)
-        AND count(*) = CASE WHEN (SELECT {published} FROM main.metrics)
-            THEN (SELECT count(*) FROM main.pools) * (SELECT count(*) FROM main.outcomes)
-            ELSE 0 END
-    FROM main.{table} AS t
-    LEFT JOIN main.pools AS p ON p.pool = t.pool AND p.arm = t.arm
-    LEFT JOIN main.outcomes AS o ON o.outcome = t.outcome"""
-_CELLS: Final = {
-    "debias: each pool and arm has each outcome once, where units are published": (
-        "debias",
-        "resampling_probability IS NOT NULL",
-    ),
-    "counts: each pool and arm has each outcome once, where counts are published": (
-        "counts",
-        "strata_statistic IN ('counts', 'count-and-complement')",
-    ),
-}
-"""Rules on a table, with the condition on ``metrics`` where it has rows."""
-_OF_AN_ARM = """
-    count(*) = count(DISTINCT (arm, estimator))
-    AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true)"""
-
-_OF_STRATA: Final[dict[str, dict[str, str]]] = {
-    "outcomes": {
-        "each stands once, and there are n_outcomes": """
-            count(*) = (SELECT n_outcomes FROM main.metrics)
-            AND count(DISTINCT outcome) = count(*)""",
-    },
-    "pools": {
-        "each pool and arm stands once": "count(*) = count(DISTINCT (pool, arm))",
-        "there is control, and another arm (one other, of differences)": """
-            bool_or(arm = (SELECT control FROM main.release)) AND count(DISTINCT arm) >= 2
-            AND (count(DISTINCT arm) = 2
-                OR (SELECT strata_statistic FROM main.metrics) <> 'differences')""",
-    },
-    "strata": {
-        "each cluster and arm stands once, each cluster in one pool": """
-            count(*) = count(DISTINCT (cluster, arm))
-            AND count(DISTINCT cluster) = count(DISTINCT (cluster, pool))""",
-        "their units add up to those of their pools": """(
-            SELECT bool_and(p.n_units IS NOT DISTINCT FROM s.n_units)
-            FROM main.pools AS p FULL JOIN (
-                SELECT pool, arm, sum(n_units) AS n_units FROM main.strata GROUP BY pool, arm
-            ) AS s ON s.pool = p.pool AND s.arm = p.arm)""",
-        "their units add up to n_units, their clusters to n_clusters at most": """
-            sum(n_units) = (SELECT n_units FROM main.release)
-            AND count(DISTINCT cluster) <= (SELECT n_clusters FROM main.release)""",
-    },
-}
-"""Conditions on whole tables, which come after those on rows. One that is null counts as false."""
-
-_OF_ARMS: Final[dict[str, dict[str, str]]] = {
-    "squares": {
-        "each arm of the release once, or none at all, beside means or differences": """
-            count(*) = 0 OR (
-                (SELECT strata_statistic FROM main.metrics) IN ('means', 'differences')
-                AND count(*) = count(DISTINCT arm)
-                AND count(*) = (SELECT count(DISTINCT arm) FROM main.pools)
-                AND bool_and(arm IN (SELECT arm FROM main.pools)))""",
-        "one noise_scale, and the centre is the middle of the outcomes": """
-            count(DISTINCT noise_scale) <= 1 AND coalesce(bool_and(
-                abs(centre - (SELECT min(outcome) + max(outcome) FROM main.outcomes) / 2)
-                <= 1e-9 * (SELECT max(abs(outcome)) FROM main.outcomes)
-            ), true)""",
-    },
-    "means": {
-        "each arm of the release has each estimator once at most": _OF_AN_ARM,
-    },
-    "estimates": {
-        "each arm of the release has each estimator once at most": _OF_AN_ARM,
-    },
-    "units": {
-        "there are n_units where units are published, else none": """
-            count(*) = CASE
-                WHEN (SELECT resampling_probability FROM main.metrics) IS NULL THEN 0
-                ELSE (SELECT n_units FROM main.release) END""",
-    },
-}
-"""The same, for rules that come after those on ``debias`` and ``counts``."""
+"""Conditions on each row ``t``, by table; ``r`` is the row of ``release``, ``m`` the row of
+``metrics`` that it is about. A condition that is null counts as false."""
 
 
-def broken_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
-    """Name the first rule that a release breaks; None where it keeps all.
+def broken_row_rule(connection: duckdb.DuckDBPyConnection, size: int) -> str | None:
+    """Name the first rule that a row of a release breaks; None where all keep all.
 
-    The current schema of ``connection`` has the tables of a release, with one row in ``release``
-    and one in ``metrics``; ``size`` is the size of the file in bytes.
+    The current schema of ``connection`` has the tables of a release, with one row in ``release``;
+    ``size`` is the size of the file in bytes. Units come later
+    (:mod:`flows.released.file.table_rules`).
     """
     held, n_bytes = _judge_rows(connection)
-    name = _first_broken(_ROWS, held)
-    if name is not None:
-        return name
-    if n_bytes > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
+    name = first_broken(_ROWS, held)
+    if name is None and n_bytes > _FREE_BYTES + _BYTES_FOR_A_BYTE * size:
         return "tables are of a size that fits the file's"
-    name = _broken_table(connection, _OF_STRATA)
-    if name is not None:
-        return name
-    cells = Cells(connection)
-    return (
-        _broken_cells(connection, cells)
-        or broken_debias_rule(connection, cells)
-        or _broken_table(connection, _OF_ARMS)
-        or broken_unit_rule(connection, cells)
-    )
+    return name
 
 
 def _judge_rows(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, list[bool | None]], int]:
@@ -270,19 +195,7 @@ def _judge_rows(connection: duckdb.DuckDBPyConnection) -> tuple[dict[str, list[b
     return {table: held for table, held, _ in rows}, sum(int(n_bytes) for *_, n_bytes in rows)
 
 
-def _broken_table(
-    connection: duckdb.DuckDBPyConnection, rules: dict[str, dict[str, str]]
-) -> str | None:
-    """The first rule on whole tables that does not hold."""
-    queries = (
-        f"SELECT '{table}', [{', '.join(f'coalesce({rule}, false)' for rule in of_table.values())}]"  # noqa: S608 - constants of ours
-        f" FROM main.{table}"
-        for table, of_table in rules.items()
-    )
-    return _first_broken(rules, dict(connection.execute(" UNION ALL ".join(queries)).fetchall()))
-
-
-def _first_broken(
+def first_broken(
     rules: dict[str, dict[str, str]], held: dict[str, list[bool | None]]
 ) -> str | None:
     """The first rule that is found not to hold; without a row, a rule on rows is neither."""
@@ -293,19 +206,6 @@ def _first_broken(
     return None
 
 
-def _broken_cells(connection: duckdb.DuckDBPyConnection, cells: Cells) -> str | None:
-    """The first table that lacks an outcome of a pool and arm, or has one twice, if it has rows."""
-    conditions = ", ".join(published for _, published in _CELLS.values())
-    found = connection.execute(f"SELECT {conditions} FROM main.metrics").fetchall()[0]  # noqa: S608 - constants of ours
-    for (name, (table, published)), is_published in zip(_CELLS.items(), found, strict=True):
-        if is_published and cells.is_in_order(table):
-            continue
-        query = _ONCE_A_CELL.format(table=table, published=published)
-        if connection.execute(query).fetchall() != [(True,)]:
-            return name
-    return None
-
-
 def _judging(table: str, rules: dict[str, str]) -> str:
     """The query that tells which rules all rows of a table keep, and how large the table is."""
     tests = ", ".join(f"bool_and(coalesce({rule}, false))" for rule in rules.values())
@@ -313,8 +213,15 @@ def _judging(table: str, rules: dict[str, str]) -> str:
     lengths = "".join(f' + coalesce(sum(strlen(t."{name}")), 0)' for name in texts)
     return (
         f"SELECT '{table}', [{tests}], {len(TABLES[table]) * 8} * count(*){lengths} "  # noqa: S608 - constants of ours
-        f"FROM main.{table} AS t, main.release AS r, main.metrics AS m"
+        f"FROM main.{table} AS t{_metrics_of(table)} CROSS JOIN main.release AS r"
     )
+
+
+def _metrics_of(table: str) -> str:
+    """The join with the row of ``metrics``, where the table has a column for it."""
+    if "metric" not in TABLES[table] or table == "metrics":
+        return ""
+    return " LEFT JOIN main.metrics AS m ON m.metric = t.metric"
 
 
 _JUDGE_ROWS: Final = " UNION ALL ".join(_judging(table, rules) for table, rules in _ROWS.items())

@@ -1,10 +1,12 @@
-"""How often each outcome stands in each stratum of ``units``: the one pass over them.
+"""How often each outcome stands in each stratum of ``units``: the one pass over a metric's columns.
 
 What units are checked for and what is estimated from them follow from the same counts, so a file of
-somebody else's is read through once. Units are grouped by a small whole number, the *key*, where
-the grid has one for each value: DuckDB then finds a group by its place in an array, in half the
-time of hashing outcomes. Nothing depends on the key: each group has the least and the greatest of
-its outcomes, and only one in which these are one value of the grid is sound.
+somebody else's is read through once. Metrics are counted one after the other: each pass reads the
+columns of its metric, and groups by all metrics at once would be far more. Units are grouped by a
+small whole number, the *key*, where the grid has one for each value: DuckDB then finds a group by
+its place in an array, in half the time of hashing outcomes. Nothing depends on the key: each group
+has the least and the greatest of its outcomes, and only one in which these are one value of the
+grid is sound.
 """
 
 from dataclasses import dataclass
@@ -14,7 +16,9 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import read_columns
+from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
+from schemas.tables import debiased
 
 PLACES_BITS: Final = 18
 """DuckDB groups by place where all groups that there may be, strata times keys, have so many bits.
@@ -28,18 +32,18 @@ _COUNTED: Final = """
     SELECT s.code AS stratum, f.* EXCLUDE (cluster, arm, key)
     FROM (
         SELECT cluster, arm, {key} AS key, count(*) AS n, {parts}
-        FROM main.units GROUP BY cluster, arm, key
+        FROM main.units GROUP BY 1, 2, 3
     ) AS f
     JOIN temp.main.numbered_strata AS s
     ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
-_LOW: Final = "min(outcome) AS low"
-_BOUNDS: Final = f"""{_LOW}, max(outcome) AS high,
-    min(outcome_debiased) AS low_debiased, max(outcome_debiased) AS high_debiased"""
-_KEEP: Final = "CREATE TEMP TABLE unit_counts AS "
-_KEPT: Final = "FROM temp.main.unit_counts"
+_LOW: Final = "min({outcome}) AS low"
+_BOUNDS: Final = f"""{_LOW}, max({{outcome}}) AS high,
+    min({{debiased}}) AS low_debiased, max({{debiased}}) AS high_debiased"""
+_KEPT_AS: Final = "unit_counts "
+_KEEP: Final = "CREATE TEMP TABLE {name} AS "
+_KEPT: Final = "FROM temp.main.{name}"
 _IS_KEPT: Final = """
-    SELECT count(*) FROM duckdb_tables()
-    WHERE database_name = 'temp' AND table_name = 'unit_counts'"""
+    SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = {name}"""
 
 
 @dataclass(frozen=True)
@@ -55,29 +59,38 @@ class UnitCounts:
     high_debiased: Floats
 
 
-def count_units(connection: duckdb.DuckDBPyConnection, grid: Floats) -> UnitCounts:
+def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> UnitCounts:
     """Count the units by stratum and outcome; units of a stratum that is not there are left out.
 
-    ``grid`` has the values that outcomes should have, in order. ``numbered_strata`` is there, see
-    :mod:`flows.released.file.cells`. The counts stay in the temporary table ``unit_counts``.
+    ``grid`` has the values that outcomes of the ``metric`` should have, in order.
+    ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
+    temporary table, for :func:`counts_by_level`.
     """
-    connection.execute(_KEEP + _COUNTED.format(key=_key(grid) or "outcome", parts=_BOUNDS))
-    return UnitCounts(*read_columns(connection, _KEPT))
+    name = _kept_as(metric)
+    connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _BOUNDS))
+    return UnitCounts(*read_columns(connection, _KEPT.format(name=name)))
 
 
 def counts_by_level(
-    connection: duckdb.DuckDBPyConnection, grid: Floats, n_strata: int, n_units: int
+    connection: duckdb.DuckDBPyConnection,
+    metric: str,
+    grid: Floats,
+    n_strata: int,
+    n_units: int,
 ) -> Ints | None:
-    """The units of each stratum at each value of ``grid``, shape [S, K]; all keep the rules.
+    """The units of each stratum at each value of a metric's ``grid``, shape [S, K].
+
+    All keep the rules.
 
     None where this would have more cells than there are units, so that whoever wants no more than
     sums is better off without.
     """
     if n_strata * len(grid) > n_units:
         return None
-    query = f"SELECT stratum, n, low {_KEPT}"
-    if connection.execute(_IS_KEPT).fetchall() == [(0,)]:  # a draft, which nobody had to check
-        query = _COUNTED.format(key=_key(grid) or "outcome", parts=_LOW)
+    query = f"SELECT stratum, n, low {_KEPT.format(name=_kept_as(metric))}"
+    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
+    if connection.execute(is_kept).fetchall() == [(0,)]:  # a draft, which nobody had to check
+        query = _counting(metric, grid, _LOW)
     stratum, n, outcome = read_columns(connection, query)
     place = stratum * len(grid) + np.searchsorted(grid, outcome)
     counts = np.zeros(n_strata * len(grid), dtype=np.int64)
@@ -85,7 +98,18 @@ def counts_by_level(
     return counts.reshape(n_strata, len(grid))
 
 
-def _key(grid: Floats) -> str | None:
+def _kept_as(metric: str) -> str:
+    return quote_name(_KEPT_AS + metric)
+
+
+def _counting(metric: str, grid: Floats, parts: str) -> str:
+    """The query that counts; ``parts`` are what it says of the outcomes of each group."""
+    outcome, weight = quote_name(metric), quote_name(debiased(metric))
+    key = _key(grid, outcome) or outcome
+    return _COUNTED.format(key=key, parts=parts.format(outcome=outcome, debiased=weight))
+
+
+def _key(grid: Floats, outcome: str) -> str | None:
     """SQL for a whole number up to 255 that differs between values of the grid; None for others.
 
     That is the distance from the least value in units of the least gap, rounded. Other outcomes
@@ -98,4 +122,4 @@ def _key(grid: Floats) -> str | None:
     if not is_fit or np.any(np.abs(places - np.rint(places)) > _NEAR):
         return None
     first, factor = float(grid[0]), float(scale)
-    return f"TRY_CAST((outcome - {first!r}::DOUBLE) * {factor!r}::DOUBLE AS UTINYINT)"
+    return f"TRY_CAST(({outcome} - {first!r}::DOUBLE) * {factor!r}::DOUBLE AS UTINYINT)"

@@ -6,12 +6,14 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import Cells, read_columns
+from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import count_units
 from schemas.arrays import Floats
+from schemas.released import Metric
+from schemas.tables import debiased
 
-_GRID: Final = "SELECT outcome FROM main.outcomes ORDER BY 1"
-_RATE: Final = "SELECT resampling_probability FROM main.metrics"
-_N_UNITS: Final = "SELECT count(*), count(unit_id), count(outcome_debiased) FROM main.units"
+_GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
+_N_UNITS: Final = "SELECT count(*), count(unit_id), count({debiased}) FROM main.units"
 _IS_ASSIGNED: Final = """
     SELECT count(*) FROM duckdb_columns() WHERE database_name = current_database()
         AND schema_name = 'main' AND table_name = 'units' AND column_name = 'assigned_to'"""
@@ -22,15 +24,17 @@ _SIZES: Final = """
     ORDER BY s.code"""
 
 
-def broken_debias_rule(connection: duckdb.DuckDBPyConnection, cells: Cells) -> str | None:
-    """Name the first rule that the numbers of ``debias`` break; None where they keep all.
+def broken_debias_rule(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+) -> str | None:
+    """Name the first rule that a metric's numbers in ``debias`` break; None where they keep all.
 
     ``debias`` has each outcome once in every pool and arm, or no row where no units are published.
     """
-    rate = _rate(connection)
+    rate = metric.resampling_probability
     if rate is None:
         return None
-    (grid,) = read_columns(connection, _GRID)
+    (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
     prior, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
     if not bool(np.all(np.abs(prior.sum(axis=1) - 1.0) <= 1e-9)):
         return "debias: probabilities add up to 1"
@@ -39,21 +43,20 @@ def broken_debias_rule(connection: duckdb.DuckDBPyConnection, cells: Cells) -> s
     return None
 
 
-def broken_unit_rule(connection: duckdb.DuckDBPyConnection, cells: Cells) -> str | None:
-    """Name the rule that ``units`` break; None where they keep it. ``debias`` keeps its own."""
+def broken_unit_rule(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+) -> str | None:
+    """Name the rule that a metric's columns of ``units`` break; None where they keep it.
+
+    ``debias`` keeps its own.
+    """
     if connection.execute(_IS_ASSIGNED).fetchall() == [(1,)] and connection.execute(
         _UNASSIGNED
     ).fetchall() != [(0,)]:
         return "units: each has assigned_to, where there is one"
-    if _rate(connection) is None or _units_fit(connection, cells):
+    if metric.resampling_probability is None or _units_fit(connection, cells, metric.metric):
         return None
     return "units: each has an id, and an outcome and its weight as in debias; strata count them"
-
-
-def _rate(connection: duckdb.DuckDBPyConnection) -> float | None:
-    """λ; None where no units are published."""
-    rate: float | None = connection.execute(_RATE).fetchall()[0][0]
-    return rate
 
 
 def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> bool:
@@ -67,17 +70,18 @@ def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> 
     return bool(np.all(np.abs(apart, out=apart) <= 1e-9 * np.max(np.abs(grid))))
 
 
-def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells) -> bool:
+def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: str) -> bool:
     """Whether units have ids, outcomes and weights as in debias, and strata count them.
 
     Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
     """
-    n_units, *known = connection.execute(_N_UNITS).fetchall()[0]
+    counting = _N_UNITS.format(debiased=quote_name(debiased(metric)))
+    n_units, *known = connection.execute(counting).fetchall()[0]
     if known != [n_units, n_units]:
         return False
-    (grid,) = read_columns(connection, _GRID)
+    (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
     sizes, pool = read_columns(connection, _SIZES)
-    found = count_units(connection, grid)
+    found = count_units(connection, metric, grid)
     if int(found.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
         return False
     if not np.array_equal(np.bincount(found.stratum, found.n, minlength=len(sizes)), sizes):

@@ -292,7 +292,7 @@ def _design(night: Night) -> dict[str, object]:
         "mechanism from": manifest.mechanism,
         "epsilon from": manifest.epsilon,
         "delta from": manifest.delta,
-        "values of the grid from": sum(one.n_outcomes for one in manifest.metrics),
+        "values of the grid from": sum(one.n_outcomes for one in manifest.outcomes),
     }
 
 

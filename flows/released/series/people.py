@@ -182,26 +182,30 @@ def _words(column: pl.Series) -> Words:
 
 
 def crossed(
-    nights: Nights, people: People, segments: pl.DataFrame | None = None, n_segments: int = 1
+    nights: Nights,
+    people: People,
+    metric: str,
+    segments: pl.DataFrame | None = None,
+    n_segments: int = 1,
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
 
-    ``segments`` has a row for each unit in a segment: ``unit_id``, and ``group``, its position;
-    None stands for everybody in one.
+    ``metric`` is the outcome that the effects are on. ``segments`` has a row for each unit in a
+    segment: ``unit_id``, and ``group``, its position; None stands for everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
     parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
-            members, unit = _members(connection, night, segments)
+            members, unit = _members(connection, night, metric, segments)
         is_shared = np.isin(unit, people.shared)
         period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares
         for arm, rows in enumerate(parts, start=1):
             own = contributions(members, arm, 0, same_shares=same_shares)[is_shared]
             rows.append((members.group[is_shared], unit[is_shared], period, own))
-    return _side_by_side([_crossed(rows, shape) for rows in parts])
+    return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
 def _crossed(
@@ -217,7 +221,8 @@ def _crossed(
     )
 
 
-def _side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
+def side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
+    """Put the terms of one set of effects after those of the other."""
     return CrossTerms(
         np.concatenate([one.total for one in found], axis=1),
         np.concatenate([one.scatter for one in found], axis=1),
@@ -225,10 +230,13 @@ def _side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
 
 
 def _members(
-    connection: duckdb.DuckDBPyConnection, night: Night, segments: pl.DataFrame | None
+    connection: duckdb.DuckDBPyConnection,
+    night: Night,
+    metric: str,
+    segments: pl.DataFrame | None,
 ) -> tuple[Members, Words]:
     """The units of a release, in segments where there are some, and who they are."""
-    outcome = quote_name(debiased(night.manifest.metric.metric))
+    outcome = quote_name(debiased(metric))
     query = _ROWS.format(outcome=outcome, group="0::BIGINT", join="")
     if segments is not None:
         connection.register("members_to_insert", segments.to_arrow())

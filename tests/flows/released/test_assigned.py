@@ -11,7 +11,7 @@ import pytest
 from estimators.assigned import parties_of
 from estimators.effects import Estimate, effects
 from flows.released.estimate import estimate_file
-from flows.released.file.evidence import Released, read_released, slices_of
+from flows.released.file.evidence import Released, read_every, slices_of
 from flows.released.file.read import open_release, read_manifest
 from flows.released.segments import estimate_segments
 from tests.conftest import EXACT, Section, build_experiment
@@ -56,7 +56,8 @@ def released(
 
 def read_of(path: Path) -> Released:
     with open_release(path) as connection:
-        return read_released(connection, read_manifest(connection))
+        (found,) = read_every(connection, read_manifest(connection))
+        return found
 
 
 def told_one_by_one(path: Path, segments: pl.DataFrame | None = None) -> list[Estimate]:

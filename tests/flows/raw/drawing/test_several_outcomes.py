@@ -83,8 +83,8 @@ def test_all_are_in_the_tables(experiment: Builder) -> None:
     manifest = tables.manifest
     assert (manifest.epsilon, manifest.delta) == (2.0, 0.0)
     assert [one.metric for one in manifest.metrics] == ["clicks", "spend", "buyer"]
-    assert [one.epsilon for one in manifest.metrics] == [0.6666666666666666] * 3
-    assert [one.n_outcomes for one in manifest.metrics] == [4, 6, 2]
+    assert [one.epsilon for one in manifest.outcomes] == [0.6666666666666666] * 3
+    assert [one.n_outcomes for one in manifest.outcomes] == [4, 6, 2]
     assert [one.label for one in manifest.metrics] == ["Clicks in a week", None, None]
     assert [one.measured_in for one in manifest.metrics] == [None, "EUR", None]
     assert [one.design.mechanism.name for one in chosen.outcomes] == ["cluster-dp"] * 3
@@ -171,7 +171,7 @@ def test_statistics_alone_are_published_of_each(experiment: Builder, mechanism: 
     built = several(experiment, privacy={"mechanism": mechanism, "min_stratum": 1})
     tables, _ = tables_of(built.load())
     assert tables.manifest.epsilon == 2.0
-    assert [one.epsilon for one in tables.manifest.metrics] == [0.6666666666666666] * 3
+    assert [one.epsilon for one in tables.manifest.outcomes] == [0.6666666666666666] * 3
     assert tables.pools["metric"].unique(maintain_order=True).to_list() == [
         *("clicks", "spend", "buyer"),
     ]
@@ -187,7 +187,7 @@ def test_clusters_are_randomised_once_for_all(experiment: Builder) -> None:
     )
     tables, _ = tables_of(built.load())
     assert (tables.manifest.epsilon, tables.manifest.cluster_epsilon) == (2.0, 0.5)
-    assert [one.epsilon for one in tables.manifest.metrics] == [0.5] * 3
+    assert [one.epsilon for one in tables.manifest.outcomes] == [0.5] * 3
     assert tables.strata["n_units"].sum() == made_units(tables).height
 
 
@@ -198,7 +198,7 @@ def test_planned_outcomes_have_designs_and_shares_of_their_own(experiment: Build
     shares = [one.share for one in chosen.config.named_outcomes]
     assert sum(map(float, shares)) == 1.0  # type: ignore[arg-type] # they are numbers now
     assert tables.manifest.epsilon == 2.0
-    assert len({one.epsilon for one in tables.manifest.metrics}) > 1
+    assert len({one.epsilon for one in tables.manifest.outcomes}) > 1
 
 
 # events

@@ -78,7 +78,7 @@ def test_a_file_in_order_is_read_as_it_lies_and_another_is_sorted(
     matrices = []
     for path, is_kept in ((sound, True), (theirs, False)):
         with open_release(path) as connection:
-            cells = Cells(connection)
+            cells = Cells(connection, "outcome")
             assert cells.is_in_order("debias") is is_kept
             assert cells.is_in_order("counts")
             matrices.append(cells.matrix("debias", "weight"))

@@ -38,7 +38,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_every_value_of_a_grid_has_a_key_of_its_own(
     name: str, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    grid, key = WITH_KEYS[name], _key(WITH_KEYS[name])
+    grid, key = WITH_KEYS[name], _key(WITH_KEYS[name], "outcome")
     assert key is not None
     connection.execute("CREATE TABLE t (outcome DOUBLE)")
     connection.executemany("INSERT INTO t VALUES ($1)", [[value] for value in grid.tolist()])
@@ -50,7 +50,7 @@ def test_every_value_of_a_grid_has_a_key_of_its_own(
 
 @pytest.mark.parametrize("name", WITHOUT)
 def test_grids_without_keys(name: str) -> None:
-    assert _key(WITHOUT[name]) is None
+    assert _key(WITHOUT[name], "outcome") is None
 
 
 def units(connection: duckdb.DuckDBPyConnection, kind: str, grid: list[float]) -> None:
@@ -83,9 +83,9 @@ def test_units_are_counted_by_stratum_and_outcome(
     grid: np.ndarray, kind: str, connection: duckdb.DuckDBPyConnection
 ) -> None:
     units(connection, LABELS[kind], grid.tolist())
-    unchecked = counts_by_level(connection, grid, 6, 3000)
+    unchecked = counts_by_level(connection, "outcome", grid, 6, 3000)
 
-    found = count_units(connection, grid)
+    found = count_units(connection, "outcome", grid)
     plainly = connection.execute("""
         SELECT s.code, count(*), u.outcome, u.outcome, min(u.outcome_debiased),
             max(u.outcome_debiased)
@@ -93,14 +93,14 @@ def test_units_are_counted_by_stratum_and_outcome(
         ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm GROUP BY s.code, u.outcome""")
     assert rows(found) == sorted(plainly.fetchall())
 
-    counts = counts_by_level(connection, grid, 6, 3000)
+    counts = counts_by_level(connection, "outcome", grid, 6, 3000)
     assert counts is not None
     assert unchecked is not None
     assert np.array_equal(counts, unchecked)
     assert counts.sum() == 3000
     places = zip(found.stratum, np.searchsorted(grid, found.low), found.n, strict=True)
     assert all(counts[stratum, level] == n for stratum, level, n in places)
-    assert counts_by_level(connection, grid, 6, 6 * len(grid) - 1) is None
+    assert counts_by_level(connection, "outcome", grid, 6, 6 * len(grid) - 1) is None
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_an_outcome_that_is_not_of_the_grid_is_never_taken_for_one(
     grid = WITH_KEYS["tenths"]
     units(connection, LABELS["enums"], grid.tolist())
     connection.execute(f"UPDATE units SET outcome = {odd} WHERE rowid = 77")
-    found = count_units(connection, grid)
+    found = count_units(connection, "outcome", grid)
     is_odd = (found.low != found.high) | ~np.isin(found.low, grid)
     assert is_odd.sum() == 1
     assert found.n.sum() == 3000

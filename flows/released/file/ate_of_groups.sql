@@ -1,0 +1,403 @@
+-- Effects of every arm: what estimators.effects.effects computes, in the groups that are asked for.
+--
+-- flows/released/file/macros.py puts this behind ate_by_segment.sql and ate_by.sql, which say what is
+-- asked for: _clusterdp_wide has the moments of every metric's d = ỹ − ȳ (mean0, variance0, fourth0,
+-- mean1, …) over each (segment, cluster, arm), and n. A name behind a dollar sign is filled in once,
+-- when the file is made: a table of the release ($units, $strata, $pools, each as a text for
+-- query_table), or what is the same in every row. Query names begin with _clusterdp_, so that no
+-- table of an analyst's has the same name. Names and formulas are those of estimators/: evidence,
+-- debias, contrast_strata, collapsed_strata, pool_statistics, effects and intervals.
+--
+-- A question, asked, is a metric in a segment; place is that of the metric in the release.
+-- What errors by group of assignment add belongs to _clusterdp_variances, ratios of two metrics to
+-- _clusterdp_differences and _clusterdp_variances: said there.
+
+_clusterdp_asked AS MATERIALIZED (
+    SELECT row_number() OVER (ORDER BY k.place, s.segment) AS asked, k.*, s.segment
+    FROM (SELECT DISTINCT segment FROM _clusterdp_wide) AS s CROSS JOIN query_table($metrics) AS k
+),
+-- A row a metric.
+_clusterdp_long AS ($long),
+_clusterdp_moments AS MATERIALIZED (
+    SELECT q.asked, q.place, q.rate, q.noise, m.* EXCLUDE (segment, place)
+    FROM _clusterdp_long AS m
+    JOIN _clusterdp_asked AS q ON q.place = m.place AND q.segment = m.segment
+),
+_clusterdp_known AS (
+    SELECT m.*, p.pool, p.prior_mean, p.prior_variance, p.prior_square, p.prior_square_variance,
+        m.variance * (m.n - 1) / m.n + m.mean * m.mean AS found
+    FROM _clusterdp_moments AS m
+    JOIN query_table($strata) AS s ON s.cluster = m.cluster AND s.arm = m.arm
+    JOIN query_table($pools) AS p ON p.place = m.place AND p.pool = s.pool AND p.arm = s.arm
+),
+-- debias_mean and debias_square: (f − λ m)/(1 − λ) and its noise
+-- V̂_RR = r(1 + r)[mean (f − m)² + (1 − λ) Var_q̃]/n.
+_clusterdp_slices AS (
+    SELECT asked, place, cluster, arm, pool, n,
+        variance / ((1 - rate) * (1 - rate)) AS within,
+        (mean - rate * prior_mean) / (1 - rate) AS mean,
+        noise * (
+            variance * (n - 1) / n + (mean - prior_mean) * (mean - prior_mean)
+            + (1 - rate) * prior_variance
+        ) / n AS mean_noise,
+        (found - rate * prior_square) / (1 - rate) AS square,
+        noise * (
+            greatest(fourth - 2 * prior_square * found + prior_square * prior_square, 0)
+            + (1 - rate) * prior_square_variance
+        ) / n AS square_noise
+    FROM _clusterdp_known
+),
+-- contrast_strata: clusters with two units in both arms stand for themselves, the others are merged
+-- where all clusters were randomised with the same arm shares.
+_clusterdp_treatments AS (SELECT DISTINCT arm FROM query_table($strata) WHERE arm <> $control),
+_clusterdp_clusters AS (
+    SELECT s.asked, t.arm, s.cluster, sum(s.n) AS everyone,
+        coalesce(sum(s.n) FILTER (WHERE s.arm = t.arm), 0) AS n_treated,
+        coalesce(sum(s.n) FILTER (WHERE s.arm = $control), 0) AS n_control
+    FROM _clusterdp_slices AS s CROSS JOIN _clusterdp_treatments AS t
+    GROUP BY s.asked, t.arm, s.cluster
+),
+_clusterdp_candidates AS (
+    SELECT *, least(n_treated, n_control) >= $min_units AS alone,
+        CASE WHEN least(n_treated, n_control) >= $min_units THEN 'cluster ' || cluster
+        ELSE 'merged' END AS stratum
+    FROM _clusterdp_clusters WHERE n_treated + n_control > 0
+),
+_clusterdp_comparable AS (
+    SELECT asked, arm, cluster, stratum, everyone, alone, n_treated, n_control
+    FROM _clusterdp_candidates
+    WHERE alone OR $same_shares
+    QUALIFY least(
+        sum(n_treated) OVER (PARTITION BY asked, arm, stratum),
+        sum(n_control) OVER (PARTITION BY asked, arm, stratum)
+    ) >= $min_units
+),
+-- Merged clusters by twos, an odd one with the last two; names in the order of their bytes.
+_clusterdp_merged AS (
+    SELECT asked, arm, cluster, n_treated, n_control,
+        least((place - 1) // 2, size // 2 - 1) AS pair
+    FROM (
+        SELECT *, row_number() OVER (
+            PARTITION BY asked, arm
+            ORDER BY n_treated, n_control, encode(cluster::VARCHAR)
+        ) AS place, count(*) OVER (PARTITION BY asked, arm) AS size
+        FROM _clusterdp_comparable WHERE NOT alone
+    )
+),
+-- b_s, the stratum's share of the asked's units, all arms counted.
+_clusterdp_weights AS (
+    SELECT asked, arm, stratum, sum(everyone) AS weight FROM _clusterdp_comparable
+    GROUP BY asked, arm, stratum
+),
+_clusterdp_shares AS (
+    SELECT asked, arm, stratum, weight / sum(weight) OVER (PARTITION BY asked, arm) AS share
+    FROM _clusterdp_weights
+),
+_clusterdp_totals AS (
+    SELECT asked, arm, sum(weight) AS n_units FROM _clusterdp_weights GROUP BY asked, arm
+),
+-- Whom an estimate is meant for, all arms counted, compared or not.
+_clusterdp_meant AS (SELECT asked, sum(n) AS n_segment FROM _clusterdp_slices GROUP BY asked),
+-- The slices of both sides of a contrast; part is a slice's share of its stratum's units, middle
+-- the mean of the stratum.
+_clusterdp_rows AS (
+    SELECT c.asked, s.place, c.arm, c.stratum, c.cluster, s.arm AS side, s.pool, s.n, s.within,
+        s.mean, s.mean_noise, s.square, s.square_noise,
+        s.n / sum(s.n) OVER (PARTITION BY c.asked, c.arm, c.stratum, s.arm) AS part
+    FROM _clusterdp_comparable AS c
+    JOIN _clusterdp_slices AS s
+    ON s.asked = c.asked AND s.cluster = c.cluster AND (s.arm = c.arm OR s.arm = $control)
+),
+_clusterdp_middles AS (
+    SELECT *, sum(part * mean) OVER (PARTITION BY asked, arm, stratum, side) AS middle
+    FROM _clusterdp_rows
+),
+-- Means that are equal but for rounding are equal.
+_clusterdp_sides AS (
+    SELECT *, CASE WHEN abs(mean - middle) < 1e-12 * abs(middle) THEN 0 ELSE mean - middle END
+        AS from_middle
+    FROM _clusterdp_middles
+),
+-- s² of the debiased outcomes.
+_clusterdp_sample_variance AS (
+    SELECT asked, arm, stratum, side, sum(n) AS n,
+        sum((n - 1) * within + n * from_middle * from_middle) / (sum(n) - 1) AS spread
+    FROM _clusterdp_sides GROUP BY asked, arm, stratum, side
+),
+-- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
+-- are equal but for rounding are equal, too.
+_clusterdp_added AS (
+    SELECT m.asked, m.arm, m.pair, m.cluster, m.n_treated, m.n_control,
+        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control,
+        CASE WHEN abs(z - avg(z) OVER pairs) < 1e-12 * sum(size) OVER pairs THEN 0
+            ELSE z - avg(z) OVER pairs END AS from_pair
+    FROM _clusterdp_merged AS m
+    JOIN (
+        SELECT asked, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
+            sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
+        FROM _clusterdp_sides WHERE stratum = 'merged' GROUP BY asked, arm, cluster
+    ) AS s ON s.asked = m.asked AND s.arm = m.arm AND s.cluster = m.cluster
+    WINDOW whole AS (PARTITION BY m.asked, m.arm),
+        pairs AS (PARTITION BY m.asked, m.arm, m.pair)
+),
+_clusterdp_pairs AS (
+    SELECT asked, arm, count(*) - 1 AS free,
+        count(*) * sum(from_pair * from_pair) / (count(*) - 1) AS variance,
+        (sum(n_treated) - count(*) * var_samp(n_treated) / any_value(all_treated))
+        / any_value(all_treated) ** 2
+        + (sum(n_control) - count(*) * var_samp(n_control) / any_value(all_control))
+        / any_value(all_control) ** 2 AS seen,
+        1 / any_value(all_treated) + 1 / any_value(all_control) AS worth
+    FROM _clusterdp_added GROUP BY asked, arm, pair
+),
+_clusterdp_collapsed AS (
+    SELECT asked, arm, sum(variance) * any_value(worth) / sum(seen) AS variance,
+        sum(seen) ** 2 / sum(seen ** 2 / free) AS freedom
+    FROM _clusterdp_pairs GROUP BY asked, arm
+    HAVING sum(seen) >= $least_seen * any_value(worth)
+),
+-- Sums over a stratum's slices in a pool, and what calibrated takes of the pool: common is the
+-- covariance with the mean of the whole pool, apart the statistic less that mean, and known the
+-- variance of both.
+_clusterdp_parts AS (
+    SELECT asked, place, arm, stratum, side, pool, sum(n) AS n, sum(part) AS part,
+        sum(part * mean) AS mean, sum(part * part * mean_noise) AS mean_noise,
+        sum(part * n * mean_noise) AS mean_common,
+        sum(part * square) AS square, sum(part * part * square_noise) AS square_noise,
+        sum(part * n * square_noise) AS square_common
+    FROM _clusterdp_sides GROUP BY asked, place, arm, stratum, side, pool
+),
+_clusterdp_pooled AS (
+    SELECT s.asked, s.arm, s.stratum, s.side, s.pool, s.n, s.part,
+        s.mean, s.mean_noise, s.mean_common / p.n_units AS mean_common,
+        p.mean_weight, p.mean_fourth, p.mean_value - p.whole_mean AS mean_apart,
+        p.whole_mean_noise + p.mean_variance AS mean_known,
+        s.square, s.square_noise, s.square_common / p.square_units AS square_common,
+        p.square_cell, p.square_weight, p.square_value - p.whole_square AS square_apart,
+        p.whole_square_noise + p.square_variance AS square_known
+    FROM _clusterdp_parts AS s JOIN query_table($pools) AS p
+    ON p.place = s.place AND p.pool = s.pool AND p.arm = s.side
+),
+-- calibrated, by stratum: θ̂ = Σ v̂ + Σ_p w T_p (M_p − μ̂_p), and likewise for squares.
+_clusterdp_strata_means AS (
+    SELECT asked, arm, stratum, side, sum(n) AS n,
+        sum(mean + mean_weight * part * mean_apart) AS mean,
+        greatest(sum(
+            mean_noise + mean_weight * part * (mean_weight * part * mean_known - 2 * mean_common)
+        ), 0) AS mean_noise,
+        sum(square + square_weight * part * square_apart) AS square,
+        sum(mean_noise) AS response_noise, 1 - sum(mean_weight * part) AS unknown
+    FROM _clusterdp_pooled GROUP BY asked, arm, stratum, side
+),
+-- Estimators whose statistics are published of the metric.
+_clusterdp_estimators AS (
+    SELECT asked, unnest(CASE WHEN has_statistic THEN ['tau_q', 'combined'] ELSE ['tau_q'] END)
+        AS estimator
+    FROM _clusterdp_asked
+),
+-- What the variance of pairs replaces of a merged stratum's Ŝ²/n, and with what.
+_clusterdp_replaced AS (
+    SELECT e.estimator, v.asked, v.arm, v.stratum, v.side, c.variance, c.freedom,
+        CASE WHEN sum(v.spread / v.n) OVER both_arms > 0
+            THEN v.spread / v.n / sum(v.spread / v.n) OVER both_arms
+            ELSE 0.5 END AS own,
+        CASE e.estimator WHEN 'tau_q' THEN 1
+            ELSE min(m.unknown) OVER both_arms * max(m.unknown) OVER both_arms END AS used,
+        CASE e.estimator WHEN 'tau_q' THEN 0 ELSE sum(m.response_noise) OVER both_arms END AS noise
+    FROM _clusterdp_sample_variance AS v
+    JOIN _clusterdp_strata_means AS m
+    ON m.asked = v.asked AND m.arm = v.arm AND m.stratum = v.stratum AND m.side = v.side
+    JOIN _clusterdp_collapsed AS c ON c.asked = v.asked AND c.arm = v.arm
+    JOIN _clusterdp_estimators AS e ON e.asked = v.asked
+    WHERE v.stratum = 'merged'
+    WINDOW both_arms AS (PARTITION BY e.estimator, v.asked, v.arm)
+),
+-- V_A of the squares of each stratum.
+_clusterdp_stratum_noise AS (
+    SELECT asked, arm, stratum, side,
+        greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS square_noise
+    FROM (
+        SELECT asked, arm, stratum, side, square_cell, sum(square_noise) AS noise,
+            sum(square_common) AS common, any_value(square_weight) * sum(part) AS factor,
+            any_value(square_known) AS known
+        FROM _clusterdp_pooled GROUP BY asked, arm, stratum, side, square_cell
+    )
+    GROUP BY asked, arm, stratum, side
+),
+-- Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)] as it is, and the two bounds that the grid sets to it.
+_clusterdp_outcome_variance AS (
+    SELECT m.*, n / (n - 1) AS more, square - mean * mean + mean_noise AS spread, v.square_noise,
+        (highest - least(greatest(lowest, mean), highest))
+        * (least(greatest(lowest, mean), highest) - lowest) + mean_noise AS most,
+        ((highest - lowest) / 2) ** 2 AS widest
+    FROM _clusterdp_strata_means AS m
+    JOIN _clusterdp_asked AS q ON q.asked = m.asked
+    JOIN _clusterdp_stratum_noise AS v
+    ON v.asked = m.asked AND v.arm = m.arm AND v.stratum = m.stratum AND v.side = m.side
+),
+_clusterdp_spreads AS (
+    SELECT 'tau_q' AS estimator, asked, arm, stratum, side, n, spread,
+        NULL::DOUBLE AS noise, NULL::DOUBLE AS most, NULL::DOUBLE AS widest
+    FROM _clusterdp_sample_variance
+    UNION ALL
+    SELECT 'combined', asked, arm, stratum, side, n, spread * more,
+        greatest(square_noise - 1e-9 * widest ** 2, 0) * more ** 2, most * more, widest * more
+    FROM _clusterdp_outcome_variance
+),
+_clusterdp_weighted_spreads AS (
+    SELECT s.*, b.share, coalesce(1 - r.used, 1) AS kept,
+        coalesce(r.own * r.used * (r.variance - r.noise), 0) AS paired,
+        coalesce(r.own * (r.used * r.variance) ** 2 / r.freedom, 0) AS doubt
+    FROM _clusterdp_spreads AS s
+    JOIN _clusterdp_shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
+    LEFT JOIN _clusterdp_replaced AS r
+    ON r.estimator = s.estimator AND r.asked = s.asked AND r.arm = s.arm
+        AND r.stratum = s.stratum AND r.side = s.side
+),
+_clusterdp_usual_spreads AS (
+    SELECT *, coalesce(least(
+            greatest(sum(share ** 2 * kept * spread / n) OVER whole, 0),
+            sum(share ** 2 * most / n) OVER whole, sum(share ** 2 * widest / n) OVER whole
+        ) / nullif(sum(share ** 2 * kept / n) OVER whole, 0), 0) AS usual
+    FROM _clusterdp_weighted_spreads
+    WINDOW whole AS (PARTITION BY estimator, asked, arm, side)
+),
+-- Inside: for degrees of freedom, drawn to the usual Ŝ² as far as it is noise.
+_clusterdp_known_spreads AS (
+    SELECT *, CASE estimator WHEN 'tau_q' THEN spread ELSE least(greatest(
+            usual
+            + (spread - usual) * coalesce(usual ** 2 / nullif(usual ** 2 + noise, 0), 1), 0
+        ), most, widest) END AS inside
+    FROM _clusterdp_usual_spreads
+),
+-- Σ b² S²/n of each arm, brought between its bounds as a sum, and half of its variance but for V_A.
+_clusterdp_of_arms AS (
+    SELECT estimator, asked, arm, side,
+        least(
+            greatest(sum(share ** 2 * (kept * spread / n + paired)), 0),
+            sum(share ** 2 * most / n),
+            sum(share ** 2 * widest / n)
+        ) AS variance,
+        sum(share ** 4 * ((kept * inside / n) ** 2 / (n - 1) + doubt)) AS scatter
+    FROM _clusterdp_known_spreads GROUP BY estimator, asked, arm, side
+),
+-- V_A, the noise of Σ b² Â/(n − 1).
+_clusterdp_square_cells AS (
+    SELECT p.asked, p.arm, p.side, p.square_cell,
+        sum((k.share ** 2 * k.kept / (k.n - 1)) ** 2 * p.square_noise) AS noise,
+        sum(k.share ** 2 * k.kept / (k.n - 1) * p.square_common) AS common,
+        any_value(p.square_weight) * sum(k.share ** 2 * k.kept / (k.n - 1) * p.part) AS factor,
+        any_value(p.square_known) AS known
+    FROM _clusterdp_pooled AS p
+    JOIN _clusterdp_known_spreads AS k
+    ON k.estimator = 'combined' AND k.asked = p.asked AND k.arm = p.arm
+        AND k.stratum = p.stratum AND k.side = p.side
+    GROUP BY p.asked, p.arm, p.side, p.square_cell
+),
+_clusterdp_uncertainty AS (
+    SELECT asked, arm, side,
+        greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS uncertainty
+    FROM _clusterdp_square_cells GROUP BY asked, arm, side
+),
+_clusterdp_sampling AS (
+    SELECT s.estimator, s.asked, s.arm, sum(s.variance) AS variance,
+        sum(s.scatter + CASE s.estimator WHEN 'tau_q' THEN 0 ELSE u.uncertainty / 2 END) AS scatter
+    FROM _clusterdp_of_arms AS s
+    JOIN _clusterdp_uncertainty AS u ON u.asked = s.asked AND u.arm = s.arm AND u.side = s.side
+    GROUP BY s.estimator, s.asked, s.arm
+),
+-- calibrated, by asked, with weight 0 (tau_q) or the pools' own (combined).
+_clusterdp_pool_sums AS (
+    SELECT e.estimator, s.asked, s.arm, s.side, s.pool,
+        sum(b.share * s.mean) AS mean, sum(b.share ** 2 * s.mean_noise) AS noise,
+        sum(b.share * s.mean_common) AS common,
+        sum(b.share * s.part)
+        * CASE e.estimator WHEN 'tau_q' THEN 0 ELSE any_value(s.mean_weight) END AS factor,
+        any_value(s.mean_apart) AS apart, any_value(s.mean_known) AS known,
+        any_value(s.mean_fourth) AS fourth
+    FROM _clusterdp_pooled AS s
+    JOIN _clusterdp_shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
+    JOIN _clusterdp_estimators AS e ON e.asked = s.asked
+    GROUP BY e.estimator, s.asked, s.arm, s.side, s.pool
+),
+_clusterdp_means AS (
+    SELECT estimator, asked, arm, side, sum(mean + factor * apart) AS mean,
+        greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS noise,
+        sum(factor ** 4 * fourth) AS fourth
+    FROM _clusterdp_pool_sums GROUP BY estimator, asked, arm, side
+),
+_clusterdp_differences AS (
+    SELECT estimator, asked, arm,
+        sum(CASE WHEN side = arm THEN mean ELSE -mean END) AS estimate,
+        sum(noise) AS noise, sum(fourth) AS fourth
+    FROM _clusterdp_means GROUP BY estimator, asked, arm
+),
+-- Errors by group of assignment: their term is added to variance here, for every estimator, and
+-- degrees of freedom by groups are the least in _clusterdp_contrasts. Ratios: rows of their own, by
+-- the means of _clusterdp_means and the variances of _clusterdp_of_arms of both metrics in a segment.
+_clusterdp_variances AS (
+    SELECT d.*, s.scatter,
+        s.variance + CASE d.estimator WHEN 'tau_q' THEN 0 ELSE d.noise END AS variance
+    FROM _clusterdp_differences AS d
+    JOIN _clusterdp_sampling AS s
+    ON s.estimator = d.estimator AND s.asked = d.asked AND s.arm = d.arm
+),
+-- Degrees of freedom V̂²/scatter, at most 4 + 6/κ, at least 1; infinite where nothing scatters.
+_clusterdp_contrasts AS (
+    SELECT *, sqrt(variance) AS std_error, sqrt(noise) AS privacy_std_error,
+        greatest(1, least(
+            CASE WHEN scatter > 0 THEN variance ** 2 / scatter ELSE 'Infinity'::DOUBLE END,
+            CASE WHEN fourth > 0 THEN 4 + 6 * variance ** 2 / fourth ELSE 'Infinity'::DOUBLE END
+        )) AS df
+    FROM _clusterdp_variances
+),
+-- t_interval; no bounds and no p-value where the variance is 0.
+_clusterdp_tested AS (
+    SELECT *, nullif(std_error, 0) AS known, abs(estimate) / nullif(std_error, 0) AS t
+    FROM _clusterdp_contrasts
+),
+_clusterdp_intervals AS (
+    SELECT *, known * ($quantile_of_df) AS reach, ($p_value_of_t) AS p_value
+    FROM _clusterdp_tested
+),
+-- Holm over the treatment arms; segments without a comparable stratum have null numbers.
+_clusterdp_everything AS (
+    SELECT t.arm, m.asked, m.place, m.metric, m.segment, e.estimator, i.estimate, i.std_error,
+        i.privacy_std_error, i.estimate - i.reach AS ci_lower, i.estimate + i.reach AS ci_upper,
+        i.p_value,
+        coalesce(n.n_units, 0)::BIGINT AS n_units,
+        coalesce(w.n_segment, 0)::BIGINT AS n_segment,
+        coalesce(n.n_units, 0) / w.n_segment AS coverage,
+        row_number() OVER (
+            PARTITION BY m.asked, e.estimator ORDER BY i.p_value NULLS LAST, t.arm
+        ) AS rank
+    FROM _clusterdp_asked AS m
+    JOIN _clusterdp_estimators AS e ON e.asked = m.asked
+    CROSS JOIN _clusterdp_treatments AS t
+    LEFT JOIN _clusterdp_totals AS n ON n.asked = m.asked AND n.arm = t.arm
+    LEFT JOIN _clusterdp_meant AS w ON w.asked = m.asked
+    LEFT JOIN _clusterdp_intervals AS i
+    ON i.estimator = e.estimator AND i.asked = m.asked AND i.arm = t.arm
+),
+_clusterdp_raised AS (
+    SELECT *, p_value * (
+        count(p_value) OVER (PARTITION BY asked, estimator) - rank + 1
+    ) AS raised
+    FROM _clusterdp_everything
+),
+_clusterdp_adjusted AS (
+    SELECT *, $control AS control, $level AS confidence_level,
+        NULL::DOUBLE AS planned_std_error,
+        CASE WHEN p_value IS NOT NULL THEN
+            least(1, max(raised) OVER (PARTITION BY asked, estimator ORDER BY rank))
+        END AS p_value_holm
+    FROM _clusterdp_raised
+)
+SELECT $first, control, std_error,
+    privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
+    planned_std_error, estimator, $effect AS effect, $note AS note
+FROM _clusterdp_adjusted
+WHERE (SELECT is_sound FROM _clusterdp_fit)
+ORDER BY
+    place, array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
+    segment, arm

@@ -1,0 +1,217 @@
+"""Rules that the tables of every sound release keep as wholes, as do the rows of each outcome.
+
+They come after those on single rows (:mod:`flows.released.file.rules`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import duckdb
+
+from flows.released.file.cells import Cells
+from flows.released.file.rules import first_broken
+from flows.released.file.sql import text
+from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
+from schemas.released import Metric
+
+_ONCE_A_CELL = """
+    SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
+        AND count(*) = count(p.pool) AND count(*) = count(o.outcome)
+        AND count(*) = CASE WHEN {is_published} THEN
+            (SELECT count(*) FROM main.pools WHERE metric = {metric})
+            * (SELECT count(*) FROM main.outcomes WHERE metric = {metric})
+            ELSE 0 END
+    FROM (FROM main.{table} WHERE metric = {metric}) AS t
+    LEFT JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
+    LEFT JOIN main.outcomes AS o ON o.metric = t.metric AND o.outcome = t.outcome"""
+_CELLS: Final = {
+    "debias: each pool and arm has each outcome once, where units are published": "debias",
+    "counts: each pool and arm has each outcome once, where counts are published": "counts",
+}
+"""Rules on a table, and its name."""
+_ONCE_AN_ARM = """
+    count(*) = count(DISTINCT (metric, arm, estimator))
+    AND coalesce(bool_and(arm IN (SELECT arm FROM main.pools)), true)"""
+
+_OF_GRID: Final[dict[str, dict[str, str]]] = {
+    "outcomes": {
+        "each stands once, and there are n_outcomes": """
+            count(*) = {n_outcomes} AND count(DISTINCT outcome) = count(*)""",
+    },
+    "pools": {
+        "each pool and arm stands once": "count(*) = count(DISTINCT (pool, arm))",
+        "there is control, and another arm (one other, of differences)": """
+            bool_or(arm = (SELECT control FROM main.release)) AND count(DISTINCT arm) >= 2
+            AND (count(DISTINCT arm) = 2 OR NOT {has_differences})""",
+    },
+}
+"""Conditions on the rows of an outcome in a table, which come after those on single rows. One that
+is null counts as false."""
+
+_OF_STRATA: Final[dict[str, dict[str, str]]] = {
+    "strata": {
+        "each cluster and arm stands once, each cluster in one pool": """
+            count(*) = count(DISTINCT (cluster, arm))
+            AND count(DISTINCT cluster) = count(DISTINCT (cluster, pool))""",
+        "their units add up to those of their pools": """(
+            SELECT bool_and(p.n_units IS NOT DISTINCT FROM s.n_units)
+            FROM (FROM main.pools WHERE metric = {metric}) AS p FULL JOIN (
+                SELECT pool, arm, sum(n_units) AS n_units FROM main.strata GROUP BY pool, arm
+            ) AS s ON s.pool = p.pool AND s.arm = p.arm)""",
+        "their units add up to n_units, their clusters to n_clusters at most": """
+            sum(n_units) = (SELECT n_units FROM main.release)
+            AND count(DISTINCT cluster) <= (SELECT n_clusters FROM main.release)""",
+    },
+}
+"""Conditions on whole tables; ``metric`` is the first outcome, as pools are the same for all."""
+
+_OF_SEVERAL: Final[dict[str, dict[str, str]]] = {
+    "metrics": {
+        "epsilons add up to the release's at most": """
+            sum(epsilon) <= (SELECT epsilon FROM main.release) * (1 + 1e-9)""",
+        "units are published of all outcomes or of none": """
+            count(resampling_probability) IN (0, count(*) FILTER (kind = 'outcome'))""",
+    },
+    "pools": {
+        "they are the same for every outcome": """(
+            SELECT bool_and(n = {n_metrics} AND least = most) FROM (
+                SELECT count(*) AS n, min(n_units) AS least, max(n_units) AS most
+                FROM main.pools GROUP BY pool, arm
+            ))""",
+    },
+}
+"""Conditions on whole tables where there are several outcomes."""
+
+_OF_ARMS: Final[dict[str, dict[str, str]]] = {
+    "squares": {
+        "each arm of the release once, or none at all, beside means or differences": """
+            count(*) = 0 OR (
+                {has_steps}
+                AND count(*) = count(DISTINCT arm)
+                AND count(*) = (SELECT count(DISTINCT arm) FROM main.pools)
+                AND bool_and(arm IN (SELECT arm FROM main.pools)))""",
+        "one noise_scale, and the centre is the middle of the outcomes": """
+            count(DISTINCT noise_scale) <= 1 AND coalesce(bool_and(
+                abs(centre - (
+                    SELECT min(outcome) + max(outcome) FROM main.outcomes WHERE metric = {metric}
+                ) / 2) <= 1e-9 * (
+                    SELECT max(abs(outcome)) FROM main.outcomes WHERE metric = {metric}
+                )
+            ), true)""",
+    },
+}
+"""The same as ``_OF_GRID``, for rules that come after those on ``debias`` and ``counts``."""
+
+_OF_THE_WHOLE: Final[dict[str, dict[str, str]]] = {
+    "means": {
+        "each arm of the release has each estimator once at most": _ONCE_AN_ARM,
+    },
+    "estimates": {
+        "each arm of the release has each estimator once at most": _ONCE_AN_ARM,
+    },
+    "units": {
+        "there are n_units where units are published, else none": """
+            count(*) = CASE WHEN {has_units}
+                THEN (SELECT n_units FROM main.release) ELSE 0 END""",
+    },
+}
+"""Conditions on whole tables that come last but for those on each unit."""
+
+
+def broken_table_rule(
+    connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metric]
+) -> str | None:
+    """Name the first rule that the tables of a release break; None where they keep all.
+
+    The current schema of ``connection`` has the tables of a release, whose rows keep their rules;
+    ``outcomes`` are those of ``metrics``.
+    """
+    first = _parts(outcomes[0], len(outcomes))
+    return (
+        _broken_of(connection, outcomes, _broken_grid)
+        or _broken_table(connection, _OF_SEVERAL if len(outcomes) > 1 else {}, first)
+        or _broken_table(connection, _OF_STRATA, first)
+        or _broken_of(connection, outcomes, _broken_statistics)
+        or _broken_table(connection, _OF_THE_WHOLE, first)
+        or _broken_of(connection, outcomes, _broken_units)
+    )
+
+
+def _broken_of(
+    connection: duckdb.DuckDBPyConnection,
+    outcomes: Sequence[Metric],
+    find: Callable[[duckdb.DuckDBPyConnection, Metric], str | None],
+) -> str | None:
+    """The first rule that an outcome breaks; of several it is said which one."""
+    for metric in outcomes:
+        name = find(connection, metric)
+        if name is not None:
+            return name if len(outcomes) == 1 else f"of {metric.metric}, {name}"
+    return None
+
+
+def _broken_grid(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
+    return _broken_table(connection, _OF_GRID, _parts(metric), metric)
+
+
+def _broken_statistics(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
+    cells = Cells(connection, metric.metric)
+    return (
+        _broken_cells(connection, cells, metric)
+        or broken_debias_rule(connection, cells, metric)
+        or _broken_table(connection, _OF_ARMS, _parts(metric), metric)
+    )
+
+
+def _broken_units(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
+    return broken_unit_rule(connection, Cells(connection, metric.metric), metric)
+
+
+def _parts(metric: Metric, n_metrics: int = 1) -> dict[str, str]:
+    """What rules say of an outcome, as SQL."""
+    return {
+        "metric": text(metric.metric),
+        "n_metrics": str(n_metrics),
+        "n_outcomes": str(metric.n_outcomes),
+        "has_units": str(metric.resampling_probability is not None),
+        "has_differences": str(metric.strata_statistic == "differences"),
+        "has_steps": str(metric.strata_statistic in ("means", "differences")),
+    }
+
+
+def _broken_table(
+    connection: duckdb.DuckDBPyConnection,
+    rules: dict[str, dict[str, str]],
+    parts: dict[str, str],
+    metric: Metric | None = None,
+) -> str | None:
+    """The first rule that does not hold: on whole tables, or on a metric's rows in them."""
+    if not rules:
+        return None
+    where = "" if metric is None else " WHERE metric = {metric}"
+    queries = (
+        f"SELECT '{table}', [{', '.join(f'coalesce({rule}, false)' for rule in of_table.values())}]"  # noqa: S608 - constants of ours
+        f" FROM main.{table}{where}"
+        for table, of_table in rules.items()
+    )
+    query = " UNION ALL ".join(queries).format(**parts)
+    return first_broken(rules, dict(connection.execute(query).fetchall()))
+
+
+def _broken_cells(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+) -> str | None:
+    """The first table that lacks an outcome of a pool and arm, or has one twice, if it has rows."""
+    published = {
+        "debias": metric.resampling_probability is not None,
+        "counts": metric.strata_statistic in ("counts", "count-and-complement"),
+    }
+    for name, table in _CELLS.items():
+        if published[table] and cells.is_in_order(table):
+            continue
+        query = _ONCE_A_CELL.format(
+            table=table, metric=text(metric.metric), is_published=published[table]
+        )
+        if connection.execute(query).fetchall() != [(True,)]:
+            return name
+    return None
