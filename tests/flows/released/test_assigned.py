@@ -166,3 +166,22 @@ def test_households_are_counted_as_one(path: Path) -> None:
         assert other.std_error is not None
         is_exact = (one.privacy_std_error or 0.0) < 1e-3
         assert one.std_error >= (1.1 if is_exact else 1.0) * other.std_error
+
+
+def test_the_macro_says_what_the_command_says(path: Path, tmp_path: Path) -> None:
+    ids = rows_of(path, "SELECT unit_id FROM main.units ORDER BY 1")
+    table = ids.with_columns((pl.int_range(pl.len()) * 7 % 3).cast(pl.String).alias("segment"))
+    file = written(table, tmp_path / "s.parquet")
+    query = f"CREATE TEMP TABLE mine AS FROM '{file}'"
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute(query)
+        found = connection.sql("FROM ate_by_segment('mine')").pl()
+    rows = {(row["estimator"], row["segment"]): row for row in found.to_dicts()}
+    estimates = estimate_segments(path, file).estimates
+    assert len(rows) == len(estimates)
+    for one in estimates:
+        row = rows[one.estimator, one.segment or ""]
+        for name in ("estimate", "std_error", "n_units"):
+            assert row[name] == pytest.approx(getattr(one, name), rel=1e-9), name
+        for name in ("ci_lower", "ci_upper", "p_value"):
+            assert row[name] == pytest.approx(getattr(one, name), rel=1e-6, abs=1e-9), name
