@@ -127,7 +127,8 @@ def _means_frame(every: Sequence[Released]) -> pl.DataFrame:
         if released.pools.of_difference is None
         for mean in means(released.whole, released.arms, same_shares=released.manifest.same_shares)
     ]
-    return pl.DataFrame(of_arms, schema=no_rows("means").schema)
+    rows = pl.DataFrame(of_arms, schema=no_rows("means").schema)
+    return rows.with_columns(pl.col("std_error").fill_nan(None))
 
 
 def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:

@@ -10,9 +10,12 @@ import pytest
 
 from estimators.assigned import parties_of
 from estimators.effects import Estimate, effects
+from flows.cli.show import inspect_text
+from flows.released.covariates import estimate_covariates
 from flows.released.estimate import estimate_file
+from flows.released.estimate_series import estimate_series
 from flows.released.file.evidence import Released, read_every, slices_of
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import open_release, read_manifest, read_release
 from flows.released.segments import estimate_segments
 from tests.conftest import EXACT, Section, build_experiment
 from tests.support.tables import written
@@ -185,3 +188,59 @@ def test_the_macro_says_what_the_command_says(path: Path, tmp_path: Path) -> Non
             assert row[name] == pytest.approx(getattr(one, name), rel=1e-9), name
         for name in ("ci_lower", "ci_upper", "p_value"):
             assert row[name] == pytest.approx(getattr(one, name), rel=1e-6, abs=1e-9), name
+
+
+def test_a_household_comes_back_in_another_member(tmp_path: Path) -> None:
+    """No unit is in two nights, yet the nights share all of their households."""
+    log = households(60, 1, seed=4)
+    half = pl.int_range(pl.len()) % 2 == 0
+    days = ("2026-11-01", "2026-11-02")
+    logs = {
+        f"logs/{days[0]}.parquet": log.filter(half),
+        f"logs/{days[1]}.parquet": log.filter(~half),
+    }
+    built = build_experiment(
+        tmp_path / "experiment",
+        logs,
+        source={"path": "logs/{period}.parquet"},
+        privacy=EXACT,
+        columns={"assigned_by": "home"},
+        outcome={"values": [0, 1, 2, 3, 4]},
+        arms={"treatments": ["mail"]},
+    )
+    paths = [built.run(day).path for day in days]
+    found = estimate_series(paths)
+    assert found.people.kind == "returning"
+    both = set(log.filter(half)["home"]) & set(log.filter(~half)["home"])
+    assert len(found.people.shared) == len(both)
+    (pooled,) = [one for one in found.pooled if one.estimator == "tau_q"]
+    told = estimate_series(paths, told="disjoint")
+    (apart,) = [one for one in told.pooled if one.estimator == "tau_q"]
+    assert pooled.estimate == apart.estimate
+    assert pooled.std_error is not None
+    assert apart.std_error is not None
+    assert pooled.std_error > 1.15 * apart.std_error
+
+
+def test_adjusted_effects_count_households_as_one(tmp_path: Path) -> None:
+    """A covariate that says nothing changes little: errors are those of households still."""
+    path = released(tmp_path, households(120, 1), EXACT)
+    ids = rows_of(path, "SELECT unit_id FROM main.units ORDER BY 1")
+    random = np.random.default_rng(2)
+    table = ids.with_columns(pl.Series("nothing", random.normal(size=ids.height)))
+    found = estimate_covariates(path, written(table, tmp_path / "x.parquet")).estimates
+    errors = {one.estimator: one.std_error for one in found}
+    assert errors["regression"] == pytest.approx(errors["tau_q"], rel=0.05)
+    assert errors["cuped"] == pytest.approx(errors["tau_q"], rel=0.05)
+
+
+def test_one_household_an_arm_has_an_effect_and_no_error(tmp_path: Path) -> None:
+    log = households(2, 1, seed=3)
+    log = pl.concat([log, log, log]).with_columns(
+        pl.format("c{}", pl.int_range(pl.len())).alias("customer")
+    )
+    path = released(tmp_path, log, EXACT)
+    (tau_q,) = estimate_file(path)
+    assert tau_q.estimate is not None
+    assert tau_q.std_error is tau_q.ci_lower is tau_q.p_value is None
+    assert "errors" in inspect_text(read_release(path))
