@@ -41,9 +41,17 @@ import polars as pl
 
 from estimators.effects import Estimate
 from estimators.series import LOOKS
+from flows.released.by_attribute import (
+    AttributeEstimate,
+    PooledAttributeEstimate,
+    estimate_by,
+)
 from flows.released.estimate import estimate_release
 from flows.released.estimate_series import (
+    ByAttribute,
+    ForAttributes,
     SeriesEstimates,
+    Split,
     covariates_table,
     estimate_series,
     people_of,
@@ -156,83 +164,122 @@ class Release:
         return dict(self._file.row_counts)
 
     @overload
-    def ate(self, *, level: float = ...) -> pl.DataFrame: ...
+    def ate(self, *, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, segments: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, segments: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, segments: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pl.DataFrame, level: float = ...) -> pl.DataFrame: ...
+    def ate(
+        self, *, covariates: pl.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     @overload
-    def ate(self, *, covariates: pd.DataFrame, level: float = ...) -> pd.DataFrame: ...
+    def ate(
+        self, *, covariates: pd.DataFrame, level: float = ..., metric: str | None = ...
+    ) -> pd.DataFrame: ...
+    @overload
+    def ate(self, *, by: str, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
+    @overload
+    def ate(
+        self, *, adjust: str | Sequence[str], level: float = ..., metric: str | None = ...
+    ) -> pl.DataFrame: ...
     def ate(
         self,
         *,
         segments: pl.DataFrame | pd.DataFrame | None = None,
         covariates: pl.DataFrame | pd.DataFrame | None = None,
+        by: str | None = None,
+        adjust: str | Sequence[str] | None = None,
         level: float = 0.95,
+        metric: str | None = None,
     ) -> pl.DataFrame | pd.DataFrame:
         """Estimate the effect of every treatment arm against control.
 
-        A row is an effect by one estimator, the sharpest estimator first. The columns are those of
-        ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are words), then
-        ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An effect that
-        cannot be had is null. ``coverage`` is the share of the people meant that are compared;
-        where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
+        A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
+        columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
+        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An
+        effect that cannot be had is null. ``coverage`` is the share of the people meant that are
+        compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
                 A unit may be in several. Ids are matched as text.
             covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
                 from before the experiment: effects adjusted for them, beside those without.
+            by: An attribute that the release publishes: an effect for each of its values. Five
+                columns more say what it is among the others: ``p_value_holm_segments``, adjusted
+                for their number, and ``shrunken`` with ``shrunken_std_error``,
+                ``shrunken_ci_lower`` and ``shrunken_ci_upper``, drawn towards their mean.
+            adjust: Attributes that the release publishes: effects adjusted for them.
             level: The confidence level of the intervals.
+            metric: The metric that effects are on; all of them unless you say.
 
         Returns:
             A polars frame, or a pandas frame where the table is one.
 
         Raises:
             InputError: The table does not fit the release, or the file is none any more.
-            ConfigError: The level is not between 0 and 1, or both tables are given.
+            ConfigError: The level is not between 0 and 1, there is no such attribute or metric, or
+                two things are asked for that do not go together.
         """
-        check_asked(segments, covariates, level)
+        check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
+        metrics = () if metric is None else (metric,)
+        if by is not None:
+            by_value = estimate_by(self.path, by, level, metrics=metrics)
+            _warn(by_value.warnings)
+            return frame(by_value.estimates, AttributeEstimate)
+        if adjust is not None:
+            from flows.released.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+
+            for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics=metrics)
+            _warn(for_attributes.warnings)
+            return frame(for_attributes.estimates)
         if segments is not None:
             table = as_polars(segments, "segments")
-            in_segments = estimate_segments(self.path, Path("segments"), level, table)
+            in_segments = estimate_segments(self.path, Path("segments"), level, table, metrics)
             _warn(in_segments.warnings)
             return like(segments, frame(in_segments.estimates))
         if covariates is not None:
             from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
 
             table = as_polars(covariates, "covariates")
-            adjusted = estimate_covariates(self.path, Path("covariates"), level, table)
+            adjusted = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
             _warn(adjusted.warnings)
             return like(covariates, frame(adjusted.estimates))
-        whole = estimate_release(self.path, level)
+        whole = estimate_release(self.path, level, metrics)
         _warn(whole.warnings)
         return frame(whole.estimates)
 
     def effects(
         self,
         *,
-        covariates: pl.DataFrame | pd.DataFrame,
+        covariates: pl.DataFrame | pd.DataFrame | None = None,
         features: Sequence[str] | None = None,
         arm: str | None = None,
+        metric: str | None = None,
         level: float = 0.95,
     ) -> Effects:
-        """Find out who benefits from one treatment arm, along columns of a table of yours.
+        """Find out who benefits from one treatment arm, along attributes or columns of yours.
 
         The same as ``clusterdp effects``; it costs no privacy.
 
         Args:
             covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
-                from before the experiment. Ids are matched as text.
-            features: The columns to use; all of them unless you say.
+                from before the experiment. Ids are matched as text. Without one, effects are along
+                the attributes that the release publishes.
+            features: The columns, or attributes, to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
+            metric: The outcome that effects are on; has to be said where there are several.
             level: The confidence level of the intervals.
 
         Raises:
             InputError: The table does not fit the release, or the release publishes no units.
-            ConfigError: There is no such arm or column, or the level is not between 0 and 1.
+            ConfigError: There is no such arm, metric, column or attribute, a metric is to be
+                named, or the level is not between 0 and 1.
         """
         from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
             effects_from_release,
@@ -240,10 +287,11 @@ class Release:
 
         found = effects_from_release(
             self.path,
-            Path("covariates"),
-            frame=as_polars(covariates, "covariates"),
+            None if covariates is None else Path("covariates"),
+            frame=None if covariates is None else as_polars(covariates, "covariates"),
             features=features,
             arm=arm,
+            metric=metric,
             level=level,
         )
         _warn(found.warnings)
@@ -386,6 +434,8 @@ class Series:
         *,
         segments: pl.DataFrame | pd.DataFrame | None = None,
         covariates: pl.DataFrame | pd.DataFrame | None = None,
+        by: str | None = None,
+        adjust: str | Sequence[str] | None = None,
         level: float = 0.95,
         people: Literal["disjoint", "returning"] | None = None,
         looks: int = LOOKS,
@@ -401,6 +451,8 @@ class Series:
         Args:
             segments: A table of yours with ``unit_id`` and ``segment``; ids of any release.
             covariates: A table of yours with ``unit_id`` and columns from before the experiment.
+            by: An attribute that all releases publish, as in :meth:`Release.ate`.
+            adjust: Attributes that all releases publish, to adjust for.
             level: The confidence level of the intervals.
             people: Whether anybody is in two releases, where you know better than the ids show.
             looks: The look at which the interval for every look is to be at its narrowest.
@@ -409,19 +461,25 @@ class Series:
             InputError: A table fits no release, or a file is none any more.
             ConfigError: An argument is impossible.
         """
-        found = self._estimate(segments, covariates, level, people, looks)
-        return frame(found.pooled, PooledEstimate)
+        table = _split(segments, covariates, by, adjust, level)
+        found = self._estimate(table, level, people, looks)
+        kind = PooledEstimate if by is None else PooledAttributeEstimate
+        return frame(found.pooled, kind)
 
     def by_period(
         self,
         *,
         segments: pl.DataFrame | pd.DataFrame | None = None,
         covariates: pl.DataFrame | pd.DataFrame | None = None,
+        by: str | None = None,
+        adjust: str | Sequence[str] | None = None,
         level: float = 0.95,
     ) -> pl.DataFrame:
         """Estimate the effects of every release alone: as :meth:`Release.ate`, after ``period``."""
-        found = self._estimate(segments, covariates, level, "disjoint", LOOKS)
-        return frame_by_period(found, [(one.estimates, Estimate) for one in found.periods])
+        table = _split(segments, covariates, by, adjust, level)
+        found = self._estimate(table, level, "disjoint", LOOKS)
+        kind = Estimate if by is None else AttributeEstimate
+        return frame_by_period(found, [(one.estimates, kind) for one in found.periods])
 
     def cumulative(
         self,
@@ -431,28 +489,41 @@ class Series:
         looks: int = LOOKS,
     ) -> pl.DataFrame:
         """Estimate the effects over all releases up to each: as :meth:`ate`, after ``period``."""
-        found = self._estimate(None, None, level, people, looks)
+        check_asked(level)
+        found = self._estimate(None, level, people, looks)
         rows = [found.cumulative.after(place) for place in range(len(found.periods))]
         return frame_by_period(found, [(one, PooledEstimate) for one in rows])
 
     def _estimate(
-        self,
-        segments: pl.DataFrame | pd.DataFrame | None,
-        covariates: pl.DataFrame | pd.DataFrame | None,
-        level: float,
-        people: str | None,
-        looks: int,
+        self, table: Split | None, level: float, people: str | None, looks: int
     ) -> SeriesEstimates:
-        check_asked(segments, covariates, level)
-        table = None
-        if segments is not None:
-            table = segments_table(Path("segments"), as_polars(segments, "segments"))
-        elif covariates is not None:
-            table = covariates_table(Path("covariates"), as_polars(covariates, "covariates"))
         told = people_of("people", people)
         found = estimate_series(self._paths, level, table=table, told=told, looks=looks)
         _warn(found.warnings, 4)
         return found
+
+
+def _split(
+    segments: pl.DataFrame | pd.DataFrame | None,
+    covariates: pl.DataFrame | pd.DataFrame | None,
+    by: str | None,
+    adjust: str | Sequence[str] | None,
+    level: float,
+) -> Split | None:
+    """What effects of several releases are asked for by, or adjusted for."""
+    check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
+    if segments is not None:
+        return segments_table(Path("segments"), as_polars(segments, "segments"))
+    if covariates is not None:
+        return covariates_table(Path("covariates"), as_polars(covariates, "covariates"))
+    if by is not None:
+        return ByAttribute(by)
+    return None if adjust is None else ForAttributes(_names(adjust))
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def open_series(paths: str | Path | Sequence[str | Path]) -> Series:

@@ -246,7 +246,7 @@ def _with_parties(
             mean=side.in_stratum(side.part * side.mean.mean),
             spread=side.sample_variance(),
             kept=part.kept,
-            sampling=None if neyman else _kept_sampling(side, part, mean),
+            sampling=None if neyman else _sampling(side, part, mean),
         )
         for side, part, mean in zip(sides, parts, plain, strict=True)
     ]
@@ -261,10 +261,10 @@ def _with_parties(
     ]
 
 
-def _kept_sampling(side: Side, part: _PairsPart, mean: ArmMean) -> Floats:
+def _sampling(side: Side, part: _PairsPart, plain: ArmMean) -> Floats:
     """Return Σ k b² Ŝ²/n in every group: without what pairs of merged clusters show."""
     paired = side.over_strata(side.share**2 * part.sampling)
-    return np.maximum(mean.sampling - paired, 0.0)
+    return np.maximum(plain.sampling - paired, 0.0)
 
 
 def _no_pairs(side: Side) -> _PairsPart:

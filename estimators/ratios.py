@@ -160,6 +160,22 @@ def ratio_effects(
     return results
 
 
+def ratio_warnings(estimates: Sequence[Estimate]) -> tuple[str, ...]:
+    """Sentences about ratios without numbers though people are compared, one for each ratio."""
+    hidden: dict[str, list[str]] = {}
+    for one in estimates:
+        if one.estimate is None and one.n_units > 0:
+            where = "" if one.segment is None else f" in {one.segment}"
+            hidden.setdefault(one.metric, []).append(f"{one.arm} ({one.estimator}){where}")
+    return tuple(
+        f"{metric}: no numbers for {found[0]}"
+        + (f" and {len(found) - 1:,} more" if len(found) > 1 else "")
+        + ": the mean below the line is not told from zero, in this arm or in control, so the "
+        "ratio could be anything; look at the two outcomes by themselves"
+        for metric, found in hidden.items()
+    )
+
+
 def ratio_means(evidence: RatioEvidence, arms: Sequence[str], *, same_shares: bool) -> list[Mean]:
     """Estimate the ratio of each of ``arms``, with the standard error of the delta method.
 

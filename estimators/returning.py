@@ -4,7 +4,7 @@ Noise is drawn anew for every release, so the products of what one person contri
 tell the covariance of that person's outcomes alone. Ours; see docs/series.md.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -57,6 +57,39 @@ def contributions(members: Members, arm: int, control: int, *, same_shares: bool
         factor[side.rows], center[side.rows] = scale[side.stratum], mean[side.stratum]
     found: Floats = factor[code] * (members.debiased - center[code])
     return found
+
+
+def of_ratio(
+    numerator: Members, denominator: Floats, arm: int, control: int, *, same_shares: bool
+) -> Members:
+    """Return the units with ℓ = (v_N − ρ̂_a v_D)/μ̂_D,a in place of v, for :func:`contributions`.
+
+    ρ̂_a = μ̂_N,a/μ̂_D,a are the ratios of ``arm`` and ``control`` as τ̂_Q has them
+    (:func:`estimators.ratios.ratio_contrasts`), in each group. ``denominator`` is v_D, shape [M],
+    ``numerator`` has v_N. 0 for units of other arms, and where μ̂_D is 0.
+    """
+    code, slices = _slices(numerator)
+    strata = contrast_strata(slices, arm, control, same_shares=same_shares)
+    n_groups = int(numerator.group.max(initial=-1)) + 1
+    share = strata.weight / sum_by(strata.group, strata.weight, n_groups)[strata.group]
+    sums = [
+        sum_by(code, values, len(slices.n_units)) for values in (numerator.debiased, denominator)
+    ]
+    factors = np.zeros((2, len(slices.n_units)))
+    for side in (strata.treated, strata.control):
+        above, below = (
+            sum_by(
+                strata.group,
+                share * _of_strata(side, slices.n_units, total, len(strata.weight))[1],
+                n_groups,
+            )
+            for total in sums
+        )
+        scale = np.divide(1.0, below, out=np.zeros_like(below), where=below != 0)
+        group = strata.group[side.stratum]
+        factors[:, side.rows] = scale[group], (-above * scale * scale)[group]
+    linear = factors[0][code] * numerator.debiased + factors[1][code] * denominator
+    return replace(numerator, debiased=linear)
 
 
 def _slices(members: Members) -> tuple[Ints, Slices]:

@@ -21,8 +21,9 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.reading.columns import TEXT_LIKE
 from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of
 from flows.raw.reading.log_files import Wanted, check_columns, find_files, suffix
+from flows.raw.reading.stores import LogFile
 from flows.runtime.files import replace_file
-from flows.runtime.paths import absolute, check_place
+from flows.runtime.paths import absolute, check_place, check_source, is_address
 from schemas.errors import InputError
 
 
@@ -82,13 +83,16 @@ def _name(stem: str) -> str:
 
 def _pattern(log: str) -> str:
     """The log as a pattern: special characters in the name of a file that exists are its own."""
+    if is_address(log):
+        check_source(Path.cwd(), log, "LOG")
+        return log
     path = absolute(Path.cwd(), log, "LOG")
     return glob.escape(log) if os.path.exists(path) else log  # noqa: PTH110 - no name is too long
 
 
 def _source(pattern: str, folder: Path) -> str:
     """The pattern relative to the configuration's folder, where the log lies in it; else whole."""
-    if pattern.startswith("~"):
+    if pattern.startswith("~") or is_address(pattern):
         return pattern
     whole = Path(glob.escape(str(Path.cwd()))) / pattern
     home = Path(glob.escape(str(folder)))
@@ -96,7 +100,7 @@ def _source(pattern: str, folder: Path) -> str:
     return str(inside)
 
 
-def _kinds(columns: Mapping[str, pl.DataType], path: Path) -> dict[str, Kind]:
+def _kinds(columns: Mapping[str, pl.DataType], path: LogFile) -> dict[str, Kind]:
     is_text = suffix(path) == ".csv"  # where nothing is known of types
     return {name: "text" if is_text else _kind(kind) for name, kind in columns.items()}
 
@@ -111,7 +115,7 @@ def _kind(kind: pl.DataType) -> Kind:
     return "number" if kind.is_numeric() else "other"
 
 
-def _arms(files: tuple[Path, ...], given: Given) -> Arms:
+def _arms(files: tuple[LogFile, ...], given: Given) -> Arms:
     """The arms, read only from a column that was named as theirs, and only if they were not."""
     if given.arm is None or (given.control is not None and given.treatments):
         return Arms(given.control, given.treatments)

@@ -10,7 +10,8 @@ from typing import Any
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
 from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
-from flows.config.resolve import ResolvedDesign, question, resolve_design
+from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
+from flows.config.sections import NamedOutcome
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_without_outcomes
 from flows.raw.spill.workspace import open_workspace
@@ -49,7 +50,8 @@ class Nights:
 
     n_nights: int
     config: Config
-    pooled: tuple[PooledPrediction, ...]
+    pooled: tuple[tuple[str, PooledPrediction], ...]
+    """Each with the name of its outcome."""
 
     @property
     def charges_once(self) -> bool:
@@ -86,6 +88,7 @@ class Nights:
             "n_affordable": self.n_affordable,
             "pooled": [
                 {
+                    "metric": metric,
                     "estimand": "ate" if one.segment_share is None else "segment ate",
                     "arm": arms[one.arm],
                     "segment_share": one.segment_share,
@@ -94,31 +97,33 @@ class Nights:
                     "privacy_std_error": one.privacy_std_error,
                     "std_error_returning": None if self.charges_once else one.most_std_error,
                 }
-                for one in self.pooled
+                for metric, one in self.pooled
             ],
         }
 
 
 @dataclass(frozen=True)
-class PlanResult:
-    """The design chosen or declared, what it is predicted to tell, and what else there is."""
+class OutcomePlan:
+    """The design chosen or declared for one outcome, and what it is predicted to tell."""
 
     resolved_design: ResolvedDesign
-    roster: Roster
-    arms: tuple[str, ...]
     predicted: tuple[Prediction, ...]
     runners_up: tuple[Other, ...]
     one_more: Other | None
-    """The plan for one more unit of ε; None where parameters are declared."""
-    nights: Nights | None = None
-    """What several nights come to; None where nobody asked."""
+    """The plan for one more unit of ε of the release; None where parameters are declared."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp plan --json``."""
+    @property
+    def outcome(self) -> NamedOutcome:
+        """The outcome as declared, its grid settled."""
+        (outcome,) = self.resolved_design.config.outcomes
+        return outcome
+
+    def as_json(self, arms: tuple[str, ...]) -> dict[str, Any]:
+        """What is told of the outcome's design."""
         mechanism, config = self.resolved_design.design.mechanism, self.resolved_design.config
         parameters = mechanism.parameters
+        more = self.one_more
         return {
-            "mechanism": mechanism.name,
             "levels": parameters.n_outcomes,
             "outcomes": list(config.outcome.grid),
             "strata_statistic": parameters.strata_statistic,
@@ -127,11 +132,78 @@ class PlanResult:
             "noise_scale": parameters.noise_scale,
             "epsilon": self.resolved_design.design.epsilon,
             "delta": self.resolved_design.design.delta,
+            "runners_up": [self._other(one, arms) for one in self.runners_up],
+            "one_more_epsilon": None if more is None else self._other(more, arms),
+        }
+
+    def predicted_json(
+        self, predictions: tuple[Prediction, ...], arms: tuple[str, ...]
+    ) -> list[dict[str, Any]]:
+        """The rows of predictions."""
+        return [
+            {
+                "metric": self.outcome.name,
+                "estimand": "ate" if one.segment_share is None else "segment ate",
+                "arm": arms[one.arm],
+                "segment_share": one.segment_share,
+                "std_error": one.std_error,
+                "interval_half_width": one.half_width,
+                "coverage": one.coverage,
+            }
+            for one in predictions
+        ]
+
+    def _other(self, one: Other, arms: tuple[str, ...]) -> dict[str, Any]:
+        return {
+            "mechanism": one.mechanism,
+            "levels": one.levels,
+            "strata_statistic": one.strata_statistic,
+            "predicted": self.predicted_json(one.predicted, arms),
+        }
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """The designs of all outcomes, what they are predicted to tell, and what else there is."""
+
+    chosen: ResolvedRelease
+    outcomes: tuple[OutcomePlan, ...]
+    """In the order of the configuration."""
+    roster: Roster
+    arms: tuple[str, ...]
+    nights: Nights | None = None
+    """What several nights come to; None where nobody asked."""
+
+    @property
+    def predicted(self) -> tuple[Prediction, ...]:
+        """What is predicted of all outcomes, one after the other."""
+        return tuple(each for one in self.outcomes for each in one.predicted)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp plan --json``.
+
+        The design of one outcome stands in it as such, that of several under ``metrics``.
+        """
+        first, *others = self.outcomes
+        price = self.chosen.price
+        designs = [
+            {"metric": one.outcome.name, "label": one.outcome.label, **one.as_json(self.arms)}
+            for one in self.outcomes
+        ]
+        alone = first.as_json(self.arms)
+        if others:
+            alone = dict.fromkeys(alone) | {"runners_up": []}
+        return {
+            "mechanism": self.chosen.mechanism,
+            **alone,
+            "epsilon": price.epsilon,
+            "delta": price.delta,
+            "metrics": designs,
             "n_units": self.roster.n_units,
             "n_clusters": self.roster.n_clusters,
-            "predicted": self._predicted(self.predicted),
-            "runners_up": [self._other(one) for one in self.runners_up],
-            "one_more_epsilon": None if self.one_more is None else self._other(self.one_more),
+            "predicted": [
+                row for one in self.outcomes for row in one.predicted_json(one.predicted, self.arms)
+            ],
             "nights": None if self.nights is None else self.nights.as_json(self.arms),
             "warnings": list(self.warnings),
         }
@@ -144,34 +216,13 @@ class PlanResult:
             if one.coverage is not None:
                 so_far = least.get(one.segment_share, 1.0)
                 least[one.segment_share] = min(so_far, one.coverage)
-        same_shares = self.resolved_design.config.arms.same_shares
+        same_shares = self.chosen.config.arms.same_shares
         few = tuple(
             forecast_warning(coverage, segment_words(share), same_shares=same_shares)
             for share, coverage in least.items()
             if coverage < LEAST_COVERAGE
         )
         return (*self.roster.warnings, *few)
-
-    def _other(self, one: Other) -> dict[str, Any]:
-        return {
-            "mechanism": one.mechanism,
-            "levels": one.levels,
-            "strata_statistic": one.strata_statistic,
-            "predicted": self._predicted(one.predicted),
-        }
-
-    def _predicted(self, predictions: tuple[Prediction, ...]) -> list[dict[str, Any]]:
-        return [
-            {
-                "estimand": "ate" if one.segment_share is None else "segment ate",
-                "arm": self.arms[one.arm],
-                "segment_share": one.segment_share,
-                "std_error": one.std_error,
-                "interval_half_width": one.half_width,
-                "coverage": one.coverage,
-            }
-            for one in predictions
-        ]
 
 
 def plan(config_path: Path, period: str | None, nights: int | None = None) -> PlanResult:
@@ -189,8 +240,39 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
             "release has randomised and paid for them",
         )
     sizes, roster = _who_is_where(config, period)
-    chosen, asked = resolve_design(config, sizes), question(config, sizes)
-    predicted = forecast(asked, chosen.config.outcome.grid, chosen.design.mechanism)
+    chosen = resolve_release(config, sizes)
+    views = chosen.config.views if config.named_outcomes else (config,)
+    outcomes = tuple(
+        _planned(_as_declared(config, view), one, sizes, _more(config, view))
+        for view, one in zip(views, chosen.outcomes, strict=True)
+    )
+    together = None
+    if nights is not None:
+        found = [(one.outcome.name, each) for one in outcomes for each in one.predicted]
+        of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
+        together = Nights(nights, config, of_nights)
+    return PlanResult(chosen, outcomes, roster, config.arms.names, together)
+
+
+def _as_declared(config: Config, view: Config) -> Config:
+    """The view of an outcome at its settled part of ε, its grid still as it was declared."""
+    if not config.named_outcomes:
+        return config
+    declared = config.of_outcome(view.outcomes[0].name)
+    return view.model_copy(update={"outcome": declared.outcome})
+
+
+def _more(config: Config, view: Config) -> float:
+    """What an outcome gets of one more ε of the release."""
+    return MORE_EPSILON * view.cost.epsilon / config.cost.epsilon
+
+
+def _planned(
+    config: Config, chosen: ResolvedDesign, sizes: Ints, more_epsilon: float
+) -> OutcomePlan:
+    """The plan of one outcome, by its configuration as declared and as settled."""
+    asked, grid = question(config, sizes), chosen.config.outcome.grid
+    predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
     runners_up: tuple[Other, ...] = ()
@@ -200,13 +282,10 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
             Other("uniform-prior-dp", len(one.grid), one.strata_statistic, one.predicted)
             for one in chosen.plan.runners_up[:_SHOWN]
         )
-        runners_up = (*own, *_with_own_priors(asked, chosen.config.outcome.grid))
-        more = with_more(asked, MORE_EPSILON)
+        runners_up = (*own, *_with_own_priors(asked, grid))
+        more = with_more(asked, more_epsilon)
         one_more = Other("uniform-prior-dp", len(more.grid), more.strata_statistic, more.predicted)
-    together = None
-    if nights is not None:
-        together = Nights(nights, config, tuple(pooled(one, nights) for one in predicted))
-    return PlanResult(chosen, roster, config.arms.names, predicted, runners_up, one_more, together)
+    return OutcomePlan(chosen, predicted, runners_up, one_more)
 
 
 def _nothing_to_compare(chosen: ResolvedDesign) -> str:
@@ -220,22 +299,24 @@ def _nothing_to_compare(chosen: ResolvedDesign) -> str:
 
 
 def design_of(config_path: Path, period: str | None) -> AnyDesign:
-    """Return the design of a release; who is in the log is read only where it is planned."""
-    return resolved_design_of(config_path, period).design
+    """Return the design of a release of one outcome; as :func:`resolved_release_of`."""
+    (design,) = resolved_release_of(config_path, period).designs
+    return design
 
 
-def resolved_design_of(config_path: Path, period: str | None) -> ResolvedDesign:
-    """Return the design of a release with its configuration, the grid in it settled.
+def resolved_release_of(config_path: Path, period: str | None) -> ResolvedRelease:
+    """Return the designs of a release with its configuration, the grids in it settled.
 
-    Who is in the log is read only where it is planned. Where clusters are private, the design is
-    what happens to outcomes once these are randomised, at the price of that alone: the rest of the
-    release's price is exact by arithmetic
+    Who is in the log is read only where they are planned. Where clusters are private, the designs
+    are what happens to outcomes once these are randomised, at the price of that alone: the rest of
+    the release's price is exact by arithmetic
     (:attr:`privatizers.mechanisms.label_response.LabelResponse.guarantee`).
     """
     config = load(config_path)
     if not config.is_planned:
-        return ResolvedDesign(config, config.outcome_design(), None)
-    return resolve_design(config, _who_is_where(config, period)[0])
+        declared = (ResolvedDesign(view, view.outcome_design(), None) for view in config.views)
+        return ResolvedRelease(config, tuple(declared))
+    return resolve_release(config, _who_is_where(config, period)[0])
 
 
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:

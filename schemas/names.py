@@ -15,14 +15,7 @@ PERIOD: Final = "[A-Za-z0-9][A-Za-z0-9_-]*"
 """Of a period, likewise."""
 
 COLUMN: Final = "[A-Za-z][A-Za-z0-9_]{0,62}"
-"""Of an outcome or a ratio, likewise: outcomes are columns of ``units``, and are asked for in SQL.
-"""
-
-TAKEN: Final = frozenset(
-    ("unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid")
-)
-"""Names that no outcome and no attribute may have, in small letters, whose case does not count:
-columns of ``units``, of tables that are put beside it, and of those that unite releases."""
+"""Of an attribute, likewise: it is a column of ``units``, and is asked for in SQL."""
 
 EFFECTS: Final = "+cate"
 """What follows the name of an experiment in those of its effect models."""
@@ -33,9 +26,14 @@ METRIC: Final = "[A-Za-z][A-Za-z0-9_]*"
 LONGEST_METRIC: Final = 60
 """Characters of such a name."""
 
-OUR_COLUMNS: Final = ("unit_id", "cluster", "arm", "assigned_to", "segment")
-"""Columns of ``units``, and of the tables that it is joined with, that are not outcomes. SQL does
-not tell capitals from small letters."""
+OUR_COLUMNS: Final = (
+    "unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid",
+)  # fmt: skip
+"""Columns of ``units``, of the tables that it is joined with, and of those that unite releases,
+that are not outcomes. SQL does not tell capitals from small letters."""
+
+TAKEN: Final = frozenset(OUR_COLUMNS)
+"""Names that no outcome and no attribute may have, in small letters."""
 
 DEBIASED: Final = "_debiased"
 """What follows an outcome's name in the column of its debiased values."""

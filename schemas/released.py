@@ -156,12 +156,6 @@ class Manifest:
         return tuple(one for one in self.metrics if isinstance(one, Ratio))
 
     @property
-    def metric(self) -> Metric:
-        """The metric of a release with a single one."""
-        (metric,) = self.outcomes
-        return metric
-
-    @property
     def household_epsilon(self) -> float | None:
         """ε of all rows of whoever pays for several, a household say; None where units pay."""
         return None if self.rows_each is None else self.epsilon * self.rows_each

@@ -239,7 +239,7 @@ _ESTIMATES = Table(
         "estimate": Column(NUMBER, "By how much the mean outcome is higher than under control."),
         "std_error": Column(
             NUMBER,
-            "Standard error: sampling and privacy together; null where an arm is one household.",
+            "Standard error: sampling and privacy together; null for an arm of one household.",
         ),
         "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
         "ci_lower": Column(
@@ -360,7 +360,7 @@ SCHEMA: Final[dict[str, Table]] = {
             "mean": Column(NUMBER, "The arm's mean outcome."),
             "std_error": Column(
                 NUMBER,
-                "Standard error: sampling and privacy together; null where an arm is one household.",
+                "Standard error: sampling and privacy together; null for an arm of one household.",
             ),
         },
     ),

@@ -29,7 +29,7 @@ from tests.support.tiers import into_tiers, pytest_ignore_collect, pytest_pyfunc
 
 __all__ = ["pytest_ignore_collect", "pytest_pyfunc_call"]  # hooks
 
-pytest_plugins = ("tests.support.surroundings", "tests.support.ways")
+pytest_plugins = ("tests.support.stores", "tests.support.surroundings", "tests.support.ways")
 
 PATIENCE = 900.0
 """Seconds after which a test counts as stuck; far more than any takes on the slowest machine."""

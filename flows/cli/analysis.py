@@ -4,6 +4,8 @@ They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.
 the data libraries are imported within them.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +34,17 @@ Looks = Annotated[
 ]
 
 
-def estimate(
+Metrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric",
+        metavar="NAME",
+        help="An outcome of the release to show alone; may be repeated. All, unless you say.",
+    ),
+]
+
+
+def estimate(  # noqa: PLR0913, PLR0917 - an option each
     releases: ReleaseFiles,
     segments: Annotated[
         Path | None,
@@ -52,12 +64,28 @@ def estimate(
             autocompletion=TABLES,
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ATTRIBUTE",
+            help="Estimate by a published attribute: an effect for each of its values, as it is "
+            "and shrunken.",
+        ),
+    ] = None,
+    adjust: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ATTRIBUTE,…",
+            help="Adjust for published attributes instead of a FILE of yours.",
+        ),
+    ] = None,
     level: Annotated[
         float,
         typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
     ] = 0.95,
     people: People = None,
     looks: Looks = None,
+    metric: Metrics = None,
 ) -> Answer:
     """Estimate the effect of each arm, from released files alone.
 
@@ -67,67 +95,115 @@ def estimate(
     """
     if not 0 < level < 1:
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
-    if segments is not None and covariates is not None:
-        raise ConfigError("--covariates", "cannot go with --segments; ask for one of them")
+    asked = _Asked(segments, covariates, by, adjust, metric or ())
+    asked.check()
     from flows.released.series.nights import are_several
 
-    if are_several(releases):
-        return _estimate_series(releases, segments, covariates, level, people, looks)
-    _refuse_for_one(people, looks)
-    return _estimate_one(releases[0], segments, covariates, level)
+    try:
+        if are_several(releases):
+            return _estimate_series(releases, asked, level, people, looks)
+        _refuse_for_one(people, looks)
+        return _estimate_one(releases[0], asked, level)
+    except ConfigError as error:
+        if error.key not in ("by", "adjust", "metric"):
+            raise
+        failure = ConfigError(f"--{error.key}", error.problem)
+    raise failure
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What effects are estimated by, or adjusted for; at most one of them is asked for."""
+
+    segments: Path | None
+    covariates: Path | None
+    by: str | None
+    adjust: str | None
+    metrics: Sequence[str]
+    """Those that are asked for; all where there is none."""
+
+    def check(self) -> None:
+        """Raise ConfigError where two things are asked for that do not go together."""
+        things = ("segments", "covariates", "by", "adjust")
+        given = [name for name in things if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ConfigError(f"--{given[1]}", f"cannot go with --{given[0]}; ask for one of them")
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes that are adjusted for."""
+        return tuple(one.strip() for one in (self.adjust or "").split(","))
 
 
 def _estimate_series(
-    releases: list[Path],
-    segments: Path | None,
-    covariates: Path | None,
-    level: float,
-    people: str | None,
-    looks: int | None,
+    releases: list[Path], asked: _Asked, level: float, people: str | None, looks: int | None
 ) -> Answer:
     from estimators.series import LOOKS
     from flows.cli.show_series import series_text
     from flows.released.estimate_series import (
+        ByAttribute,
+        ForAttributes,
+        Split,
         covariates_table,
         estimate_series,
         people_of,
         segments_table,
     )
 
-    table = None
-    if segments is not None:
-        table = segments_table(segments)
-    elif covariates is not None:
-        table = covariates_table(covariates)
+    table: Split | None = None
+    if asked.segments is not None:
+        table = segments_table(asked.segments)
+    elif asked.covariates is not None:
+        table = covariates_table(asked.covariates)
+    elif asked.by is not None:
+        table = ByAttribute(asked.by)
+    elif asked.adjust is not None:
+        table = ForAttributes(asked.attributes)
     told = people_of("--people", people)
-    asked = LOOKS if looks is None else looks
-    found = estimate_series(releases, level, table=table, told=told, looks=asked)
+    look = LOOKS if looks is None else looks
+    found = estimate_series(
+        releases, level, table=table, told=told, looks=look, metrics=asked.metrics
+    )
     return Answer(partial(series_text, found), found.as_json(), found.warnings, found.notes)
 
 
-def _estimate_one(
-    release: Path, segments: Path | None, covariates: Path | None, level: float
-) -> Answer:
-    from flows.cli.show_estimates import estimates_text
+def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
+    from flows.cli.show_estimates import by_text, estimates_text
 
     about: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
-    if covariates is not None:
+    if asked.by is not None:
+        from flows.released.by_attribute import estimate_by
+
+        by = estimate_by(release, asked.by, level, metrics=asked.metrics)
+        document = {
+            "by": by.as_json(),
+            "warnings": list(by.warnings),
+            "estimates": [vars(one) for one in by.estimates],
+        }
+        return Answer(partial(by_text, asked.by, by.estimates), document, by.warnings)
+    if asked.covariates is not None:
         from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
 
-        adjusted = estimate_covariates(release, covariates, level)
+        adjusted = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
         found, warnings = adjusted.estimates, adjusted.warnings
         about = {"covariates": adjusted.as_json()}
-    elif segments is not None:
+    elif asked.adjust is not None:
+        from flows.released.adjusted import estimate_adjusted  # likewise
+
+        published = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
+        found, warnings = published.estimates, published.warnings
+        about = {"adjust": published.as_json()}
+    elif asked.segments is not None:
         from flows.released.segments import estimate_segments
 
-        by_segment = estimate_segments(release, segments, level)
+        by_segment = estimate_segments(release, asked.segments, level, metrics=asked.metrics)
         found, warnings = by_segment.estimates, by_segment.warnings
         about = {"segments": by_segment.as_json()}
     else:
         from flows.released.estimate import estimate_release
 
-        whole = estimate_release(release, level)
+        whole = estimate_release(release, level, asked.metrics)
         found, warnings = whole.estimates, whole.warnings
     # not asdict: it copies, for minutes where there are many
     document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}

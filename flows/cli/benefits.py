@@ -27,11 +27,22 @@ def effects(
     ] = None,
     features: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Which columns of FILE to use; all, unless you say."),
+        typer.Option(
+            metavar="A,B",
+            help="Which columns of FILE, or which published attributes where there is no FILE, to "
+            "use; all, unless you say.",
+        ),
     ] = None,
     arm: Annotated[
         str | None,
         typer.Option(metavar="ARM", help="Which treatment arm; the first one, unless you say."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which outcome; has to be said where the release has several.",
+        ),
     ] = None,
     level: Annotated[
         float,
@@ -44,24 +55,23 @@ def effects(
         ),
     ] = None,
 ) -> Answer:
-    """Show who benefits from a treatment, from a released file and a table of yours.
+    """Show who benefits from a treatment, from a released file alone or with a table of yours.
 
-    The effect on average, in groups by each column with intervals, and along each column as a
+    By the attributes that the release publishes, or by columns of FILE: the effect on average,
+    in groups by each of them with intervals, and along each of them as a
     curve. It needs no log and costs no privacy. Writes nothing but the page that you ask for.
     """
     from flows.released.effects.from_release import effects_from_release
 
-    if covariates is None:
-        raise ConfigError(
-            "--covariates", "missing; give a table of yours with unit_id and what may matter"
-        )
     if output is not None:
         from flows.released.report import check_output
 
         check_output(output, release)
     named = None if features is None else [one.strip() for one in features.split(",")]
     try:
-        found = effects_from_release(release, covariates, features=named, arm=arm, level=level)
+        found = effects_from_release(
+            release, covariates, features=named, arm=arm, metric=metric, level=level
+        )
     except ConfigError as error:
         raise ConfigError(f"--{error.key}", error.problem) from None
     if output is not None:

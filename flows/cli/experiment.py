@@ -60,15 +60,17 @@ def audit(config: ConfigFile, period: Period = None) -> Answer:
     with mechanism = "auto" it reads who is in the log of the period. Writes nothing. The exit code
     is 1 if a test fails.
     """
-    from flows.audit import ModelAudit
+    from flows.audit import ModelAudit, SeveralAudit
     from flows.audit import audit as run_audit
-    from flows.cli.show import audit_text
+    from flows.cli.show import audit_text, several_audit_text
     from flows.cli.show_cate import model_audit_text
 
     result = run_audit(config, period)
     code = 0 if result.holds else 1
     if isinstance(result, ModelAudit):
         return Answer(partial(model_audit_text, result.found), result.as_json(), exit_code=code)
+    if isinstance(result, SeveralAudit):
+        return Answer(partial(several_audit_text, result), result.as_json(), exit_code=code)
     return Answer(partial(audit_text, result), result.as_json(), exit_code=code)
 
 

@@ -24,7 +24,8 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         str,
         typer.Argument(
             metavar="LOG",
-            help="The log's file, or a pattern in quotes, in which {period} may stand.",
+            help="The log's file, or a pattern in quotes, in which {period} may stand; also s3://… "
+            "and gs://….",
             autocompletion=_LOGS,
         ),
     ],
@@ -82,7 +83,15 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
     ] = None,
     values: Annotated[
         str | None,
-        typer.Option(metavar="VALUE,…", help="The values that outcomes can have, such as 0,1."),
+        typer.Option(
+            metavar="VALUE,…", help="The values that outcomes can have, such as 0,1 or no,yes."
+        ),
+    ] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER,…", help="The numbers that texts in --values stand for; else 0,1."
+        ),
     ] = None,
     low: Annotated[
         float | None,
@@ -125,7 +134,8 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         assigned_by=assigned_by,
         control=control,
         treatments=tuple(_labels(treatments or [])),
-        values=_numbers(values),
+        values=_values(values),
+        scores=_numbers("--scores", scores),
         low=low,
         high=high,
         levels=_levels(levels),
@@ -140,13 +150,36 @@ def _labels(given: list[str]) -> list[str]:
     return [label.strip() for row in csv.reader(given, skipinitialspace=True) for label in row]
 
 
-def _numbers(given: str | None) -> tuple[float, ...]:
+def _values(given: str | None) -> tuple[float, ...] | tuple[str, ...]:
+    """Numbers; or texts, where one of them is no number."""
+    if given is None:
+        return ()
+    texts = tuple(_labels([given]))
+    are_numbers = [_is_number(text) for text in texts]
+    if all(are_numbers):
+        return tuple(map(float, texts))
+    if not any(are_numbers) and all(texts) and len(texts) > 1:
+        return texts
+    raise ConfigError(
+        "--values", f"{written(given)} is neither numbers with commas nor texts with commas"
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(option: str, given: str | None) -> tuple[float, ...]:
     if given is None:
         return ()
     try:
         return tuple(map(float, given.split(",")))
     except ValueError:
-        raise ConfigError("--values", f"{written(given)} is not numbers with commas") from None
+        raise ConfigError(option, f"{written(given)} is not numbers with commas") from None
 
 
 def _levels(given: str | None) -> int | Literal["auto"] | None:

@@ -12,10 +12,11 @@ from flows.cli.show_ledger import paid_text
 from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
+from schemas.tables import Table
 from schemas.visible import visible
 
 if TYPE_CHECKING:
-    from flows.audit import Audit
+    from flows.audit import Audit, SeveralAudit
     from flows.check import CheckResult
     from flows.release import ReleaseResult
     from flows.released.file.read import ReleaseFile
@@ -137,23 +138,21 @@ def check_text(result: CheckResult) -> str:
 
 def audit_text(found: Audit) -> str:
     """What an audit found, and what that does and does not show."""
+    return _audit_text(found, _losses(found))
+
+
+def several_audit_text(found: SeveralAudit) -> str:
+    """The same of several outcomes."""
+    return _audit_text(found, _losses_together(found))
+
+
+def _audit_text(found: Audit | SeveralAudit, losses: dict[str, str]) -> str:
     verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
-    claim, instance = found.claim, found.claim.instance
-    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
-    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
     return "\n".join(
         [
             f"The claim of {found.mechanism} {verdict}.",
             "",
-            *pairs(
-                {
-                    "claimed": f"epsilon {claim.claimed_epsilon!r} at delta {claim.delta:g}",
-                    "exact loss": f"{claim.exact_epsilon:.6g} (counts {moved_counts}, one unit "
-                    f"moved to outcome {instance.to_cell})",
-                    "sampled": f"at least {claim.sampled_lower_bound:.4g} with confidence "
-                    f"{100 * claim.confidence:g} %, from {claim.n_samples:,} made-up releases",
-                }
-            ),
+            *pairs(losses),
             "",
             *check_lines(found.checks),
             "",
@@ -165,6 +164,37 @@ def audit_text(found: Audit) -> str:
             ),
         ]
     )
+
+
+def _losses(found: Audit) -> dict[str, str]:
+    """What one outcome loses."""
+    claim, instance = found.claim, found.claim.instance
+    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
+    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
+    return {
+        "claimed": f"epsilon {claim.claimed_epsilon!r} at delta {claim.delta:g}",
+        "exact loss": f"{claim.exact_epsilon:.6g} (counts {moved_counts}, one unit "
+        f"moved to outcome {instance.to_cell})",
+        "sampled": f"at least {claim.sampled_lower_bound:.4g} with confidence "
+        f"{100 * claim.confidence:g} %, from {claim.n_samples:,} made-up releases",
+    }
+
+
+def _losses_together(found: SeveralAudit) -> dict[str, str]:
+    """What several outcomes lose together, and each."""
+    whole = found.together
+    of_each = {
+        metric: f"claimed {claim.claimed_epsilon:.6g}, exact {claim.exact_epsilon:.6g}, sampled at "
+        f"least {claim.sampled_lower_bound:.4g}"
+        for metric, claim in zip(found.metrics, found.claims, strict=True)
+    }
+    return {
+        "claimed": f"epsilon {whole.claimed_epsilon!r} at delta {whole.delta:g}",
+        "exact loss": f"{whole.epsilon:.6g}, where all outcomes of one unit change",
+        "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
+        f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up strata",
+        **of_each,
+    }
 
 
 _MOST_COUNTS = 12
@@ -194,8 +224,15 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+            *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
         ]
     )
+
+
+def _table_lines(name: str, table: Table) -> list[str]:
+    """What a table and its columns are."""
+    columns = {column: fact.comment for column, fact in table.columns.items()}
+    return ["", *paragraph(f"{name}: {table.comment}"), *pairs(columns, indent="  ")]
 
 
 def _metric_lines(facts: dict[str, Any]) -> list[str]:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flows.runtime.terminal import table
+from flows.runtime.terminal import paragraph, table
 
 if TYPE_CHECKING:
     from estimators.effects import Estimate  # scipy takes half a second
+    from flows.released.by_attribute import AttributeEstimate, PooledAttributeEstimate
 
 ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
@@ -26,14 +27,19 @@ def estimates_text(estimates: Sequence["Estimate"]) -> str:
 
 
 def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
-    """Effects as tables, one for each estimator: adjusted ones, then the sharpest first."""
+    """Effects as tables, metric by metric, one for each estimator: the sharpest first."""
     if not estimates:
         return ["nothing can be compared: there is no treatment arm, or too few units are in one"]
-    lines = [f"effect of each arm against {estimates[0].control!r}"]
-    for name, words in ESTIMATORS.items():
-        rows = [one for one in estimates if one.estimator == name]
-        if rows:
-            lines += ["", words, *_estimates_table(rows)]
+    metrics = list(dict.fromkeys(one.metric for one in estimates))
+    lines: list[str] = []
+    for metric in metrics:
+        about = f" on {metric!r}" if len(metrics) > 1 else ""
+        lines += [""] if lines else []
+        lines.append(f"effect of each arm against {estimates[0].control!r}{about}")
+        for name, words in ESTIMATORS.items():
+            rows = [one for one in estimates if one.estimator == name and one.metric == metric]
+            if rows:
+                lines += ["", words, *_estimates_table(rows)]
     return lines
 
 
@@ -68,6 +74,60 @@ def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]
         *([cell_p_value(one.p_value_holm)] if several else []),
         f"{one.n_units:,}",
     ]
+
+
+def by_text(
+    attribute: str,
+    estimates: Sequence["AttributeEstimate | PooledAttributeEstimate"],
+    more: str = "",
+) -> str:
+    """Effects by the values of an attribute, as they are and shrunken, by each estimator.
+
+    ``more`` ends the headline.
+    """
+    if not estimates:
+        return estimates_text(estimates)
+    control = estimates[0].control
+    head = [f"effect of each arm against {control!r}, by {attribute}", *([more] if more else [])]
+    lines = [", ".join(head)]
+    metrics = list(dict.fromkeys(one.metric for one in estimates))
+    for metric in metrics:
+        lines += ["", f"on {metric}"] if len(metrics) > 1 else []
+        for name, words in ESTIMATORS.items():
+            rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
+            if rows:
+                lines += ["", words, *_by_table(attribute, rows)]
+    return "\n".join([*lines, "", *paragraph(_BY_MEANING)])
+
+
+def _by_table(
+    attribute: str, rows: Sequence["AttributeEstimate | PooledAttributeEstimate"]
+) -> list[str]:
+    level = f"{100 * rows[0].confidence_level:g} % interval"
+    arms = len({one.arm for one in rows}) > 1
+    head = [attribute, *(["arm"] if arms else []), "effect", level, "shrunken", level, "p (Holm)"]
+    cells = []
+    for one in rows:
+        first = [one.segment or "", *([one.arm] if arms else [])]
+        if one.estimate is None:
+            cells.append([*first, "too few units to compare", *[""] * 4, f"{one.n_units:,}"])
+            continue
+        numbers = [
+            cell_number(one.estimate),
+            cell_range(one.ci_lower, one.ci_upper),
+            cell_number(one.shrunken),
+            cell_range(one.shrunken_ci_lower, one.shrunken_ci_upper),
+            cell_p_value(one.p_value_holm_segments),
+        ]
+        cells.append([*first, *numbers, f"{one.n_units:,}"])
+    return table([*head, "units"], cells)
+
+
+_BY_MEANING = (
+    "The most extreme of many effects is extreme by chance as well. Shrunken effects allow for it: "
+    "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
+    "p (Holm) is adjusted for the number of segments."
+)
 
 
 def cell_p_value(value: float | None) -> str:

@@ -6,7 +6,7 @@ from estimators.coverage import percent, segment_words
 from flows.runtime.terminal import pairs, table
 
 if TYPE_CHECKING:
-    from flows.plan import Nights, Other, PlanResult
+    from flows.plan import Nights, Other, OutcomePlan, PlanResult
     from privatizers.mechanisms.noisy_squares import NoisySquares
     from privatizers.planning.planner import Prediction
 
@@ -20,29 +20,61 @@ _STATISTICS = {
 
 
 def plan_text(found: "PlanResult") -> str:
-    """The design, what it is predicted to tell, what else was considered, and what more buys."""
-    design, config = found.resolved_design.design, found.resolved_design.config
-    parameters = design.mechanism.parameters
-    partial = any(_is_partial(one) for one in found.predicted)
-    grid = config.outcome.grid
-    noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
+    """The designs, what they are predicted to tell, what else was considered, what more buys."""
+    planned = found.outcomes[0].resolved_design.plan is not None
+    price = found.chosen.price
     lines = [
         "The design that follows from public sizes and the declared guess; no outcome was read."
-        if found.resolved_design.plan
+        if planned
         else "The design as declared; no outcome was read.",
         "",
         *pairs(
             {
                 "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
-                "mechanism": design.mechanism.name,
-                "price": f"epsilon {design.epsilon:g}, delta {design.delta:g}",
-                "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
-                **_of_units(parameters.resampling_probability),
-                "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
-                **_of_arms(parameters.squares),
+                "mechanism": found.chosen.mechanism,
+                "price": f"epsilon {price.epsilon:g}, delta {price.delta:g}",
+                **(_design(found.outcomes[0]) if len(found.outcomes) == 1 else {}),
             }
         ),
-        "",
+    ]
+    for one in found.outcomes:
+        lines += ["", *_outcome_lines(one, found)]
+    if found.nights is not None:
+        several = len(found.outcomes) > 1
+        lines += ["", *_nights_lines(found.nights, found.arms, several=several)]
+    for one in found.outcomes:
+        if one.runners_up:
+            whose = f" for {one.outcome.name}" if len(found.outcomes) > 1 else ""
+            lines += ["", f"the next best designs{whose} (standard errors in the order above)"]
+            head = ["mechanism", "levels", "of each stratum", "predicted"]
+            lines += table(head, [_other_row(other) for other in one.runners_up])
+    return "\n".join(lines)
+
+
+def _design(one: "OutcomePlan") -> dict[str, str]:
+    """What becomes of one outcome."""
+    parameters = one.resolved_design.design.mechanism.parameters
+    grid = one.resolved_design.config.outcome.grid
+    noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
+    return {
+        "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
+        **_of_units(parameters.resampling_probability),
+        "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+        **_of_arms(parameters.squares),
+    }
+
+
+def _outcome_lines(one: "OutcomePlan", found: "PlanResult") -> list[str]:
+    """The predictions of one outcome; of several its design, too, under its name."""
+    partial = any(_is_partial(each) for each in found.predicted)
+    heading: list[str] = []
+    if len(found.outcomes) > 1:
+        outcome, design = one.outcome, one.resolved_design.design
+        name = outcome.name if outcome.label is None else f"{outcome.name}: {outcome.label}"
+        share = f"epsilon {design.epsilon:.4g}, delta {design.delta:.3g}"
+        heading = [name, "", *pairs({"its part": share, **_design(one)}), ""]
+    return [
+        *heading,
         "predicted standard error",
         *table(
             [
@@ -50,19 +82,12 @@ def plan_text(found: "PlanResult") -> str:
                 "of whom",
                 "design",
                 "95 % interval",
-                *(["one more epsilon"] if found.one_more else []),
+                *(["one more epsilon"] if one.one_more else []),
                 *(["compared"] if partial else []),
             ],
-            [_row(found, one, partial) for one in found.predicted],
+            [_row(one, each, found.arms, partial) for each in one.predicted],
         ),
     ]
-    if found.nights is not None:
-        lines += ["", *_nights_lines(found.nights, found.arms)]
-    if found.runners_up:
-        lines += ["", "the next best designs (standard errors in the order above)"]
-        head = ["mechanism", "levels", "of each stratum", "predicted"]
-        lines += table(head, [_other_row(one) for one in found.runners_up])
-    return "\n".join(lines)
 
 
 def _of_units(rate: float | None) -> dict[str, str]:
@@ -80,7 +105,7 @@ def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:
     return {"of each arm": f"a noisy sum of squares about the middle, {scale}"}
 
 
-def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
+def _nights_lines(nights: "Nights", arms: tuple[str, ...], *, several: bool) -> list[str]:
     """What nights like this one cost and tell together."""
     least, most, can_pay = nights.least_cost, nights.cost, nights.n_affordable
     limit = "no budget limits it" if can_pay is None else f"the budget pays for {can_pay:,}"
@@ -96,6 +121,7 @@ def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
         "predicted standard error over all of them",
         *table(
             [
+                *(["outcome"] if several else []),
                 "arm",
                 "of whom",
                 "new people",
@@ -105,6 +131,7 @@ def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
             ],
             [
                 [
+                    *([metric] if several else []),
                     arms[one.arm],
                     segment_words(one.segment_share),
                     f"{one.std_error:.4g}",
@@ -112,7 +139,7 @@ def _nights_lines(nights: "Nights", arms: tuple[str, ...]) -> list[str]:
                     f"{one.privacy_std_error:.4g}",
                     *([] if nights.charges_once else [f"at most {one.most_std_error:.4g}"]),
                 ]
-                for one in nights.pooled
+                for metric, one in nights.pooled
             ],
         ),
     ]
@@ -127,7 +154,9 @@ _ALL = 0.9995
 """A share that is shown as 100 %."""
 
 
-def _row(found: "PlanResult", one: "Prediction", partial: bool) -> list[str]:
+def _row(
+    found: "OutcomePlan", one: "Prediction", arms: tuple[str, ...], partial: bool
+) -> list[str]:
     more = []
     if found.one_more is not None:
         same = next(
@@ -140,7 +169,7 @@ def _row(found: "PlanResult", one: "Prediction", partial: bool) -> list[str]:
     if partial:
         more.append("–" if one.coverage is None else percent(one.coverage))
     whom = segment_words(one.segment_share)
-    return [found.arms[one.arm], whom, f"{one.std_error:.4g}", width, *more]
+    return [arms[one.arm], whom, f"{one.std_error:.4g}", width, *more]
 
 
 def _other_row(one: "Other") -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flows.cli.show_estimates import ESTIMATORS, cell_number, cell_p_value, cell_range
+from flows.cli.show_estimates import ESTIMATORS, by_text, cell_number, cell_p_value, cell_range
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from flows.released.series.pooling import PooledEstimate
 
 _MOST = 60  # periods a terminal shows; the document has all
+
+_BY_EVERY_LOOK = "An interval holds for whoever looks once; --json has those for every look."
 
 _PEOPLE = {
     "disjoint": "nobody is in two releases",
@@ -38,9 +40,15 @@ def series_text(series: "SeriesEstimates") -> str:
         f"effect of each arm against {manifests[0].control!r}, all releases together",
     ]
     named = [name for name in ESTIMATORS if any(one.estimator == name for one in pooled)]
-    for name in named:
-        rows = [one for one in pooled if one.estimator == name]
-        lines += ["", ESTIMATORS[name], *_pooled_table(rows)]
+    if series.by is not None and pooled:
+        text = by_text(*series.by, "all releases together")
+        return "\n".join([*lines[:-1], text, "", *paragraph(_BY_EVERY_LOOK)])
+    metrics = list(dict.fromkeys(one.metric for one in pooled))
+    for metric in metrics:
+        lines += ["", f"on {metric!r}"] if len(metrics) > 1 else []
+        for name in named:
+            rows = [one for one in pooled if one.estimator == name and one.metric == metric]
+            lines += ["", ESTIMATORS[name], *_pooled_table(rows)] if rows else []
     if not pooled:
         return "\n".join([*lines[:-1], "nothing can be compared in any of them"])
     lines += ["", *_meaning(series)]
@@ -91,7 +99,18 @@ def _pooled_cells(one: "PooledEstimate", segments: bool, several: bool) -> list[
 def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
     shown = series.periods[-_MOST:]
     level = f"{100 * series.pooled[0].confidence_level:g} % interval"
-    head = ["period", "arm", "effect", level, "std. error", "p", "units", "epsilon"]
+    several = len({one.metric for one in series.pooled}) > 1
+    head = [
+        "period",
+        *(["metric"] if several else []),
+        "arm",
+        "effect",
+        level,
+        "std. error",
+        "p",
+        "units",
+        "epsilon",
+    ]
     cells = []
     for one in shown:
         manifest = one.night.manifest
@@ -99,6 +118,7 @@ def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
         cells += [
             [
                 manifest.period,
+                *([row.metric] if several else []),
                 row.arm,
                 cell_number(row.estimate) if row.estimate is not None else "too few units",
                 cell_range(row.ci_lower, row.ci_upper),

@@ -14,8 +14,9 @@ from flows.config.outcome_checks import (
     check_several,
 )
 from flows.config.public_facts import check_public_facts
+from flows.config.ratio_checks import check_ratios
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
-from flows.runtime.paths import absolute, check_place
+from flows.runtime.paths import check_place, check_source
 from schemas.errors import ConfigError, shown
 
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
@@ -51,6 +52,7 @@ def check_config(config: Config) -> None:
     else:
         check_planned_grid(config)
         check_design(config)
+    check_ratios(config)
 
 
 def check_length(key: str, name: str) -> None:
@@ -75,7 +77,7 @@ def _check_places(config: Config) -> None:
         if path is None:
             continue
         if key.startswith("source."):  # a pattern: what it matches is found out later
-            absolute(config.directory, path, key)
+            check_source(config.directory, path, key)
         else:
             check_place(config.directory, path, key)
 

@@ -38,7 +38,8 @@ class Given:
     assigned_by: str | None = None
     control: str | None = None
     treatments: tuple[str, ...] = ()
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] | tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
     low: float | None = None
     high: float | None = None
     levels: int | Literal["auto"] | None = None
@@ -53,16 +54,24 @@ class Given:
                 raise ConfigError(option, "given together with --values: give one of them")
         if (self.low is None) != (self.high is None):
             raise ConfigError("--low", "goes with --high: give both, or neither")
+        if self.scores and not self.has_texts:
+            raise ConfigError("--scores", "goes with texts in --values, such as no,yes")
         if self.levels is not None and self.low is None:
             raise ConfigError("--levels", "goes with --low and --high, which are missing")
         for option, number in {
             **ranged,
             "--epsilon": self.epsilon,
             "--budget-epsilon": self.budget_epsilon,
-            "--values": sum(self.values),
+            "--values": math.fsum(value for value in self.values if not isinstance(value, str)),
+            "--scores": math.fsum(self.scores),
         }.items():
             if number is not None and not math.isfinite(number):
                 raise ConfigError(option, "has to be a finite number")
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether outcomes are text in the log."""
+        return any(isinstance(value, str) for value in self.values)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -209,6 +218,8 @@ def _outcome_lines(given: Given) -> tuple[Line, ...]:
             ),
             missing,
         )
+    if given.has_texts:
+        return _text_lines(given)
     return (
         Line(
             "values",
@@ -219,6 +230,34 @@ def _outcome_lines(given: Given) -> tuple[Line, ...]:
             (0.0, 1.0),
         ),
         missing,
+    )
+
+
+def _text_lines(given: Given) -> tuple[Line, ...]:
+    """Outcomes that are text in the log."""
+    n_texts = len(given.values)
+    return (
+        Line(
+            "values",
+            "What an outcome can be in the log, from the least to the greatest. Any other text is "
+            "a missing outcome.",
+            given.values,
+        ),
+        Line(
+            "scores",
+            "The numbers that they stand for, increasing; effects are effects on these numbers."
+            + (" If left out: 0 and 1." if n_texts == 2 else ""),
+            given.scores or None,
+            tuple(map(float, range(n_texts))),
+            is_needed=n_texts > 2,
+        ),
+        Line(
+            "missing",
+            "What a missing or unreadable outcome counts as; if left out, the first.",
+            None,
+            given.values[0],
+            is_needed=False,
+        ),
     )
 
 

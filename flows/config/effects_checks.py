@@ -8,7 +8,7 @@ from flows.config.effects import (
     PropensitySection,
 )
 from flows.config.site import SiteOutcome
-from flows.runtime.paths import absolute, check_place
+from flows.runtime.paths import check_place, check_source
 from schemas.effect_design import GREATEST, check_design
 from schemas.errors import ConfigError, shown
 
@@ -38,7 +38,7 @@ def _check_learner(config: EffectConfig) -> None:
 
 
 def _check_places(config: EffectConfig) -> None:
-    absolute(config.directory, config.source.path, "source.path")
+    check_source(config.directory, config.source.path, "source.path")
     check_place(config.directory, config.publish.directory, "publish.directory")
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
     if config.run.spill_directory is not None:

@@ -20,6 +20,7 @@ from flows.config.sections import (
     PrivateClusters,
     Publish,
     Quarantine,
+    RatioMetric,
     Run,
     SourceSection,
     as_tuple,
@@ -55,6 +56,8 @@ class Config(ConfigSection):
         default=(), alias="outcomes"
     )
     """Several outcomes under one epsilon, in place of ``[outcome]`` and ``columns.outcome``."""
+    ratios: Annotated[tuple[RatioMetric, ...], BeforeValidator(as_tuple)] = ()
+    """Ratios of two of these outcomes' means, estimated from what is published of them."""
     privacy: Privacy
     private_clusters: PrivateClusters | None = None
     schedule: ScheduleSection | None = None
@@ -181,6 +184,7 @@ class Config(ConfigSection):
             update={
                 "outcome": outcome,
                 "named_outcomes": (),
+                "ratios": (),
                 "columns": self.columns.model_copy(update={"outcome": outcome.column}),
                 "privacy": self.privacy.model_copy(update=privacy),
                 "private_clusters": None,

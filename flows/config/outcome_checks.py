@@ -7,6 +7,7 @@ The rules are those of one outcome. Of several each is looked at in a view of it
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from flows.config.experiment import Config
@@ -225,13 +226,54 @@ def check_outcome(config: Config) -> None:
     outcome = config.outcome
     _check_range(outcome)
     _check_points(outcome)
+    _check_texts(outcome)
     grid = outcome.support
-    _check_grid(grid, "outcome.values" if outcome.values is not None else "outcome.levels")
+    _check_grid(grid, _key_of_grid(outcome))
     if not grid[0] <= outcome.missing_value <= grid[-1]:
         raise ConfigError("outcome.missing", f"{outcome.missing} lies outside the grid")
     guess = outcome.guess
     if isinstance(guess, tuple) and (len(guess) != len(grid) or min(guess) < 0 or max(guess) == 0):
         raise ConfigError("outcome.guess", f"not {len(grid)} weights, none below 0 and not all 0")
+
+
+def _key_of_grid(outcome: Outcome) -> str:
+    if outcome.scores is not None:
+        return "outcome.scores"
+    return "outcome.values" if outcome.values is not None else "outcome.levels"
+
+
+def _check_texts(outcome: Outcome) -> None:
+    """Texts in place of numbers differ, could be found in a log, and have a number each."""
+    texts, missing = outcome.texts, outcome.missing
+    if not texts:
+        if outcome.scores is not None:
+            raise ConfigError("outcome.scores", "belongs to values that are texts; leave it out")
+        if isinstance(missing, str):
+            raise ConfigError(
+                "outcome.missing", f"{shown(missing)} is text, and outcome.values are numbers"
+            )
+        return
+    for text, times in Counter(texts).items():
+        if not text or text != text.strip():
+            raise ConfigError(
+                "outcome.values",
+                f"{shown(text)} is empty or has blanks around it, which are ignored in the log",
+            )
+        if times > 1:
+            raise ConfigError("outcome.values", f"{shown(text)} is there twice")
+    if outcome.scores is None and len(texts) > 2:
+        raise ConfigError(
+            "outcome.scores",
+            f"missing: say which numbers the {len(texts)} texts of outcome.values stand for, "
+            "increasing",
+        )
+    if outcome.scores is not None and len(outcome.scores) != len(texts):
+        raise ConfigError(
+            "outcome.scores",
+            f"{len(outcome.scores)} numbers for {len(texts)} texts in outcome.values",
+        )
+    if isinstance(missing, str) and missing not in texts:
+        raise ConfigError("outcome.missing", f"{shown(missing)} is none of outcome.values")
 
 
 def _check_range(outcome: Outcome) -> None:

@@ -95,13 +95,16 @@ def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
     if not config.is_planned:
         return ResolvedDesign(config, config.design(), None)
     chosen = plan(question(config, sizes))
-    outcome = config.outcome.model_copy(
+    declared, grid = config.outcome, chosen.option.grid
+    keeps_texts = bool(declared.texts) and grid == declared.support
+    outcome = declared.model_copy(
         update={
-            "values": chosen.option.grid,
+            "values": declared.values if keeps_texts else grid,
+            "scores": declared.scores if keeps_texts else None,
             "low": None,
             "high": None,
             "levels": None,
-            "missing": config.outcome.missing_value,
+            "missing": declared.missing_value,
             "guess": chosen.guess,
         }
     )

@@ -35,9 +35,9 @@ def _adding_up_to_one(weights: Sequence[float]) -> tuple[float, ...]:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
-Numbers = Annotated[
-    tuple[Annotated[float, Field(allow_inf_nan=False)], ...], BeforeValidator(as_tuple)
-]
+TextList = tuple[str, ...]
+NumberList = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
+Numbers = Annotated[NumberList, BeforeValidator(as_tuple)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
@@ -54,7 +54,8 @@ class SourceSection(ConfigSection):
     """Where the log is."""
 
     path: Name
-    """A file or a pattern (``*``, ``?``, ``**``); ``{period}`` is filled in."""
+    """A file or a pattern (``*``, ``?``, ``**``), here or in an object store (``s3://bucket/…``,
+    ``gs://bucket/…``); ``{period}`` is filled in."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
     outcomes_path: Name | None = None
@@ -168,16 +169,21 @@ class Arms(ConfigSection):
 class Outcome(ConfigSection):
     """The public grid, and the public rules that map any outcome onto it."""
 
-    values: Numbers | None = None
-    """The grid, increasing; what lies between its points is rounded."""
+    values: Annotated[NumberList | TextList | None, BeforeValidator(as_tuple)] = None
+    """The grid, increasing; what lies between its points is rounded. Or texts: an outcome is one of
+    them, letter for letter but for blanks around it, and any other is missing. Two texts stand for
+    0 and 1; more need ``scores``."""
+    scores: Numbers | None = None
+    """The numbers that texts in ``values`` stand for, increasing, one each; they are the grid."""
     low: Number | None = None
     """The least grid value, where ``values`` is left out."""
     high: Number | None = None
     """The greatest grid value, where ``values`` is left out."""
     levels: int | Literal["auto"] | None = None
     """How many grid points, evenly spaced; "auto", of mechanism "auto": as many as is planned."""
-    missing: Number | None = None
-    """What a missing or unreadable outcome counts as; None: the least grid value."""
+    missing: Number | str | None = None
+    """What a missing or unreadable outcome counts as: a number, or one of the texts; None: the
+    least grid value."""
     aggregate: Literal["count", "sum", "max", "any"] | None = None
     """How a unit's outcome is made from its events, of grain "event"."""
     cap: Annotated[Number, Field(gt=0)] | None = None
@@ -205,14 +211,27 @@ class Outcome(ConfigSection):
 
         Raises ConfigError where the keys do not give any.
         """
+        if self.texts:
+            return tuple(self.numbers_of_texts.values())
         if self.values is not None:
-            return self.values
+            return tuple(map(float, self.values))
         low, high, levels = self.low, self.high, self.levels
         if low is None or high is None or levels is None:
             raise ConfigError("outcome", "give either values, or low, high and levels")
         if levels == "auto":
             levels = _FINE if self.guess == "uniform" else len(self.guess)
         return even_grid(low, high, levels)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What outcomes are in the log, where they are text; empty where they are numbers."""
+        return tuple(value for value in self.values or () if isinstance(value, str))
+
+    @property
+    def numbers_of_texts(self) -> dict[str, float]:
+        """The number that each text stands for, increasing; empty where outcomes are numbers."""
+        scores = self.scores or tuple(map(float, range(len(self.texts))))
+        return dict(zip(self.texts, scores, strict=False))
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -228,6 +247,8 @@ class Outcome(ConfigSection):
     @property
     def missing_value(self) -> float:
         """The value that replaces a missing or unreadable outcome."""
+        if isinstance(self.missing, str):
+            return self.numbers_of_texts[self.missing]
         return self.ends[0] if self.missing is None else self.missing
 
 
@@ -242,6 +263,22 @@ class NamedOutcome(Outcome):
     share: Annotated[Number, Field(gt=0, le=1)] | Literal["auto"] | None = None
     """The part of ``privacy.epsilon`` (and of ``delta``) that it is released at; None: an equal
     part of what the others leave; "auto", for all of them: planned from public facts."""
+
+
+class RatioMetric(ConfigSection):
+    """The ratio of two outcomes' means, clicks per view say: told beside them, at no cost."""
+
+    name: Name
+    """Its name, as that of an outcome: a letter, then letters, digits and _."""
+    numerator: Name
+    """The name of the outcome above the line."""
+    denominator: Name
+    """The name of the outcome below the line. Where its mean is not told from zero there are no
+    numbers."""
+    label: Words | None = None
+    """The ratio's name for people, such as "Spend per visit"."""
+    measured_in: Words | None = None
+    """Its unit, such as "EUR per visit"."""
 
 
 class Privacy(ConfigSection):

@@ -6,7 +6,7 @@ from collections import Counter
 from flows.config.checks import check_arms, check_length, check_no_guards
 from flows.config.sections import Arms
 from flows.config.site import SPLITS, Covariate, SiteConfig, SiteOutcome
-from flows.runtime.paths import absolute, check_place
+from flows.runtime.paths import check_place, check_source
 from schemas.errors import ConfigError, shown
 
 _GREATEST = 1e70  # of an outcome or an edge, as in a release's configuration
@@ -29,7 +29,7 @@ def check_site_config(config: SiteConfig) -> None:
 
 
 def _check_places(config: SiteConfig) -> None:
-    absolute(config.directory, config.source.path, "source.path")
+    check_source(config.directory, config.source.path, "source.path")
     check_place(config.directory, config.publish.directory, "publish.directory")
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
 

@@ -219,6 +219,11 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         document["epsilon"], document["delta"] = config.cost.epsilon, config.cost.delta
     else:  # as it was before there could be several
         document |= of_outcomes[0]
+    if config.ratios:
+        document["ratios"] = [
+            {key: value for key, value in one.model_dump().items() if value is not None}
+            for one in config.ratios
+        ]
     privacy = config.privacy
     if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
         document["returning"], document["spent"] = privacy.returning, privacy.spent
@@ -247,6 +252,7 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "name": config.outcomes[0].name if isinstance(outcome, NamedOutcome) else None,
         "label": outcome.label,
         "measured_in": outcome.measured_in,
+        "texts": outcome.numbers_of_texts or None,
     }
     return {
         "grid": outcome.grid,

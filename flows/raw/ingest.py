@@ -10,21 +10,28 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from flows.config.experiment import Config
 from flows.config.schedule_checks import schedule_of
-from flows.config.sections import Columns, PrivateClusters
+from flows.config.sections import Columns, NamedOutcome, PrivateClusters
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading import attributes
 from flows.raw.reading.attributes import attribute, attribute_type
-from flows.raw.reading.columns import arm_labels, cluster, identifier, label, outcome
+from flows.raw.reading.columns import (
+    arm_labels,
+    cluster,
+    identifier,
+    label,
+    outcome,
+    text_outcome,
+)
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.stores import LogFile
 from flows.raw.reading.times import microseconds
 from flows.raw.units import assignment
 from flows.raw.units.private_clusters import cluster_columns, private_clusters
@@ -45,7 +52,7 @@ from schemas.raw import (
     numbered,
 )
 
-ToExpressions = Callable[[pl.DataFrame, Path], list[pl.Expr]]
+ToExpressions = Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class Log:
         )
 
     @property
-    def files(self) -> tuple[Path, ...]:
+    def files(self) -> tuple[LogFile, ...]:
         """The files whose rows are units or exposures."""
         return self.roster.files
 
@@ -146,7 +153,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     if by_events and outcomes and source.outcomes_path is not None:
         event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
-        to_expressions = partial(_event_expressions, columns, _of_outcomes(config))
+        to_expressions = partial(_event_expressions, columns, config.outcomes)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
     kinds = tuple(attribute_type(files, name) for name in columns.attributes)
     mapped = [
@@ -168,7 +175,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
     return Sealed(log)
 
 
-def _event_files(config: Config, pattern: str, period: str) -> tuple[Path, ...]:
+def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ...]:
     """The files of outcome events: of the period and, with a schedule, of all days of its window.
 
     That a day has none may hang on one person's event. So it is for the configuration to say what
@@ -208,7 +215,7 @@ def _roster_columns(
         wanted += _of_outcomes(config)
         hidden.update(_of_outcomes(config))
 
-    of_outcomes = _of_outcomes(config) if outcomes else (None,) * len(config.outcomes)
+    of_outcomes = config.outcomes if outcomes else (None,) * len(config.outcomes)
     to_expressions = partial(
         _roster_expressions, columns, arms, private, of_outcomes, kinds, by_events=by_events
     )
@@ -219,16 +226,16 @@ def _roster_expressions(
     columns: Columns,
     arms: tuple[str, ...],
     private: PrivateClusters | None,
-    of_outcomes: tuple[str | None, ...],
+    of_outcomes: tuple[NamedOutcome | None, ...],
     kinds: tuple[pl.DataType, ...],
     frame: pl.DataFrame,
-    path: Path,
+    path: LogFile,
     *,
     by_events: bool,
 ) -> list[pl.Expr]:
     """How the columns of a batch of units or exposures are converted.
 
-    ``of_outcomes`` are the columns of the outcomes; None for one that is not read.
+    ``of_outcomes`` are the outcomes; None for one that is not read.
     """
     expressions = [
         identifier(frame, path, columns.unit, "unit").alias(UNIT),
@@ -253,10 +260,19 @@ def _roster_expressions(
     if by_events:
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
-    for position, name in enumerate(of_outcomes):
-        values = pl.lit(math.nan, pl.Float64) if name is None else outcome(frame, path, name)
+    for position, one in enumerate(of_outcomes):
+        values = pl.lit(math.nan, pl.Float64) if one is None else _outcome(one, frame, path)
         expressions.append(values.alias(numbered(OUTCOME, position)))
     return expressions
+
+
+def _outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
+    """An outcome as a number, NaN where it is missing or unreadable; 1 where it has no column."""
+    if not one.column:
+        return pl.lit(1.0)
+    if one.texts:
+        return text_outcome(frame, path, one.column, one.numbers_of_texts)
+    return outcome(frame, path, one.column)
 
 
 def _of_outcomes(config: Config) -> tuple[str, ...]:
@@ -273,7 +289,7 @@ def _event_columns(config: Config) -> tuple[str, ...]:
 
 
 def _event_expressions(
-    columns: Columns, of_outcomes: tuple[str, ...], frame: pl.DataFrame, path: Path
+    columns: Columns, of_outcomes: tuple[NamedOutcome, ...], frame: pl.DataFrame, path: LogFile
 ) -> list[pl.Expr]:
     """How the columns of a batch of outcome events are converted; a value for each outcome."""
     unit, time = columns.unit_of_events, columns.time_of_events
@@ -281,9 +297,8 @@ def _event_expressions(
         identifier(frame, path, unit, "unit").alias(UNIT),
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
-    for position, name in enumerate(of_outcomes):
-        value = outcome(frame, path, name) if name else pl.lit(1.0)
-        expressions.append(value.alias(numbered(VALUE, position)))
+    for position, one in enumerate(of_outcomes):
+        expressions.append(_outcome(one, frame, path).alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions

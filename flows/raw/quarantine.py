@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 import polars as pl
@@ -16,6 +15,7 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.parallel import in_batches
+from flows.raw.reading.stores import LogFile
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, parts
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
@@ -80,7 +80,7 @@ class Quarantined:
     """The rows that were set aside, without their outcome, and the files they came from."""
 
     faulty_rows: FaultyRows
-    files: tuple[Path, ...]
+    files: tuple[LogFile, ...]
 
     @property
     def frame(self) -> pl.DataFrame:

@@ -3,8 +3,6 @@
 The steps after it are those of a release: a row's cluster is its cell, by its covariates.
 """
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
@@ -15,6 +13,7 @@ from flows.raw.ingest import Log
 from flows.raw.reading.columns import arm_labels, identifier, label, number, outcome
 from flows.raw.reading.log_files import find_files
 from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.stores import LogFile
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
@@ -34,7 +33,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
     if config.protects_arms:
         private.append(columns.arm)
 
-    def to_expressions(frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    def to_expressions(frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
         return [
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             arm_labels(frame, path, columns.arm, config.arms.names).alias(ARM),
@@ -54,7 +53,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
     return Sealed(log)
 
 
-def _cells(config: SiteConfig, frame: pl.DataFrame, path: Path) -> pl.Expr:
+def _cells(config: SiteConfig, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
     """The number of each row's cell, as a Categorical.
 
     With covariates of m_1, m_2, … cells (:attr:`Covariate.n_cells`) the cell (c_1, c_2, …) has the

@@ -12,11 +12,19 @@ from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
+from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import chosen_outcomes, open_draft, open_release, read_manifest
+from flows.released.file.ratios import ratios_among, read_whole
+from flows.released.file.read import (
+    chosen_metrics,
+    needed_outcomes,
+    open_draft,
+    open_release,
+    read_manifest,
+)
 from flows.released.publish import add_estimates
-from schemas.released import no_rows
+from schemas.released import Metric, Ratio, no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
 """Standard errors that the plan predicted, by metric, arm and estimator."""
@@ -51,10 +59,25 @@ def estimate_release(
     """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
     with open_release(path) as connection:
         manifest = read_manifest(connection)
-        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_of_release(connection, every, chosen)
         forecast = stated_forecast(connection)
-    found = with_forecast(_estimate_every(every, level), forecast)
-    return ReleaseEstimates(found, coverage_warnings(found, same_shares=manifest.same_shares))
+    names = {one.metric for one in chosen}
+    asked = [one for one in every if one.metric.metric in names]
+    found = with_forecast(estimates_of_every(asked, ratios, level), forecast)
+    few = coverage_warnings(found, same_shares=manifest.same_shares)
+    return ReleaseEstimates(found, (*few, *ratio_warnings(found)))
+
+
+def ratios_of_release(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    chosen: Sequence[Metric | Ratio],
+) -> tuple[RatioEvidence, ...]:
+    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
+    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+    return read_whole(connection, every, ratios)
 
 
 def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
@@ -72,9 +95,11 @@ def estimate(
     predicted.
     """
     with open_draft(draft, memory) as connection:
-        every = read_every(connection, read_manifest(connection), is_ours=True)
-        estimates = with_forecast(_estimate_every(every, LEVEL), forecast or {})
-        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every)}
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, is_ours=True)
+        ratios = ratios_of_release(connection, every, manifest.metrics)
+        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
+        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
         add_estimates(connection, draft, frames, every)
     return estimates
 
@@ -87,12 +112,41 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
     ]
 
 
-def _estimate_every(every: Sequence[Released], level: float) -> list[Estimate]:
-    """Estimate the effects on each outcome, in order; those on ratios of them come after."""
-    return [estimate for released in every for estimate in _estimate_all(released, level)]
+def estimates_of_every(
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+) -> list[Estimate]:
+    """Estimate the effects on each outcome, in order, then those on ratios of them."""
+    of_outcomes = [estimate for released in every for estimate in estimates_of(released, level)]
+    if not ratios:
+        return of_outcomes
+    (released, *_) = every
+    return of_outcomes + [
+        estimate for one in ratios for estimate in ratio_effects_of(released, one, level)
+    ]
 
 
-def _estimate_all(released: Released, level: float) -> list[Estimate]:
+def ratio_effects_of(
+    released: Released,
+    evidence: RatioEvidence,
+    level: float,
+    segments: Sequence[str | None] = (None,),
+) -> list[Estimate]:
+    """Estimate how every arm's ratio differs from control's in each of the ``segments``.
+
+    ``released`` is any outcome of the release: arms are the same for all.
+    """
+    return ratio_effects(
+        evidence,
+        released.arms,
+        released.manifest.control,
+        segments,
+        same_shares=released.manifest.same_shares,
+        level=level,
+    )
+
+
+def estimates_of(released: Released, level: float) -> list[Estimate]:
+    """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
     evidence, manifest = released.whole, released.manifest
     if released.pools.of_difference is not None:
         return difference_effects(
@@ -119,15 +173,18 @@ def effects_of(
     )
 
 
-def _means_frame(every: Sequence[Released]) -> pl.DataFrame:
+def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
     """The rows of the table ``means``; none of outcomes of which only differences are published."""
+    (first, *_) = every
+    arms, same_shares = first.arms, first.manifest.same_shares
     of_arms = [
-        asdict(mean)
+        mean
         for released in every
         if released.pools.of_difference is None
-        for mean in means(released.whole, released.arms, same_shares=released.manifest.same_shares)
+        for mean in means(released.whole, arms, same_shares=same_shares)
     ]
-    rows = pl.DataFrame(of_arms, schema=no_rows("means").schema)
+    of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
+    rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
     return rows.with_columns(pl.col("std_error").fill_nan(None))
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import polars as pl
 
@@ -13,6 +14,12 @@ from estimators.effects import Estimate
 from estimators.returning import CrossTerms
 from estimators.series import LOOKS
 from flows.released.analyst_table import UNIT_ID, NoIdsError
+from flows.released.by_attribute import (
+    PooledAttributeEstimate,
+    among_segments,
+    estimate_by,
+    members_by,
+)
 from flows.released.estimate import estimate_file
 from flows.released.file.macros import LEVEL
 from flows.released.segments import (
@@ -53,11 +60,31 @@ class Table:
 
 
 @dataclass(frozen=True)
+class ByAttribute:
+    """An attribute that all releases publish, to estimate by."""
+
+    attribute: str
+    kind: ClassVar[str] = "by"
+
+
+@dataclass(frozen=True)
+class ForAttributes:
+    """Attributes that all releases publish, to adjust for."""
+
+    attributes: tuple[str, ...]
+    kind: ClassVar[str] = "adjust"
+
+
+Split = Table | ByAttribute | ForAttributes
+"""What effects of releases are estimated by, or adjusted for."""
+
+
+@dataclass(frozen=True)
 class PeriodEstimates:
     """What one release gives."""
 
     night: Night
-    estimates: list[Estimate]
+    estimates: Sequence[Estimate]
     fit: dict[str, Any] | None = None
     """How the analyst's table fits it; None without one, or where none of its ids is there."""
     misfits: tuple[str, ...] = ()
@@ -73,12 +100,20 @@ class SeriesEstimates:
     looks: int
     periods: list[PeriodEstimates]
     cumulative: Pooled
-    table: Table | None = None
+    table: Split | None = None
 
-    @property
-    def pooled(self) -> list[PooledEstimate]:
-        """All periods together."""
-        return self.cumulative.after(len(self.periods) - 1)
+    @cached_property
+    def pooled(self) -> Sequence[PooledEstimate]:
+        """All periods together; by an attribute, each beside its other segments."""
+        return self.cumulative.after(len(self.periods) - 1) if self.by is None else self.by[1]
+
+    @cached_property
+    def by(self) -> tuple[str, list[PooledAttributeEstimate]] | None:
+        """The attribute that effects are estimated by, if any, and all periods together."""
+        if not isinstance(self.table, ByAttribute):
+            return None
+        pooled = self.cumulative.after(len(self.periods) - 1)
+        return self.table.attribute, among_segments(pooled, PooledAttributeEstimate)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -177,14 +212,15 @@ def estimate_series(
     paths: Sequence[Path],
     level: float = LEVEL,
     *,
-    table: Table | None = None,
+    table: Split | None = None,
     told: Kind | None = None,
     looks: int = LOOKS,
     metrics: Sequence[str] = (),
 ) -> SeriesEstimates:
     """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
 
-    ``table`` has segments or covariates of the analyst's, whose ids may be in any of the releases.
+    ``table`` has segments or covariates of the analyst's, whose ids may be in any of the releases,
+    or names attributes that all of them publish.
     ``told`` says whether people come back, where one knows better than the files; ``looks`` is the
     look that matters most to whoever looks every night; ``metrics`` names the metrics that are
     asked for, none all of them. Raises InputError where a file is no release or does not fit the
@@ -194,7 +230,7 @@ def estimate_series(
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
     nights = find_nights(paths)
     periods = [_estimate(night, level, table, metrics) for night in nights.nights]
-    if table is not None and not any(one.fit for one in periods):
+    if isinstance(table, Table) and not any(one.fit for one in periods):
         raise InputError(
             f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
         )
@@ -207,11 +243,19 @@ def estimate_series(
 
 
 def _estimate(
-    night: Night, level: float, table: Table | None, metrics: Sequence[str]
+    night: Night, level: float, table: Split | None, metrics: Sequence[str]
 ) -> PeriodEstimates:
-    """Estimate from one release, with the analyst's table where there is one."""
+    """Estimate from one release, with the analyst's table, or by attributes, where one asks."""
     if table is None:
         return PeriodEstimates(night, estimate_file(night.path, level, metrics))
+    if isinstance(table, ByAttribute):
+        by = estimate_by(night.path, table.attribute, level, metrics)
+        return PeriodEstimates(night, by.estimates, by.as_json())
+    if isinstance(table, ForAttributes):
+        from flows.released.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+
+        adjusted = estimate_adjusted(night.path, table.attributes, level, metrics)
+        return PeriodEstimates(night, adjusted.estimates, adjusted.as_json(), adjusted.misfits)
     try:
         found = _estimator(table.kind)(night.path, table.file, level, table.frame, metrics)
     except NoIdsError:
@@ -233,23 +277,31 @@ def _estimator(kind: str) -> "Callable[..., SegmentEstimates | CovariateEstimate
 
 
 def _cross(
-    nights: Nights, people: People, periods: Sequence[Sequence[Estimate]], table: Table | None
+    nights: Nights, people: People, periods: Sequence[Sequence[Estimate]], table: Split | None
 ) -> CrossTerms | None:
     """What ties the periods together, with a column for each effect; None where it is not known."""
     if not len(people.shared):
         return None
     keys = keys_of(periods)
     segments: list[str | None] = [None]
-    frame = None
-    if table is not None and table.kind == "segments":
-        names = table.frame[SEGMENT].unique().sort()
-        segments = names.to_list()
-        group = pl.col(SEGMENT).cast(pl.Enum(names)).to_physical().cast(pl.Int64).alias("group")
-        frame = table.frame.select(UNIT_ID, group)
+    members: Callable[[Night], pl.DataFrame] | None = None
+    if isinstance(table, ByAttribute) or (isinstance(table, Table) and table.kind == "segments"):
+        names = list(dict.fromkeys(segment for *_, segment, _ in keys if segment is not None))
+        segments, members = [*names], partial(_members, table, pl.Enum(names))
     metrics = list(dict.fromkeys(metric for metric, *_ in keys))
-    found = [crossed(nights, people, metric, frame, len(segments)) for metric in metrics]
+    found = [crossed(nights, people, metric, members, len(segments)) for metric in metrics]
     effects = product(metrics, nights.arms[1:], segments)
     place = {effect: at for at, effect in enumerate(effects)}
     columns = [place[metric, arm, segment] for metric, arm, _, segment, _ in keys]
     every = side_by_side(found)
     return CrossTerms(every.total[:, columns], every.scatter[:, columns])
+
+
+def _members(table: Table | ByAttribute, names: pl.Enum, night: Night) -> pl.DataFrame:
+    """The units in each segment of a night: ``unit_id``, and ``group``, the segment's position."""
+    if isinstance(table, Table):
+        rows = table.frame.filter(pl.col(SEGMENT).is_in(names.categories.implode()))
+    else:
+        rows = members_by(night.path, table.attribute)
+    group = pl.col(SEGMENT).cast(names).to_physical().cast(pl.Int64).alias("group")
+    return rows.select(UNIT_ID, group)

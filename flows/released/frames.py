@@ -32,12 +32,16 @@ _TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
 _WHOLE = ("n_units", "n_segment", "n_releases")
 
 
-def check_asked(segments: object, covariates: object, level: float) -> None:
-    """Raise ConfigError where the arguments of an estimate are impossible."""
+def check_asked(level: float, **asked: object) -> None:
+    """Raise ConfigError where the arguments of an estimate are impossible.
+
+    Of those that are ``asked`` for one at most may be other than None.
+    """
     if not 0 < level < 1:
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
-    if segments is not None and covariates is not None:
-        raise ConfigError("covariates", "cannot go with segments; ask for one of them")
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) > 1:
+        raise ConfigError(given[1], f"cannot go with {given[0]}; ask for one of them")
 
 
 def as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:
@@ -59,11 +63,14 @@ def like(table: pl.DataFrame | pd.DataFrame, found: pl.DataFrame) -> pl.DataFram
 
 
 def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.DataFrame:
-    """A row an estimate: what a person looks for first, and the sharpest, first."""
+    """A row an estimate, metric by metric: what a person looks for first, the sharpest first."""
     names = [one.name for one in fields(kind)]
     kinds = {name: pl.String if name in _TEXT else pl.Float64 for name in names}
     schema: dict[str, Any] = kinds | {name: pl.Int64 for name in _WHOLE if name in names}
-    rows = sorted(estimates, key=lambda one: _SHARPEST_FIRST.index(one.estimator))
+    place = {metric: at for at, metric in enumerate(dict.fromkeys(one.metric for one in estimates))}
+    rows = sorted(
+        estimates, key=lambda one: (place[one.metric], _SHARPEST_FIRST.index(one.estimator))
+    )
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]
     return found.select(*first, pl.exclude(first))

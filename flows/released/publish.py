@@ -115,9 +115,8 @@ def _units_of(tables: ReleaseTables) -> Table:
     integers = {pa.int64(): "BIGINT", pa.uint64(): "UBIGINT"}
     units = tables.units
     kind = integers.get(units.unit_type, TEXT_IDS)
-    outcomes = tuple(metric.metric for metric in tables.manifest.outcomes)
     return unit_table(
-        outcomes,
+        tuple(metric.metric for metric in tables.manifest.outcomes),
         kind,
         _label_kind(units.clusters),
         _label_kind(units.arms),

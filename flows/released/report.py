@@ -7,15 +7,17 @@ unit's id. The same release and version of the program give the same bytes.
 import os
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
-from flows.released.page.contents import Contents, read_contents
+from flows.released.page.attributes import attribute_facts
+from flows.released.page.contents import Contents, MetricContents, read_contents
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
-from flows.released.page.effects import effects_facts
+from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
 from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
+from flows.released.page.soundness import soundness_facts
 from flows.released.stated_estimates import check_stated_estimates
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
@@ -93,17 +95,38 @@ def check_output(output: Path, release: Path | None = None) -> None:
 
 def report(contents: Contents) -> str:
     """Build the page."""
+    metrics = [
+        _of_metric(contents, one, place) for place, one in enumerate(contents.metrics, start=1)
+    ]
+    summary = summary_facts(
+        [(one["scale"], one["effects"]["leads"]) for one in metrics], contents.manifest.control
+    )
     return render(
         manifest=contents.manifest,
         program=version("clusterdp"),
         arms=contents.arms,
-        n_outcomes=len(contents.outcomes),
         has_units=contents.has_units,
         macros=contents.macros,
-        effects=effects_facts(contents),
+        metrics=metrics,
+        few_leads=FEW_LEADS,
+        summary=summary,
+        soundness=soundness_facts(contents),
         privacy=privacy_facts(contents.manifest),
-        outcomes=outcomes_facts(contents),
-        means=means_facts(contents),
         sizes=sizes_facts(contents),
-        debias=debias_facts(contents),
     )
+
+
+def _of_metric(contents: Contents, one: MetricContents, place: int) -> dict[str, Any]:
+    """All that is told of a metric; ``mark`` ends the names of its figures and tables."""
+    mark = "" if place == 1 else f"-{place}"
+    return {
+        "mark": mark,
+        "metric": one.metric,
+        "scale": one.scale,
+        "effects": effects_facts(contents, one, mark),
+        "between": between_facts(contents, one, mark),
+        "by_attribute": attribute_facts(contents.by_attribute, one.metric.metric, one.scale, mark),
+        "outcomes": outcomes_facts(contents, one, mark),
+        "means": means_facts(contents, one),
+        "debias": debias_facts(contents, one, mark),
+    }

@@ -8,15 +8,20 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from estimators.series import LOOKS
 from flows.released.estimate_series import SeriesEstimates, estimate_series
 from flows.released.page.html import render
+from flows.released.page.scale import Scale, scale_of
 from flows.released.page.series import series_facts
 from flows.released.report import write_page, write_report
 from flows.released.series.nights import Night, experiment_folders, release_files
 from flows.released.series.people import Kind
 from flows.runtime.files import public_directory
+from schemas.arrays import Floats
 from schemas.errors import InputError
+from schemas.released import Metric
 
 _INDEX = "index.html"
 
@@ -60,6 +65,7 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
         [one.estimates for one in series.periods],
         series.cumulative,
         [*series.warnings, *series.nights.notes],
+        _scales(series.nights.first),
     )
     public_directory(folder)
     for one in series.periods:
@@ -67,6 +73,23 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
     page = render("series", series=facts, up=up, program=version("clusterdp"))
     _write(folder, _INDEX, page)
     return facts
+
+
+def _scales(night: Night) -> dict[str, Scale]:
+    """The metrics of the first release, in order, and the unit that each is shown in.
+
+    A grid of two values is told by its ends; of others no value between them matters here.
+    """
+    nothing: Floats = np.empty(0)
+    return {
+        one.metric: scale_of(
+            one,
+            np.array(night.ranges[one.metric])
+            if isinstance(one, Metric) and one.n_outcomes == 2
+            else nothing,
+        )
+        for one in night.manifest.metrics
+    }
 
 
 def _write_night(night: Night, folder: Path) -> None:

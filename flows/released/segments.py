@@ -9,19 +9,29 @@ import polars as pl
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
+from estimators.ratios import RatioEvidence, ratio_warnings
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
-from flows.released.estimate import effects_of
+from flows.released.estimate import effects_of, ratio_effects_of
 from flows.released.file.evidence import (
     Released,
+    column_of,
     deviations,
     moments_of,
     read_every,
     read_frame,
     slices_of,
 )
-from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.read import (
+    chosen_metrics,
+    has_text_ids,
+    needed_outcomes,
+    open_release,
+    read_manifest,
+)
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
+from schemas.released import Ratio
 
 SEGMENT = "segment"
 
@@ -55,7 +65,7 @@ class SegmentEstimates(TableFit):
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what does not fit, and about effects that compare few people."""
         few = coverage_warnings(self.estimates, same_shares=self.same_shares)
-        return (*self.misfits, *few)
+        return (*self.misfits, *few, *ratio_warnings(self.estimates))
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -103,28 +113,41 @@ def estimate_segments(
                 f"{path.absolute()}: this release has no units, so nothing can be sliced: "
                 f"{manifest.mechanism} publishes statistics of clusters alone"
             )
-        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
         _add_members(connection, table)
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
-        rows = _read_slices(connection, every)
+        rows = _read_slices(connection, every, ratios)
         segments = table.rows[SEGMENT].unique().sort()
         group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-        rows, names = rows.with_columns(group), segments.to_list()
+        rows = rows.with_columns(group)
         if manifest.assigned:
             _number_members(connection, segments)
-        given = [
+        evidence = [
             one.evidence(slices, one.read_parties(connection, slices, _UNITS))
             for one, slices in (
                 (one, slices_of(rows, one.places, at)) for at, one in enumerate(every)
             )
         ]
+    names, asked = segments.to_list(), {one.metric for one in chosen}
+    estimates = [
+        estimate
+        for one, of_outcome in zip(every, evidence, strict=True)
+        if one.metric.metric in asked
+        for estimate in effects_of(one, of_outcome, level, names)
+    ]
+    for at, ratio in enumerate(ratios):
+        of_ratio = RatioEvidence(
+            ratio.ratio.metric,
+            evidence[ratio.numerator],
+            evidence[ratio.denominator],
+            ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
+        )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
     return SegmentEstimates(
-        estimates=[
-            estimate
-            for one, evidence in zip(every, given, strict=True)
-            for estimate in effects_of(one, evidence, level, names)
-        ],
+        estimates=estimates,
         n_segments=len(segments),
         same_shares=manifest.same_shares,
         **fit,
@@ -158,8 +181,11 @@ def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) 
     connection.unregister("segments_to_number")
 
 
-def _read_slices(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> pl.DataFrame:
+def _read_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+) -> pl.DataFrame:
     """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
-    return read_frame(
-        connection, _SLICES.format(moments=moments_of(every), deviations=deviations(every))
-    )
+    moments = ", ".join(filter(None, [moments_of(every), covariances_of(ratios)]))
+    return read_frame(connection, _SLICES.format(moments=moments, deviations=deviations(every)))

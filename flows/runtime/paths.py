@@ -1,11 +1,37 @@
 """Paths that a configuration names, made absolute."""
 
 import errno
+import re
 from pathlib import Path
 
 from schemas.errors import ConfigError, shown
 
 _IMPOSSIBLE = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)  # even for files made later
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_STORES = ("s3", "gs")
+_NEEDS = "no object store has the locks and the renaming at once that it needs"
+
+
+def is_address(written: str) -> bool:
+    """Whether it names something in an object store, or anywhere else but on this machine."""
+    return _SCHEME.match(written) is not None
+
+
+def check_source(directory: Path, written: str, key: str) -> None:
+    """Raise ConfigError where ``written`` can be neither a path nor an address of a known store."""
+    scheme = _SCHEME.match(written)
+    if scheme is None:
+        absolute(directory, written, key)
+    elif scheme[1] not in _STORES:
+        raise ConfigError(
+            key, f"{shown(scheme[0])} is nothing that can be read; a path, s3:// and gs:// are"
+        )
+    elif not re.match(r"[^/*?\[{]+/.*[^/]$", written[scheme.end() :], re.DOTALL):
+        raise ConfigError(
+            key, f"{shown(written)} has to name a bucket and files in it: {scheme[0]}bucket/name"
+        )
 
 
 def absolute(directory: Path, written: str, key: str) -> Path:
@@ -38,6 +64,11 @@ def check_place(directory: Path, written: str, key: str) -> None:
     That is where :func:`absolute` does, where a name is too long, where links lead in a circle, or
     where something above the path is a file and not a folder.
     """
+    if is_address(written):
+        raise ConfigError(
+            key,
+            f"{shown(written)} is no place on this machine; name a folder or file here: {_NEEDS}",
+        )
     path = absolute(directory, written, key)
     try:
         path.lstat()

@@ -49,8 +49,8 @@ from privatizers.audit.sampling import (
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.mechanism import Mechanism
 
-_ARITHMETIC = 1e-10  # error of an exact ε; no listed loss is above what λ, γ and σ allow
-_SLACK = 1e-12  # error of δ, a sum of 100,000 probabilities
+ARITHMETIC = 1e-10  # error of an exact ε; no listed loss is above what λ, γ and σ allow
+SLACK = 1e-12  # error of δ, a sum of 100,000 probabilities
 _KINDS = 3  # kinds of replicates whose columns are looked at: stacked, joint and called
 _FEWER = 80  # one instance is sampled in full, the others with this many times fewer replicates
 _EXACT = "the exact loss of small releases is within the claim"
@@ -113,12 +113,12 @@ def audit(
     of it for bounds, half for laws.
     """
     _log.info("listing all outcomes of small releases")
-    enumerations = _enumerations(mechanism)
-    whole = (with_squares(mechanism.parameters, listed) for listed in enumerations)
+    listed_all = enumerations(mechanism)
+    whole = (with_squares(mechanism.parameters, listed) for listed in listed_all)
     exact = [_exact_epsilon(listed, claimed_epsilon, delta) for listed in whole]
     worst = int(np.argmax(exact))
     error = (1 - confidence) / 2
-    marked = _sample_bound(mechanism, enumerations, delta, error, effort)
+    marked = _sample_bound(mechanism, listed_all, delta, error, effort)
     _log.info("comparing noise and draws with their laws")
     laws = (
         aggregate_laws(mechanism, effort, error)
@@ -131,7 +131,7 @@ def audit(
         exact[worst],
         marked.epsilon,
         confidence,
-        enumerations[worst].instance,
+        listed_all[worst].instance,
         marked.instance,
         marked.evidence,
         2 * marked.size,
@@ -139,7 +139,8 @@ def audit(
     )
 
 
-def _enumerations(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
+def enumerations(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
+    """Return the outcomes of small instances of several kinds, without sums of squares."""
     if isinstance(mechanism, AggregateMechanism):
         return enumerate_aggregates(mechanism)
     model = realised_model(mechanism)
@@ -270,5 +271,5 @@ def _instances_to_mark(mechanism: Mechanism, enumerations: list[Enumeration]) ->
 
 def _exact_epsilon(listed: Enumeration, claimed_epsilon: float, delta: float) -> float:
     """Return the exact ε of an instance at δ, or the claim where arithmetic sees no difference."""
-    epsilon = listed.epsilon_at(delta + _SLACK if delta > 0 else 0.0)
-    return claimed_epsilon if abs(epsilon - claimed_epsilon) <= _ARITHMETIC else epsilon
+    epsilon = listed.epsilon_at(delta + SLACK if delta > 0 else 0.0)
+    return claimed_epsilon if abs(epsilon - claimed_epsilon) <= ARITHMETIC else epsilon

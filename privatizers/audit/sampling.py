@@ -42,6 +42,12 @@ class Effort:
     calls: int = 1_600
     """About 1 ms each."""
 
+    def divided(self, number: int) -> "Effort":
+        """Return the effort for each of so many outcomes."""
+        return Effort(
+            self.noised_cells // number, self.units // number, max(self.calls // number, 100)
+        )
+
     @property
     def less(self) -> "Effort":
         """The effort for stacked and joint replicates, of which whole columns are kept."""

@@ -9,7 +9,11 @@ matter, W the predicted width of an interval. The shares s_i of ε are chosen am
 where
 
 - score_i is that of the best option for outcome i at s_i of ε (and of δ), by its ``Question``,
-- M is :data:`STEPS` for few outcomes, and at least twice their number.
+- M is :data:`STEPS` for few outcomes, else the least power of two that is twice their number. So a
+  share prints exactly as what it is, and shares add up to one exactly.
+
+A score is computed at ten numbers of parts; between them it is interpolated linearly in ln s, in
+which ln W² is nearly straight.
 
 ln W² does not change where an outcome is measured in another unit but for a constant, so no outcome
 counts for more because its numbers are greater. The minimum over the grid is exact (dynamic
@@ -18,7 +22,7 @@ outcomes are the smaller ones. Nothing here reads an outcome, and the same quest
 answer.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +30,10 @@ import numpy as np
 from privatizers.planning.planner import Question, rank_options
 from schemas.arrays import Floats
 
-STEPS = 24
+STEPS = 32
 """Equal parts of ε that are handed out, where there are at most half as many outcomes."""
+
+_TRIED = 10
 
 
 def plan_shares(questions: Sequence[Question]) -> tuple[float, ...]:
@@ -39,7 +45,7 @@ def plan_shares(questions: Sequence[Question]) -> tuple[float, ...]:
     number = len(questions)
     if number == 1:
         return (1.0,)
-    steps = max(STEPS, 2 * number)
+    steps = max(STEPS, 1 << (2 * number - 1).bit_length())
     most = steps - number + 1
     scores = np.array([_scores(one, steps, most) for one in questions])
     return tuple(part / steps for part in divide(scores, steps))
@@ -47,20 +53,16 @@ def plan_shares(questions: Sequence[Question]) -> tuple[float, ...]:
 
 def _scores(question: Question, steps: int, most: int) -> Floats:
     """Return the score of 1 to ``most`` parts of ε, shape [most]."""
-    found: dict[int, float] = {}
-    score = _score_of(question, steps)
-    for part in range(1, most + 1):
-        found[part] = score(part)
-    return np.array([found[part] for part in range(1, most + 1)])
+    tried = np.unique(np.rint(np.geomspace(1, most, _TRIED)).astype(np.int64))
+    scores = [_score(question, int(part) / steps) for part in tried]
+    parts = np.arange(1, most + 1)
+    interpolated: Floats = np.interp(np.log(parts), np.log(tried), scores)
+    return interpolated
 
 
-def _score_of(question: Question, steps: int) -> Callable[[int], float]:
-    def score(part: int) -> float:
-        share = part / steps
-        asked = replace(question, epsilon=question.epsilon * share, delta=question.delta * share)
-        return rank_options(asked)[0].score
-
-    return score
+def _score(question: Question, share: float) -> float:
+    asked = replace(question, epsilon=question.epsilon * share, delta=question.delta * share)
+    return rank_options(asked)[0].score
 
 
 def divide(scores: Floats, steps: int) -> tuple[int, ...]:

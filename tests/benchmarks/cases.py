@@ -22,6 +22,7 @@ QUICK = (
     "units-1m-hex",
     "units-1m-hashed",
     "flow-1m",
+    "outcomes-1m",
     "strata-50k",
     "events-1m",
     "estimates-1m",
@@ -31,9 +32,9 @@ QUICK = (
 """Five minutes in all."""
 
 NAMES = (
-    "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], strata[-SIZE], "
-    "events[-SIZE], estimates[-SIZE], accounts[-SIZE], effects[-SIZE], growth[-SIZE], "
-    "growth-strata[-SIZE], small, draws[-SIZE]; "
+    "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], outcomes[-SIZE], "
+    "strata[-SIZE], events[-SIZE], estimates[-SIZE], accounts[-SIZE], effects[-SIZE], "
+    "growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; "
     "SIZE such as 500k, 10m, 100m"
 )
 
@@ -42,6 +43,7 @@ _IDS = {"text": "text", "hex": "hexadecimal", "hashed": "keyed-hash", "": "integ
 _STEPS = 7  # of a release
 _NIGHTS = 30
 _PER_STRATUM = 5
+_OUTCOMES = 3
 _PER_UNIT = 5  # events, exposures included
 _SCALAR_ROWS, _LOOP_ROWS = 20_000, 200_000  # slow ones get fewer rows; time is compared by the row
 
@@ -72,6 +74,7 @@ _DEFAULTS = {
     "workers": "10m",
     "growth": "10m",
     "growth-strata": "1m",
+    "outcomes": "10m",
     "strata": "1m",
     "events": "50m",
     "estimates": "10m",
@@ -95,6 +98,28 @@ def _units(word: str, place: Place, size: int, ids: str) -> Case:
             ),
             _copy("polars: Parquet copy", source, size),
             _release("clusterdp: release", place, source, size, publish),
+        ),
+        prepare,
+    )
+
+
+def _outcomes(word: str, place: Place, size: int) -> Case:
+    """Several outcomes, beside DuckDB's ordered copy of as many columns."""
+    log = UnitLog(size, n_outcomes=_OUTCOMES)
+    source, prepare = _input(place, log)
+    arguments = {
+        "source": source,
+        "memory_limit": place.memory_limit,
+        "query": _ordered_outcomes(log.outcomes),
+    }
+    outcomes = [{"name": name, "values": list(range(12))} for name in log.outcomes]
+    sections: Sections = {"columns": {"outcome": None}, "outcomes": {"": outcomes}}
+    return Case(
+        word,
+        f"{size:,} units, integer ids, 1,000 clusters, 2 arms, {_OUTCOMES} outcomes of 12 values",
+        (
+            Contender("DuckDB: ordered CTAS", Job("ordered_query", arguments), size),
+            _release("clusterdp: release", place, source, size, sections),
         ),
         prepare,
     )
@@ -342,6 +367,7 @@ _MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
     "flow": _flow,
     "growth": _growth,
     "growth-strata": _growth_of_strata,
+    "outcomes": _outcomes,
     "strata": _strata,
     "events": _events,
     "estimates": _estimates,
@@ -354,6 +380,7 @@ _MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
 def _input(place: Place, log: UnitLog) -> tuple[str, Callable[[], None]]:
     """The glob of a log, and what writes it."""
     kind = "strata" if log.units_per_stratum else log.ids or "integer"
+    kind += f"-{log.n_outcomes}-outcomes" * (log.n_outcomes > 1)
     folder = place.data / f"units-{log.n_units}-{log.n_clusters}-{kind}"
 
     def prepare() -> None:
@@ -365,6 +392,19 @@ def _input(place: Place, log: UnitLog) -> tuple[str, Callable[[], None]]:
 def _ordered(name: str, place: Place, source: str, rows: int, *, hashed: bool = False) -> Contender:
     arguments = {"source": source, "memory_limit": place.memory_limit, "hashed": hashed}
     return Contender(name, Job("ordered_table", arguments), rows)
+
+
+def _ordered_outcomes(columns: Sequence[str]) -> str:
+    """A copy of these outcomes, each with a column that differs by stratum as debiased ones do."""
+    outcomes = ", ".join(
+        f"{one}::DOUBLE AS {one}, "
+        f"({one} - 0.5 * (hash(region, variant) % 1000003) * 1.1e-5) / 0.5 AS {one}_debiased"
+        for one in columns
+    )
+    return (
+        "CREATE TABLE units AS SELECT customer_id AS unit_id, region AS cluster, variant AS arm, "
+        f"{outcomes} FROM read_parquet(?) ORDER BY unit_id"
+    )
 
 
 def _copy(name: str, source: str, rows: int) -> Contender:
@@ -400,10 +440,17 @@ def config(place: Place, sections: Sections) -> str:
         "publish": {},
         "run": {"memory_limit": place.memory_limit},
     }
+    several = sections.get("outcomes", {}).get("", [])
+    if several:
+        del defaults["outcome"]
     lines = ['experiment = "bench"']
     for name, keys in defaults.items():
-        merged = {**keys, **sections.get(name, {})}
-        lines.append(f"[{name}]")
-        # What JSON spells of texts, numbers and lists, TOML spells alike.
-        lines += [f"{key} = {json.dumps(one)}" for key, one in merged.items() if one is not None]
+        lines += [f"[{name}]", *_lines({**keys, **sections.get(name, {})})]
+    for outcome in several:
+        lines += ["[[outcomes]]", *_lines({"column": outcome["name"], **outcome})]
     return "\n".join(lines) + "\n"
+
+
+def _lines(keys: dict[str, Any]) -> list[str]:
+    # What JSON spells of texts, numbers and lists, TOML spells alike.
+    return [f"{key} = {json.dumps(one)}" for key, one in keys.items() if one is not None]

@@ -35,6 +35,12 @@ class UnitLog:
     """``text``, ``hex`` (as UUIDs are written), or integers."""
     units_per_stratum: int | None = None
     """Exactly so many in each (cluster, arm), instead of a random cluster and arm."""
+    n_outcomes: int = 1
+    """The columns ``clicks``, ``clicks_2``, …, all of one distribution."""
+
+    @property
+    def outcomes(self) -> list[str]:
+        return ["clicks", *(f"clicks_{nth}" for nth in range(2, self.n_outcomes + 1))]
 
     def write(self, folder: Path) -> Path:
         """Write Parquet files into ``folder`` unless they are there; returns their glob."""
@@ -48,7 +54,7 @@ class UnitLog:
                     "customer_id": scrambled_ids(np.arange(start, start + size), self.ids),
                     "region": _names("r", cluster, self.n_clusters),
                     "variant": pl.Series(["none", "mail"]).gather(arm),
-                    "clicks": generator.poisson(mean).astype(np.int32),
+                    **{name: generator.poisson(mean).astype(np.int32) for name in self.outcomes},
                 }
             )
 

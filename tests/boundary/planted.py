@@ -50,8 +50,13 @@ def plant(
     outcome: dict[str, Any] = LOW_AND_HIGH,
     ids: Ids = "hashed words",
     privacy: dict[str, Any] | None = None,
+    *,
+    facts: bool = False,
 ) -> Planted:
-    """Build an experiment with one faultless row and one that is set aside full of canaries."""
+    """Build an experiment with one faultless row and one that is set aside full of canaries.
+
+    With ``facts`` it has an attribute, and households whose names are canaries, too.
+    """
     outcomes, covariate = Canary.hatch("outcome"), Canary.hatch("covariate")
     kept, aside = Canary.hatch("unit"), Canary.hatch("unit")
     as_text = not file.endswith(".parquet")
@@ -72,8 +77,22 @@ def plant(
 
     hashed = ids != "plain"
     publish = {"unit_id": "keyed-hash", "key_file": "ids.key"} if hashed else {}
-    built = experiment(log, file, outcome=outcome, publish=publish, privacy=privacy or {})
+    home = Canary.hatch("unit")
+    columns: dict[str, Any] = {}
+    if facts:
+        log = log.with_columns(
+            pl.concat_str(pl.lit("land "), pl.int_range(pl.len()) % 3).alias("country"),
+            pl.when(pl.col("variant") == "mail")
+            .then(pl.lit(home.word))
+            .otherwise(pl.concat_str(pl.lit("h"), pl.int_range(pl.len())))
+            .alias("home"),
+        )
+        columns = {"attributes": ["country"], "assigned_by": "home"}
+    built = experiment(
+        log, file, outcome=outcome, publish=publish, privacy=privacy or {}, columns=columns
+    )
     secrets = [
+        *([home.secret("household")] if facts else []),
         outcomes.secret("outcome"),
         covariate.secret("covariate"),
         aside.secret("id set aside", home="quarantine/trial/*.parquet"),

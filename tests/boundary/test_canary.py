@@ -94,6 +94,46 @@ def test_no_design_lets_anything_out(
     assert watch.leaks(planted, result) == []
 
 
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("file", ["log.parquet", "log.csv"])
+@pytest.mark.parametrize("ids", ["plain", "hashed words"])
+def test_public_facts_let_nothing_out(
+    experiment: Builder, watch: Watch, file: str, ids: Ids
+) -> None:
+    """Neither outcomes, nor other columns, nor the names of households; attributes are there."""
+    planted = plant(experiment, file, LOW_AND_HIGH, ids, facts=True)
+    result = planted.built.run()
+    units = released(result.path, "units")
+    assert units.columns[-2:] == ["country", "assigned_to"]
+    assert set(units["country"]) == {"land 0", "land 1", "land 2"}
+    assert watch.leaks(planted, result) == []
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    "place",
+    [
+        "flows.raw.ingest.attribute",
+        "flows.raw.units.assignment.digests_of_ids",
+        "flows.raw.validate.in_several_arms",
+        "flows.raw.drawing.unit_stream.released_groups",
+    ],
+)
+def test_a_failure_among_public_facts_says_nothing(
+    experiment: Builder, watch: Watch, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    planted = plant(experiment, "log.parquet", facts=True)
+
+    def failing(*given: Any) -> NoReturn:
+        raise ValueError(*(str(one) for one in given), "CANARY")
+
+    monkeypatch.setattr(place, failing)
+    with pytest.raises(StepError) as caught:
+        planted.built.run()
+    assert "CANARY" not in told(caught.value)
+    assert watch.leaks(planted, caught.value) == []
+
+
 Failure = Callable[[str], NoReturn]
 
 

@@ -83,7 +83,8 @@ RUN: dict[str, list[str]] = {
     "docs/excel.md": ["sh"],
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
-    "docs/operator.md": ["sh", "toml", "toml", "sh", "python"],
+    "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
+    "docs/outcomes.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -241,7 +242,7 @@ def test_answers_differ_where_more_than_numbers_do() -> None:
 
 
 def test_the_whole_configuration_of_the_operator_is_one(tmp_path: Path) -> None:
-    whole, _ = blocks(OPERATOR, "toml")
+    whole, _, _ = blocks(OPERATOR, "toml")
     (tmp_path / "whole.toml").write_text(whole.text, encoding="utf-8")
     assert load(tmp_path / "whole.toml").experiment == "autumn-campaign"
 
@@ -269,8 +270,34 @@ def merged(*parts: Mapping[str, Any]) -> str:
     return toml(found, experiment)
 
 
+def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "outcomes.md", "toml")
+    (tmp_path / "autumn.toml").write_text(block.text, encoding="utf-8")
+    names = {"customer": "customer_id", "clicks": "visited"}
+    log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
+    spent = log.with_columns(spent=pl.col("visited") * 120.0)
+    write_content(tmp_path / "logs" / "2026-11-01" / "a.parquet", spent)
+    planned = clusterdp.plan(tmp_path / "autumn.toml", "2026-11-01").as_json()
+    parts = {one["metric"]: one["epsilon"] for one in planned["metrics"]}
+    assert parts == {"visit": 0.8, "spend": 1.2}
+    made = clusterdp.release(tmp_path / "autumn.toml", "2026-11-01")
+    assert made.manifest.epsilon == 2.0
+    with duckdb.connect(str(made.path), read_only=True) as connection:
+        columns = connection.sql("FROM main.units").columns
+    assert columns[3:7] == ["visit", "visit_debiased", "spend", "spend_debiased"]
+    assert {one.metric for one in made.estimates} == {"visit", "spend"}
+
+
+def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:
+    _, texts, _ = blocks(OPERATOR, "toml")
+    (tmp_path / "texts.toml").write_text(merged(tomllib.loads(texts.text)), encoding="utf-8")
+    outcome = load(tmp_path / "texts.toml").outcome
+    assert outcome.numbers_of_texts == {"never": 0.0, "rarely": 1.0, "often": 5.0}
+    assert outcome.missing_value == 0.0
+
+
 def test_logs_of_events_are_read_as_shown(tmp_path: Path) -> None:
-    _, events = blocks(OPERATOR, "toml")
+    _, _, events = blocks(OPERATOR, "toml")
     (tmp_path / "events.toml").write_text(merged(tomllib.loads(events.text)), encoding="utf-8")
     log = a_log(300, arms=("none", "mens", "womens")).rename(
         {"customer": "customer_id", "clicks": "amount"}

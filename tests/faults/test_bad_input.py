@@ -106,6 +106,35 @@ LOGS = {
         file="log.jsonl",
     ),
     "missing column": Bad("there is no column 'clicks'", log=a_log(8).drop("clicks")),
+    "missing attribute": configured(
+        "there is no column 'country' (columns.attributes)", columns={"attributes": ["country"]}
+    ),
+    "missing household": configured(
+        "there is no column 'home' (columns.assigned_by)", columns={"assigned_by": "home"}
+    ),
+    "the outcome as an attribute": configured(
+        "columns.attributes: 'clicks' is columns.outcome already",
+        columns={"attributes": ["clicks"]},
+    ),
+    "the outcome as a household": configured(
+        "columns.assigned_by: 'clicks' is columns.outcome already",
+        columns={"assigned_by": "clicks"},
+    ),
+    "an attribute of lists": Bad(
+        "column 'x' (columns.attributes) is List",
+        log=a_log(8).with_columns(x=pl.lit([SENTINEL])),
+        sections={"columns": {"attributes": ["x"]}},
+    ),
+    "a household of float": Bad(
+        "column 'home' (assigned_by) is Float64",
+        log=a_log(8).with_columns(home=pl.lit(SENTINEL)),
+        sections={"columns": {"assigned_by": "home"}},
+    ),
+    "households of two arms alone": Bad(
+        "no row is left: all 8 were set aside (assigned_arms 8)",
+        log=a_log(8).with_columns(home=pl.lit("h")),
+        sections={"columns": {"assigned_by": "home"}},
+    ),
     "units of float": Bad(
         "column 'customer' (unit) is Float64", log=a_log(8).with_columns(customer=pl.lit(SENTINEL))
     ),

@@ -189,12 +189,30 @@ CASES = {
         "UPDATE estimates SET ci_lower = NULL",
         "UPDATE estimates SET confidence_level = 1",
     ],
-    "is not about one outcome called": [
-        "DELETE FROM metrics",
+    "its table metrics has no outcome": ["DELETE FROM metrics", metrics_say("kind = 'ratio'")],
+    "neither an outcome nor a ratio": [
+        "INSERT INTO metrics (metric, kind) VALUES ('x', 'mean')",
+        "INSERT INTO metrics (metric) VALUES ('x')",
+    ],
+    "a name in its table metrics": [
         "INSERT INTO metrics FROM metrics",
-        metrics_say("metric = 'clicks'"),
-        metrics_say("kind = 'ratio'"),
+        "INSERT INTO metrics (metric, kind) VALUES ('OUTCOME', 'ratio')",
+        "INSERT INTO metrics (metric, kind) VALUES ('x; --', 'ratio')",
+        "INSERT INTO metrics (metric, kind) VALUES ('rowid', 'outcome')",
+        "INSERT INTO metrics (metric, kind) SELECT repeat('x', 61), 'outcome'",
         metrics_say("metric = NULL"),
+    ],
+    "its table metrics has more than 200 rows": [
+        "INSERT INTO metrics (metric, kind) SELECT 'x' || i, 'ratio' FROM range(200) AS t (i)"
+    ],
+    "the columns of table units": [metrics_say("metric = 'clicks'")],
+    "metrics: a ratio is of two outcomes": [
+        "INSERT INTO metrics (metric, kind, numerator, denominator) "
+        "VALUES ('x', 'ratio', 'outcome', 'outcome')",
+        "INSERT INTO metrics (metric, kind, numerator, denominator, epsilon) "
+        "VALUES ('x', 'ratio', 'outcome', 'y', 1)",
+        "INSERT INTO metrics (metric, kind) VALUES ('x', 'ratio')",
+        metrics_say("numerator = 'x'"),
     ],
     "metrics: epsilon and delta are a part": [
         metrics_say("epsilon = 3"),
@@ -204,14 +222,13 @@ CASES = {
     ],
     "metrics: labels are short": [
         metrics_say("label = repeat('x', 2000)"),
-        metrics_say("numerator = 'x'"),
     ],
     "release: numbers of rows": [release_says("n_set_aside = -1"), release_says("rows_each = 0")],
     "release: sample_ratio_p": [release_says("sample_ratio_p = 'nan'")],
     "release: account and returning": [release_says("account = 'x'")],
     "release: budget_epsilon": [release_says("budget_epsilon = 'inf'")],
     "release: fingerprints": [release_says("unit_id_key_fingerprint = chr(27)")],
-    "every row is about outcome": [
+    "every row is about": [
         "UPDATE pools SET metric = 'x'",
         "UPDATE debias SET metric = NULL",
         "UPDATE estimates SET metric = 'x'",

@@ -339,7 +339,12 @@ def test_what_a_release_could_not_take_is_refused(folder: Path, given: Given, sa
         (["--low", "0"], "--low: goes with --high"),
         (["--levels", "3"], "--levels: goes with --low"),
         (["--low", "0", "--high", "nan"], "--high: has to be a finite number"),
-        (["--values", "0;1"], "--values: '0;1' is not numbers"),
+        (["--values", "0;1"], "--values: '0;1' is neither numbers"),
+        (["--values", "0,yes"], "--values: '0,yes' is neither numbers"),
+        (["--values", "no,"], "--values: 'no,' is neither numbers"),
+        (["--values", "0,1", "--scores", "0,1"], "--scores: goes with texts"),
+        (["--values", "no,yes", "--scores", "a,b"], "--scores: 'a,b' is not numbers"),
+        (["--values", "no,yes", "--scores", "0,1,2"], "outcome.scores: 3 numbers for 2 texts"),
         (["--low", "0", "--high", "1", "--levels", "-3"], "--levels: '-3' is neither"),
         (["--low", "0", "--high", "1", "--levels", "0"], "outcome.levels: 0 is fewer than 2"),
     ],
@@ -351,6 +356,18 @@ def test_flags_that_do_not_go_together_are_named(
     assert run(["init", "log.csv", *flags]) == 2
     assert says in capsys.readouterr().err
     assert not (folder / "log.toml").exists()
+
+
+def test_texts_become_lines_of_the_outcome(folder: Path) -> None:
+    write_content(folder / "log.csv", a_log())
+    assert run(["init", "log.csv", "-o", "a.toml", "--values", "no,yes", "--json"]) == 0
+    assert keys(folder / "a.toml")["outcome"] == {"values": ["no", "yes"]}
+    flags = ["--values", "never,rarely,often"]
+    assert run(["init", "log.csv", "-o", "b.toml", *flags]) == 0
+    assert "TO BE GIVEN: The numbers" in (folder / "b.toml").read_text()
+    assert run(["init", "log.csv", "-o", "c.toml", *flags, "--scores", "0,1,5"]) == 0
+    outcome = {"values": ["never", "rarely", "often"], "scores": [0, 1, 5]}
+    assert keys(folder / "c.toml")["outcome"] == outcome
 
 
 def test_no_log_is_told(folder: Path) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from flows.cli.show_plan import plan_text
 from flows.config.resolve import resolve_design
-from flows.plan import design_of, plan, resolved_design_of
+from flows.plan import design_of, plan, resolved_release_of
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
 from privatizers.audit.audit import audit
@@ -388,7 +389,10 @@ def test_a_release_has_exactly_the_design_that_was_planned(
     found = planned(command, built)
     assert built.check().chosen.designs[0] == design_of(built.config, None)
     result = built.run()
-    stated = {"mechanism": result.manifest.mechanism, **dataclasses.asdict(result.manifest.metric)}
+    stated = {
+        "mechanism": result.manifest.mechanism,
+        **dataclasses.asdict(result.manifest.outcomes[0]),
+    }
     assert stated["n_outcomes"] == found["levels"]
     for name in CONTRACT - {"levels", "predicted"}:
         assert stated[name] == found[name], name
@@ -434,7 +438,7 @@ def test_private_clusters_have_no_forecast(experiment: Builder) -> None:
     result = built.run()
     assert {one.planned_std_error for one in result.estimates} == {None}
     assert result.manifest.epsilon == 2.0
-    assert result.manifest.metric.epsilon == 1.5
+    assert result.manifest.outcomes[0].epsilon == 1.5
 
 
 @pytest.mark.release
@@ -445,9 +449,7 @@ def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -
     assert sizes.tolist() == [[60, 60], [60, 60]]
     chosen = resolve_design(built.load(), sizes)
     assert (
-        chosen.design
-        == design_of(built.config, None)
-        == plan(built.config, None).resolved_design.design
+        chosen.design == design_of(built.config, None) == plan(built.config, None).chosen.designs[0]
     )
     assert chosen.plan is not None
     assert chosen.config.outcome.grid == chosen.plan.option.grid
@@ -480,13 +482,13 @@ def test_a_planned_grid_leaves_effects_as_they_are(
     result = experiment(log, outcome=outcome, privacy=privacy).run()
     assert_right(result, truth(log))
     if statistic != "auto":
-        assert result.manifest.metric.strata_statistic.startswith(statistic[:-1])
+        assert result.manifest.outcomes[0].strata_statistic.startswith(statistic[:-1])
 
 
 def assert_right(result: ReleaseResult, expected: float) -> None:
     """Every estimate is near enough, and the errors it states are small."""
     names = [one.estimator for one in result.estimates]
-    nothing = result.manifest.metric.strata_statistic == "none"
+    nothing = result.manifest.outcomes[0].strata_statistic == "none"
     assert names == (["tau_q"] if nothing else ["tau_q", "histogram", "combined"])
     for one in result.estimates:
         assert one.estimate is not None
@@ -648,10 +650,12 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
     command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(privacy=MEANS)
-    honest = resolved_design_of(built.config, None)
-    wrong = dataclasses.replace(honest.design, epsilon=1.9)
+    honest = resolved_release_of(built.config, None)
+    (only,) = honest.outcomes
+    wrong = dataclasses.replace(only, design=dataclasses.replace(only.design, epsilon=1.9))
     monkeypatch.setattr(
-        "flows.audit.resolved_design_of", lambda *_: dataclasses.replace(honest, design=wrong)
+        "flows.audit.resolved_release_of",
+        lambda *_: dataclasses.replace(honest, outcomes=(wrong,)),
     )
     ended = command("audit", built.config)
     assert ended.returncode == 1
@@ -672,3 +676,44 @@ def test_a_settled_grid_is_not_to_be_had_before(experiment: Builder) -> None:
         _ = config.outcome.grid
     with pytest.raises(AssertionError, match="planned"):
         config.design()
+
+
+# several outcomes
+
+
+def of_two(experiment: Builder, share: object = None, **privacy: object) -> Experiment:
+    outcomes = [
+        {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3], "share": share},
+        {"name": "any", "column": "clicks", "values": [0, 1], "share": share, "label": "Any click"},
+    ]
+    return experiment(
+        a_log(4_000), outcome=None, outcomes=outcomes, columns={"outcome": None}, privacy=privacy
+    )
+
+
+def test_each_outcome_is_planned_at_its_part(command: Command, experiment: Builder) -> None:
+    built = of_two(experiment, mechanism="auto")
+    found = planned(command, built)
+    assert (found["epsilon"], found["levels"]) == (2.0, None)
+    assert [(one["metric"], one["epsilon"]) for one in found["metrics"]] == [
+        *(("clicks", 1.0), ("any", 1.0)),
+    ]
+    assert [one["levels"] for one in found["metrics"]] == [4, 2]
+    alone = experiment(a_log(4_000), privacy={"mechanism": "auto", "epsilon": 1.0})
+    of_one = planned(command, alone)
+    assert {one["metric"] for one in of_one["predicted"]} == {"outcome"}
+    assert [one["std_error"] for one in found["predicted"] if one["metric"] == "clicks"] == [
+        one["std_error"] for one in of_one["predicted"]
+    ]
+    text = plan_text(plan(of_two(experiment, mechanism="auto").config, None, 3))
+    assert "any: Any click" in text
+    assert text.count("the next best designs for") == 2
+
+
+def test_shares_are_planned_from_public_facts(command: Command, experiment: Builder) -> None:
+    found = planned(command, of_two(experiment, "auto", mechanism="auto"))
+    parts = [one["epsilon"] for one in found["metrics"]]
+    assert sum(parts) <= 2.0
+    assert parts[0] > parts[1]  # four values take more than two
+    again = planned(command, of_two(experiment, "auto", mechanism="auto"))
+    assert again == found

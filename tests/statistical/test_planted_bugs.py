@@ -305,6 +305,7 @@ SOUND: dict[str, dict[str, Section]] = {
     "means": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "means"}},
     "none": {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}},
     "two counts": {"outcome": {"values": [0, 1]}, "arms": {"treatments": ["mail", "phone"]}},
+    "public facts": {"columns": {"attributes": ["a", "b"], "assigned_by": "home"}},
     "histogram": {"privacy": {"mechanism": "noisy-histogram"}},
     "differences": {"privacy": {"mechanism": "noisy-horvitz-thompson", "min_stratum": 1}},
 }

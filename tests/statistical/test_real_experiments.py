@@ -211,8 +211,8 @@ def test_the_release_states_what_was_asked_for(released: Released) -> None:
     assert (manifest.mechanism, manifest.epsilon, manifest.delta) == (asked, EPSILON, 0.0)
     assert (manifest.n_units, manifest.n_clusters) == (experiment.n_units, experiment.n_clusters)
     assert (manifest.control, manifest.same_shares) == (experiment.control, True)
-    expected = "count-and-complement" if manifest.metric.n_outcomes == 2 else "counts"
-    assert manifest.metric.strata_statistic == expected
+    expected = "count-and-complement" if manifest.outcomes[0].n_outcomes == 2 else "counts"
+    assert manifest.outcomes[0].strata_statistic == expected
 
 
 def test_rows_are_set_aside_for_their_arm_alone(released: Released) -> None:
@@ -289,7 +289,7 @@ def test_the_tables_of_a_release_fit_together(released: Released, rule: str) -> 
 
 def test_the_weights_are_the_debias_vector_of_the_published_prior(released: Released) -> None:
     with open_release(released.result.path) as connection:
-        rate = read_manifest(connection).metric.resampling_probability
+        rate = read_manifest(connection).outcomes[0].resampling_probability
         assert rate is not None
         rows = connection.execute(
             "SELECT outcome, probability, weight FROM main.debias ORDER BY pool, arm, outcome"

@@ -108,9 +108,10 @@ def _tier(item: pytest.Item) -> str:
         return "statistical"
     if "prefect_harness" in fixtures:
         return "prefect"
+    servers = {"clusterdp", "postgresql", "store", "s3", "gs"}
     programs = {"subprocess", "multiprocessing", "browser", "dask"}
     names = set(vars(getattr(item, "module", object)))
-    if room in _PROCESSES or fixtures & {"clusterdp", "postgresql"} or names & programs:
+    if room in _PROCESSES or fixtures & servers or names & programs:
         return "process"
     if _is_slow(item):
         return "process"

@@ -1,7 +1,7 @@
 """A release of made-up rows as an audit reads it: its columns by kind, and the noise in them."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
 from schemas.released import Manifest
+from schemas.tables import debiased
 
 NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
@@ -37,6 +38,18 @@ class Published:
     frames: dict[str, pl.DataFrame]
     units: pl.DataFrame
     """Labels as text."""
+
+    def of_outcome(self, name: str) -> "Published":
+        """What there is of one of several outcomes, as if it were the only one."""
+        frames = {
+            table: frame.filter(pl.col("metric") == name) if "metric" in frame.columns else frame
+            for table, frame in self.frames.items()
+        }
+        (own,) = (one for one in self.manifest.metrics if one.metric == name)
+        others = [one.metric for one in self.manifest.metrics if one.metric != name]
+        units = self.units.drop(others, [debiased(one) for one in others])
+        units = units.rename({name: DRAWN[0], debiased(name): DRAWN[1]})
+        return Published(replace(self.manifest, metrics=(own,)), frames, units)
 
     def with_column(self, name: str) -> pl.DataFrame | None:
         """The table that has a column with any value in it; None where there is none."""
@@ -71,7 +84,9 @@ class Published:
         return values
 
 
-def publish_made_up(config: Config, design: AnyDesign, rows: Rows) -> Published:
+def publish_made_up(
+    config: Config, design: AnyDesign | Sequence[AnyDesign], rows: Rows
+) -> Published:
     """Release made-up rows by the same function that a release calls."""
     tables = privatize(config, Sealed(rows, rows.n_units), design, _NAME)
     units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
@@ -122,7 +137,7 @@ def dependence_problems(config: Config, design: AnyDesign, release: Published) -
     sizes = release.frames["pools"]["n_units"].to_numpy()
     whole = None if noisy is None else noisy.astype(np.int64)
     problems = prior_problems(design.mechanism.name, parameters, sizes, whole, prior)
-    if release.manifest.metric.resampling_probability != parameters.resampling_probability:
+    if release.manifest.outcomes[0].resampling_probability != parameters.resampling_probability:
         problems.append("the rate that is published is not the one that is claimed")
     if not np.array_equal(weight, debias_vector(grid, prior, parameters.resampling_probability)):
         problems.append("weights are not those of the published priors and rate")

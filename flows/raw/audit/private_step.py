@@ -8,7 +8,7 @@ release, and of very many small ones, for each stratum and each unit.
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from flows.raw.audit.noise_laws import (
     noise_in,
     publish_made_up,
 )
+from flows.raw.audit.several_outcomes import Whole, apart
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
 from flows.raw.units.rows import Rows
 from flows.raw.units.unit_ids import released_ids
@@ -72,13 +73,22 @@ class StepEffort:
     again: int = 150
     """The releases of a small log."""
 
+    def divided(self, number: int) -> "StepEffort":
+        """The effort for each of so many outcomes, of which every release draws all."""
+        units = max(self.units // number, min(self.units, 50_000))
+        return replace(self, units=units, again=max(self.again // number, min(self.again, 40)))
+
 
 USUAL = StepEffort()
 """Takes 10 to 20 seconds on one slow core."""
 
 
 def audit_step(
-    config: Config, design: AnyDesign, *, confidence: float = 0.9999, effort: StepEffort = USUAL
+    config: Config,
+    design: AnyDesign | Sequence[AnyDesign],
+    *,
+    confidence: float = 0.9999,
+    effort: StepEffort = USUAL,
 ) -> list[Check]:
     """Audit the private step of a configuration with a resolved grid, without reading its log.
 
@@ -88,16 +98,39 @@ def audit_step(
 
 
 def checks_of_step(
-    config: Config, design: AnyDesign, *, confidence: float = 0.9999, effort: StepEffort = USUAL
+    config: Config,
+    design: AnyDesign | Sequence[AnyDesign],
+    *,
+    confidence: float = 0.9999,
+    effort: StepEffort = USUAL,
 ) -> Iterator[Check]:
-    """Yield the checks of :func:`audit_step` one after the other, each as it is asked for."""
-    error = (1.0 - confidence) / _LAWS
+    """Yield the checks of :func:`audit_step` one after the other, each as it is asked for.
+
+    Of several outcomes each is looked at in releases of all of them, and then any two together.
+    """
     with _with_key(config) as made_up:
-        run = _Run(made_up, design)
-        yield exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units")
-        yield from _large(run, effort, error)
-        yield judge_events(REPEATED, _repeated(run, effort.again), error)
-        yield _rounded(run, effort, error)
+        if not isinstance(design, Sequence):
+            yield from _checks_of(_Run(made_up, design), effort, (1.0 - confidence) / _LAWS)
+            return
+        if not made_up.named_outcomes:
+            yield from _checks_of(_Run(made_up, design[0]), effort, (1.0 - confidence) / _LAWS)
+            return
+        whole, number = Whole(made_up, tuple(design)), len(design)
+        share, less = (1.0 - confidence) / (number + 1), effort.divided(number)
+        for view, one in zip(made_up.views, design, strict=True):
+            clusters = {"private_clusters": made_up.private_clusters}
+            run = _Run(view.model_copy(update=clusters), one, whole)
+            for check in _checks_of(run, less, share / _LAWS):
+                yield replace(check, name=f"{view.outcomes[0].name}: {check.name}")
+        yield apart(whole, less.units, less.clusters, share)
+
+
+def _checks_of(run: "_Run", effort: StepEffort, error: float) -> Iterator[Check]:
+    """The checks of one outcome."""
+    yield exactly(PUBLIC, list(_differences(run)), "5 data sets of the same units")
+    yield from _large(run, effort, error)
+    yield judge_events(REPEATED, _repeated(run, effort.again), error)
+    yield _rounded(run, effort, error)
 
 
 @contextmanager
@@ -123,7 +156,10 @@ class _Run:
     """The configuration and the design that made-up rows are released with."""
 
     config: Config
+    """That of one outcome."""
     design: AnyDesign
+    whole: Whole | None = None
+    """The release of several outcomes that this one is a part of; None of one alone."""
 
     @property
     def grid(self) -> Floats:
@@ -135,7 +171,20 @@ class _Run:
         return _MOST_CELLS // len(self.grid)
 
     def published(self, rows: Rows) -> Published:
-        return publish_made_up(self.config, self.design, rows)
+        if self.whole is None:
+            return publish_made_up(self.config, self.design, rows)
+        (outcome,) = self.config.outcomes
+        every = self.whole.rows(rows, self.config)
+        return self.whole.published(every).of_outcome(outcome.name)
+
+    @property
+    def public(self) -> "_Run":
+        """The same where the clusters of the log are published as they are."""
+        public: dict[str, None] = {"private_clusters": None}
+        whole = self.whole
+        if whole is not None:
+            whole = replace(whole, config=whole.config.model_copy(update=public))
+        return _Run(self.config.model_copy(update=public), self.design, whole)
 
 
 # what may not differ
@@ -188,8 +237,7 @@ def _compare_with_public(
     """Compare strata, pools and weights with those of a release where these clusters are public."""
     if run.config.publish.key_file is not None:
         return  # units are in another order; with plain ids the same code is checked
-    public = replace(run, config=run.config.model_copy(update={"private_clusters": None}))
-    again = public.published(units.rows(np.full(units.n_units, run.grid[0]), labels))
+    again = run.public.published(units.rows(np.full(units.n_units, run.grid[0]), labels))
     of_private, of_public = (dict(fixed_columns(made, run.design)) for made in (release, again))
     names = [name for name in of_private if not _is_of_all(name)]
     yield from _unequal(

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from flows.config.experiment import AnyDesign, Config
+from flows.config.sections import RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
@@ -26,6 +27,7 @@ from schemas.released import (
     SCHEMA_VERSION,
     Manifest,
     Metric,
+    Ratio,
     no_rows,
 )
 from schemas.roster import Roster
@@ -79,7 +81,7 @@ def manifest_of(
         account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
-        metrics=tuple(map(_metric_of, config.views, designs)),
+        metrics=(*map(_metric_of, config.views, designs), *map(_ratio_of, config.ratios)),
         attributes=config.columns.attributes,
         assigned=config.columns.assigned_by is not None,
     )
@@ -108,6 +110,17 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         n_outcomes=parameters.n_outcomes,
         label=outcome.label,
         measured_in=outcome.measured_in,
+    )
+
+
+def _ratio_of(ratio: RatioMetric) -> Ratio:
+    """The row of a ratio, which is made of what is published of its outcomes."""
+    return Ratio(
+        metric=ratio.name,
+        numerator=ratio.numerator,
+        denominator=ratio.denominator,
+        label=ratio.label,
+        measured_in=ratio.measured_in,
     )
 
 

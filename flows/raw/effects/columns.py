@@ -6,13 +6,13 @@ all zeros from here on. A faulty outcome is no fault: it counts as the declared 
 """
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from flows.config.effects import EffectConfig
 from flows.raw.reading.columns import identifier, number, outcome, private_label
+from flows.raw.reading.stores import LogFile
 from schemas.arrays import Bools, Floats
 from schemas.effects import EffectDesign, Feature, LevelFeature, NumberFeature
 from schemas.raw import ARM, FAULT, OUTCOME, UNIT
@@ -73,7 +73,7 @@ class EffectColumns:
     def _has_shares(self) -> bool:
         return self.config.propensity.column is not None
 
-    def expressions(self, frame: pl.DataFrame, path: Path) -> list[pl.Expr]:
+    def expressions(self, frame: pl.DataFrame, path: LogFile) -> list[pl.Expr]:
         """Read the columns of a file; InputError where one is of a type that cannot be meant."""
         columns, share = self.config.columns, self.config.propensity.column
         read = [

@@ -6,19 +6,19 @@ other numbers become doubles, as many programs write integers so where one is mi
 else becomes text. A file whose column has only nulls agrees with any type.
 """
 
-from pathlib import Path
-
 import polars as pl
+import pyarrow as pa
 
 from flows.raw.reading.columns import TEXT_LIKE, kind_name
 from flows.raw.reading.log_files import UNREADABLE, suffix
-from flows.raw.reading.parquet_files import scan
+from flows.raw.reading.parquet_files import schema_of
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 
 KEY = "columns.attributes"
 
 
-def attribute_type(files: tuple[Path, ...], name: str) -> pl.DataType:
+def attribute_type(files: tuple[LogFile, ...], name: str) -> pl.DataType:
     """The type of the attribute ``name`` in all ``files``: text, integer, double, boolean or date.
 
     Raises InputError where it has a type in some file that no attribute has.
@@ -31,7 +31,7 @@ def attribute_type(files: tuple[Path, ...], name: str) -> pl.DataType:
     return pl.String()
 
 
-def attribute(frame: pl.DataFrame, path: Path, name: str, kind: pl.DataType) -> pl.Expr:
+def attribute(frame: pl.DataFrame, path: LogFile, name: str, kind: pl.DataType) -> pl.Expr:
     """The attribute ``name`` of a file in the type ``kind`` that it has in all of them.
 
     Raises InputError where it has a type in this file that no attribute has.
@@ -43,18 +43,18 @@ def attribute(frame: pl.DataFrame, path: Path, name: str, kind: pl.DataType) -> 
     return values if found == kind else values.cast(kind)
 
 
-def _stated_type(path: Path, name: str) -> pl.DataType | None:
+def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
     """The type in one file; None where it has only nulls, or no such column, an error later."""
     if suffix(path) != ".parquet":
         return pl.String()
     try:
-        kind = scan(path).collect_schema().get(name)
-    except UNREADABLE:
+        kind = schema_of(path).get(name)
+    except (pa.ArrowException, *UNREADABLE):
         return None
     return None if kind is None else _usual(kind, path, name)
 
 
-def _usual(kind: pl.DataType, path: Path, name: str) -> pl.DataType | None:
+def _usual(kind: pl.DataType, path: LogFile, name: str) -> pl.DataType | None:
     """The type that stands for ``kind``; None for a column of nulls."""
     if isinstance(kind, TEXT_LIKE):
         return pl.String()

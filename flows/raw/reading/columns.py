@@ -4,10 +4,11 @@ No private value can make this fail; a column's type can, and is public. Message
 of a type, as the names of a struct's fields or of an enumeration's categories may be values.
 """
 
-from pathlib import Path
+from collections.abc import Mapping
 
 import polars as pl
 
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 from schemas.released import ALL
 
@@ -21,7 +22,7 @@ def kind_name(kind: pl.DataType) -> str:
     return str(kind.base_type())
 
 
-def identifier(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
+def identifier(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     """An id as text or integer, as in the file; empty or undecodable text is null.
 
     Raises InputError where the column is of any other type.
@@ -40,14 +41,14 @@ def identifier(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
     )
 
 
-def label(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
+def label(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     """An arm or a cluster as text; empty or undecodable text is null."""
     if frame.schema[name] == pl.Boolean:
         return pl.col(name).cast(pl.String)
     return identifier(frame, path, name, key).cast(pl.String)
 
 
-def few_labels(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
+def few_labels(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     """An arm or a cluster as a Categorical, where unreadable text is looked for once a label."""
     cleaned = label(frame, path, name, key).cast(pl.Categorical)
     if frame.schema[name] != pl.String:
@@ -57,7 +58,7 @@ def few_labels(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
     return pl.lit(labels) if readable else cleaned
 
 
-def arm_labels(frame: pl.DataFrame, path: Path, name: str, arms: tuple[str, ...]) -> pl.Expr:
+def arm_labels(frame: pl.DataFrame, path: LogFile, name: str, arms: tuple[str, ...]) -> pl.Expr:
     """Arms as an Enum of the declared ones, where all rows have one of these; else as text."""
     if frame.schema[name] == pl.String:
         declared = frame[name].cast(pl.Enum(arms), strict=False)
@@ -70,7 +71,7 @@ def _is_readable(text: str | None) -> bool:
     return bool(text) and _REPLACEMENT not in (text or "")
 
 
-def cluster(frame: pl.DataFrame, path: Path, names: tuple[str, ...]) -> pl.Expr:
+def cluster(frame: pl.DataFrame, path: LogFile, names: tuple[str, ...]) -> pl.Expr:
     """The cluster as a Categorical: the values of its columns, joined by `` / ``.
 
     A slash in a value is doubled, so that different combinations stay different.
@@ -84,7 +85,7 @@ def cluster(frame: pl.DataFrame, path: Path, names: tuple[str, ...]) -> pl.Expr:
     return pl.concat_str(escaped, separator=" / ").cast(pl.Categorical)
 
 
-def private_label(frame: pl.DataFrame, path: Path, name: str, key: str = "cluster") -> pl.Expr:
+def private_label(frame: pl.DataFrame, path: LogFile, name: str, key: str = "cluster") -> pl.Expr:
     """A private label as text, null where it is missing; no value can make this fail.
 
     Whole numbers (2.0) count as integers (2): many programs write integers so where one is missing.
@@ -102,12 +103,33 @@ def private_label(frame: pl.DataFrame, path: Path, name: str, key: str = "cluste
     )
 
 
-def outcome(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
+def outcome(frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
     """The outcome as a number, NaN where it is missing or unreadable (:func:`number`)."""
     return number(frame, path, name, "outcome")
 
 
-def number(frame: pl.DataFrame, path: Path, name: str, key: str) -> pl.Expr:
+def text_outcome(
+    frame: pl.DataFrame, path: LogFile, name: str, numbers: Mapping[str, float]
+) -> pl.Expr:
+    """The number that each text of an outcome stands for, NaN where it is none of these texts.
+
+    A text is matched letter for letter, blanks around it left out; true and false match as such. No
+    value can make this fail; InputError where the column's type is neither text nor boolean.
+    """
+    kind = frame.schema[name]
+    if not (isinstance(kind, TEXT_LIKE) or kind in (pl.Boolean, pl.Null)):
+        raise InputError(
+            f"{path}: column {name!r} (outcome) is {kind_name(kind)}, and outcome.values are "
+            "texts; name numbers there"
+        )
+    text = pl.col(name).cast(pl.String).str.strip_chars()
+    stands_for = text.replace_strict(
+        list(numbers), list(numbers.values()), default=None, return_dtype=pl.Float64
+    )
+    return stands_for.fill_null(float("nan"))
+
+
+def number(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     """A private number as Float64, NaN where it is missing or unreadable.
 
     No value can make this fail; InputError where the type of the column is none of numbers, text

@@ -13,7 +13,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import IO
 
 import polars as pl
@@ -29,6 +28,7 @@ from flows.raw.reading.log_files import (
     open_bytes,
 )
 from flows.raw.reading.parallel import in_parallel
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 
 ROW_LIMIT = 1 << 28
@@ -45,7 +45,7 @@ class _FaultError(Exception):
         self.problem = problem
 
 
-def read_csv(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
+def read_csv(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
     """Yield the wanted fields as text, up to ``size`` rows at a time.
 
     InputError names a broken row by its number, the header being row 1. Lines are not counted, as
@@ -66,7 +66,7 @@ def read_csv(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
     raise InputError(f"{path}: cannot be read as CSV{where}")
 
 
-def _frames(path: Path, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataFrame]:
+def _frames(path: LogFile, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataFrame]:
     chunks = _chunks(file)
     text = next(chunks, b"")
     fields, end = fields_of(text, 0)

@@ -5,15 +5,15 @@ read up to its end. JSON Lines have neither, so nothing of them is read for name
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import polars as pl
 
 from flows.raw.reading.columns import TEXT_LIKE, label
 from flows.raw.reading.csv_rows import BrokenRowError, fields_of, whole_rows
 from flows.raw.reading.log_files import MARK, UNREADABLE, Wanted, check_columns, open_bytes, suffix
-from flows.raw.reading.parquet_files import scan, without_rows
+from flows.raw.reading.parquet_files import schema_of, without_rows
 from flows.raw.reading.sources import batches_of
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 
 MOST_LABELS = 50
@@ -23,14 +23,14 @@ _LONGEST = 1 << 20  # bytes of a header
 _TRUTH = ("true", "false")
 
 
-def columns_of(path: Path) -> Mapping[str, pl.DataType] | None:
+def columns_of(path: LogFile) -> Mapping[str, pl.DataType] | None:
     """The names and types of a file's columns; None where the format has no place that says them.
 
     No row is read. Raises InputError where the file cannot be read.
     """
     if suffix(path) == ".parquet":
         without_rows(path, Wanted(()))  # raises where the schema cannot be read
-        return dict(scan(path).collect_schema())
+        return dict(schema_of(path))
     if suffix(path) != ".csv":
         return None
     names = _header(path)
@@ -39,7 +39,7 @@ def columns_of(path: Path) -> Mapping[str, pl.DataType] | None:
     return dict.fromkeys(names, pl.String())
 
 
-def _header(path: Path) -> list[str] | None:
+def _header(path: LogFile) -> list[str] | None:
     """The fields of the first row, and not a byte of the second is looked at."""
     text = b""
     try:
@@ -55,7 +55,7 @@ def _header(path: Path) -> list[str] | None:
     return None
 
 
-def labels_of(path: Path, name: str) -> frozenset[str] | None:
+def labels_of(path: LogFile, name: str) -> frozenset[str] | None:
     """The labels in column ``name``; None where they may be none of arms, and are left unread.
 
     Only this column is read. It has to be text with at most MOST_LABELS different labels, not all

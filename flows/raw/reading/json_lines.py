@@ -16,7 +16,6 @@ What is read of a line depends on that line alone, and each public field on its 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 import duckdb
@@ -25,8 +24,17 @@ import polars as pl
 import pyarrow as pa
 
 from flows.raw.reading.json_mending import LONG, mend
-from flows.raw.reading.log_files import CHUNK, MARK, UNREADABLE, Wanted, decodable, open_bytes
+from flows.raw.reading.log_files import (
+    CHUNK,
+    MARK,
+    UNREADABLE,
+    Wanted,
+    decodable,
+    open_bytes,
+    unreadable,
+)
 from flows.raw.reading.parallel import in_parallel
+from flows.raw.reading.stores import LogFile
 from schemas.arrays import Ints
 from schemas.errors import InputError
 
@@ -37,7 +45,7 @@ _MEMORY = "1GB"  # for DuckDB: it holds a few chunks at a time
 _LINE_FEED = 10
 
 
-def read_json_lines(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
+def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]:
     """Yield the wanted fields of all lines as text, up to ``size`` rows at a time.
 
     InputError gives the number of a broken line.
@@ -56,10 +64,10 @@ def read_json_lines(path: Path, wanted: Wanted, size: int) -> Iterator[pl.DataFr
         pass
     else:
         return
-    raise InputError(f"{path}: cannot be read as JSON Lines")
+    raise unreadable(path, "JSON Lines")
 
 
-def _chunks(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+def _chunks(path: LogFile, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Whole lines, some megabytes at a time, with the number of the first of them.
 
     Each ends with a line feed, also the last of the file.
@@ -89,7 +97,7 @@ def _chunks(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 class _Parser:
     """Parses chunks of lines by DuckDB."""
 
-    path: Path
+    path: LogFile
     wanted: Wanted
     connection: duckdb.DuckDBPyConnection
 

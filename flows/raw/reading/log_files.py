@@ -1,4 +1,4 @@
-"""The files of a log: all that match a pattern, each a regular file.
+"""The files of a log: all that match a pattern, each a regular file, here or in an object store.
 
 Everything that matches is read, or the run ends with an error: no match is left out in silence. A
 folder that is a table, as Spark writes them (``clicks.parquet/`` with part files, perhaps in
@@ -17,12 +17,13 @@ from typing import IO
 
 import polars as pl
 
-from flows.runtime.paths import absolute
+from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
+from flows.raw.reading.stored_logs import find_stored
+from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
+from flows.runtime.paths import absolute, is_address
 from flows.runtime.regular_files import check_regular
 from schemas.errors import InputError, NoFileError, shown
 
-TEXT_FORMATS = frozenset({".csv", ".jsonl", ".ndjson", ".json"})
-FORMATS = TEXT_FORMATS | {".parquet"}
 UNREADABLE = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
@@ -39,11 +40,6 @@ CHUNK = 1 << 24
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that some systems write at the beginning of a text file."""
 
-_UNFINISHED = {
-    "_delta_log": "a Delta table, whose files hold rows that were deleted, too; write its rows out",
-    "_temporary": "still being written, or was left so; write it again",
-}
-
 
 @dataclass(frozen=True)
 class Wanted:
@@ -57,7 +53,7 @@ class Wanted:
     """The key of the configuration that names a column, where an error says it."""
 
 
-def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Path, ...]:
+def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[LogFile, ...]:
     """List the files of ``period`` in the order of their names.
 
     ``pattern`` is the value of ``key`` in a configuration that is in ``directory``. A file that
@@ -70,7 +66,7 @@ def find_files(directory: Path, key: str, pattern: str, period: str) -> tuple[Pa
 
 def find_files_of_days(
     directory: Path, key: str, pattern: str, periods: Sequence[str], *, may_be_absent: bool
-) -> tuple[Path, ...]:
+) -> tuple[LogFile, ...]:
     """List the files of several periods, as :func:`find_files` lists those of one.
 
     They are in the order of their names, whatever the order of ``periods``. Unless a period's files
@@ -80,40 +76,70 @@ def find_files_of_days(
         _matching(directory, key, pattern.replace("{period}", period), may_be_absent=may_be_absent)
         for period in dict.fromkeys(periods if "{period}" in pattern else periods[:1])
     ]
-    return _without_copies(path for files in found for path in files)
+    stored = sorted({path for files in found for path in files if isinstance(path, StoredFile)})
+    local = (path for files in found for path in files if isinstance(path, Path))
+    return (*_without_copies(local), *stored)
 
 
-def _matching(directory: Path, key: str, pattern: str, *, may_be_absent: bool) -> tuple[Path, ...]:
-    anchored = Path(glob.escape(str(directory))) / Path(pattern).expanduser()
-    matches = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
-    _check_listed(anchored)
-    files = _without_copies(_expand(key, matches))
+def _matching(
+    directory: Path, key: str, pattern: str, *, may_be_absent: bool
+) -> tuple[LogFile, ...]:
+    files: tuple[LogFile, ...]
+    if is_address(pattern):
+        files, place = find_stored(key, pattern), pattern
+    else:
+        files, place = _local(directory, key, pattern), ""
     if not files and not may_be_absent:
-        place = absolute(directory, pattern, shown(pattern))
+        place = place or str(absolute(directory, pattern, shown(pattern)))
         raise NoFileError(f"{key}: no file matches {place}", key=key)
     return files
 
 
-def file_names(files: tuple[Path, ...]) -> str:
+def _local(directory: Path, key: str, pattern: str) -> tuple[Path, ...]:
+    anchored = Path(glob.escape(str(directory))) / Path(pattern).expanduser()
+    matches = sorted(map(Path, glob.glob(str(anchored), recursive=True)))  # noqa: PTH207 - may be absolute
+    _check_listed(anchored)
+    return _without_copies(_expand(key, matches))
+
+
+def file_names(files: tuple[LogFile, ...]) -> str:
     """The files as messages name them: the first, and the number of the others."""
     return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
-def suffix(path: Path) -> str:
+def suffix(path: LogFile) -> str:
     """The ending that names the format, in small letters; of compressed text without ``.gz``."""
-    name = path.name.lower()
-    if name.endswith(".gz"):
-        inner = Path(name[: -len(".gz")]).suffix
-        return inner if inner in TEXT_FORMATS else ".gz"
-    return Path(name).suffix
+    return format_of(path.name)
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: LogFile) -> IO[bytes]:
     """Open a text file for bytes, decompressed where its name ends with ``.gz``."""
+    content = open_stored(path) if isinstance(path, StoredFile) else path.open("rb")
     if path.suffix.lower() == ".gz":
         # gzip's file object reads bytes as any other; its declared type is only "a stream".
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return path.open("rb")
+        return _Unpacked(content)  # type: ignore[return-value]
+    return content
+
+
+class _Unpacked(gzip.GzipFile):
+    """The decompressed bytes of an open file, which is closed with it."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        super().__init__(fileobj=packed, mode="rb")
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
+
+
+def unreadable(path: LogFile, form: str, error: BaseException | None = None) -> InputError:
+    """The error of a file that is not of its format, or whose store fails; ``error`` is not shown.
+
+    ``form`` is what comes behind "cannot be read as".
+    """
+    words = None if error is None or isinstance(path, Path) else trouble(error)
+    return InputError(f"{path}: {words or f'cannot be read as {form}'}")
 
 
 def decodable(text: bytes) -> bytes:
@@ -128,7 +154,7 @@ def decodable(text: bytes) -> bytes:
     return text
 
 
-def check_columns(path: Path, wanted: Wanted, columns: Iterable[str]) -> None:
+def check_columns(path: LogFile, wanted: Wanted, columns: Iterable[str]) -> None:
     """Raise InputError where a file lacks a wanted column.
 
     The file's own columns are not shown: its header may be a row of data.
@@ -185,8 +211,8 @@ def _table_files(table: Path, folder: Path | None = None) -> list[Path]:
     if entries is None:
         raise InputError(f"{folder}: cannot look into this folder; allow reading it")
     for entry in entries:
-        if entry.name in _UNFINISHED:
-            raise InputError(f"{table}: this folder is {_UNFINISHED[entry.name]}")
+        if entry.name in UNFINISHED:
+            raise InputError(f"{table}: this folder is {UNFINISHED[entry.name]}")
         if entry.name.startswith(("_", ".")):
             continue
         if not entry.is_dir():

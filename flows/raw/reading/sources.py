@@ -9,19 +9,20 @@ our own replace them, which name the file and the number of a line or row.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 
 from flows.raw.reading.csv_files import read_csv
 from flows.raw.reading.json_lines import read_json_lines
 from flows.raw.reading.log_files import UNREADABLE, Wanted, suffix
 from flows.raw.reading.parallel import in_parallel
-from flows.raw.reading.parquet_files import read_parquet, scan, stretch, without_rows
+from flows.raw.reading.parquet_files import n_rows, read_parquet, schema_of, stretch, without_rows
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 from schemas.raw import FILE, ROW
 
-Reader = Callable[[Path, Wanted, int], Iterator[pl.DataFrame]]
+Reader = Callable[[LogFile, Wanted, int], Iterator[pl.DataFrame]]
 
 BATCH = 1 << 20
 """Rows that are read at once."""
@@ -49,12 +50,12 @@ class Piece:
 class LogFiles:
     """The files of one table of the log, and how their rows are read."""
 
-    files: tuple[Path, ...]
+    files: tuple[LogFile, ...]
     columns: tuple[str, ...]
     """The columns to read, by their names in the files."""
     private: frozenset[str]
     """The columns that may hold outcomes."""
-    to_expressions: Callable[[pl.DataFrame, Path], list[pl.Expr]]
+    to_expressions: Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
     """Gives the expressions that convert a file's columns into those that the steps use."""
     postprocess: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     """Applied to every batch once it is converted."""
@@ -120,18 +121,18 @@ class LogFiles:
         if any(suffix(path) != ".parquet" for path in self.files):
             return None
         try:
-            counts = [int(scan(path).select(pl.len()).collect().item()) for path in self.files]
-        except UNREADABLE:
+            counts = [n_rows(path) for path in self.files]
+        except (InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
             return None
         return sum(counts)
 
 
-def batches_of(path: Path, wanted: Wanted) -> Iterator[pl.DataFrame]:
+def batches_of(path: LogFile, wanted: Wanted) -> Iterator[pl.DataFrame]:
     """Yield the wanted columns of one file as they are in it; raises InputError if unreadable."""
     return _reader(path)(path, wanted, BATCH)
 
 
-def identifier_type(files: tuple[Path, ...], name: str) -> pl.DataType:
+def identifier_type(files: tuple[LogFile, ...], name: str) -> pl.DataType:
     """The type of the ids in column ``name`` of all ``files``: text, or 64-bit integers.
 
     Text where the files differ, as no integer type holds all ids. A file whose column holds only
@@ -141,12 +142,12 @@ def identifier_type(files: tuple[Path, ...], name: str) -> pl.DataType:
     return kinds.pop() if len(kinds) == 1 else pl.String()
 
 
-def _stated_type(path: Path, name: str) -> pl.DataType | None:
+def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
     if suffix(path) != ".parquet":
         return pl.String()
     try:
-        kind = scan(path).collect_schema().get(name)
-    except UNREADABLE:
+        kind = schema_of(path).get(name)
+    except (InputError, pa.ArrowException, *UNREADABLE):
         return pl.String()  # the error is raised when the file is read
     if kind == pl.Null:
         return None
@@ -155,7 +156,7 @@ def _stated_type(path: Path, name: str) -> pl.DataType | None:
     return pl.UInt64() if kind == pl.UInt64 else pl.Int64()
 
 
-def _reader(path: Path) -> Reader:
+def _reader(path: LogFile) -> Reader:
     reader = _READERS.get(suffix(path))
     if reader is None:
         endings = ", ".join(sorted(_READERS))

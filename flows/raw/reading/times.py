@@ -6,11 +6,10 @@ refused: a whole number may be seconds, milliseconds or microseconds, and a wron
 every outcome out of the window in silence.
 """
 
-from pathlib import Path
-
 import polars as pl
 
 from flows.raw.reading.columns import TEXT_LIKE, kind_name
+from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 
 _DAY = 86_400_000_000
@@ -26,7 +25,7 @@ _FORMS = (
 )
 
 
-def microseconds(name: str, dtype: pl.DataType, path: Path, key: str = "time") -> pl.Expr:
+def microseconds(name: str, dtype: pl.DataType, path: LogFile, key: str = "time") -> pl.Expr:
     """The column ``name`` of this type as Int64 microseconds in UTC; null where unreadable.
 
     Takes timestamps of any unit and zone, dates, and text in ISO 8601, extended form

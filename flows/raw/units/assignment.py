@@ -5,12 +5,11 @@ are read, so that rows of a group can be told to be one, and of that another und
 in the release. Nobody without the key can tell from the latter which group it is.
 """
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 
 from flows.raw.reading.columns import label
+from flows.raw.reading.stores import LogFile
 from flows.raw.units.account_digests import digests_of_ids
 from flows.raw.units.rows import Rows, positions
 from privatizers.noise.keyed_digests import keyed_digests
@@ -22,7 +21,7 @@ _NO_SECRET = bytes(32)
 _WORD = 8  # bytes
 
 
-def assigned(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
+def assigned(frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
     """A digest (UInt64) of what was randomised, from text or an integer; null where it is missing.
 
     Raises InputError where the column is of any other type.

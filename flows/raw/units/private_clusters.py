@@ -4,8 +4,6 @@ A unit's raw cluster is never a reason to set a row aside, to fail or to warn, a
 those made of randomised clusters leaves these steps: not how many clusters occur, nor their sizes.
 """
 
-from pathlib import Path
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -16,6 +14,7 @@ from flows.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
+from flows.raw.reading.stores import LogFile
 from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace
@@ -38,7 +37,7 @@ def cluster_columns(columns: Columns, private: PrivateClusters | None) -> tuple[
 
 
 def private_clusters(
-    frame: pl.DataFrame, path: Path, columns: Columns, private: PrivateClusters
+    frame: pl.DataFrame, path: LogFile, columns: Columns, private: PrivateClusters
 ) -> pl.Expr:
     """The raw cluster of each row, a Categorical of declared names, never null.
 

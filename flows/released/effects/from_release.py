@@ -16,6 +16,7 @@ import polars as pl
 from estimators.effect_models.from_release import ReleaseFit, fit_release, pair_of
 from estimators.effects import Estimate
 from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.attribute_table import attribute_table, rare_notes
 from flows.released.covariate_table import column_codes, read_covariates, units_beside
 from flows.released.effects.features import Columns, is_narrow, members, positions
 from flows.released.estimate import estimate_file
@@ -143,7 +144,7 @@ def _curve(curve: Curve) -> dict[str, Any]:
 
 def effects_from_release(
     path: Path,
-    file: Path,
+    file: Path | None,
     *,
     frame: pl.DataFrame | None = None,
     features: Sequence[str] | None = None,
@@ -155,16 +156,22 @@ def effects_from_release(
 
     ``file`` is CSV or Parquet: ``unit_id``, matched as text, and columns of numbers, text or
     booleans from before the experiment; ``features`` names those that are used, None all. A
-    ``frame`` is used as it is; ``file`` is its name then. ``arm`` None is the first treatment arm,
-    and ``metric`` None the one outcome of the release.
+    ``frame`` is used as it is; ``file`` is its name then. ``file`` None stands for the attributes
+    that the release publishes (:func:`flows.released.attribute_table.attribute_table`). ``arm``
+    None is the first treatment arm, and ``metric`` None the one outcome of the release.
 
     Raises:
         InputError: The release publishes no units, or the table cannot be used with it.
-        ConfigError: There is no such arm, metric or column, the release has several outcomes and
-            none is named, or the level is not between 0 and 1.
+        ConfigError: There is no such arm, metric, column or attribute, the release has several
+            outcomes and none is named, or the level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    rare: dict[str, int] = {}
+    if file is None:
+        named = None if features is None else tuple(features)
+        frame, rare = attribute_table(path, named, "features")
+        file = path.absolute()
     table = _chosen(read_covariates(file, frame), features)
     with open_release(path) as connection:
         manifest = read_manifest(connection)
@@ -202,6 +209,7 @@ def effects_from_release(
         fitted=fitted,
         table=fit,
         warnings=(
+            *rare_notes(rare),
             *_misfits(fit, units.height - known.height),
             *_doubts(table, known, columns, design),
         ),

@@ -124,38 +124,6 @@ _clusterdp_sample_variance AS (
         sum((n - 1) * within + n * from_middle * from_middle) / (sum(n) - 1) AS spread
     FROM _clusterdp_sides GROUP BY asked, arm, stratum, side
 ),
--- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
--- are equal but for rounding are equal, too.
-_clusterdp_added AS (
-    SELECT m.asked, m.arm, m.pair, m.cluster, m.n_treated, m.n_control,
-        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control,
-        CASE WHEN abs(z - avg(z) OVER pairs) < 1e-12 * sum(size) OVER pairs THEN 0
-            ELSE z - avg(z) OVER pairs END AS from_pair
-    FROM _clusterdp_merged AS m
-    JOIN (
-        SELECT asked, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
-            sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
-        FROM _clusterdp_sides WHERE stratum = 'merged' GROUP BY asked, arm, cluster
-    ) AS s ON s.asked = m.asked AND s.arm = m.arm AND s.cluster = m.cluster
-    WINDOW whole AS (PARTITION BY m.asked, m.arm),
-        pairs AS (PARTITION BY m.asked, m.arm, m.pair)
-),
-_clusterdp_pairs AS (
-    SELECT asked, arm, count(*) - 1 AS free,
-        count(*) * sum(from_pair * from_pair) / (count(*) - 1) AS variance,
-        (sum(n_treated) - count(*) * var_samp(n_treated) / any_value(all_treated))
-        / any_value(all_treated) ** 2
-        + (sum(n_control) - count(*) * var_samp(n_control) / any_value(all_control))
-        / any_value(all_control) ** 2 AS seen,
-        1 / any_value(all_treated) + 1 / any_value(all_control) AS worth
-    FROM _clusterdp_added GROUP BY asked, arm, pair
-),
-_clusterdp_collapsed AS (
-    SELECT asked, arm, sum(variance) * any_value(worth) / sum(seen) AS variance,
-        sum(seen) ** 2 / sum(seen ** 2 / free) AS freedom
-    FROM _clusterdp_pairs GROUP BY asked, arm
-    HAVING sum(seen) >= $least_seen * any_value(worth)
-),
 -- Sums over a stratum's slices in a pool, and what calibrated takes of the pool: common is the
 -- covariance with the mean of the whole pool, apart the statistic less that mean, and known the
 -- variance of both.
@@ -195,23 +163,6 @@ _clusterdp_estimators AS (
         AS estimator
     FROM _clusterdp_asked
 ),
--- What the variance of pairs replaces of a merged stratum's Ŝ²/n, and with what.
-_clusterdp_replaced AS (
-    SELECT e.estimator, v.asked, v.arm, v.stratum, v.side, c.variance, c.freedom,
-        CASE WHEN sum(v.spread / v.n) OVER both_arms > 0
-            THEN v.spread / v.n / sum(v.spread / v.n) OVER both_arms
-            ELSE 0.5 END AS own,
-        CASE e.estimator WHEN 'tau_q' THEN 1
-            ELSE min(m.unknown) OVER both_arms * max(m.unknown) OVER both_arms END AS used,
-        CASE e.estimator WHEN 'tau_q' THEN 0 ELSE sum(m.response_noise) OVER both_arms END AS noise
-    FROM _clusterdp_sample_variance AS v
-    JOIN _clusterdp_strata_means AS m
-    ON m.asked = v.asked AND m.arm = v.arm AND m.stratum = v.stratum AND m.side = v.side
-    JOIN _clusterdp_collapsed AS c ON c.asked = v.asked AND c.arm = v.arm
-    JOIN _clusterdp_estimators AS e ON e.asked = v.asked
-    WHERE v.stratum = 'merged'
-    WINDOW both_arms AS (PARTITION BY e.estimator, v.asked, v.arm)
-),
 -- V_A of the squares of each stratum.
 _clusterdp_stratum_noise AS (
     SELECT asked, arm, stratum, side,
@@ -235,52 +186,7 @@ _clusterdp_outcome_variance AS (
     JOIN _clusterdp_stratum_noise AS v
     ON v.asked = m.asked AND v.arm = m.arm AND v.stratum = m.stratum AND v.side = m.side
 ),
-_clusterdp_spreads AS (
-    SELECT 'tau_q' AS estimator, asked, arm, stratum, side, n, spread,
-        NULL::DOUBLE AS noise, NULL::DOUBLE AS most, NULL::DOUBLE AS widest
-    FROM _clusterdp_sample_variance
-    UNION ALL
-    SELECT 'combined', asked, arm, stratum, side, n, spread * more,
-        greatest(square_noise - 1e-9 * widest ** 2, 0) * more ** 2, most * more, widest * more
-    FROM _clusterdp_outcome_variance
-),
-_clusterdp_weighted_spreads AS (
-    SELECT s.*, b.share, coalesce(1 - r.used, 1) AS kept,
-        coalesce(r.own * r.used * (r.variance - r.noise), 0) AS paired,
-        coalesce(r.own * (r.used * r.variance) ** 2 / r.freedom, 0) AS doubt
-    FROM _clusterdp_spreads AS s
-    JOIN _clusterdp_shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
-    LEFT JOIN _clusterdp_replaced AS r
-    ON r.estimator = s.estimator AND r.asked = s.asked AND r.arm = s.arm
-        AND r.stratum = s.stratum AND r.side = s.side
-),
-_clusterdp_usual_spreads AS (
-    SELECT *, coalesce(least(
-            greatest(sum(share ** 2 * kept * spread / n) OVER whole, 0),
-            sum(share ** 2 * most / n) OVER whole, sum(share ** 2 * widest / n) OVER whole
-        ) / nullif(sum(share ** 2 * kept / n) OVER whole, 0), 0) AS usual
-    FROM _clusterdp_weighted_spreads
-    WINDOW whole AS (PARTITION BY estimator, asked, arm, side)
-),
--- Inside: for degrees of freedom, drawn to the usual Ŝ² as far as it is noise.
-_clusterdp_known_spreads AS (
-    SELECT *, CASE estimator WHEN 'tau_q' THEN spread ELSE least(greatest(
-            usual
-            + (spread - usual) * coalesce(usual ** 2 / nullif(usual ** 2 + noise, 0), 1), 0
-        ), most, widest) END AS inside
-    FROM _clusterdp_usual_spreads
-),
--- Σ b² S²/n of each arm, brought between its bounds as a sum, and half of its variance but for V_A.
-_clusterdp_of_arms AS (
-    SELECT estimator, asked, arm, side,
-        least(
-            greatest(sum(share ** 2 * (kept * spread / n + paired)), 0),
-            sum(share ** 2 * most / n),
-            sum(share ** 2 * widest / n)
-        ) AS variance,
-        sum(share ** 4 * ((kept * inside / n) ** 2 / (n - 1) + doubt)) AS scatter
-    FROM _clusterdp_known_spreads GROUP BY estimator, asked, arm, side
-),
+$spreads
 -- V_A, the noise of Σ b² Â/(n − 1).
 _clusterdp_square_cells AS (
     SELECT p.asked, p.arm, p.side, p.square_cell,
@@ -364,23 +270,34 @@ _clusterdp_intervals AS (
     SELECT *, known * ($quantile_of_df) AS reach, ($p_value_of_t) AS p_value
     FROM _clusterdp_tested
 ),
+$ratios
+_clusterdp_questions AS (
+    SELECT asked, asked AS origin, place, metric, segment FROM _clusterdp_asked
+    $ratio_questions
+),
+_clusterdp_kinds AS (FROM _clusterdp_estimators $ratio_kinds),
+_clusterdp_bounds AS (
+    SELECT estimator, asked, arm, estimate, std_error, privacy_std_error,
+        estimate - reach AS ci_lower, estimate + reach AS ci_upper, p_value
+    FROM _clusterdp_intervals
+    $ratio_bounds
+),
 -- Holm over the treatment arms; segments without a comparable stratum have null numbers.
 _clusterdp_everything AS (
     SELECT t.arm, m.asked, m.place, m.metric, m.segment, e.estimator, i.estimate, i.std_error,
-        i.privacy_std_error, i.estimate - i.reach AS ci_lower, i.estimate + i.reach AS ci_upper,
-        i.p_value,
+        i.privacy_std_error, i.ci_lower, i.ci_upper, i.p_value,
         coalesce(n.n_units, 0)::BIGINT AS n_units,
         coalesce(w.n_segment, 0)::BIGINT AS n_segment,
         coalesce(n.n_units, 0) / w.n_segment AS coverage,
         row_number() OVER (
             PARTITION BY m.asked, e.estimator ORDER BY i.p_value NULLS LAST, t.arm
         ) AS rank
-    FROM _clusterdp_asked AS m
-    JOIN _clusterdp_estimators AS e ON e.asked = m.asked
+    FROM _clusterdp_questions AS m
+    JOIN _clusterdp_kinds AS e ON e.asked = m.asked
     CROSS JOIN _clusterdp_treatments AS t
-    LEFT JOIN _clusterdp_totals AS n ON n.asked = m.asked AND n.arm = t.arm
-    LEFT JOIN _clusterdp_meant AS w ON w.asked = m.asked
-    LEFT JOIN _clusterdp_intervals AS i
+    LEFT JOIN _clusterdp_totals AS n ON n.asked = m.origin AND n.arm = t.arm
+    LEFT JOIN _clusterdp_meant AS w ON w.asked = m.origin
+    LEFT JOIN _clusterdp_bounds AS i
     ON i.estimator = e.estimator AND i.asked = m.asked AND i.arm = t.arm
 ),
 _clusterdp_raised AS (

@@ -294,6 +294,13 @@ def _in_order(rows: pl.DataFrame) -> Moments:
     return Moments(*(rows[name].to_numpy()[order] for name in ("n", "mean", "variance", "fourth")))
 
 
+def column_of(rows: pl.DataFrame, places: pl.DataFrame, name: str) -> Floats:
+    """A further column of the same rows, in the order of :func:`slices_of`."""
+    coded = rows.join(places, on=["cluster", "arm"], how="inner", maintain_order="left")
+    found: Floats = coded[name].to_numpy().astype(np.float64)
+    return found
+
+
 def slices_of(rows: pl.DataFrame, places: pl.DataFrame, at: int | str = "") -> Slices:
     """Turn rows of ``group cluster arm n mean variance fourth`` into arrays, with codes.
 

@@ -16,6 +16,7 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from itertools import starmap
 from string import Template
@@ -29,10 +30,12 @@ from estimators.collapsed_strata import LEAST_SEEN
 from estimators.contrast_strata import MIN_UNITS
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
+from estimators.ratios import SURE_ERRORS
 from flows.released.file.evidence import Released, deviations, moments_of
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
-from schemas.tables import ASSIGNED_TO, MACROS, NO_VALUE, PREFIX, unit_table
+from schemas.tables import MACROS, NO_VALUE, PREFIX
 
 LEVEL = 0.95
 """The confidence level of the estimates in a file and of ``ate_by_segment``."""
@@ -49,15 +52,22 @@ _INTEGERS = ", ".join(
 )
 
 
+_OF_RATIOS = {
+    "ratio_questions": "UNION ALL SELECT asked, above, place, metric, segment "
+    "FROM _clusterdp_ratio_asked",
+    "ratio_kinds": "UNION ALL SELECT asked, estimator FROM _clusterdp_ratio_kinds",
+    "ratio_bounds": "UNION ALL FROM _clusterdp_ratio_bounds",
+}
+"""Where ratios are added to what there is of outcomes."""
+
+
 def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
     """Put the macros, and the tables that only they read, into an open draft of a release.
 
     ``every`` has all outcomes of the release, in order.
     """
-    units = connection.sql("FROM main.units")
-    own = unit_table(tuple(one.metric.metric for one in every)).columns
-    further = tuple(name for name in units.columns if name not in own and name != ASSIGNED_TO)
-    _Macros(every, str(units.types[0]), further).write(connection)
+    kind = connection.sql("SELECT unit_id FROM main.units").types[0]
+    _Macros(every, str(kind)).write(connection)
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,6 @@ class _Macros:
     every: Sequence[Released]
     id_kind: str
     """The type of the released ids."""
-    attributes: tuple[str, ...]
-    """The columns of units that are published attributes."""
 
     @property
     def manifest(self) -> Manifest:
@@ -82,7 +90,9 @@ class _Macros:
             self._write_table(
                 connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
             )
-        by_attribute = "ate_by" if self.attributes else "no_attributes"
+            if self.ratios:
+                self._write_table(connection, "ratio_facts", _ratio_facts(self.every, self.ratios))
+        by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
         for signature, body in {
             "ate(release_name := NULL)": "ate",
             "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
@@ -128,8 +138,24 @@ class _Macros:
             for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
         }
         made = tables | functions | constants | words
+        made |= self._ratio_parts(made)
         made |= self._party_parts(made)
+        made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
+
+    def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
+        """What ratios add to the queries: nothing where there are none."""
+        if not self.ratios:
+            return dict.fromkeys(("ratios", *_OF_RATIOS), "")
+        of_ratios = {"prefix": "_clusterdp_ratio_", "sure_errors": _number(SURE_ERRORS)}
+        own = {"covariances": _long_covariances(len(self.every), len(self.ratios))}
+        own["ratio_spreads"] = filled("spreads_of_arms", parts | of_ratios)
+        return _OF_RATIOS | {"ratios": filled("ate_of_ratios", parts | of_ratios | own)}
+
+    @cached_property
+    def ratios(self) -> tuple[ReleasedRatio, ...]:
+        """The ratios of the release."""
+        return ratios_among(self.every, self.manifest.ratios)
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
@@ -157,7 +183,7 @@ class _Macros:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         schemas = dict.fromkeys(("estimates", "units", "strata"), "main")
-        schemas |= dict.fromkeys(("metrics", "pools", "t_quantile"), self.schema)
+        schemas |= dict.fromkeys(("metrics", "pools", "t_quantile", "ratio_facts"), self.schema)
         return {
             name: f"'\"' || {database} || '\".{schema}.{name}'" for name, schema in schemas.items()
         }
@@ -179,14 +205,16 @@ class _Macros:
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
             "least_coverage": _number(LEAST_COVERAGE),
             "remedy": text(remedy(same_shares=manifest.same_shares)),
-            "moments": moments_of(self.every),
+            "moments": ", ".join(
+                filter(None, [moments_of(self.every), covariances_of(self.ratios)])
+            ),
             "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
             "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
-            "values": _values(self.attributes),
-            "attributes": ", ".join(text(name.lower()) for name in self.attributes),
-            "attributes_told": text(", ".join(self.attributes)),
+            "values": _values(self.manifest.attributes),
+            "attributes": ", ".join(text(name.lower()) for name in self.manifest.attributes),
+            "attributes_told": text(", ".join(self.manifest.attributes)),
             "nothing": text(NO_VALUE),
         }
 
@@ -213,6 +241,15 @@ def _long(n_metrics: int) -> str:
         f"SELECT segment, cluster, arm, n, {at} AS place, "  # noqa: S608 - our own names
         f"{', '.join(f'{name}{at} AS {name}' for name in names)} FROM _clusterdp_wide"
         for at in range(n_metrics)
+    )
+
+
+def _long_covariances(first: int, n_ratios: int) -> str:
+    """The covariances of all ratios, one below the other, each with its place (from ``first``)."""
+    return " UNION ALL ".join(
+        f"SELECT segment, cluster, arm, {first + at} AS place, covariance{at} AS covariance "  # noqa: S608 - our own names
+        "FROM _clusterdp_wide"
+        for at in range(n_ratios)
     )
 
 
@@ -255,6 +292,28 @@ def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
             }
         )
     return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})
+
+
+def _ratio_facts(every: Sequence[Released], ratios: Sequence[ReleasedRatio]) -> pl.DataFrame:
+    """What the estimators know of each ratio: a row for each; places go on from the outcomes'."""
+    rows = []
+    for place, one in enumerate(ratios, start=len(every)):
+        above, below = one.above.whole, one.below.whole
+        rows.append(
+            {
+                "place": place,
+                "metric": one.ratio.metric,
+                "numerator": one.numerator,
+                "denominator": one.denominator,
+                "above_center": above.center,
+                "below_center": below.center,
+                "above_width": above.highest - above.lowest,
+                "below_width": below.highest - below.lowest,
+                "scale": one.scale,
+            }
+        )
+    places = dict.fromkeys(("place", "numerator", "denominator"), pl.Int32)
+    return pl.DataFrame(rows, schema_overrides=places)
 
 
 def _pool_facts(place: int, released: Released) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
-from schemas.names import COLUMN, TAKEN
+from schemas.names import COLUMN, TAKEN, metric_problem
 from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
 from schemas.tables import (
     ASSIGNED_TO,
@@ -32,6 +32,7 @@ from schemas.tables import (
     MOST_ATTRIBUTES,
     PREFIX,
     TEXT_IDS,
+    UNNAMED,
     debiased,
     unit_table,
 )
@@ -215,7 +216,8 @@ def _problem(connection: duckdb.DuckDBPyConnection) -> str | None:
     if problem is not None:
         return f"not a clusterdp release: {problem}"
     outcomes = tuple(name for name, kind in metrics if kind == OUTCOME)
-    expected = TABLES | {"units": _expected_units(outcomes)}
+    units = {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
+    expected = TABLES | {"units": units}  # and public facts of units after them
     differing = _differing_tables(connection, columns, expected)
     return next((_other_columns(name) for name in TABLES if name in differing), None)
 
@@ -230,28 +232,25 @@ def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
         return f"its table metrics has more than {MOST_METRICS} rows"
     if not any(kind == OUTCOME for _, kind in metrics):
         return "its table metrics has no outcome"
-    taken = set(TAKEN)
+    taken: set[str] = set()
     for name, kind in metrics:
         if kind not in (OUTCOME, RATIO):
             return "its table metrics has a row that is neither an outcome nor a ratio"
-        if not isinstance(name, str) or re.fullmatch(COLUMN, name) is None:
-            return (
-                "a name in its table metrics is none of a column: letters, digits and _, a letter "
-                "first"
-            )
-        columns = {name.lower(), debiased(name.lower())}
-        if taken & columns:
-            return f"the name {shown(name)} in its table metrics is taken already"
-        taken |= columns
+        problem = _name_problem(name, taken)
+        if problem is not None:
+            return f"a name in its table metrics {problem}"
     return None
 
 
-def _expected_units(outcomes: tuple[str, ...]) -> dict[str, str]:
-    """The columns that ``units`` has to have.
-
-    Here is the place of what may follow the outcomes: attributes, then ``assigned_to``.
-    """
-    return {name: fact.kind for name, fact in unit_table(outcomes).columns.items()}
+def _name_problem(name: object, taken: set[str]) -> str | None:
+    """Say what keeps a metric from being called so, and note its columns as ``taken``."""
+    if not isinstance(name, str):
+        return "is missing"
+    columns = {name.lower(), debiased(name.lower())}
+    if taken & columns:
+        return "stands there twice"
+    taken |= columns
+    return metric_problem(name)
 
 
 def _foreign(kind: str, name: object) -> str:
@@ -323,23 +322,6 @@ def _has_columns(table: str, columns: _Columns, expected: dict[str, str]) -> boo
     )
 
 
-def _are_facts(before: list[str], columns: _Columns) -> bool:
-    """Whether the last columns of units, ``before`` which come these, are public facts of units.
-
-    That is attributes and, if arms were not given unit by unit, ``assigned_to``.
-    """
-    attributes = columns[:-1] if columns and columns[-1] == (ASSIGNED_TO, DIGEST) else columns
-    taken = TAKEN | {name.lower() for name in before}
-    names = [name.lower() for name, _ in attributes]
-    return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
-        re.fullmatch(COLUMN, name) is not None
-        and name.lower() not in taken
-        and not name.lower().endswith(debiased(""))
-        and kind in ATTRIBUTE_KINDS
-        for name, kind in attributes
-    )
-
-
 def _own_definitions(
     connection: duckdb.DuckDBPyConnection, tables: dict[str, _Columns]
 ) -> dict[str, str]:
@@ -369,6 +351,23 @@ def _own_definitions(
                 stand_in = _stand_in(column, kind)
                 definitions[name] = definitions[name].replace(stand_in, kind, 1)
     return definitions
+
+
+def _are_facts(before: list[str], columns: _Columns) -> bool:
+    """Whether the last columns of units, ``before`` which come these, are public facts of units.
+
+    That is attributes and, if arms were not given unit by unit, ``assigned_to``.
+    """
+    attributes = columns[:-1] if columns and columns[-1] == (ASSIGNED_TO, DIGEST) else columns
+    taken = TAKEN | {UNNAMED} | {name.lower() for name in before}
+    names = [name.lower() for name, _ in attributes]
+    return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
+        re.fullmatch(COLUMN, name) is not None
+        and name.lower() not in taken
+        and not name.lower().endswith(debiased(""))
+        and kind in ATTRIBUTE_KINDS
+        for name, kind in attributes
+    )
 
 
 def _stand_in(column: str, kind: str) -> str:

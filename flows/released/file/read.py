@@ -15,7 +15,7 @@ from flows.released.file.table_rules import broken_table_rule
 from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
-from schemas.tables import ASSIGNED_TO, unit_table
+from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
 
 _COUNTS = " UNION ALL ".join(f"SELECT '{table}', count(*) FROM main.{table}" for table in TABLES)  # noqa: S608 - our own table names
 
@@ -28,6 +28,18 @@ class ReleaseFile:
     manifest: Manifest
     row_counts: dict[str, int]
 
+    @property
+    def tables(self) -> dict[str, Table]:
+        """What every table and column is. In our words: a file's own comments may say anything."""
+        manifest = self.manifest
+        outcomes = tuple(one.metric for one in manifest.outcomes)
+        units = unit_table(
+            outcomes,
+            attributes=dict.fromkeys(manifest.attributes, TEXT),
+            assigned=manifest.assigned,
+        )
+        return SCHEMA | {"units": units}
+
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp inspect --json``."""
         manifest = self.manifest
@@ -39,6 +51,13 @@ class ReleaseFile:
             "assigned": manifest.assigned,
             "path": str(self.path),
             "row_counts": self.row_counts,
+            "tables": {
+                name: {
+                    "comment": table.comment,
+                    "columns": {column: fact.comment for column, fact in table.columns.items()},
+                }
+                for name, table in self.tables.items()
+            },
         }
 
 
@@ -52,7 +71,7 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with open_safely(path) as connection:
         broken = broken_row_rule(connection, path.stat().st_size)
         if broken is None:
-            broken = broken_table_rule(connection, read_manifest(connection).outcomes)
+            broken = broken_table_rule(connection, read_manifest(connection))
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
         yield connection
@@ -78,13 +97,12 @@ def read_release(path: Path) -> ReleaseFile:
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:
-    """Read the row of ``release`` and the rows of ``metrics``."""
+    """Read the row of ``release``, the rows of ``metrics``, and what facts ``units`` has."""
     (release,) = _rows(connection, "release")
     metrics = tuple(map(_metric, _rows(connection, "metrics")))
     names = [str(row[0]) for row in connection.execute("DESCRIBE main.units").fetchall()]
-    outcomes = [one.metric for one in metrics if isinstance(one, Metric)]
-    ours = set(unit_table(tuple(outcomes)).columns)
-    facts = [name for name in names if name not in ours]
+    outcomes = tuple(one.metric for one in metrics if isinstance(one, Metric))
+    facts = names[len(unit_table(outcomes).columns) :]
     return Manifest(
         **release,
         metrics=metrics,
@@ -107,6 +125,31 @@ def chosen_outcomes(
                 key, f"{shown(name)} is no outcome of the release; it has {_listed(known)}"
             )
     return tuple(one for one in manifest.outcomes if not names or one.metric in names)
+
+
+def chosen_metrics(
+    manifest: Manifest, names: Sequence[str], key: str = "metric"
+) -> tuple[Metric | Ratio, ...]:
+    """The outcomes and ratios of these names, in the order of the release; without a name all.
+
+    Raises ConfigError, naming ``key``, where there is none of a name.
+    """
+    known = {one.metric: one for one in manifest.metrics}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                key, f"{shown(name)} is no metric of the release; it has {_listed(known)}"
+            )
+    return tuple(one for one in manifest.metrics if not names or one.metric in names)
+
+
+def needed_outcomes(manifest: Manifest, chosen: Sequence[Metric | Ratio]) -> tuple[Metric, ...]:
+    """The outcomes that ``chosen`` metrics are made of, in the order of the release."""
+    names = {one.metric for one in chosen}
+    for one in chosen:
+        if isinstance(one, Ratio):
+            names |= {one.numerator, one.denominator}
+    return tuple(one for one in manifest.outcomes if one.metric in names)
 
 
 def one_outcome(manifest: Manifest, name: str | None, key: str = "metric") -> Metric:

@@ -12,7 +12,7 @@ from flows.released.file.cells import Cells
 from flows.released.file.rules import first_broken
 from flows.released.file.sql import text
 from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
-from schemas.released import Metric
+from schemas.released import Manifest, Metric
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -118,14 +118,19 @@ _OF_THE_WHOLE: Final[dict[str, dict[str, str]]] = {
 """Conditions on whole tables that come last but for those on each unit."""
 
 
-def broken_table_rule(
-    connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metric]
-) -> str | None:
+_OF_GROUPS: Final[dict[str, dict[str, str]]] = {
+    "units": {"each has assigned_to, where there is one": "count(*) = count(assigned_to)"},
+}
+"""The same, where arms were not given unit by unit."""
+
+
+def broken_table_rule(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> str | None:
     """Name the first rule that the tables of a release break; None where they keep all.
 
     The current schema of ``connection`` has the tables of a release, whose rows keep their rules;
-    ``outcomes`` are those of ``metrics``.
+    ``manifest`` is what it says of itself.
     """
+    outcomes = manifest.outcomes
     first = _parts(outcomes[0], len(outcomes))
     return (
         _broken_of(connection, outcomes, _broken_grid)
@@ -133,6 +138,7 @@ def broken_table_rule(
         or _broken_table(connection, _OF_STRATA, first)
         or _broken_of(connection, outcomes, _broken_statistics)
         or _broken_table(connection, _OF_THE_WHOLE, first)
+        or _broken_table(connection, _OF_GROUPS if manifest.assigned else {}, first)
         or _broken_of(connection, outcomes, _broken_units)
     )
 

@@ -14,10 +14,6 @@ from schemas.tables import debiased
 
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
 _N_UNITS: Final = "SELECT count(*), count(unit_id), count({debiased}) FROM main.units"
-_IS_ASSIGNED: Final = """
-    SELECT count(*) FROM duckdb_columns() WHERE database_name = current_database()
-        AND schema_name = 'main' AND table_name = 'units' AND column_name = 'assigned_to'"""
-_UNASSIGNED: Final = "SELECT count(*) - count(assigned_to) FROM main.units"
 _SIZES: Final = """
     SELECT s.n_units, p.code AS pool FROM temp.main.numbered_strata AS s
     JOIN temp.main.numbered_pools AS p ON p.pool = s.pool AND p.arm = s.arm
@@ -50,10 +46,6 @@ def broken_unit_rule(
 
     ``debias`` keeps its own.
     """
-    if connection.execute(_IS_ASSIGNED).fetchall() == [(1,)] and connection.execute(
-        _UNASSIGNED
-    ).fetchall() != [(0,)]:
-        return "units: each has assigned_to, where there is one"
     if metric.resampling_probability is None or _units_fit(connection, cells, metric.metric):
         return None
     return "units: each has an id, and an outcome and its weight as in debias; strata count them"

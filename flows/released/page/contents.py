@@ -10,17 +10,24 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from estimators.between_arms import effects_between, ratios_between
 from estimators.debias import response_noise_variance
+from estimators.effects import Estimate
 from estimators.pool_statistics import Cumulants
-from flows.released.file.evidence import Parameters, read_frame
+from estimators.ratios import RatioEvidence
+from flows.released.estimate import estimates_of_every, ratios_of_release
+from flows.released.file.evidence import Parameters, Released, read_every, read_frame
+from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
-from flows.released.file.sql import statement
+from flows.released.file.sql import quote_name, statement
 from flows.released.page import figures
+from flows.released.page.by_attribute import ByAttribute, read_by_attribute
+from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
-from schemas.released import Manifest
+from schemas.released import Manifest, Metric, Ratio
 
 MOST_ARMS = 8
-"""Arms in a figure; the tables have all of them."""
+"""Arms in a figure; the tables have all of them, but for arms against each other."""
 MOST_WEIGHTS = 24
 """Rows of the table of debias vectors; half of them where there are more vectors than fit."""
 MOST_LINES = 40
@@ -42,25 +49,49 @@ class Distribution:
 
 
 @dataclass(frozen=True)
+class MetricContents:
+    """What the report needs of an outcome or ratio."""
+
+    metric: Metric | Ratio
+    outcomes: Floats
+    """Its grid; empty for a ratio."""
+    estimates: list[dict[str, Any]]
+    """As the file states them, with what follows from the same numbers (:data:`_FOLLOWING`)."""
+    between: list[Estimate]
+    """Treatment arms against each other, the first :data:`MOST_ARMS`."""
+    distribution: Distribution | None
+    means: list[dict[str, Any]]
+    """Arms' own means, by estimator, the sharpest first."""
+    debias: pl.DataFrame
+    """Of the largest pools, as many as a page shows."""
+    n_vectors: int
+    """Arms of pools that have a debias vector."""
+
+    @property
+    def statistic(self) -> str:
+        """What is published of each pool; of a ratio, nothing of its own."""
+        return self.metric.strata_statistic if isinstance(self.metric, Metric) else "none"
+
+    @property
+    def scale(self) -> Scale:
+        """In which unit it is shown."""
+        return scale_of(self.metric, self.outcomes)
+
+
+@dataclass(frozen=True)
 class Contents:
     """What the report needs of a release; nothing here is about a single unit."""
 
     manifest: Manifest
     arms: tuple[str, ...]
     """Control first."""
-    outcomes: Floats
-    estimates: list[dict[str, Any]]
-    distribution: Distribution | None
-    means: list[dict[str, Any]]
-    """Arms' own means, by estimator, the sharpest first."""
+    metrics: tuple[MetricContents, ...]
     strata: pl.DataFrame
     n_pools: int
-    debias: pl.DataFrame
-    """Of the largest pools, as many as a page shows."""
-    n_vectors: int
-    """Arms of pools that have a debias vector."""
     has_units: bool
     macros: frozenset[str]
+    by_attribute: tuple[ByAttribute, ...]
+    """Effects by each published attribute."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -73,31 +104,123 @@ def read_contents(path: Path) -> Contents:
     """Read what the report needs; raises InputError where ``path`` is no release."""
     with open_release(path) as connection:
         manifest = read_manifest(connection)
-        outcomes = connection.execute("SELECT outcome FROM main.outcomes ORDER BY 1").fetchall()
         strata = read_frame(connection, _query("strata"))
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
-        shown: Parameters = {
-            "listed": MOST_WEIGHTS,
-            "drawn": MOST_LINES,
-            "arms": list(arms[:MOST_ARMS]),
-        }
-        debias = read_frame(connection, _query("debias"), shown)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
+        metrics = _read_metrics(connection, manifest, arms, strata, has_units=has_units)
         return Contents(
             manifest=manifest,
             arms=arms,
-            outcomes=np.array([row[0] for row in outcomes], dtype=np.float64),
-            estimates=read_frame(connection, _query("estimates")).to_dicts(),
-            distribution=_distribution(connection, manifest, arms, strata, has_units=has_units),
-            means=read_frame(connection, _query("means")).to_dicts(),
+            metrics=metrics,
             strata=strata,
             n_pools=strata["pool"].n_unique(),
-            debias=debias,
-            n_vectors=strata.select("pool", "arm").n_unique() if debias.height else 0,
             has_units=has_units,
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
+            by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
         )
+
+
+def _read_metrics(
+    connection: duckdb.DuckDBPyConnection,
+    manifest: Manifest,
+    arms: Sequence[str],
+    strata: pl.DataFrame,
+    *,
+    has_units: bool,
+) -> tuple[MetricContents, ...]:
+    """What there is of every metric, in the order of the file."""
+    every = read_every(connection, manifest)
+    ratios = ratios_of_release(connection, every, manifest.metrics)
+    stated = {
+        one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()
+        for one in manifest.metrics
+    }
+    levels = [row["confidence_level"] for rows in stated.values() for row in rows]
+    level = levels[0] if levels else LEVEL
+    found = estimates_of_every(every, ratios, level)
+    between = _between(every, ratios, level)
+    return tuple(
+        MetricContents(
+            metric=metric,
+            outcomes=_grid(connection, metric),
+            estimates=_with_following(stated[metric.metric], found),
+            between=between.get(metric.metric, []),
+            distribution=(
+                _distribution(connection, metric, arms, strata, has_units=has_units)
+                if isinstance(metric, Metric)
+                else None
+            ),
+            means=read_frame(connection, _query("means"), {"metric": metric.metric}).to_dicts(),
+            debias=_debias(connection, metric, arms),
+            n_vectors=strata.select("pool", "arm").n_unique() if has_units else 0,
+        )
+        for metric in manifest.metrics
+    )
+
+
+def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:
+    rows = read_frame(connection, _query("outcomes"), {"metric": metric.metric})
+    grid: Floats = rows["outcome"].to_numpy()
+    return grid
+
+
+def _debias(
+    connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio, arms: Sequence[str]
+) -> pl.DataFrame:
+    limits: Parameters = {
+        "metric": metric.metric,
+        "listed": MOST_WEIGHTS,
+        "drawn": MOST_LINES,
+        "arms": list(arms[:MOST_ARMS]),
+    }
+    return read_frame(connection, _query("debias"), limits)
+
+
+def _level(metrics: Sequence[MetricContents]) -> float:
+    """The confidence level that the file's estimates have."""
+    levels = [row["confidence_level"] for one in metrics for row in one.estimates]
+    return levels[0] if levels else LEVEL
+
+
+_FOLLOWING = (
+    "relative", "relative_ci_lower", "relative_ci_upper", "control_mean", "control_std_error",
+    "minimum_detectable_effect",
+)  # fmt: skip
+
+
+def _with_following(
+    stated: list[dict[str, Any]], found: Sequence[Estimate]
+) -> list[dict[str, Any]]:
+    """The stated estimates, each with what the file does not state of it; None where unknown."""
+    by_key = {(one.metric, one.arm, one.estimator): one for one in found}
+    rows = []
+    for row in stated:
+        ours = by_key.get((row["metric"], row["arm"], row["estimator"]))
+        rows.append(row | {name: getattr(ours, name, None) for name in _FOLLOWING})
+    return rows
+
+
+def _between(
+    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+) -> dict[str, list[Estimate]]:
+    """The treatment arms of the figures against each other, by metric."""
+    (first, *_) = every
+    arms, manifest = first.arms[: MOST_ARMS + 1], first.manifest
+    found = {
+        one.metric.metric: effects_between(
+            one.whole, arms, manifest.control, same_shares=manifest.same_shares, level=level
+        )
+        for one in every
+        if one.pools.of_difference is None
+    }
+    of_ratios = {
+        one.metric: ratios_between(
+            one, arms, manifest.control, same_shares=manifest.same_shares, level=level
+        )
+        for one in ratios
+    }
+    return found | of_ratios
 
 
 def _query(name: str) -> str:
@@ -106,20 +229,22 @@ def _query(name: str) -> str:
 
 def _distribution(
     connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
+    metric: Metric,
     arms: Sequence[str],
     strata: pl.DataFrame,
     *,
     has_units: bool,
 ) -> Distribution | None:
     """By the noisy counts where they are published, else by the debiased histogram of the units."""
-    counts = read_frame(connection, _query("counts"))
+    of_metric: Parameters = {"metric": metric.metric}
+    counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
-        return counted_shares(counts, manifest.metric.noise_scale, arms, strata)
-    rate = manifest.metric.resampling_probability
+        return counted_shares(counts, metric.noise_scale, arms, strata)
+    rate = metric.resampling_probability
     if not has_units or rate is None:
         return None
-    found = read_frame(connection, _query("found"))
+    query = _query("found").format(outcome=quote_name(metric.metric))
+    found = read_frame(connection, query, of_metric)
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
 

@@ -11,7 +11,16 @@ import numpy as np
 import polars as pl
 
 from flows.released.page import figures
-from flows.released.page.contents import MOST_ARMS, MOST_LINES, MOST_WEIGHTS, Contents
+from flows.released.page.contents import (
+    MOST_ARMS,
+    MOST_LINES,
+    MOST_WEIGHTS,
+    Contents,
+    Distribution,
+    MetricContents,
+)
+from flows.released.page.words import short
+from schemas.released import Metric, Ratio
 
 MOST_ROWS = 60
 """Rows of a table, so that the page stays small however many clusters there are."""
@@ -30,53 +39,69 @@ def estimator_name(one: str, statistic: str) -> str:
     return names.get(one, one)
 
 
-def outcomes_facts(contents: Contents) -> dict[str, Any]:
+def outcomes_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any]:
     """How outcomes are spread in the arms, as published, with the error of the noise."""
-    found = contents.distribution
+    found = one.distribution
     if found is None:
-        return {"is_told": False}
-    labels = [f"{one:g}".replace("-", "−") for one in contents.outcomes]
+        return {"is_told": False, "is_ratio": isinstance(one.metric, Ratio)}
+    labels = [f"{value:g}".replace("-", "−") for value in one.outcomes]
+    is_yes_no = one.scale.is_yes_no
     drawn = found.shares[:MOST_ARMS]
+    of_all = f"Bar charts of the shares of {len(labels)} outcomes"
+    kind = "A bar chart of the share of outcome 1" if is_yes_no else of_all
     drawing = figures.Drawing(
-        "figure-outcomes",
-        "Distribution of outcomes in each arm",
-        f"Bar charts of the shares of {len(labels)} outcomes in {len(drawn)} arms, with two "
-        "standard errors of the privacy noise. The table of outcomes has the same numbers.",
+        f"figure-outcomes{mark}",
+        f"Distribution of {one.scale.label or 'outcomes'} in each arm",
+        f"{kind} in {len(drawn)} arms, with two standard errors of the privacy noise. The table "
+        "of outcomes has the same numbers.",
     )
+    axis = one.scale.label or "outcome"
     return {
         "is_told": True,
         "is_counted": found.totals is not None,
         "is_negative": found.negative,
+        "is_yes_no": is_yes_no,
+        "n_outcomes": len(labels),
         "lowest": labels[0],
         "highest": labels[-1],
         "n_drawn": len(drawn),
-        "svg": figures.distributions(drawing, labels, drawn),
-        "rows": [
-            (
-                label,
-                [
-                    {
-                        "share": float(one.share[cell]),
-                        "error": None if math.isnan(one.error[cell]) else float(one.error[cell]),
-                        "total": found.totals[arm][cell] if found.totals else None,
-                    }
-                    for arm, one in enumerate(found.shares)
-                ],
-            )
-            for cell, label in enumerate(labels[:MOST_ROWS])
-        ],
+        "svg": (
+            figures.yes_no(drawing, drawn, "share (%)")
+            if is_yes_no
+            else figures.distributions(drawing, labels, drawn, short(axis, 40))
+        ),
+        "rows": _outcome_rows(contents, found, labels, is_yes_no=is_yes_no),
     }
 
 
-def means_facts(contents: Contents) -> dict[str, Any]:
+def _outcome_rows(
+    contents: Contents, found: Distribution, labels: Sequence[str], *, is_yes_no: bool
+) -> list[tuple[str, list[dict[str, Any]]]]:
+    """A row an outcome with a cell an arm; of a yes/no outcome, a row an arm with one cell."""
+
+    def cell(arm: int, at: int) -> dict[str, Any]:
+        one = found.shares[arm]
+        return {
+            "share": float(one.share[at]),
+            "error": None if math.isnan(one.error[at]) else float(one.error[at]),
+            "total": found.totals[arm][at] if found.totals else None,
+        }
+
+    arms = range(len(found.shares))
+    if is_yes_no:
+        return [(contents.arms[arm], [cell(arm, 1)]) for arm in arms][:MOST_ROWS]
+    return [(label, [cell(arm, at) for arm in arms]) for at, label in enumerate(labels[:MOST_ROWS])]
+
+
+def means_facts(contents: Contents, one: MetricContents) -> dict[str, Any]:
     """The mean of every arm, control first, by every estimator; None where there is none."""
-    estimators = list(dict.fromkeys(one["estimator"] for one in contents.means))
-    found = {(one["arm"], one["estimator"]): one for one in contents.means}
-    statistic = contents.manifest.metric.strata_statistic
-    cells = {arm: [found.get((arm, one)) for one in estimators] for arm in contents.arms}
+    estimators = list(dict.fromkeys(row["estimator"] for row in one.means))
+    found = {(row["arm"], row["estimator"]): row for row in one.means}
+    statistic = one.statistic
+    cells = {arm: [found.get((arm, name)) for name in estimators] for arm in contents.arms}
     rows = [(arm, means) for arm, means in cells.items() if any(means)]
     return {
-        "estimators": [estimator_name(one, statistic) for one in estimators],
+        "estimators": [estimator_name(name, statistic) for name in estimators],
         "rows": rows[:MOST_ROWS],
         "n_arms": len(rows),
     }
@@ -122,33 +147,36 @@ def _brief(sizes: pl.Series) -> dict[str, Any]:
     }
 
 
-def debias_facts(contents: Contents) -> dict[str, Any] | None:
+def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any] | None:
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
-    rows, rate = contents.debias, contents.manifest.metric.resampling_probability
+    rows = one.debias
+    rate = one.metric.resampling_probability if isinstance(one.metric, Metric) else None
     if rate is None or not contents.has_units or not rows.height:
         return None
     vectors = rows.partition_by("pool", "arm", maintain_order=True)
-    listed, size = contents.n_vectors, max(len(contents.outcomes), 1)
+    listed, size = one.n_vectors, max(len(one.outcomes), 1)
     if listed * size > MOST_WEIGHTS:
         listed = max(1, MOST_WEIGHTS // 2 // size)
     arms = contents.arms[:MOST_ARMS]
-    drawn = [one for one in vectors if one["arm"][0] in arms][:MOST_LINES]
+    drawn = [vector for vector in vectors if vector["arm"][0] in arms][:MOST_LINES]
     return {
         "kept": 1 - rate,
-        "svg": _debias_figure(contents, arms, drawn),
-        "n_vectors": contents.n_vectors,
+        "svg": _debias_figure(one, arms, drawn, mark),
+        "n_vectors": one.n_vectors,
         "n_drawn": len(drawn),
         "n_arms": len(arms),
-        "groups": [one.head(MOST_ROWS).to_dicts() for one in vectors[:listed]],
+        "groups": [vector.head(MOST_ROWS).to_dicts() for vector in vectors[:listed]],
     }
 
 
-def _debias_figure(contents: Contents, arms: Sequence[str], vectors: list[pl.DataFrame]) -> str:
-    lines = [figures.Weights(one["arm"][0], one["weight"].to_numpy()) for one in vectors]
+def _debias_figure(
+    one: MetricContents, arms: Sequence[str], vectors: list[pl.DataFrame], mark: str
+) -> str:
+    lines = [figures.Weights(row["arm"][0], row["weight"].to_numpy()) for row in vectors]
     drawing = figures.Drawing(
-        "figure-debias",
-        "What each released outcome counts as",
+        f"figure-debias{mark}",
+        f"What each released value of {one.scale.label or 'the outcome'} counts as",
         f"Lines of the debias weights over the released outcomes, for {len(lines)} pools and arms. "
         "The table beside has the numbers of the largest pools.",
     )
-    return figures.debias(drawing, contents.outcomes, arms, lines)
+    return figures.debias(drawing, one.outcomes, arms, lines)

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from flows.released.page.svg import embedded
-from flows.released.page.words import clean, short
+from flows.released.page.words import clean, short, shown
 from flows.runtime.plots import plain_matplotlib
 from schemas.arrays import Floats
 
@@ -103,6 +103,7 @@ class Effect:
     """One line of the forest plot."""
 
     arm: str
+    """What stands over it and its neighbours, an arm mostly; empty for nothing."""
     label: str
     numbers: str
     """The estimate, or in words why there is none."""
@@ -125,7 +126,7 @@ def forest(
     """
     ends = _x_limits(effects) if reach is None else reach
     arms = list(dict.fromkeys(one.arm for one in effects))
-    rows = len(effects) + 0.8 * len(arms)
+    rows = len(effects) + 0.8 * sum(arm != "" for arm in arms)
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -135,18 +136,19 @@ def forest(
         axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
         place = 0.0
         for arm in arms:
-            left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
-            place += 0.75
+            if arm:
+                left(axes, place + 0.1, short(arm, 34), weight="bold", color=INK)
+                place += 0.75
             for one in (one for one in effects if one.arm == arm):
                 _forest_row(axes, place, one, ends)
                 place += 1
-            place += 0.05
+            place += 0.05 * (arm != "")
 
     return drawing.svg(38.0 * rows + 52, draw)
 
 
 def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float]) -> None:
-    left(axes, place, one.label, color=MUTED)
+    left(axes, place, short(one.label, 34), color=MUTED if one.arm else INK)
     axes.text(
         1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
         color=INK, bbox=BEHIND,
@@ -171,6 +173,26 @@ def cut_off(
     """The ends of an axis that an interval goes beyond, with the first or second of ``marks``."""
     beyond = (lower < reach[0], upper > reach[1])
     return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
+
+
+def is_cut(effects: Sequence[Effect], reach: tuple[float, float]) -> bool:
+    """Return whether an interval goes on beyond the axis ``reach``."""
+    return any(
+        one.lower is not None
+        and one.upper is not None
+        and cut_off(one.lower, one.upper, reach, "<>")
+        for one in effects
+    )
+
+
+def reach_of(effects: Sequence[Effect], times: float = 3.0) -> tuple[float, float]:
+    """Return an axis that holds every estimate, and intervals up to ``times`` as far from zero."""
+    most = max((abs(one.estimate) for one in effects if one.estimate is not None), default=0.0)
+    ends = [0.0, *(end for one in effects for end in (one.lower, one.upper) if end is not None)]
+    farthest = times * most if most > 0 else np.inf
+    low, high = max(min(ends), -farthest), min(max(ends), farthest)
+    margin = 0.05 * (high - low) or 1.0
+    return low - margin, high + margin
 
 
 def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
@@ -236,7 +258,9 @@ class Shares:
     """Standard error that the noise of privacy gives each share; NaN where not known."""
 
 
-def distributions(drawing: Drawing, outcomes: Sequence[str], arms: Sequence[Shares]) -> str:
+def distributions(
+    drawing: Drawing, outcomes: Sequence[str], arms: Sequence[Shares], axis: str = "outcome"
+) -> str:
     """Draw the distribution of outcomes in each arm; ticks show the first arm's beside others."""
     position = np.arange(len(outcomes), dtype=np.float64)
     every = int(np.ceil(len(outcomes) / _ticks(outcomes)))
@@ -257,9 +281,36 @@ def distributions(drawing: Drawing, outcomes: Sequence[str], arms: Sequence[Shar
             axes.set_ylim(low - 0.06 * (high - low) * (low < 0), high + 0.08 * (high - low))
             axes.set_xlim(-0.65, len(outcomes) - 0.35)
         panels[-1].set_xticks(position[::every], outcomes[::every])
-        panels[-1].set_xlabel("outcome")
+        panels[-1].set_xlabel(axis)
 
     return drawing.svg(118.0 * len(arms) + 46, draw)
+
+
+def yes_no(drawing: Drawing, arms: Sequence[Shares], axis: str) -> str:
+    """Draw the share of outcome 1 in each arm: all arms in one panel, control first."""
+    share = np.array([100 * one.share[1] for one in arms])
+    reach = np.array([200 * np.nan_to_num(one.error[1]) for one in arms])
+    low, high = min(0.0, (share - reach).min()), max((share + reach).max(), 0.0)
+    margin = 0.05 * (high - low) or 1.0
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        plain_x_axis(axes, axis)
+        axes.set_ylim(len(arms) - 0.1, -0.35)
+        axes.set_xlim(low - margin * (low < 0), high + margin)
+        axes.axvline(0, color=MUTED, linewidth=1)
+        for place, one in enumerate(arms):
+            left(axes, place, short(one.arm, 34), color=INK)
+            line = place + 0.42
+            axes.barh(line, share[place], height=0.3, color=ARMS[0 if place == 0 else 1])
+            ends = [share[place] - reach[place], share[place] + reach[place]]
+            axes.plot(ends, [line, line], color=INK, linewidth=1.3)
+            axes.text(
+                1, place, f"{shown(share[place], 3)} %", transform=axes.get_yaxis_transform(),
+                ha="right", va="center", color=INK, bbox=BEHIND,
+            )  # fmt: skip
+
+    return drawing.svg(38.0 * len(arms) + 52, draw)
 
 
 def _bars(axes: Axes, position: Floats, one: Shares, colour: str) -> None:

@@ -1,6 +1,6 @@
 """What the page of a series shows: is it working, since when, and is anything odd?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from estimators.effects import Estimate
 from flows.released.page import series_figures
 from flows.released.page.contents import MOST_ARMS
 from flows.released.page.figures import Drawing
+from flows.released.page.scale import Scale
 from flows.released.page.words import short
 from flows.released.series.pooling import Pooled, PooledEstimate, key_of
 from schemas.arrays import Floats
@@ -16,7 +17,6 @@ from schemas.released import Manifest
 
 MOST_PERIODS = 120
 """Periods that tables and figures show, the last ones."""
-MOST_LEADS = 3
 _SHARPEST = ("combined", "tau_q", "histogram", "horvitz_thompson")
 
 
@@ -25,12 +25,19 @@ def series_facts(
     periods: Sequence[Sequence[Estimate]],
     pooled: Pooled,
     odd: Sequence[str],
+    scales: Mapping[str, Scale],
 ) -> dict[str, Any]:
-    """Everything on the page, from releases in the order of their periods."""
+    """Everything on the page, from releases in the order of their periods.
+
+    ``scales`` has the metrics, in order, and the unit that each is shown in.
+    """
     shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
     after = [pooled.after(place) for place in shown]
     chosen = _chosen(pooled)
-    arms = [_arm(at, number, shown, after, manifests, periods) for number, at in enumerate(chosen)]
+    arms = [
+        _arm(at, number, shown, after, manifests, periods, scales[pooled.keys[at][0]])
+        for number, at in enumerate(chosen)
+    ]
     return {
         "experiment": manifests[0].experiment,
         "control": manifests[0].control,
@@ -45,7 +52,15 @@ def series_facts(
         "because": pooled.people.because,
         "level": f"{100 * pooled.level:g}\u00a0%",
         "arms": arms,
-        "leads": arms[:MOST_LEADS],
+        "metrics": [
+            {
+                "mark": "" if place == 1 else f"-{place}",
+                "metric": metric,
+                "scale": scale,
+                "arms": [one for one in arms if one["last"].metric == metric],
+            }
+            for place, (metric, scale) in enumerate(scales.items(), start=1)
+        ],
         "nights": [_night(manifests, place) for place in shown],
         "has_budget": any(one.budget_epsilon for one in manifests),
         "odd": list(odd),
@@ -59,7 +74,10 @@ def _chosen(pooled: Pooled) -> list[int]:
         for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
             if estimator == name and segment is None:
                 found.setdefault((metric, arm), at)
-    return list(found.values())[:MOST_ARMS]
+    told: dict[str, list[int]] = {}
+    for (metric, _), at in found.items():
+        told.setdefault(metric, []).append(at)
+    return [at for places in told.values() for at in places[:MOST_ARMS]]
 
 
 def _arm(
@@ -69,16 +87,19 @@ def _arm(
     after: Sequence[Sequence[PooledEstimate]],
     manifests: Sequence[Manifest],
     periods: Sequence[Sequence[Estimate]],
+    scale: Scale,
 ) -> dict[str, Any]:
     """One arm's effect: after every period, and in each alone."""
     together = [rows[at] for rows in after]
     alone = [_alone(together[0], periods[place]) for place in shown]
     names = [manifests[place].period for place in shown]
     last = together[-1]
-    label = short(last.arm)
+    label = short(last.arm) + (f" on {scale.label}" if scale.label else "")
     since = _since([(one.ci_lower_always, one.ci_upper_always) for one in together])
     return {
         "arm": last.arm,
+        "scale": scale,
+        "number": number + 1,
         "last": last,
         "has_always": last.ci_lower_always is not None,
         "since": None if since is None else names[since],
@@ -95,7 +116,7 @@ def _arm(
                 f"The effect after each of {len(names)} periods, with both intervals. The table "
                 "has the same numbers.",
             ),
-            names, _track(together), "effect, all up to here",
+            names, _track(together, scale.factor), scale.heading("effect so far"),
         ),
         "alone_svg": series_figures.by_period(
             Drawing(
@@ -104,7 +125,7 @@ def _arm(
                 f"The effect in each of {len(names)} periods, with its interval. The table has the "
                 "same numbers.",
             ),
-            names, _track(alone), "effect of the period",
+            names, _track(alone, scale.factor), scale.heading("effect"),
         ),
     }  # fmt: skip
 
@@ -128,9 +149,9 @@ def _since(intervals: Sequence[tuple[float | None, float | None]]) -> int | None
     return first
 
 
-def _track(estimates: Sequence[Estimate | None]) -> series_figures.Track:
+def _track(estimates: Sequence[Estimate | None], factor: float) -> series_figures.Track:
     names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
-    return series_figures.Track(*(_column(estimates, name) for name in names))
+    return series_figures.Track(*(factor * _column(estimates, name) for name in names))
 
 
 def _column(estimates: Sequence[Estimate | None], name: str) -> Floats:

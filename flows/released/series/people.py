@@ -5,7 +5,7 @@ nobody but the publisher knows. Files are opened here whose values were checked 
 effects were estimated from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -14,7 +14,14 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.returning import CrossTerms, Members, contributions, cross_terms, together
+from estimators.returning import (
+    CrossTerms,
+    Members,
+    contributions,
+    cross_terms,
+    of_ratio,
+    together,
+)
 from flows.released.file.evidence import read_frame
 from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
@@ -209,25 +216,30 @@ def crossed(
     nights: Nights,
     people: People,
     metric: str,
-    segments: pl.DataFrame | None = None,
+    segments: Callable[[Night], pl.DataFrame] | None = None,
     n_segments: int = 1,
 ) -> CrossTerms:
     """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
 
-    ``metric`` is the outcome that the effects are on. ``segments`` has a row for each unit in a
-    segment: ``unit_id``, and ``group``, its position; None stands for everybody in one.
+    ``metric`` is the outcome or ratio that the effects are on. ``segments`` gives a row for each
+    unit in a segment of a night: ``unit_id``, and ``group``, its position; None stands for
+    everybody in one.
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
     parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
-            members, unit = _members(connection, night, metric, segments)
+            grouped = None if segments is None else segments(night)
+            members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
         period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares
         for arm, rows in enumerate(parts, start=1):
-            own = contributions(members, arm, 0, same_shares=same_shares)[is_shared]
+            given = members
+            if below is not None:
+                given = of_ratio(members, below, arm, 0, same_shares=same_shares)
+            own = contributions(given, arm, 0, same_shares=same_shares)[is_shared]
             rows.append((members.group[is_shared], unit[is_shared], period, own))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
@@ -258,9 +270,15 @@ def _members(
     night: Night,
     metric: str,
     segments: pl.DataFrame | None,
-) -> tuple[Members, Words]:
-    """The units of a release, in segments where there are some, and who they are."""
-    outcome = quote_name(debiased(metric))
+) -> tuple[Members, Floats | None, Words]:
+    """The units of a release, in segments where there are some, and who they are.
+
+    Of a ratio they have the numerator's outcomes; the denominator's stand beside them, else None.
+    """
+    ratio = next((one for one in night.manifest.ratios if one.metric == metric), None)
+    outcome = quote_name(debiased(metric if ratio is None else ratio.numerator))
+    if ratio is not None:
+        outcome = f"{quote_name(debiased(ratio.denominator))} AS below, u.{outcome}"
     who = _who(night)
     query = _ROWS.format(who=who, outcome=outcome, group="0::BIGINT", join="")
     if segments is not None:
@@ -279,4 +297,5 @@ def _members(
         arm=arm.to_numpy().astype(np.int64),
         debiased=rows["debiased"].to_numpy().astype(np.float64),
     )
-    return members, _words(rows["unit"])
+    below = None if ratio is None else rows["below"].to_numpy().astype(np.float64)
+    return members, below, _words(rows["unit"])

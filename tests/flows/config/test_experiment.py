@@ -38,6 +38,48 @@ def test_a_small_configuration_takes_the_defaults(experiment: Builder) -> None:
     assert config.privacy.delta == 0.0
 
 
+def test_texts_stand_for_numbers_in_their_order(experiment: Builder) -> None:
+    outcome = experiment(outcome={"values": ["no", "yes"], "missing": "yes"}).load().outcome
+    assert outcome.grid == (0.0, 1.0)
+    assert outcome.missing_value == 1.0
+    assert outcome.numbers_of_texts == {"no": 0.0, "yes": 1.0}
+    often = {"values": ["never", "weekly", "daily"], "scores": [0, 1, 7], "missing": 0.5}
+    outcome = experiment(outcome=often).load().outcome
+    assert outcome.grid == (0.0, 1.0, 7.0)
+    assert outcome.missing_value == 0.5
+    assert experiment().load().outcome.texts == ()
+
+
+def test_what_is_written_is_never_in_an_object_store(experiment: Builder) -> None:
+    error = refusal(experiment, publish={"directory": "s3://bucket/releases"})
+    assert error.problem == (
+        "'s3://bucket/releases' is no place on this machine; name a folder or file here: no object "
+        "store has the locks and the renaming at once that it needs"
+    )
+    source = {
+        "path": "s3://bucket/{period}/*.csv",
+        "grain": "event",
+        "outcomes_path": "gs://other/a.csv",
+    }
+    config = experiment(source=source, columns={"time": "ts"}, outcome={"aggregate": "sum"}).load()
+    assert config.source.path == source["path"]
+
+
+def test_a_plan_keeps_texts_while_it_keeps_the_grid(experiment: Builder) -> None:
+    often = {"values": ["never", "rarely", "often"], "scores": [0, 1, 2], "missing": "rarely"}
+    privacy = {"mechanism": "auto", "epsilon": 1.0}
+    sizes = np.full((40, 2), 50)
+    config = experiment(outcome=often, privacy=privacy).load()
+    kept = resolve_design(config, sizes).config.outcome
+    assert kept.numbers_of_texts == {"never": 0.0, "rarely": 1.0, "often": 2.0}
+    assert (kept.grid, kept.missing_value) == ((0.0, 1.0, 2.0), 1.0)
+    privacy |= {"epsilon": 0.3}
+    config = experiment(outcome=often | {"levels": "auto"}, privacy=privacy).load()
+    coarse = resolve_design(config, sizes).config.outcome
+    assert coarse.grid == (0.0, 2.0)
+    assert (coarse.texts, coarse.missing_value) == ((), 1.0)
+
+
 def test_every_key_of_the_contract_is_known(experiment: Builder) -> None:
     config = experiment(
         source={"grain": "unit"},
@@ -227,6 +269,33 @@ IMPOSSIBLE: list[tuple[str, dict[str, dict[str, Any]]]] = [
     ("outcome.levels", {"outcome": {"values": None, "low": 0.0, "high": 1.0, "levels": 1}}),
     ("outcome.missing", {"outcome": {"missing": -0.1}}),
     ("outcome.missing", {"outcome": {"missing": 3.1}}),
+    ("source.path", {"source": {"path": "s3://bucket"}}),
+    ("source.path", {"source": {"path": "s3:///key"}}),
+    ("source.path", {"source": {"path": "s3://bucket/logs/"}}),
+    ("source.path", {"source": {"path": "gs://bucket-{period}/log.csv"}}),
+    ("source.path", {"source": {"path": "https://host/log.csv"}}),
+    ("publish.directory", {"publish": {"directory": "s3://bucket/releases"}}),
+    ("publish.signing_key", {"publish": {"signing_key": "s3://bucket/signing.pem"}}),
+    (
+        "publish.key_file",
+        {"publish": {"unit_id": "keyed-hash", "key_file": "gs://bucket/ids.key"}},
+    ),
+    ("quarantine.directory", {"quarantine": {"directory": "gs://bucket/quarantine"}}),
+    ("ledger.key_file", {"ledger": {"key_file": "s3://bucket/account.key"}}),
+    ("run.spill_directory", {"run": {"spill_directory": "s3://bucket/spill"}}),
+    ("outcome.values", {"outcome": {"values": ["yes"]}}),
+    ("outcome.values", {"outcome": {"values": ["no", "no"]}}),
+    ("outcome.values", {"outcome": {"values": ["no", ""]}}),
+    ("outcome.values", {"outcome": {"values": ["no", " yes"]}}),
+    ("outcome.scores", {"outcome": {"values": ["no", "maybe", "yes"]}}),
+    ("outcome.scores", {"outcome": {"values": ["no", "yes"], "scores": [0, 1, 2]}}),
+    ("outcome.scores", {"outcome": {"values": ["no", "yes"], "scores": [1, 0]}}),
+    ("outcome.scores", {"outcome": {"values": ["no", "yes"], "scores": []}}),
+    ("outcome.scores", {"outcome": {"scores": [0, 1, 2, 3]}}),
+    ("outcome.missing", {"outcome": {"missing": "no"}}),
+    ("outcome.missing", {"outcome": {"values": ["no", "yes"], "missing": "No"}}),
+    ("outcome.missing", {"outcome": {"values": ["no", "yes"], "missing": 2}}),
+    ("outcome.low", {"outcome": {"values": ["no", "yes"], "low": 0}}),
     ("outcome.guess", {"outcome": {"guess": [1, 1, 1]}}),
     ("outcome.guess", {"outcome": {"guess": [1, 1, 1, -1]}}),
     ("outcome.guess", {"outcome": {"guess": [0, 0, 0, 0]}}),

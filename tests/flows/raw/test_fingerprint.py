@@ -398,6 +398,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.high": [{"outcome": {"values": None, "low": 0, "high": 4, "levels": 4}}],
     "outcome.levels": [{"outcome": {"values": None, "low": 0, "high": 3, "levels": 5}}],
     "outcome.missing": [{"outcome": {"missing": 1}}],
+    "outcome.scores": [
+        {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 3]}},
+        {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 4]}},
+        {"outcome": {"values": ["a", "b", "c", "e"], "scores": [0, 1, 2, 3]}},
+    ],
     "outcome.rounding": [{"outcome": {"rounding": "nearest"}}],
     "outcome.guess": [{"outcome": {"guess": [1, 2, 3, 4]}}],
     "outcome.label": [{"outcome": {"label": "Clicks in a week"}}],

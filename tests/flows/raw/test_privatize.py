@@ -190,7 +190,7 @@ def test_two_outcomes_share_one_noise(experiment: Builder, mechanism: str) -> No
         many_clusters(2), outcome={"values": [0, 1]}, privacy={"mechanism": mechanism}
     )
     tables = tables_of(built)
-    assert tables.manifest.metric.strata_statistic == "count-and-complement"
+    assert tables.manifest.outcomes[0].strata_statistic == "count-and-complement"
     assert noisy_sums(tables) == sizes_of(tables)
 
 
@@ -201,8 +201,8 @@ def test_three_outcomes_have_a_noise_each(experiment: Builder) -> None:
         many_clusters(3), outcome={"values": [0, 1, 2]}, privacy={**privacy, "noise_scale": 100.0}
     )
     tables = tables_of(built)
-    assert tables.manifest.metric.strata_statistic == "counts"
-    assert tables.manifest.metric.noise_scale == 100.0
+    assert tables.manifest.outcomes[0].strata_statistic == "counts"
+    assert tables.manifest.outcomes[0].noise_scale == 100.0
     assert noisy_sums(tables) != sizes_of(tables)
 
 
@@ -211,8 +211,8 @@ def test_without_a_statistic_there_is_no_count_and_no_noise(
     experiment: Builder, values: list[int]
 ) -> None:
     tables = tables_of(experiment(outcome={"values": values}, privacy=EXACT))
-    assert tables.manifest.metric.strata_statistic == "none"
-    assert tables.manifest.metric.noise_scale is None
+    assert tables.manifest.outcomes[0].strata_statistic == "none"
+    assert tables.manifest.outcomes[0].noise_scale is None
     assert tables.counts.is_empty()
 
 
@@ -258,7 +258,7 @@ def test_the_published_probabilities_are_exactly_those_used(
     )
     tables = tables_of(built)
     (response,) = drawn_with
-    assert tables.manifest.metric.resampling_probability == response.resampling_probability
+    assert tables.manifest.outcomes[0].resampling_probability == response.resampling_probability
     assert tables.debias["probability"].to_list() == response.prior.ravel().tolist()
 
 
@@ -271,8 +271,8 @@ def test_published_probabilities_add_up_and_respect_their_floor(
     )
     tables = tables_of(built)
     rate, floor = (
-        tables.manifest.metric.resampling_probability,
-        tables.manifest.metric.truncation_threshold,
+        tables.manifest.outcomes[0].resampling_probability,
+        tables.manifest.outcomes[0].truncation_threshold,
     )
     assert rate is not None
     assert floor is not None
@@ -288,7 +288,7 @@ def test_published_probabilities_add_up_and_respect_their_floor(
 def test_weights_undo_the_published_response(experiment: Builder, mechanism: str) -> None:
     """yᵀQ⁻¹ solved with the whole matrix Q, for every pool and arm."""
     tables = tables_of(experiment(privacy={"mechanism": mechanism}))
-    rate = tables.manifest.metric.resampling_probability
+    rate = tables.manifest.outcomes[0].resampling_probability
     assert rate is not None
     for (_, _), cell in tables.debias.group_by("pool", "arm", maintain_order=True):
         outcomes, prior, weights = (
@@ -456,9 +456,13 @@ def test_the_manifest_says_what_was_done(experiment: Builder) -> None:
     assert manifest.created_at.tzinfo is None
     assert (manifest.mechanism, manifest.epsilon, manifest.delta) == ("cluster-dp", 2.0, 0.0)
     assert manifest.neighbours == "one unit's outcome (substitution)"
-    assert (manifest.control, manifest.same_shares, manifest.metric.n_outcomes) == ("none", True, 4)
-    assert manifest.metric.truncation_threshold == 1 / 8
-    assert manifest.metric.noise_scale == pytest.approx(2 / 0.2)
+    assert (manifest.control, manifest.same_shares, manifest.outcomes[0].n_outcomes) == (
+        "none",
+        True,
+        4,
+    )
+    assert manifest.outcomes[0].truncation_threshold == 1 / 8
+    assert manifest.outcomes[0].noise_scale == pytest.approx(2 / 0.2)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.7, 3])
@@ -470,9 +474,14 @@ def test_the_epsilon_asked_for_is_published(experiment: Builder, epsilon: float)
 def test_given_parameters_are_published_with_the_loss_they_have(experiment: Builder) -> None:
     privacy = {"resampling_probability": 0.8, "truncation_threshold": 0.02, "noise_scale": 10.0}
     manifest = tables_of(experiment(privacy={"epsilon": None, **privacy})).manifest
-    rate, floor = manifest.metric.resampling_probability, manifest.metric.truncation_threshold
+    rate, floor = (
+        manifest.outcomes[0].resampling_probability,
+        manifest.outcomes[0].truncation_threshold,
+    )
     assert rate is not None
     assert floor is not None
-    assert (rate, floor, manifest.metric.noise_scale) == pytest.approx((0.8, 0.02, 10.0), rel=1e-12)
+    assert (rate, floor, manifest.outcomes[0].noise_scale) == pytest.approx(
+        (0.8, 0.02, 10.0), rel=1e-12
+    )
     loss = 2 / 10 + math.log(1 + (1 - rate) / (rate * floor))
     assert manifest.epsilon == pytest.approx(loss, rel=1e-12)

@@ -11,6 +11,7 @@ import pytest
 from estimators.assigned import parties_of
 from estimators.effects import Estimate, effects
 from flows.cli.show import inspect_text
+from flows.released.by_attribute import estimate_by
 from flows.released.covariates import estimate_covariates
 from flows.released.estimate import estimate_file
 from flows.released.estimate_series import estimate_series
@@ -244,3 +245,27 @@ def test_one_household_an_arm_has_an_effect_and_no_error(tmp_path: Path) -> None
     assert tau_q.estimate is not None
     assert tau_q.std_error is tau_q.ci_lower is tau_q.p_value is None
     assert "errors" in inspect_text(read_release(path))
+
+
+def test_effects_by_an_attribute_are_those_of_its_segments(tmp_path: Path) -> None:
+    log = households(80, 4).with_columns((pl.int_range(pl.len()) % 3).alias("plan"))
+    path = build_experiment(
+        tmp_path / "experiment",
+        log,
+        privacy=COUNTS,
+        columns={"assigned_by": "home", "attributes": ["plan"]},
+        outcome={"values": [0, 1, 2, 3, 4]},
+        arms={"treatments": ["mail"]},
+    ).run().path  # fmt: skip
+    table = rows_of(path, "SELECT unit_id, plan::VARCHAR AS segment FROM main.units ORDER BY 1")
+    expected = estimate_segments(path, written(table, tmp_path / "s.parquet")).estimates
+    found = estimate_by(path, "plan").estimates
+    errors = {(one.estimator, one.segment): one.std_error for one in found}
+    assert errors == {
+        (one.estimator, one.segment): pytest.approx(one.std_error, rel=1e-9) for one in expected
+    }
+    with duckdb.connect(str(path), read_only=True) as connection:
+        rows = connection.sql("SELECT estimator, segment, std_error FROM ate_by('plan')").fetchall()
+    assert {(name, segment): error for name, segment, error in rows} == {
+        key: pytest.approx(error, rel=1e-9) for key, error in errors.items()
+    }

@@ -231,7 +231,7 @@ def test_the_table_of_effects_has_the_files_numbers(
     ).rows()
     with seen(browser, page) as found:
         told = found.page.evaluate(
-            "[...document.querySelectorAll('#table-effects tbody tr:not(.heading)')].map(row =>"
+            "[...document.querySelectorAll('#table-estimates tbody tr:not(.heading)')].map(row =>"
             " [...row.querySelectorAll('data')].map(one => [one.value, one.textContent]))"
         )
     assert len(told) == len(stated) > 0
@@ -268,7 +268,8 @@ def test_counts_are_the_published_ones(pages: Pages) -> None:
     counts = released(
         release, "SELECT arm, outcome, sum(noisy_count)::BIGINT AS n FROM main.counts GROUP BY ALL"
     )
-    found = read_contents(release).distribution
+    (one_metric,) = read_contents(release).metrics
+    found = one_metric.distribution
     assert found is not None
     assert found.totals is not None
     for arm, totals, one in zip(("none", "mail"), found.totals, found.shares, strict=True):
@@ -282,9 +283,10 @@ def test_without_counts_the_randomised_outcomes_are_debiased(experiment: Builder
     log = a_log(600)
     release = experiment(log, privacy=EXACT).run().path
     contents = read_contents(release)
-    assert contents.distribution is not None
-    assert contents.distribution.totals is None
-    for one in contents.distribution.shares:
+    (metric,) = contents.metrics
+    assert metric.distribution is not None
+    assert metric.distribution.totals is None
+    for one in metric.distribution.shares:
         raw = log.filter(pl.col("variant") == one.arm)["clicks"]
         expected = [int((raw == value).sum()) / len(raw) for value in range(4)]
         assert one.share == pytest.approx(expected, abs=1e-9)
@@ -519,7 +521,7 @@ def test_an_estimate_without_an_interval_is_told(pages: Pages, tmp_path: Path) -
         "ci_upper = NULL, p_value = NULL, p_value_holm = NULL",
     )
     page = report(read_contents(release))
-    table = page[page.index('<table id="table-effects"') :].partition("</table>")[0]
+    table = page[page.index('<table id="table-estimates"') :].partition("</table>")[0]
     assert table.count("<td>–</td>") == 9
 
 

@@ -1,6 +1,7 @@
 -- Priors, debias vectors and noisy counts of the largest pools that a page shows.
 WITH vectors AS (
     SELECT metric, pool, arm, sum(n_units) OVER (PARTITION BY pool) AS size FROM main.pools
+    WHERE metric = $metric
 ), shown AS (
     (FROM vectors ORDER BY size DESC, pool, arm LIMIT $listed)
     UNION

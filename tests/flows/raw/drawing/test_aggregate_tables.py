@@ -84,7 +84,7 @@ def result(built: Experiment) -> ReleaseResult:
 
 
 def statistic(result: ReleaseResult) -> str:
-    return result.manifest.metric.strata_statistic
+    return result.manifest.outcomes[0].strata_statistic
 
 
 # the tables
@@ -93,7 +93,11 @@ def statistic(result: ReleaseResult) -> str:
 def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> None:
     manifest, n_arms = result.manifest, len(result.estimates) + 1
     assert (manifest.epsilon, manifest.delta) == (1.0, 0.0)
-    assert manifest.metric.resampling_probability is manifest.metric.truncation_threshold is None
+    assert (
+        manifest.outcomes[0].resampling_probability
+        is manifest.outcomes[0].truncation_threshold
+        is None
+    )
     assert not manifest.has_units
     assert manifest.n_units == result.roster.n_units == sum(sizes_of_result(result).values())
     counts = read_release(result.path).row_counts
@@ -101,12 +105,12 @@ def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> N
     assert counts == {
         "release": 1,
         "metrics": 1,
-        "outcomes": manifest.metric.n_outcomes,
+        "outcomes": manifest.outcomes[0].n_outcomes,
         "pools": 3 * n_arms,
         "strata": 4 * n_arms,
         "debias": 0,
-        "counts": 3 * n_arms * manifest.metric.n_outcomes * has_counts,
-        "squares": n_arms * (manifest.metric.n_outcomes > 2)
+        "counts": 3 * n_arms * manifest.outcomes[0].n_outcomes * has_counts,
+        "squares": n_arms * (manifest.outcomes[0].n_outcomes > 2)
         if statistic(result) == "differences"
         else 0,
         "randomiser": 0,
@@ -114,7 +118,7 @@ def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> N
         "means": 0 if statistic(result) == "differences" else n_arms,
         "estimates": n_arms - 1,
     }
-    assert (manifest.metric.grid_step is None) == has_counts
+    assert (manifest.outcomes[0].grid_step is None) == has_counts
 
 
 def sizes_of_result(result: ReleaseResult) -> Sizes:
@@ -126,7 +130,7 @@ def test_its_scale_spends_all_of_epsilon(result: ReleaseResult) -> None:
     expected = {"counts": 2.0, "count-and-complement": 1.0, "differences": 8.0, "means": 8.0}
     if rows_of(result, "squares"):
         expected["differences"] = 8.0 / 0.95  # the rest pays for the sums of squares
-    assert result.manifest.metric.noise_scale == pytest.approx(expected[statistic(result)])
+    assert result.manifest.outcomes[0].noise_scale == pytest.approx(expected[statistic(result)])
     assert result.statement.spent.epsilon == 1.0
 
 
@@ -241,7 +245,7 @@ def strata_by_hand(
         (row["pool"], row["arm"], row["outcome"]): row["noisy_count"]
         for row in rows_of(result, "counts")
     }
-    scale, width, center = result.manifest.metric.noise_scale, grid[-1] - grid[0], grid.mean()
+    scale, width, center = result.manifest.outcomes[0].noise_scale, grid[-1] - grid[0], grid.mean()
     assert scale is not None
     second, fourth = laplace_cumulants(scale)
     far, steps = (grid - center) ** 2, grid - center
@@ -290,7 +294,7 @@ def by_hand(result: ReleaseResult, arm: str) -> tuple[float, float, float, float
         estimate, variance, noise = estimate + sign * mean, variance + sampling, noise + own_noise
         scatter, kurtosis = scatter + doubt, kurtosis + fourth
     if statistic(result) == "differences":
-        scale = result.manifest.metric.noise_scale
+        scale = result.manifest.outcomes[0].noise_scale
         assert scale is not None
         for pool, b in share.items():
             n_0, n_1 = rows[pool, "none"]["n_units"], rows[pool, arm]["n_units"]
@@ -458,8 +462,8 @@ def test_it_is_told_in_words_that_fit(result: ReleaseResult) -> None:
 def test_a_plan_predicts_the_effect_on_everybody(built: Experiment, result: ReleaseResult) -> None:
     """V = Σ b² Σ_a (V_s/n + V_stat/n²) over the large clusters, by the uniform guess."""
     found = plan(built.config, None)
-    grid = np.array(found.resolved_design.config.outcome.grid)
-    scale = result.manifest.metric.noise_scale
+    grid = np.array(found.outcomes[0].resolved_design.config.outcome.grid)
+    scale = result.manifest.outcomes[0].noise_scale
     assert scale is not None
     second, _ = laplace_cumulants(scale)
     rows = {(row["pool"], row["arm"]): row["n_units"] for row in rows_of(result, "pools")}
@@ -568,7 +572,7 @@ def test_a_noise_scale_in_place_of_epsilon_is_priced(experiment: Builder) -> Non
     privacy = {"mechanism": "noisy-horvitz-thompson", "epsilon": None, "noise_scale": 4.0}
     built = experiment(privacy=privacy, outcome=SPREAD)
     result = built.run()
-    assert result.manifest.metric.noise_scale == 4.0
+    assert result.manifest.outcomes[0].noise_scale == 4.0
     assert result.manifest.epsilon == pytest.approx(8 / 4.0, rel=1e-12)
     assert result.manifest.epsilon >= 2.0
     assert result.statement.spent.epsilon == result.manifest.epsilon

@@ -82,11 +82,11 @@ def test_all_are_in_the_tables(experiment: Builder) -> None:
     tables, chosen = tables_of(config)
     manifest = tables.manifest
     assert (manifest.epsilon, manifest.delta) == (2.0, 0.0)
-    assert [one.metric for one in manifest.metrics] == ["clicks", "spend", "buyer"]
+    assert [one.metric for one in manifest.outcomes] == ["clicks", "spend", "buyer"]
     assert [one.epsilon for one in manifest.outcomes] == [0.6666666666666666] * 3
     assert [one.n_outcomes for one in manifest.outcomes] == [4, 6, 2]
-    assert [one.label for one in manifest.metrics] == ["Clicks in a week", None, None]
-    assert [one.measured_in for one in manifest.metrics] == [None, "EUR", None]
+    assert [one.label for one in manifest.outcomes] == ["Clicks in a week", None, None]
+    assert [one.measured_in for one in manifest.outcomes] == [None, "EUR", None]
     assert [one.design.mechanism.name for one in chosen.outcomes] == ["cluster-dp"] * 3
     rows = {"outcomes": 1, "pools": 4, "debias": 4, "counts": 4}
     for name, times in rows.items():

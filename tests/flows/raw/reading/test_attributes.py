@@ -6,6 +6,9 @@ import duckdb
 import polars as pl
 import pytest
 
+from flows.cli.show import inspect_text
+from flows.released.estimate import estimate_file
+from flows.released.export import export
 from flows.released.file.read import read_release
 from schemas.errors import InputError
 from tests.conftest import Builder, Content, Section, a_log, released
@@ -197,3 +200,58 @@ def test_attributes_of_events_are_those_of_the_first_exposure(experiment: Builde
     assert result.as_json()["attribute_changed"] == 2
     assert any("attribute_changed: 2 unit(s)" in one for one in result.warnings)
     assert built.check().as_json()["attribute_changed"] == 2
+
+
+# what reads releases
+
+ODD = [
+    *("pool", "metric", "n_units", "weight", "probability", "estimate", "estimator", "unit", "key"),
+    *("u", "s", "d", "n", "m", "t", "r", "code", "stratum", "low", "high", "control", "kind"),
+    *("mean", "effect", "order", "select", "position", "cells", "y", "a", "b", "c", "g"),
+]
+"""Columns of other tables, and names that queries use."""
+
+
+def test_no_name_of_an_attribute_gets_in_the_way(experiment: Builder) -> None:
+    log = a_log(400)
+    facts = [pl.concat_str(pl.lit(f"{name} "), pl.int_range(400) % 3).alias(name) for name in ODD]
+    path = experiment(log.with_columns(facts), columns={"attributes": ODD}).run().path
+    stated = {(one.arm, one.estimator): one.estimate for one in estimate_file(path)}
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.execute("CREATE TEMP TABLE mine AS SELECT unit_id, pool AS segment FROM units")
+        shown = connection.sql("SELECT arm, estimator, estimate FROM ate()").fetchall()
+        by_segment = "SELECT DISTINCT segment FROM ate_by_segment('mine') ORDER BY 1"
+        segments = connection.sql(by_segment).fetchall()
+    assert {(arm, name): value for arm, name, value in shown} == pytest.approx(stated)
+    assert segments == [("pool 0",), ("pool 1",), ("pool 2",)]
+    exported = path.parent / "units.parquet"
+    assert export(path, exported).n_rows == 400
+    assert pl.read_parquet(exported).columns[5:] == ODD
+    assert "attributes (pool, metric" in " ".join(inspect_text(read_release(path)).split())
+
+
+def test_attributes_follow_all_of_several_outcomes(experiment: Builder) -> None:
+    log = a_log(400).with_columns(
+        pl.lit("de").alias("country"),
+        pl.concat_str(pl.col("variant"), pl.int_range(400) % 50).alias("home"),
+    )
+    columns = {"outcome": None, "attributes": ["country"], "assigned_by": "home"}
+    built = experiment(log, columns=columns)
+    written = built.config.read_text().replace("[outcome]\nvalues = [0, 1, 2, 3]\n", "")
+    built.config.write_text(
+        written
+        + '[[outcomes]]\nname = "any"\ncolumn = "clicks"\nvalues = [0, 1]\n'
+        + '[[outcomes]]\nname = "clicks"\ncolumn = "clicks"\nvalues = [0, 1, 2, 3]\n'
+    )
+    result = built.run()
+    names = released(result.path, "units").columns
+    assert names[3:] == [
+        "any",
+        "any_debiased",
+        "clicks",
+        "clicks_debiased",
+        "country",
+        "assigned_to",
+    ]
+    manifest = read_release(result.path).manifest
+    assert (manifest.attributes, manifest.assigned) == (("country",), True)

@@ -1,0 +1,135 @@
+"""The files of a log in an object store: all that match a pattern, by the rules of local files.
+
+A store has keys and no folders; what stands before a slash of a key counts as one. So a pattern's
+parts match those of keys, ``*`` none that begins with a dot, and a folder that is a table stands
+for the files in it.
+"""
+
+import glob
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
+from flows.raw.reading.stores import SHALLOW, Entry, StoredFile, entries, split
+from schemas.errors import InputError, shown
+
+
+def find_stored(key: str, pattern: str) -> tuple[StoredFile, ...]:
+    """List the files that match, in the order of their addresses; empty where none does.
+
+    ``pattern`` is the value of ``key`` in a configuration. Raises InputError where the store cannot
+    be asked, or where a match is a folder and no table.
+    """
+    failure: InputError
+    try:
+        return tuple(_find(pattern))
+    except InputError as error:
+        failure = InputError(f"{key}: {error}", key=key)
+    raise failure
+
+
+def _find(pattern: str) -> list[StoredFile]:
+    address = split(pattern)
+    if address is None or glob.has_magic(address[1]):
+        raise InputError(f"{shown(pattern)} names no bucket and file in it; write s3://bucket/name")
+    scheme, bucket, name = address
+    parts = name.split("/")
+    fixed = next((place for place, one in enumerate(parts) if glob.has_magic(one)), len(parts) - 1)
+    folder = "/".join(parts[:fixed])
+    if "**" in parts or scheme not in SHALLOW:
+        found = list(entries(scheme, bucket, folder, deep=True))
+    else:
+        found = list(_walk(scheme, bucket, folder, parts[fixed:]))
+    return sorted(set(_expanded(scheme, bucket, parts, _with_folders(found))))
+
+
+def _walk(scheme: str, bucket: str, folder: str, pattern: Sequence[str]) -> Iterator[Entry]:
+    """What is in a folder, and in those folders of it in which there may be matches."""
+    first, *rest = pattern
+    for one in entries(scheme, bucket, folder, deep=False):
+        yield one
+        if one.file is None and rest and _is_like(one.key.rpartition("/")[2], first):
+            yield from _walk(scheme, bucket, one.key, rest)
+
+
+def _with_folders(found: Sequence[Entry]) -> dict[str, StoredFile | None]:
+    """Files and folders by their keys; a folder is one by being listed, or by files in it."""
+    by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
+    for one in found:
+        above = one.key
+        while above := above.rpartition("/")[0]:
+            by_key.setdefault(above, None)
+    return by_key
+
+
+def _expanded(
+    scheme: str, bucket: str, parts: list[str], by_key: dict[str, StoredFile | None]
+) -> Iterator[StoredFile]:
+    """The files among the matches, and the files in the folders of tables."""
+    matches = {key: file for key, file in by_key.items() if _matches(key.split("/"), parts)}
+    tables = {key for key, file in matches.items() if file is None and format_of(key) in FORMATS}
+    holding = {above for key in matches for above in _above(key)}
+    for key, file in matches.items():
+        if tables.intersection(_above(key)):
+            continue  # of a table, with which it is listed
+        if file is not None:
+            yield file
+        elif key in tables:
+            yield from _table_files(scheme, bucket, key)
+        elif key not in holding:  # else other matches lie in it
+            raise InputError(
+                f"{scheme}://{bucket}/{key} is a folder, and no file matches in it; name its files "
+                f"(as in {key.rpartition('/')[2]}/*), or give a table's folder the ending of its "
+                "format"
+            )
+
+
+def _above(key: str) -> Iterator[str]:
+    while key := key.rpartition("/")[0]:
+        yield key
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether the parts of a key match those of a pattern, as the parts of a path do."""
+    if not pattern:
+        return not parts
+    first, *rest = pattern
+    if first != "**":
+        return bool(parts) and _is_like(parts[0], first) and _matches(parts[1:], rest)
+    hidden = (place for place, part in enumerate(parts) if part.startswith("."))
+    end = next(hidden, len(parts))
+    if not rest:
+        return end == len(parts) > 0
+    return any(_matches(parts[place:], rest) for place in range(end + 1))
+
+
+def _is_like(part: str, pattern: str) -> bool:
+    if not glob.has_magic(pattern):
+        return part == pattern
+    return fnmatchcase(part, pattern) and (pattern.startswith(".") or not part.startswith("."))
+
+
+def _table_files(scheme: str, bucket: str, table: str) -> Iterator[StoredFile]:
+    """The part files of a table; names that begin with ``_`` or ``.`` are left out."""
+    address = f"{scheme}://{bucket}/{table}"
+    any_file = False
+    for one in entries(scheme, bucket, table, deep=True):
+        *folders, name = one.key.removeprefix(f"{table}/").split("/")
+        if one.file is None:
+            folders, name = [*folders, name], ""
+        for part in (*folders, name):
+            if part in UNFINISHED:
+                raise InputError(f"{address}: this folder is {UNFINISHED[part]}")
+        if any(part.startswith(("_", ".")) for part in (*folders, name)):
+            continue
+        other = next((part for part in folders if "=" not in part), None)
+        if other is not None:
+            raise InputError(
+                f"{address}/{other}: a folder in a table's folder that is no partition "
+                "(KEY=VALUE); take it out, or name the files themselves"
+            )
+        if one.file is not None:
+            any_file = True
+            yield one.file
+    if not any_file:
+        raise InputError(f"{address}: this folder holds no file of a table; is it whole?")

@@ -1,0 +1,278 @@
+"""Object stores that logs may be in, ``s3://`` and ``gs://``, by pyarrow's file systems.
+
+Who asks is found in the environment, as the stores' own programs find it: ``AWS_ACCESS_KEY_ID`` and
+the like, a profile, or the machine's role; ``GOOGLE_APPLICATION_CREDENTIALS`` or the machine's
+account. ``AWS_ENDPOINT_URL`` and ``STORAGE_EMULATOR_HOST`` name another server of the protocol.
+Messages of the libraries are never shown: they quote what was sent.
+"""
+
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+import pyarrow as pa
+
+from schemas.errors import InputError
+
+_ADDRESS = re.compile(r"(s3|gs)://([^/]+)/(.+)", re.DOTALL)
+_BUFFER = 1 << 20  # bytes of text that are asked for at once, at least
+_CONNECT, _ANSWER = 5.0, 30.0  # seconds that are waited
+_ATTEMPTS, _RETRIED = 3, 10.0  # tries of S3's; seconds that Google's tries again
+_CHANGED = "changed since the run began to read; run it again"
+
+
+@dataclass(frozen=True, order=True)
+class StoredFile:
+    """A file in an object store, as it was when the log was listed."""
+
+    address: str
+    """Such as ``s3://bucket/logs/2026-11-20/part-0.parquet``."""
+    n_bytes: int
+    changed_at: int
+    """When it was written, in seconds since 1970; 0 where the store does not say."""
+
+    def __str__(self) -> str:
+        """Return the address, as messages name it."""
+        return self.address
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return self.address.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name, with its dot."""
+        return PurePosixPath(self.name).suffix
+
+
+LogFile = Path | StoredFile
+"""A file of a log, wherever it is."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is at a key of a bucket: a file, or whatever lies below the key."""
+
+    key: str
+    file: StoredFile | None
+    """None for a folder, which a store has only as the beginning of files' keys."""
+
+
+def split(address: str) -> tuple[str, str, str] | None:
+    """The scheme, bucket and key of an address; None where it is not one."""
+    match = _ADDRESS.fullmatch(address)
+    return None if match is None else (match[1], match[2], match[3])
+
+
+SHALLOW = frozenset({"s3"})
+"""Schemes of stores that list folders without what is below them."""
+
+
+def entries(scheme: str, bucket: str, folder: str, *, deep: bool) -> Iterator[Entry]:
+    """What is in a folder's key ("" for the bucket); if ``deep``, everything below it.
+
+    Folders are among them, if the store lists any. Raises InputError where it cannot be asked.
+    """
+    from pyarrow import fs  # noqa: PLC0415 - takes a while, and most logs are on this machine
+
+    place = f"{bucket}/{folder}".rstrip("/")
+    failure = ""
+    try:
+        selector = fs.FileSelector(place, allow_not_found=False, recursive=deep)
+        found = _file_system(scheme, bucket).get_file_info(selector)
+    except OSError as error:
+        code = _of_store(error)
+        if code is None and _NOTHING in str(error):  # below this key
+            return
+        failure = _NO_BUCKET if code == "NOT_FOUND" else trouble(error) or "cannot be listed"
+    if failure:
+        raise InputError(f"{scheme}://{bucket}: {failure}")
+    for info in found:
+        key = info.path.removeprefix(f"{bucket}/")
+        if info.type == fs.FileType.File:
+            seconds = (info.mtime_ns or 0) // 10**9
+            yield Entry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
+        else:
+            yield Entry(key.rstrip("/"), None)
+
+
+class OpenFile:
+    """A file that is open for reading; it has to be closed.
+
+    Raises InputError where the file is not there any more, or is another than was listed, and for
+    every failure of the store's: never an error of the library's.
+    """
+
+    def __init__(self, file: StoredFile) -> None:
+        """Open the file."""
+        self.file = file
+        scheme, bucket, key = split(file.address) or ("", "", "")
+        self._place = f"{bucket}/{key}"
+        failure = ""
+        try:
+            self._system = _file_system(scheme, bucket)
+            self.content: Any = self._system.open_input_file(self._place)
+            if self.content.size() != file.n_bytes:
+                failure = _CHANGED
+        except OSError as error:
+            failure = trouble(error) or "cannot be opened"
+        if failure:
+            raise InputError(f"{file}: {failure}")
+
+    def __enter__(self) -> "OpenFile":
+        """Return itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the file; where it was read or could not be, look whether it is the same still."""
+        self.close()
+        if kind is None or issubclass(kind, (OSError, pa.ArrowException)):
+            self.check_unchanged()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.content.close()
+
+    def check_unchanged(self) -> None:
+        """Raise InputError where another file has the address by now."""
+        failure = ""
+        try:
+            self._check()
+        except OSError as error:
+            failure = trouble(error) or "cannot be looked at"
+        if failure:
+            raise InputError(f"{self.file}: {failure}")
+
+    def _check(self) -> None:
+        (info,) = self._system.get_file_info([self._place])
+        seconds = (info.mtime_ns or 0) // 10**9
+        if info.size is None:
+            raise FileNotFoundError
+        if (info.size, seconds) != (self.file.n_bytes, self.file.changed_at):
+            raise InputError(f"{self.file}: {_CHANGED}")
+
+
+class _Bytes(io.RawIOBase):
+    """The bytes of a file in a store, whose failures are in plain words."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__()
+        self._open = OpenFile(file)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        failure = ""
+        try:
+            n_bytes = int(self._open.content.readinto(buffer))
+            if n_bytes == 0:  # all of it was read
+                self._open.check_unchanged()
+            return n_bytes
+        except OSError as error:
+            failure = trouble(error) or "cannot be read"
+        self._open.check_unchanged()
+        raise InputError(f"{self._open.file}: {failure}")
+
+    def close(self) -> None:
+        if not self.closed:
+            self._open.close()
+        super().close()
+
+
+def open_stored(file: StoredFile) -> IO[bytes]:
+    """Open a file for its bytes, as they are; see :class:`OpenFile`."""
+    return cast("IO[bytes]", io.BufferedReader(_Bytes(file), _BUFFER))
+
+
+_NOTHING = "No such file or directory"  # what pyarrow says of a key with nothing below it
+_NO_BUCKET = "there is no such bucket; correct its name"
+_TROUBLES = (
+    (r"NO_SUCH_BUCKET|RESOURCE_NOT_FOUND", _NO_BUCKET),
+    (
+        r"ACCESS_DENIED|PERMISSION_DENIED|HTTP response code 403|status code: 403",
+        "access is denied; allow the account of the environment's credentials to list and read it",
+    ),
+    (
+        r"INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT_MATCH|INVALID_CLIENT_TOKEN|UNRECOGNIZED_CLIENT|"
+        r"INVALID_SIGNATURE|EXPIRED_TOKEN|ExpiredToken|InvalidToken|UNAUTHENTICATED|"
+        r"MISSING_AUTHENTICATION|status code: 401|HTTP response code 401",
+        "the store does not accept the environment's credentials; renew or correct them",
+    ),
+    (
+        r"NETWORK_CONNECTION|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|UNAVAILABLE|DEADLINE_EXCEEDED|"
+        r"[Cc]ould not (?:resolve|connect)|curlCode",
+        "the store cannot be reached; check the network, and the endpoint if the environment "
+        "names one",
+    ),
+    (r"(?i)could not find default credentials|credentials", "there are no credentials for it"),
+)
+_OF_STORES = re.compile(r"AWS Error ([A-Z_]+)|google::cloud::Status\(([A-Z_]+)")
+
+
+def trouble(error: BaseException) -> str | None:
+    """What a store's error means, in plain words; None where it is not known to be a store's."""
+    if isinstance(error, FileNotFoundError):
+        return "is not there any more; run it again"
+    named, text = _of_store(error), str(error)
+    if named is None:
+        return None
+    for pattern, words in _TROUBLES:
+        if re.search(pattern, text):
+            return words
+    return f"the store answered with an error ({named})"
+
+
+def _of_store(error: BaseException) -> str | None:
+    """The code of an error that a store answered with; None for any other error."""
+    code = _OF_STORES.search(str(error))
+    return None if code is None else code[1] or code[2]
+
+
+def _file_system(scheme: str, bucket: str) -> Any:
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if scheme == "s3" else _EMULATOR
+    endpoint = next((found for name in names if (found := os.environ.get(name))), None)
+    return _s3(bucket, endpoint) if scheme == "s3" else _gs(endpoint)
+
+
+_EMULATOR = ("STORAGE_EMULATOR_HOST",)
+
+
+@cache
+def _s3(bucket: str, endpoint: str | None) -> Any:
+    """The store of a bucket, found at its region; raises OSError where that cannot be asked."""
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if region is None and endpoint is None:
+        region = fs.resolve_s3_region(bucket)
+    return fs.S3FileSystem(
+        region=region,
+        endpoint_override=endpoint,
+        connect_timeout=_CONNECT,
+        request_timeout=_ANSWER,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+    )
+
+
+@cache
+def _gs(endpoint: str | None) -> Any:
+    from pyarrow import fs  # noqa: PLC0415 - as above
+
+    limit = timedelta(seconds=_RETRIED)
+    if endpoint is None:
+        return fs.GcsFileSystem(retry_time_limit=limit)
+    scheme, _, host = endpoint.rpartition("://")
+    return fs.GcsFileSystem(
+        anonymous=True,
+        scheme=scheme or "http",
+        endpoint_override=host.rstrip("/"),
+        retry_time_limit=limit,
+    )

@@ -1,0 +1,100 @@
+-- How outcomes vary in the arms of each contrast: variances without the noise of statistics, and half
+-- of their own variance. For outcomes, and for what ratios are made of: the prefix is that of the queries.
+-- What is read: merged, sides, sample_variance, strata_means, estimators, outcome_variance, shares, as
+-- in ate_of_groups.sql; what is made: known_spreads and of_arms.
+
+-- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
+-- are equal but for rounding are equal, too.
+${prefix}added AS (
+    SELECT m.asked, m.arm, m.pair, m.cluster, m.n_treated, m.n_control,
+        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control,
+        CASE WHEN abs(z - avg(z) OVER pairs) < 1e-12 * sum(size) OVER pairs THEN 0
+            ELSE z - avg(z) OVER pairs END AS from_pair
+    FROM ${prefix}merged AS m
+    JOIN (
+        SELECT asked, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
+            sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
+        FROM ${prefix}sides WHERE stratum = 'merged' GROUP BY asked, arm, cluster
+    ) AS s ON s.asked = m.asked AND s.arm = m.arm AND s.cluster = m.cluster
+    WINDOW whole AS (PARTITION BY m.asked, m.arm),
+        pairs AS (PARTITION BY m.asked, m.arm, m.pair)
+),
+${prefix}pairs AS (
+    SELECT asked, arm, count(*) - 1 AS free,
+        count(*) * sum(from_pair * from_pair) / (count(*) - 1) AS variance,
+        (sum(n_treated) - count(*) * var_samp(n_treated) / any_value(all_treated))
+        / any_value(all_treated) ** 2
+        + (sum(n_control) - count(*) * var_samp(n_control) / any_value(all_control))
+        / any_value(all_control) ** 2 AS seen,
+        1 / any_value(all_treated) + 1 / any_value(all_control) AS worth
+    FROM ${prefix}added GROUP BY asked, arm, pair
+),
+${prefix}collapsed AS (
+    SELECT asked, arm, sum(variance) * any_value(worth) / sum(seen) AS variance,
+        sum(seen) ** 2 / sum(seen ** 2 / free) AS freedom
+    FROM ${prefix}pairs GROUP BY asked, arm
+    HAVING sum(seen) >= $least_seen * any_value(worth)
+),
+-- What the variance of pairs replaces of a merged stratum's Ŝ²/n, and with what.
+${prefix}replaced AS (
+    SELECT e.estimator, v.asked, v.arm, v.stratum, v.side, c.variance, c.freedom,
+        CASE WHEN sum(v.spread / v.n) OVER both_arms > 0
+            THEN v.spread / v.n / sum(v.spread / v.n) OVER both_arms
+            ELSE 0.5 END AS own,
+        CASE e.estimator WHEN 'tau_q' THEN 1
+            ELSE min(m.unknown) OVER both_arms * max(m.unknown) OVER both_arms END AS used,
+        CASE e.estimator WHEN 'tau_q' THEN 0 ELSE sum(m.response_noise) OVER both_arms END AS noise
+    FROM ${prefix}sample_variance AS v
+    JOIN ${prefix}strata_means AS m
+    ON m.asked = v.asked AND m.arm = v.arm AND m.stratum = v.stratum AND m.side = v.side
+    JOIN ${prefix}collapsed AS c ON c.asked = v.asked AND c.arm = v.arm
+    JOIN ${prefix}estimators AS e ON e.asked = v.asked
+    WHERE v.stratum = 'merged'
+    WINDOW both_arms AS (PARTITION BY e.estimator, v.asked, v.arm)
+),
+${prefix}spreads AS (
+    SELECT 'tau_q' AS estimator, asked, arm, stratum, side, n, spread,
+        NULL::DOUBLE AS noise, NULL::DOUBLE AS most, NULL::DOUBLE AS widest
+    FROM ${prefix}sample_variance
+    UNION ALL
+    SELECT 'combined', asked, arm, stratum, side, n, spread * more,
+        greatest(square_noise - 1e-9 * widest ** 2, 0) * more ** 2, most * more, widest * more
+    FROM ${prefix}outcome_variance
+),
+${prefix}weighted_spreads AS (
+    SELECT s.*, b.share, coalesce(1 - r.used, 1) AS kept,
+        coalesce(r.own * r.used * (r.variance - r.noise), 0) AS paired,
+        coalesce(r.own * (r.used * r.variance) ** 2 / r.freedom, 0) AS doubt
+    FROM ${prefix}spreads AS s
+    JOIN ${prefix}shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
+    LEFT JOIN ${prefix}replaced AS r
+    ON r.estimator = s.estimator AND r.asked = s.asked AND r.arm = s.arm
+        AND r.stratum = s.stratum AND r.side = s.side
+),
+${prefix}usual_spreads AS (
+    SELECT *, coalesce(least(
+            greatest(sum(share ** 2 * kept * spread / n) OVER whole, 0),
+            sum(share ** 2 * most / n) OVER whole, sum(share ** 2 * widest / n) OVER whole
+        ) / nullif(sum(share ** 2 * kept / n) OVER whole, 0), 0) AS usual
+    FROM ${prefix}weighted_spreads
+    WINDOW whole AS (PARTITION BY estimator, asked, arm, side)
+),
+-- Inside: for degrees of freedom, drawn to the usual Ŝ² as far as it is noise.
+${prefix}known_spreads AS (
+    SELECT *, CASE estimator WHEN 'tau_q' THEN spread ELSE least(greatest(
+            usual
+            + (spread - usual) * coalesce(usual ** 2 / nullif(usual ** 2 + noise, 0), 1), 0
+        ), most, widest) END AS inside
+    FROM ${prefix}usual_spreads
+),
+-- Σ b² S²/n of each arm, brought between its bounds as a sum, and half of its variance but for V_A.
+${prefix}of_arms AS (
+    SELECT estimator, asked, arm, side,
+        least(
+            greatest(sum(share ** 2 * (kept * spread / n + paired)), 0),
+            sum(share ** 2 * most / n),
+            sum(share ** 2 * widest / n)
+        ) AS variance,
+        sum(share ** 4 * ((kept * inside / n) ** 2 / (n - 1) + doubt)) AS scatter
+    FROM ${prefix}known_spreads GROUP BY estimator, asked, arm, side
+),

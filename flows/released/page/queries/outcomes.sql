@@ -1,0 +1,2 @@
+-- The grid of a metric.
+SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY outcome

@@ -1,0 +1,27 @@
+"""Whether a release's experiment looks sound, by public facts, for ``templates/soundness.html``."""
+
+from typing import Any, Final
+
+from flows.released.page.contents import Contents
+from schemas.roster import SAMPLE_RATIO_ALARM
+
+MUCH_ASIDE: Final = 0.05
+"""Where a greater share of the rows was set aside, this is a warning."""
+
+
+def soundness_facts(contents: Contents) -> dict[str, Any]:
+    """Arm sizes against the intended shares, rows set aside, and units that came back."""
+    manifest = contents.manifest
+    aside, p_value = manifest.n_set_aside, manifest.sample_ratio_p
+    share = None if aside is None else aside / max(aside + manifest.n_units, 1)
+    return {
+        "p_value": p_value,
+        "is_mismatch": p_value is not None and p_value < SAMPLE_RATIO_ALARM,
+        "alarm": SAMPLE_RATIO_ALARM,
+        "sizes": [(arm, contents.sizes.get(arm, 0)) for arm in contents.arms],
+        "aside": aside,
+        "aside_share": share,
+        "is_much_aside": share is not None and share > MUCH_ASIDE,
+        "returning": manifest.n_returning,
+        "arm_changed": manifest.n_arm_changed,
+    }
