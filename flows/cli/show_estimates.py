@@ -61,7 +61,7 @@ def _estimates_table(rows: Sequence["Estimate"]) -> list[str]:
 def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]:
     first = [*([one.segment or ""] if segments else []), one.arm]
     if one.estimate is None:
-        return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
+        return [*first, why_none(one.n_units), *[""] * (5 + several), f"{one.n_units:,}"]
     relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
     return [
         *first,
@@ -128,6 +128,11 @@ _BY_MEANING = (
     "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
     "p (Holm) is adjusted for the number of segments."
 )
+
+
+def why_none(n_units: int) -> str:
+    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
+    return "denominator near zero" if n_units else "too few units to compare"
 
 
 def cell_p_value(value: float | None) -> str:
