@@ -28,6 +28,7 @@ from flows.released.file.evidence import (
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
 from flows.released.file.read import chosen_outcomes, open_release, read_manifest
+from flows.released.file.sql import text
 from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
 
@@ -111,14 +112,19 @@ def estimate_by(
         every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
         segments = segments_of(connection, path, attribute)
         rows = _read_slices(connection, every, attribute, segments)
-    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    rows = rows.with_columns(group)
+        group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+        rows = rows.with_columns(group.alias("group"))
+        units = _units_by(connection, attribute, segments) if manifest.assigned else ""
+        evidence = [
+            one.evidence(slices, one.read_parties(connection, slices, units))
+            for one, slices in (
+                (one, slices_of(rows, one.places, at)) for at, one in enumerate(every)
+            )
+        ]
     estimates = [
         estimate
-        for at, one in enumerate(every)
-        for estimate in effects_of(
-            one, one.evidence(slices_of(rows, one.places, at)), level, segments
-        )
+        for one, of_metric in zip(every, evidence, strict=True)
+        for estimate in effects_of(one, of_metric, level, segments)
     ]
     return AttributeEstimates(
         attribute=attribute,
@@ -147,6 +153,21 @@ def _read_slices(
         moments=moments_of(every), deviations=deviations(every), segment=segment_sql(attribute)
     )
     return read_frame(connection, query, {"none": segments[-1]})
+
+
+def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
+    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
+    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
+    connection.register("values_to_number", numbered.to_arrow())
+    connection.execute("CREATE TEMP TABLE numbered_values AS FROM values_to_number")
+    connection.unregister("values_to_number")
+    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
+    segment = segment.replace("{", "{{").replace("}", "}}")
+    return (
+        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
+        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
+        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
+    )
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:
