@@ -27,6 +27,7 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
 from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
+from flows.released.file.sql import text
 from flows.released.segments import estimates_of_slices
 from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
@@ -114,9 +115,12 @@ def estimate_by(
         ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
         segments = segments_of(connection, path, attribute)
         rows = _read_slices(connection, every, ratios, attribute, segments)
-    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    rows = rows.with_columns(group)
-    estimates = estimates_of_slices(every, ratios, rows, chosen, level, segments)
+        group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+        rows = rows.with_columns(group.alias("group"))
+        units = _units_by(connection, attribute, segments) if manifest.assigned else ""
+        estimates = estimates_of_slices(
+            connection, every, ratios, rows, chosen, level, segments, units
+        )
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
@@ -147,6 +151,21 @@ def _read_slices(
         segment=segment_sql(attribute),
     )
     return read_frame(connection, query, {"none": segments[-1]})
+
+
+def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
+    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
+    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
+    connection.register("values_to_number", numbered.to_arrow())
+    connection.execute("CREATE TEMP TABLE numbered_values AS FROM values_to_number")
+    connection.unregister("values_to_number")
+    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
+    segment = segment.replace("{", "{{").replace("}", "}}")
+    return (
+        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
+        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
+        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
+    )
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:

@@ -191,7 +191,8 @@ def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> 
         for mean in means(released.whole, arms, same_shares=same_shares)
     ]
     of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
-    return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    return rows.with_columns(pl.col("std_error").fill_nan(None))
 
 
 def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:
