@@ -131,6 +131,15 @@ def estimate_segments(
                 (one, slices_of(rows, one.places, at)) for at, one in enumerate(every)
             )
         ]
+        products = [
+            one.above.read_products(
+                connection,
+                one.below,
+                (evidence[one.numerator].slices, evidence[one.denominator].slices),
+                _UNITS,
+            )
+            for one in ratios
+        ]
     names, asked = segments.to_list(), {one.metric for one in chosen}
     estimates = [
         estimate
@@ -144,6 +153,7 @@ def estimate_segments(
             evidence[ratio.numerator],
             evidence[ratio.denominator],
             ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
+            products[at],
         )
         estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
     return SegmentEstimates(

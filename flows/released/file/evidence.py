@@ -26,7 +26,7 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.released.file.cells import Cells
-from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties
+from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats, Ints
@@ -146,11 +146,30 @@ class Released:
         """
         if not (self.manifest.assigned and self.manifest.has_units):
             return None
+        return read_parties(
+            connection, slices, self.names_of(slices), len(self.arms), self.outcome, units
+        )
+
+    def read_products(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        other: "Released",
+        slices: tuple[Slices, Slices],
+        units: str = OF_STRATA,
+    ) -> Floats | None:
+        """Read the products of this outcome and an ``other``, for ratios: as ``read_parties``."""
+        if not (self.manifest.assigned and self.manifest.has_units):
+            return None
+        both = (self.outcome, other.outcome)
+        names = self.names_of(slices[0])
+        return read_products(connection, slices, names, len(self.arms), both, units)
+
+    def names_of(self, slices: Slices) -> pl.DataFrame:
+        """The ``cluster`` and ``arm`` of each slice."""
         codes = {"cluster_code": slices.cluster, "arm_code": slices.arm}
-        names = pl.DataFrame(codes).join(
+        return pl.DataFrame(codes).join(
             self.places, on=list(codes), how="left", maintain_order="left"
         )
-        return read_parties(connection, slices, names, len(self.arms), self._outcome, units)
 
     def with_parties(self, connection: duckdb.DuckDBPyConnection) -> "Released":
         """Return the same with the units that were assigned together, where any were."""
@@ -164,12 +183,12 @@ class Released:
             pooled = self.whole.by_pool(same_shares=True).slices
             names = self.pool_names[pooled.pool].rename({"pool": "cluster"})
             of_pools = read_parties(
-                connection, pooled, names, len(self.arms), self._outcome, OF_POOLS
+                connection, pooled, names, len(self.arms), self.outcome, OF_POOLS
             ).moved(pooled.pool, size)
         return replace(self, parties=parties, pool_parties=of_pools)
 
     @property
-    def _outcome(self) -> tuple[str, float, float]:
+    def outcome(self) -> tuple[str, float, float]:
         """The column of the outcomes, the middle of their grid, and λ."""
         rate = self.metric.resampling_probability
         return self.metric.metric, float(self.grid.mean()), rate or 0.0

@@ -154,7 +154,13 @@ class _Macros:
 
     @cached_property
     def ratios(self) -> tuple[ReleasedRatio, ...]:
-        """The ratios of the release."""
+        """The ratios of the release that macros estimate.
+
+        None where units were assigned together: SQL has no products of two outcomes yet, and an
+        error that counts units one by one would be too small. ``ate()`` shows what is stated.
+        """
+        if self.manifest.assigned:
+            return ()
         return ratios_among(self.every, self.manifest.ratios)
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:

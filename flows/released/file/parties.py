@@ -5,6 +5,7 @@ only those in several slices, and those in clusters that may be merged with othe
 (:mod:`estimators.assigned`).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import duckdb
@@ -68,29 +69,8 @@ def read_parties(
     the outcomes in ``units``, the middle of their grid, and λ. ``units`` is a query for every unit
     with its place (:data:`OF_STRATA`).
     """
-    column, center, rate = outcome
-    connection.register(
-        "assigned_slices",
-        names.select(
-            pl.Series("code", np.arange(len(slices.group))),
-            pl.Series("s_group", slices.group),
-            pl.col("cluster").alias("s_cluster"),
-            pl.col("arm").alias("s_arm"),
-            pl.Series("n", slices.n_units),
-            pl.Series("mean_0", slices.mean),
-            pl.Series("is_thin", thin(slices, n_arms)),
-        ).to_arrow(),
-    )
-    columns = f"assigned_to, {quote_name(column)} - {center!r}::DOUBLE AS d_0"
-    connection.execute(
-        _CELLS.format(
-            deviations=_DEVIATION.format(at=0),
-            totals="sum(d_0) AS total_0",
-            units=units.format(columns=columns),
-        )
-    )
-    connection.unregister("assigned_slices")
-    factor = 1.0 / (1.0 - rate)
+    _make_cells(connection, (slices,), names, n_arms, (outcome,), units)
+    factor = 1.0 / (1.0 - outcome[2])
     products = "sum(d_0 * d_0 / more) AS products"
     nested = _columns(connection, _NESTED.format(products=products))
     listed = _columns(connection, _LISTED.format(deviations="d_0"))
@@ -106,6 +86,67 @@ def read_parties(
         deviation=listed["d_0"] * factor,
         nested=Nested(**sums),
     )
+
+
+def read_products(
+    connection: duckdb.DuckDBPyConnection,
+    slices: tuple[Slices, Slices],
+    names: Frame,
+    n_arms: int,
+    outcomes: tuple[tuple[str, float, float], tuple[str, float, float]],
+    units: str = OF_STRATA,
+) -> Floats:
+    """Read Σ D_N D_D/(1 − h) of two outcomes, over the parties that :func:`read_parties` sums up.
+
+    ``slices`` are the same ones, by both outcomes. The result has the shape [R].
+    """
+    _make_cells(connection, slices, names, n_arms, outcomes, units)
+    nested = _columns(connection, _NESTED.format(products="sum(d_0 * d_1 / more) AS products"))
+    connection.execute("DROP TABLE temp.main.assigned_cells")
+    found = np.zeros(len(slices[0].group))
+    found[nested["code"].astype(np.int64)] = nested["products"]
+    scaled: Floats = found / ((1.0 - outcomes[0][2]) * (1.0 - outcomes[1][2]))
+    return scaled
+
+
+def _make_cells(
+    connection: duckdb.DuckDBPyConnection,
+    slices: Sequence[Slices],
+    names: Frame,
+    n_arms: int,
+    outcomes: Sequence[tuple[str, float, float]],
+    units: str,
+) -> None:
+    """Make the temporary table ``assigned_cells``, with D of every outcome; slices of each."""
+    first = slices[0]
+    connection.register(
+        "assigned_slices",
+        names.select(
+            pl.Series("code", np.arange(len(first.group))),
+            pl.Series("s_group", first.group),
+            pl.col("cluster").alias("s_cluster"),
+            pl.col("arm").alias("s_arm"),
+            pl.Series("n", first.n_units),
+            *(pl.Series(f"mean_{at}", of.mean) for at, of in enumerate(slices)),
+            pl.Series("is_thin", thin(first, n_arms)),
+        ).to_arrow(),
+    )
+    places = range(len(outcomes))
+    columns = ", ".join(
+        ["assigned_to"]
+        + [
+            f"{quote_name(column)} - {center!r}::DOUBLE AS d_{at}"
+            for at, (column, center, _) in enumerate(outcomes)
+        ]
+    )
+    connection.execute(
+        _CELLS.format(
+            deviations=", ".join(_DEVIATION.format(at=at) for at in places),
+            totals=", ".join(f"sum(d_{at}) AS total_{at}" for at in places),
+            units=units.format(columns=columns),
+        )
+    )
+    connection.unregister("assigned_slices")
 
 
 def thin(slices: Slices, n_arms: int) -> Bools:

@@ -269,3 +269,48 @@ def test_effects_by_an_attribute_are_those_of_its_segments(tmp_path: Path) -> No
     assert {(name, segment): error for name, segment, error in rows} == {
         key: pytest.approx(error, rel=1e-9) for key, error in errors.items()
     }
+
+
+def test_ratios_count_households_as_one(tmp_path: Path) -> None:
+    """Products of two outcomes that lie in one slice are read as sums: those of the cells."""
+    log = households(80, 4).with_columns((1 + pl.col("home") % 3).cast(pl.Float64).alias("views"))
+    values = [0, 1, 2, 3, 4]
+    path = build_experiment(
+        tmp_path / "experiment",
+        log,
+        privacy=EXACT,
+        columns={"assigned_by": "home", "outcome": None},
+        outcome=None,
+        arms={"treatments": ["mail"]},
+        outcomes=[{"name": name, "column": name, "values": values} for name in ("clicks", "views")],
+        ratios=[{"name": "rate", "numerator": "clicks", "denominator": "views"}],
+    ).run().path  # fmt: skip
+    found = [one for one in estimate_file(path) if one.metric == "rate"]
+    ids = rows_of(path, "SELECT unit_id, 'all' AS segment FROM main.units ORDER BY 1")
+    table = written(ids, tmp_path / "s.parquet")
+    in_segment = [one for one in estimate_segments(path, table).estimates if one.metric == "rate"]
+    units = rows_of(path, "FROM main.units")
+    assert found[0].std_error == pytest.approx(in_segment[0].std_error, rel=1e-9)
+    assert found[0].std_error is not None
+    expected = 0.0
+    total = units.height
+    means = {"mail": found[0].control_mean + found[0].estimate, "none": found[0].control_mean}  # type: ignore[operator] # numbers
+    for arm, ratio in means.items():
+        own = units.filter(pl.col("arm").cast(pl.String) == arm)
+        weights = units.group_by("cluster").len("everyone")
+        own = own.join(weights, on="cluster")
+        below = (
+            own.group_by("cluster")
+            .agg((pl.col("views").mean() * pl.col("everyone").first() / total).alias("part"))[
+                "part"
+            ]
+            .sum()
+        )
+        linear = (pl.col("clicks") - ratio * pl.col("views")) / below
+        scored = own.with_columns((linear - linear.mean().over("cluster")).alias("l"))
+        parties = scored.group_by("cluster", "assigned_to").agg(
+            pl.col("l").sum(), pl.len().alias("m"), pl.col("everyone").first()
+        ).with_columns(pl.col("m").sum().over("cluster").alias("n"))  # fmt: skip
+        score = pl.col("everyone") / total * pl.col("l") / pl.col("n")
+        expected += parties.select((score**2 / (1 - pl.col("m") / pl.col("n"))).sum()).item()
+    assert found[0].std_error ** 2 == pytest.approx(expected, rel=1e-6)
