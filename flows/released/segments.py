@@ -31,7 +31,7 @@ from flows.released.file.read import (
 )
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
-from schemas.released import Ratio
+from schemas.released import Metric, Ratio
 
 SEGMENT = "segment"
 
@@ -125,27 +125,52 @@ def estimate_segments(
         rows = rows.with_columns(group)
         if manifest.assigned:
             _number_members(connection, segments)
-        evidence = [
-            one.evidence(slices, one.read_parties(connection, slices, _UNITS))
-            for one, slices in (
-                (one, slices_of(rows, one.places, at)) for at, one in enumerate(every)
-            )
-        ]
-        products = [
-            one.above.read_products(
-                connection,
-                one.below,
-                (evidence[one.numerator].slices, evidence[one.denominator].slices),
-                _UNITS,
-            )
-            for one in ratios
-        ]
-    names, asked = segments.to_list(), {one.metric for one in chosen}
+        estimates = estimates_of_slices(
+            connection, every, ratios, rows, chosen, level, segments.to_list(), _UNITS
+        )
+    return SegmentEstimates(
+        estimates=estimates,
+        n_segments=len(segments),
+        same_shares=manifest.same_shares,
+        **fit,
+    )
+
+
+def estimates_of_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+    rows: pl.DataFrame,
+    chosen: Sequence[Metric | Ratio],
+    level: float,
+    segments: Sequence[str],
+    units: str,
+) -> list[Estimate]:
+    """Estimate the effects on the ``chosen`` metrics in every segment, outcomes before ratios.
+
+    ``rows`` have the moments of ``every`` outcome and the covariances of the ``ratios``, and the
+    position of each row's segment, ``group``; ``units`` is SQL for the units of segments, where
+    units were assigned together.
+    """
+    asked = {one.metric for one in chosen}
+    evidence = [
+        one.evidence(slices, one.read_parties(connection, slices, units))
+        for one, slices in ((one, slices_of(rows, one.places, at)) for at, one in enumerate(every))
+    ]
+    products = [
+        one.above.read_products(
+            connection,
+            one.below,
+            (evidence[one.numerator].slices, evidence[one.denominator].slices),
+            units,
+        )
+        for one in ratios
+    ]
     estimates = [
         estimate
         for one, of_outcome in zip(every, evidence, strict=True)
         if one.metric.metric in asked
-        for estimate in effects_of(one, of_outcome, level, names)
+        for estimate in effects_of(one, of_outcome, level, segments)
     ]
     for at, ratio in enumerate(ratios):
         of_ratio = RatioEvidence(
@@ -155,13 +180,8 @@ def estimate_segments(
             ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
             products[at],
         )
-        estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
-    return SegmentEstimates(
-        estimates=estimates,
-        n_segments=len(segments),
-        same_shares=manifest.same_shares,
-        **fit,
-    )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, segments)
+    return estimates
 
 
 def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:
