@@ -163,10 +163,9 @@ class _Macros:
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
-        names = ("parties", "parties_of_segment", "parties_of_attribute", "party_variance")
-        names = (*names, "party_scatter", "party_join", "ratio_party_join")
         if not self.manifest.assigned:
-            return dict.fromkeys(names, "")
+            parties = ("parties", "parties_of_segment", "parties_of_attribute", "party_variance")
+            return dict.fromkeys((*parties, "party_scatter", "party_join", "ratio_party_join"), "")
         places = range(len(self.every))
         totals = (f"sum(d{at}) AS total{at}" for at in places)
         given = dict(made) | {
