@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles, files
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.released.decisions import Decisions  # scipy takes half a second
 
 People = Annotated[
     str | None,
@@ -168,10 +171,12 @@ def _estimate_series(
 
 
 def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
-    from flows.cli.show_estimates import by_text, estimates_text
+    from flows.cli.show_decisions import decided_text
+    from flows.cli.show_estimates import by_text
 
     about: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
+    decisions: Decisions | None = None
     if asked.by is not None:
         from flows.released.by_attribute import estimate_by
 
@@ -204,10 +209,12 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         from flows.released.estimate import estimate_release
 
         whole = estimate_release(release, level, asked.metrics)
-        found, warnings = whole.estimates, whole.warnings
+        found, warnings, decisions = whole.estimates, whole.warnings, whole.decisions
     # not asdict: it copies, for minutes where there are many
     document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
-    return Answer(partial(estimates_text, found), document, warnings)
+    if decisions is not None:
+        document |= decisions.as_json()
+    return Answer(partial(decided_text, found, decisions), document, warnings)
 
 
 def inspect(

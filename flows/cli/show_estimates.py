@@ -76,6 +76,11 @@ def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]
     ]
 
 
+def why_none(n_units: int) -> str:
+    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
+    return "denominator near zero" if n_units else "too few units to compare"
+
+
 def by_text(
     attribute: str,
     estimates: Sequence["AttributeEstimate | PooledAttributeEstimate"],
@@ -128,11 +133,6 @@ _BY_MEANING = (
     "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
     "p (Holm) is adjusted for the number of segments."
 )
-
-
-def why_none(n_units: int) -> str:
-    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
-    return "denominator near zero" if n_units else "too few units to compare"
 
 
 def cell_p_value(value: float | None) -> str:
