@@ -99,6 +99,11 @@ class Contents:
     """What the declared rule says of the arms; None where none is declared."""
 
     @property
+    def level(self) -> float:
+        """The confidence level that the file's estimates have."""
+        return _level(self.metrics)
+
+    @property
     def sizes(self) -> dict[str, int]:
         """Units by arm."""
         found = self.strata.group_by("arm").agg(pl.col("n_units").sum())

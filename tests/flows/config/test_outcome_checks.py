@@ -167,6 +167,7 @@ def test_names_differ_in_more_than_capitals(experiment: Builder) -> None:
 
 SHARES: list[tuple[list[Any], str, str]] = [
     ([0.6, 0.5], "outcomes[1].share", "add up to 1.1; they may add up to 1 at most"),
+    ([0.1, 0.9000000000000001], "outcomes[1].share", "add up to 1.0000000000000001; they may"),
     ([1.0, None], "outcomes[0].share", "which leaves nothing for the 1 outcome(s) without"),
     (["auto", 0.5], "outcomes[0].share", '"auto" is for all outcomes or for none'),
     (["auto", None], "outcomes[0].share", '"auto" is for all outcomes or for none'),
