@@ -115,6 +115,23 @@ def _of_strata(
     return n, sum_by(side.stratum, total[side.rows], n_strata) / n
 
 
+def together(
+    effect: Ints, unit: Words, period: Ints, contribution: Floats
+) -> tuple[Ints, Words, Ints, Floats]:
+    """Add up the contributions of the rows of one ``unit``, of one period, to each effect.
+
+    Where units were assigned together, ``unit`` is what was assigned, and stands several times.
+    Rows of one unit each are returned as they are.
+    """
+    order = np.lexsort((unit, effect))
+    same = (unit[order][1:] == unit[order][:-1]) & (effect[order][1:] == effect[order][:-1])
+    if not same.any():
+        return effect, unit, period, contribution
+    first = np.flatnonzero(np.append(True, ~same))
+    total: Floats = np.add.reduceat(contribution[order], first)
+    return effect[order][first], unit[order][first], period[order][first], total
+
+
 def cross_terms(
     effect: Ints, unit: Words, period: Ints, contribution: Floats, shape: tuple[int, int]
 ) -> CrossTerms:

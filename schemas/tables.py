@@ -253,7 +253,10 @@ _ESTIMATES = Table(
             "differences alone).",
         ),
         "estimate": Column(NUMBER, "By how much the mean outcome is higher than under control."),
-        "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+        "std_error": Column(
+            NUMBER,
+            "Standard error: sampling and privacy together; null for an arm of one household.",
+        ),
         "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
         "ci_lower": Column(
             NUMBER, "Lower end of the confidence interval; null where none is known."
@@ -371,7 +374,10 @@ SCHEMA: Final[dict[str, Table]] = {
             "arm": _ARM,
             "estimator": Column(TEXT, "As in estimates."),
             "mean": Column(NUMBER, "The arm's mean outcome."),
-            "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+            "std_error": Column(
+                NUMBER,
+                "Standard error: sampling and privacy together; null for an arm of one household.",
+            ),
         },
     ),
     "estimates": _ESTIMATES,

@@ -48,12 +48,22 @@ def release_text(result: ReleaseResult) -> str:
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
+                    **_of_errors(manifest),
                 }
             ),
             "",
             *estimates_lines(result.estimates),
         ]
     )
+
+
+def _of_errors(manifest: Manifest) -> dict[str, str]:
+    """What errors follow, where units were assigned together."""
+    if not manifest.assigned:
+        return {}
+    if not manifest.has_units:
+        return {"errors": "by units: without units nothing tells who was assigned together"}
+    return {"errors": "by assigned_to: units that were assigned together count as one"}
 
 
 def _of_households(manifest: Manifest) -> dict[str, str]:
@@ -209,7 +219,7 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             *promise_lines(manifest),
             "",
-            *pairs(_spelt(manifest.row)),
+            *pairs(_spelt(manifest.row) | _of_errors(manifest)),
             *(line for one in manifest.metrics for line in _metric_lines(one.row)),
             "",
             "rows",

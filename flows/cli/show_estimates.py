@@ -61,7 +61,7 @@ def _estimates_table(rows: Sequence["Estimate"]) -> list[str]:
 def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]:
     first = [*([one.segment or ""] if segments else []), one.arm]
     if one.estimate is None:
-        return [*first, "too few units to compare", *[""] * (5 + several), f"{one.n_units:,}"]
+        return [*first, why_none(one.n_units), *[""] * (5 + several), f"{one.n_units:,}"]
     relative = "–" if one.relative is None else f"{100 * one.relative:+.3g} %"
     return [
         *first,
@@ -74,6 +74,11 @@ def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]
         *([cell_p_value(one.p_value_holm)] if several else []),
         f"{one.n_units:,}",
     ]
+
+
+def why_none(n_units: int) -> str:
+    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
+    return "denominator near zero" if n_units else "too few units to compare"
 
 
 def by_text(

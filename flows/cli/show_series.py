@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flows.cli.show_estimates import ESTIMATORS, by_text, cell_number, cell_p_value, cell_range
+from flows.cli.show_estimates import (
+    ESTIMATORS,
+    by_text,
+    cell_number,
+    cell_p_value,
+    cell_range,
+    why_none,
+)
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
@@ -120,7 +127,9 @@ def _periods_table(series: "SeriesEstimates", estimator: str) -> list[str]:
                 manifest.period,
                 *([row.metric] if several else []),
                 row.arm,
-                cell_number(row.estimate) if row.estimate is not None else "too few units",
+                cell_number(row.estimate)
+                if row.estimate is not None
+                else why_none(row.n_units).removesuffix(" to compare"),
                 cell_range(row.ci_lower, row.ci_upper),
                 cell_number(row.std_error),
                 cell_p_value(row.p_value),

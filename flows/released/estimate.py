@@ -1,6 +1,6 @@
 """Step 5: estimate effects from a released file, and from nothing else."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -67,8 +67,7 @@ def estimate_release(
         ratios = ratios_of_release(connection, every, chosen)
         forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}
-    asked = [one for one in every if one.metric.metric in names]
-    found = with_forecast(estimates_of_every(asked, ratios, level), forecast)
+    found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     decisions = decisions_of(manifest, found)
     return ReleaseEstimates(found, (*few, *ratio_warnings(found)), decisions)
@@ -117,16 +116,24 @@ def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimat
 
 
 def estimates_of_every(
-    every: Sequence[Released], ratios: Sequence[RatioEvidence], level: float
+    every: Sequence[Released],
+    ratios: Sequence[RatioEvidence],
+    level: float,
+    names: Collection[str] | None = None,
 ) -> list[Estimate]:
-    """Estimate the effects on each outcome, in order, then those on ratios of them."""
-    of_outcomes = [estimate for released in every for estimate in estimates_of(released, level)]
-    if not ratios:
-        return of_outcomes
-    (released, *_) = every
-    return of_outcomes + [
-        estimate for one in ratios for estimate in ratio_effects_of(released, one, level)
+    """Estimate the effects on each outcome, in order, then those on ratios of them.
+
+    ``names`` are those of the outcomes that are asked for, beside what ratios are of; None: all.
+    """
+    estimates = [
+        estimate
+        for released in every
+        if names is None or released.metric.metric in names
+        for estimate in estimates_of(released, level)
     ]
+    for one in ratios:
+        estimates += ratio_effects_of(every[0], one, level)
+    return estimates
 
 
 def ratio_effects_of(
@@ -188,7 +195,8 @@ def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> 
         for mean in means(released.whole, arms, same_shares=same_shares)
     ]
     of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
-    return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    return rows.with_columns(pl.col("std_error").fill_nan(None))
 
 
 def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:

@@ -463,4 +463,4 @@ def test_the_macros_work_in_an_analysts_own_duckdb_with_everything_shut(sound: P
         assert connection.execute(views).fetchall() == []
         macros = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE database_name = 'rel'"
         names = {row[0] for row in connection.execute(macros).fetchall()}
-        assert names == {"ate", "ate_by_segment"}
+        assert names == {"ate", "ate_by", "ate_by_segment"}

@@ -469,3 +469,61 @@ def test_nothing_of_a_run_is_kept_even_where_results_are_kept_by_default(
         assert not storage.exists()
         other()
         assert len(list(storage.iterdir())) == 1
+
+
+# several outcomes
+
+
+def of_three(experiment: Builder, log: pl.DataFrame | None = None, **privacy: Any) -> Experiment:
+    outcomes: list[dict[str, Any]] = [
+        {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]},
+        {"name": "spend", "column": "spent", "low": 0, "high": 60, "levels": 7},
+        {"name": "buyer", "column": "spent", "values": [0, 1], "label": "Bought"},
+    ]
+    spent = (pl.int_range(pl.len()) % 7 * 10).cast(pl.Float64)
+    return experiment(
+        a_log().with_columns(spent=spent) if log is None else log,
+        outcome=None,
+        outcomes=outcomes,
+        columns={"outcome": None},
+        privacy=privacy,
+    )
+
+
+def test_several_outcomes_are_one_release_and_one_charge(experiment: Builder) -> None:
+    built = of_three(experiment)
+    result = built.run()
+    assert paid(result) == result.manifest.epsilon == 2.0
+    parts = [one.epsilon for one in result.manifest.outcomes]
+    assert parts == [0.6666666666666666] * 3
+    assert list(dict.fromkeys(one.metric for one in result.estimates)) == [
+        *("clicks", "spend", "buyer"),
+    ]
+    units = released(result.path, "units")
+    assert units.columns[3:] == [
+        *("clicks", "clicks_debiased", "spend", "spend_debiased", "buyer", "buyer_debiased"),
+    ]
+    means = released(result.path, "means")
+    assert means["metric"].unique().sort().to_list() == ["buyer", "clicks", "spend"]
+    again = built.run()
+    assert (again.status, paid(again)) == ("unchanged", 2.0)
+    assert again.estimates == result.estimates
+
+
+def test_another_value_of_any_of_them_is_another_log(experiment: Builder) -> None:
+    of_three(experiment).run()
+    other = a_log().with_columns(spent=pl.lit(20.0))
+    changed = of_three(experiment, other)
+    with pytest.raises(ConflictError):
+        changed.run()
+    assert paid(changed.run(revise=True)) == 4.0
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "noisy-histogram", "noisy-horvitz-thompson"])
+def test_every_mechanism_releases_several_outcomes(experiment: Builder, mechanism: str) -> None:
+    log = a_log(2_000).with_columns(spent=(pl.int_range(pl.len()) % 7 * 10).cast(pl.Float64))
+    result = of_three(experiment, log, mechanism=mechanism).run()
+    assert {one.metric for one in result.estimates} == {"clicks", "spend", "buyer"}
+    if mechanism == "auto":
+        planned = [one for one in result.estimates if one.planned_std_error is not None]
+        assert {one.metric for one in planned} == {"clicks", "spend", "buyer"}

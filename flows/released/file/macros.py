@@ -139,6 +139,7 @@ class _Macros:
         }
         made = tables | functions | constants | words
         made |= self._ratio_parts(made)
+        made |= self._party_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
 
@@ -153,8 +154,35 @@ class _Macros:
 
     @cached_property
     def ratios(self) -> tuple[ReleasedRatio, ...]:
-        """The ratios of the release."""
+        """The ratios of the release that macros estimate.
+
+        None where units were assigned together: SQL has no products of two outcomes yet, and an
+        error that counts units one by one would be too small. ``ate()`` shows what is stated.
+        """
+        if self.manifest.assigned:
+            return ()
         return ratios_among(self.every, self.manifest.ratios)
+
+    def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
+        """What units that were assigned together add; nothing where each was by itself."""
+        files = {
+            "parties": "ate_of_parties",
+            "parties_of_segment": "parties_of_segment",
+            "parties_of_attribute": "parties_of_attribute",
+        }
+        places = range(len(self.every))
+        totals = (f"sum(d{at}) AS total{at}" for at in places)
+        given = dict(made) | {
+            "party_totals": ", ".join(("count(*)::DOUBLE AS m", *totals)),
+            "party_total": " ".join(f"WHEN {at} THEN w.total{at}" for at in places),
+        }
+        parts = {name: filled(file, given) + "\n" for name, file in files.items()} | {
+            "party_variance": " + p.variance",
+            "party_scatter": " * p.stretch + p.scatter",
+            "party_join": "JOIN _clusterdp_parties AS p ON p.estimator = s.estimator "
+            "AND p.asked = s.asked AND p.arm = s.arm AND p.side = s.side",
+        }
+        return parts if self.manifest.assigned else dict.fromkeys(parts, "")
 
     @property
     def tables(self) -> dict[str, str]:
@@ -186,7 +214,7 @@ class _Macros:
             "moments": ", ".join(
                 filter(None, [moments_of(self.every), covariances_of(self.ratios)])
             ),
-            "deviations": deviations(self.every),
+            "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
             "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),

@@ -152,7 +152,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     | {
         "every row has an arm, an estimator and numbers": """
             t.arm <> '' AND regexp_full_match(t.estimator, '[a-z][a-z_]{0,63}')
-            AND isfinite(t.mean) AND isfinite(t.std_error) AND t.std_error >= 0""",
+            AND isfinite(t.mean) AND isfinite(coalesce(t.std_error, 0))
+            AND coalesce(t.std_error, 0) >= 0""",
     },
     "estimates": _OF_METRIC
     | {
@@ -160,7 +161,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.arm <> '' AND t.arm <> t.control AND t.control = r.control
             AND regexp_full_match(t.estimator, '[a-z][a-z_]{0,63}') AND t.segment IS NULL""",
         "estimates and errors are numbers": """
-            isfinite(t.estimate) AND isfinite(t.std_error) AND t.std_error >= 0
+            isfinite(t.estimate) AND isfinite(coalesce(t.std_error, 0))
+            AND coalesce(t.std_error, 0) >= 0
             AND isfinite(t.privacy_std_error) AND t.privacy_std_error >= 0
             AND isfinite(coalesce(t.planned_std_error, 0))
             AND coalesce(t.planned_std_error, 0) >= 0""",

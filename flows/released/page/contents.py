@@ -90,6 +90,8 @@ class Contents:
     strata: pl.DataFrame
     n_pools: int
     has_units: bool
+    is_clustered: bool
+    """Whether errors follow groups of units that were assigned together."""
     macros: frozenset[str]
     by_attribute: tuple[ByAttribute, ...]
     """Effects by each published attribute."""
@@ -111,7 +113,8 @@ def read_contents(path: Path) -> Contents:
         others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
         arms = (manifest.control, *others)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
-        metrics, found = _read_metrics(connection, manifest, arms, strata, has_units=has_units)
+        every = read_every(connection, manifest)
+        metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
         return Contents(
             manifest=manifest,
             arms=arms,
@@ -119,6 +122,7 @@ def read_contents(path: Path) -> Contents:
             strata=strata,
             n_pools=strata["pool"].n_unique(),
             has_units=has_units,
+            is_clustered=any(one.whole.parties is not None for one in every),
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
             by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
             decisions=decisions_of(manifest, found),
@@ -127,14 +131,14 @@ def read_contents(path: Path) -> Contents:
 
 def _read_metrics(
     connection: duckdb.DuckDBPyConnection,
-    manifest: Manifest,
+    every: Sequence[Released],
     arms: Sequence[str],
     strata: pl.DataFrame,
     *,
     has_units: bool,
 ) -> tuple[tuple[MetricContents, ...], list[Estimate]]:
     """What there is of every metric, in the order of the file, and all estimates."""
-    every = read_every(connection, manifest)
+    manifest = every[0].manifest
     ratios = ratios_of_release(connection, every, manifest.metrics)
     stated = {
         one.metric: read_frame(connection, _query("estimates"), {"metric": one.metric}).to_dicts()

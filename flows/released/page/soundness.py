@@ -22,6 +22,8 @@ def soundness_facts(contents: Contents) -> dict[str, Any]:
         "aside": aside,
         "aside_share": share,
         "is_much_aside": share is not None and share > MUCH_ASIDE,
+        "is_assigned": manifest.assigned,
+        "is_clustered": contents.is_clustered,
         "returning": manifest.n_returning,
         "arm_changed": manifest.n_arm_changed,
     }

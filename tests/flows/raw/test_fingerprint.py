@@ -505,7 +505,7 @@ ELSEWHERE = {
     "private_clusters.features",  # tried below
     "experiment",  # tried below
     "directory",  # the file's own folder
-    "outcomes",  # tried below
+    *("outcomes", "ratios"),  # tried below
     "quarantine.directory",  # where the key is
     *("privacy.resampling_probability", "privacy.truncation_threshold", "privacy.noise_scale"),
 }
@@ -603,6 +603,11 @@ def test_every_setting_of_each_of_several_outcomes_matters(experiment: Builder) 
     found = [of_several(experiment, outcomes, frame).settings for outcomes in changed]
     found.append(of_several(experiment, SEVERAL, frame, privacy={"epsilon": 2.5}).settings)
     found.append(of_several(experiment, SEVERAL, frame, privacy={"delta": 1e-9}).settings)
+    ratio = {"name": "rate", "numerator": "sent", "denominator": "clicks"}
+    found += [
+        of_several(experiment, SEVERAL, frame, ratios=[one]).settings
+        for one in (ratio, ratio | {"label": "Sent on"})
+    ]
     assert len(set(found)) == len(found)
     # Where a column is found does not matter: the rows hold what is in it.
     elsewhere = [first, second | {"column": "other"}]

@@ -1,6 +1,7 @@
 """Releases of several outcomes: read, estimated, sliced, refused, each as if it were alone."""
 
 import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from flows.cli.show_estimates import estimates_text
 from flows.released.covariates import estimate_covariates
 from flows.released.effects.from_release import effects_from_release
 from flows.released.estimate import estimate_file, estimate_release
+from flows.released.estimate_series import estimate_series
 from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report
@@ -23,6 +25,7 @@ from flows.released.stated_estimates import check_stated_estimates
 from schemas.errors import ConfigError, InputError
 from schemas.tables import debiased
 from tests.conftest import Section, a_log, build_experiment, released
+from tests.flows.released.series.nights_made import nights
 
 OUTCOMES: list[Section] = [
     {"name": "visit", "column": "visited", "values": [0, 1]},
@@ -208,7 +211,7 @@ def test_who_benefits_is_asked_of_one_metric(path: Path) -> None:
 
 
 def test_a_metric_that_is_not_there_is_an_error(path: Path) -> None:
-    with pytest.raises(ConfigError, match="'x' is no outcome of the release; it has 'visit'"):
+    with pytest.raises(ConfigError, match="'x' is no metric of the release; it has 'visit'"):
         estimate_release(path, metrics=["visit", "x"])
 
 
@@ -223,7 +226,8 @@ def test_the_front_door(path: Path) -> None:
 
 def test_the_page_and_the_terminal_show_every_metric(path: Path) -> None:
     page = report(read_contents(path))
-    assert all(f"{name}: mail" in page for name in ("visit", "Clicks a week", "spend"))
+    found = re.findall(r"<h2 id=\"metric[^>]*><bdi>(.*?)</bdi>", page)
+    assert found == ["visit", "Clicks a week", "spend"]
     lines = estimates_text(estimate_file(path)).splitlines()
     assert [one for one in lines if one.startswith("effect of each arm against 'none' on")] == [
         f"effect of each arm against 'none' on {name!r}" for name in NAMES
@@ -296,3 +300,31 @@ def test_the_order_of_rows_makes_no_difference(path: Path, tmp_path: Path, table
         assert (one.metric, one.arm, one.estimator) == (other.metric, other.arm, other.estimator)
         assert other.estimate == pytest.approx(one.estimate, rel=1e-12)
         assert other.ci_lower == pytest.approx(one.ci_lower, rel=1e-9)
+
+
+TWO: list[Section] = [
+    {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]},
+    {"name": "any_click", "column": "clicks", "values": [0, 1]},
+]
+
+
+@pytest.mark.parametrize("step", [240, 120], ids=["new people", "who come back"])
+def test_a_series_is_pooled_metric_by_metric(tmp_path: Path, step: int) -> None:
+    built = nights(
+        tmp_path, step=step, outcome=None, outcomes=TWO, columns={"outcome": None},
+        privacy={"epsilon": 4.0},
+    )  # fmt: skip
+    folder = built.load().releases
+    found = estimate_series([folder], told="returning" if step < 240 else "disjoint").pooled
+    assert list(dict.fromkeys(one.metric for one in found)) == ["clicks", "any_click"]
+    for metric in ("clicks", "any_click"):
+        own = estimate_series(
+            [folder], told="returning" if step < 240 else "disjoint", metrics=[metric]
+        ).pooled
+        assert own == [one for one in found if one.metric == metric]
+    series = released(folder / "series.duckdb", "SELECT DISTINCT metric FROM cumulative")
+    assert set(series["metric"]) == {"clicks", "any_click"}
+    shutil.copy(folder / "trial.2026-11-01.r1.duckdb", tmp_path / "mixed.duckdb")
+    one = build_experiment(tmp_path / "one", a_log(240)).run().path
+    with pytest.raises(InputError, match="cannot be put together"):
+        estimate_series([tmp_path / "mixed.duckdb", one])

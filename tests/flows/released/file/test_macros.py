@@ -46,9 +46,10 @@ EXACT_COLUMNS = ["estimate", "std_error", "privacy_std_error", "coverage"]
 NEAR_COLUMNS = ["ci_lower", "ci_upper", "p_value", "p_value_holm"]
 OTHER_COLUMNS = [name for name in COLUMNS if name not in {*EXACT_COLUMNS, *NEAR_COLUMNS, *IN_WORDS}]
 
-CTES = sorted(
-    set(re.findall(rf"{PREFIX}(\w+) AS", statement("flows.released.file", "ate_by_segment")))
+OF_SEGMENTS = "".join(
+    statement("flows.released.file", name) for name in ("ate_by_segment", "ate_of_groups")
 )
+CTES = sorted(set(re.findall(rf"{PREFIX}(\w+) AS", OF_SEGMENTS)))
 
 MERGED: Section = {"treatments": ["mail"], "same_shares": True}
 COUNTS: Section = {"mechanism": "uniform-prior-dp", "strata_statistic": "counts", "epsilon": 2.0}
@@ -206,7 +207,7 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
     found = effects(
-        release.evidence(slices_of(rows.with_columns(group=groups), release.places)),
+        release.evidence(slices_of(rows.with_columns(group=groups), release.places), None),
         release.arms,
         release.manifest.control,
         names,
@@ -740,7 +741,7 @@ def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_fil
 ) -> None:
     query = "SELECT function_name FROM duckdb_functions() WHERE NOT internal"
     names = sorted(released(small.path, query)["function_name"])
-    assert names == ["ate", "ate_by_segment"]
+    assert names == ["ate", "ate_by", "ate_by_segment"]
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{small.path}' AS rel (READ_ONLY)")
         tags = connection.execute(

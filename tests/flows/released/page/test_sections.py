@@ -203,6 +203,20 @@ def test_rows_set_aside_are_told_and_many_warned_about(count: Path) -> None:
     assert "These are many" in text_of(report(changed(contents, n_set_aside=500)))
 
 
+@pytest.mark.parametrize(
+    ("is_clustered", "words"),
+    [(True, "p-values here follow these groups"), (False, "count each unit by itself")],
+)
+def test_groups_that_were_assigned_together_are_told(
+    count: Path, words: str, *, is_clustered: bool
+) -> None:
+    contents = read_contents(count)
+    assert "Arms were given to groups" not in text_of(report(contents))
+    page = report(replace(changed(contents, assigned=True), is_clustered=is_clustered))
+    assert words in text_of(page)
+    assert "who belongs together" in text_of(page)
+
+
 # figures
 
 

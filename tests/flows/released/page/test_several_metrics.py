@@ -1,0 +1,209 @@
+"""The page of a release with several outcomes, ratios and attributes, also in a browser."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from playwright.sync_api import Browser
+
+from flows.released.estimate import estimate_file
+from flows.released.page.contents import Contents, read_contents
+from flows.released.page.effects import summary_facts
+from flows.released.page.scale import scale_of
+from flows.released.report import report, write_report
+from schemas.released import Ratio
+from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
+from tests.conftest import a_log, build_experiment
+from tests.flows.released.page.test_sections import head_of, table_of, text_of
+
+pytest_plugins = ["tests.browser"]
+
+ARMS = ("none", "mail", "post")
+OUTCOMES = [
+    {"name": "bought", "column": "bought", "values": [0, 1], "label": "Purchase"},
+    {"name": "spend", "column": "clicks", "values": [0, 1, 2, 3], "measured_in": "EUR"},
+    {"name": "views", "column": "views", "values": [1, 2], "label": "Pages viewed"},
+]
+RATIOS = [
+    {"name": "each", "numerator": "spend", "denominator": "views", "label": "Spend per page"},
+    {
+        "name": "rate", "numerator": "bought", "denominator": "views", "label": "Purchase rate",
+        "measured_in": "share",
+    },
+]  # fmt: skip
+METRICS = ["bought", "spend", "views", "each", "rate"]
+NAMES = ["Purchase", "spend", "Pages viewed", "Spend per page", "Purchase rate"]
+NUMBER = pl.col("customer").str.slice(1).cast(pl.Int64)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = a_log(3000, arms=ARMS).with_columns(
+        (pl.col("clicks") > 1).cast(pl.Float64).alias("bought"),
+        (NUMBER // 7 % 2 + 1.0).alias("views"),
+        (NUMBER // 30 % 3).replace_strict([0, 1, 2], ["it", "fr", "de"]).alias("country"),
+        (NUMBER // 30 % 2 == 0).alias("member"),
+    )
+    built = build_experiment(
+        tmp_path_factory.mktemp("several") / "made",
+        log,
+        arms={"control": "none", "treatments": ["mail", "post"]},
+        columns={"outcome": None, "attributes": ["country", "member"]},
+        outcome=None,
+        outcomes=OUTCOMES,
+        ratios=RATIOS,
+        privacy={"epsilon": 12.0},
+    )
+    return built.run().path
+
+
+@pytest.fixture(scope="module")
+def contents(release: Path) -> Contents:
+    return read_contents(release)
+
+
+@pytest.fixture(scope="module")
+def page(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(release, tmp_path_factory.mktemp("page") / "page.html")
+
+
+def mark(at: int) -> str:
+    return "" if at == 0 else f"-{at + 1}"
+
+
+def test_every_metric_has_its_section_in_order(page: Path) -> None:
+    source = page.read_text(encoding="utf-8")
+    found = re.findall(r'<h2 id="metric[^"]*">(.*?)</h2>', source, re.DOTALL)
+    assert [text_of(one) for one in found] == NAMES
+    head = head_of(source)
+    places = [head.index(name) for name in NAMES]
+    assert places == sorted(places)
+    assert head.count("mail: ") == head.count("post: ") == 5
+
+
+def test_the_tables_have_the_numbers_of_the_estimators(page: Path, release: Path) -> None:
+    source = page.read_text(encoding="utf-8")
+    estimates = [one for one in estimate_file(release) if one.estimator == "combined"]
+    assert list(dict.fromkeys(one.metric for one in estimates)) == METRICS
+    for at, metric in enumerate(METRICS):
+        (_, *told) = table_of(source, f"table-effects{mark(at)}")
+        expected = [one for one in estimates if one.metric == metric]
+        assert [name for name, _ in told] == [one.arm for one in expected] == ["mail", "post"]
+        for (_, numbers), one in zip(told, expected, strict=True):
+            assert one.control_mean is not None
+            assert one.estimate is not None
+            wanted = [
+                one.control_mean + one.estimate, one.estimate, one.ci_lower, one.ci_upper,
+                one.relative, one.relative_ci_lower, one.relative_ci_upper, one.p_value_holm,
+                one.minimum_detectable_effect,
+            ]  # fmt: skip
+            assert numbers == pytest.approx([x for x in wanted if x is not None], rel=1e-9)
+
+
+def test_arms_are_compared_in_every_metric(contents: Contents) -> None:
+    for one in contents.metrics:
+        (pair,) = one.between
+        assert (pair.metric, pair.arm, pair.control) == (one.metric.metric, "post", "mail")
+        by_control = {row["arm"]: row["estimate"] for row in one.estimates[::-1]}
+        assert pair.estimate == pytest.approx(by_control["post"] - by_control["mail"], abs=1e-9)
+
+
+def test_all_metrics_are_on_one_relative_axis(page: Path, release: Path) -> None:
+    source = page.read_text(encoding="utf-8")
+    told = table_of(source, "table-summary")
+    expected = [one for one in estimate_file(release) if one.estimator == "combined"]
+    assert len(told) == len(expected) == 10
+    for (name, numbers), one in zip(told, expected, strict=True):
+        assert name == one.arm
+        if one.relative is not None:
+            assert numbers[:3] == pytest.approx(
+                [one.relative, one.relative_ci_lower, one.relative_ci_upper], rel=1e-9
+            )
+    figure = source[source.index('aria-labelledby="figure-summary-title') :].partition("</svg>")[0]
+    for name in NAMES:
+        assert f">{name}</text>" in figure
+
+
+def test_a_metric_without_a_relative_effect_is_told() -> None:
+    ratio = scale_of(Ratio("r", "a", "b"), np.array([]))
+    none = {"arm": "mail", "unprotected": 1.0, "relative": None, "relative_ci_lower": None}
+    some = {**none, "relative": 0.1, "relative_ci_lower": 0.0, "relative_ci_upper": 0.2}
+    facts = summary_facts([(ratio, [{**none, "relative_ci_upper": None}]), (ratio, [some])], "none")
+    assert facts is not None
+    assert facts["unknown"] == [("r", "mail")]
+    assert ">not known</text>" in facts["svg"]
+    assert summary_facts([(ratio, [some])], "none") is None  # with one metric there is none
+
+
+def test_a_ratio_says_what_it_is(contents: Contents) -> None:
+    text = text_of(report(contents))
+    assert "spend divided by views: the ratio of two means" in text
+    assert text.count("publishes neither units nor counts") == 0
+
+
+def test_attributes_are_shown_for_every_outcome_and_said_to_be_public(page: Path) -> None:
+    source = page.read_text(encoding="utf-8")
+    for at in range(3):
+        for attribute, values in ((1, ["de", "fr", "it"]), (2, ["false", "true"])):
+            for arm in (1, 2):
+                told = table_of(source, f"table-by{mark(at)}-{attribute}-{arm}")
+                assert [name for name, _ in told] == values
+    text = text_of(source)
+    assert "Each unit’s country and member stand in the file as they are" in text
+    assert "every unit’s outcomes, all of them together" in text
+    assert "all 3 outcomes of the unit at once" in text
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(PHONE, "light"), (PHONE, "dark"), (DESKTOP, "light"), (DESKTOP, "dark")]
+)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_it_can_be_read_folded_and_unfolded(
+    browser: Browser, page: Path, size: tuple[int, int], scheme: Scheme, *, is_open: bool
+) -> None:
+    with seen(browser, page, size, scheme) as found:
+        if is_open:
+            found.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = 1)")
+        assert found.errors == []
+        assert found.requests == []
+        assert found.overflow() <= 0
+        assert found.unnamed_figures() == 0
+        assert found.hard_to_read() == []
+        assert min(one.size for one in found.texts()) >= 9.5
+
+
+def test_it_prints_what_was_opened(browser: Browser, page: Path) -> None:
+    with seen(browser, page, PAPER) as found:
+        found.page.emulate_media(media="print")
+        is_shown = "document.querySelector('#table-estimates').getClientRects().length > 0"
+        assert not found.page.evaluate(is_shown)
+        assert found.overflow() <= 0
+        assert "folded on the page is not printed" in found.page.inner_text("footer")
+        found.page.evaluate("document.querySelectorAll('details').forEach(one => one.open = 1)")
+        assert found.page.evaluate(is_shown)
+        assert found.overflow() <= 0
+
+
+def test_it_can_be_heard_and_steered_by_keys(browser: Browser, page: Path) -> None:
+    with seen(browser, page, PHONE) as found:
+        levels = found.page.evaluate(
+            "[...document.querySelectorAll('h1,h2,h3,h4')].map(one => +one.tagName[1])"
+        )
+        assert all(after <= before + 1 for before, after in pairwise(levels))
+        repeated = found.page.evaluate(
+            "(() => { const all = [...document.querySelectorAll('[id]')].map(one => one.id);"
+            " return all.filter((one, at) => all.indexOf(one) !== at); })()"
+        )
+        assert repeated == []
+        dangling = found.page.evaluate(
+            "[...document.querySelectorAll('[aria-labelledby], a[href^=\"#\"]')].flatMap(one =>"
+            " (one.getAttribute('aria-labelledby') || one.hash.slice(1)).split(' '))"
+            ".filter(id => !document.getElementById(id))"
+        )
+        assert dangling == []
+        found.page.focus("details.estimates summary")
+        found.page.keyboard.press("Enter")
+        assert found.page.evaluate("document.querySelector('details.estimates').open")
