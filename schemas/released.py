@@ -66,6 +66,8 @@ class Metric:
     """Of a guardrail: the greatest harm that is acceptable."""
     direction: str | None = None
     """Which way is good; None where no role is declared either."""
+    texts: str | None = None
+    """What its numbers stand for, where outcomes are text in the log."""
 
     @property
     def kind(self) -> str:
@@ -160,6 +162,11 @@ class Manifest:
     def outcomes(self) -> tuple[Metric, ...]:
         """The metrics that are outcomes of units, which is all but ratios."""
         return tuple(one for one in self.metrics if isinstance(one, Metric))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What numbers stand for, by outcome, where the log has texts."""
+        return {one.metric: one.texts for one in self.outcomes if one.texts is not None}
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
