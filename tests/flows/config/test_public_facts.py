@@ -92,7 +92,7 @@ def test_who_pays_is_nothing_that_is_protected(
 ) -> None:
     """Else whether a run succeeds, and who is in it, would depend on it."""
     privacy = {"rows_each": 2, **sections.get("privacy", {})}
-    with pytest.raises(ConfigError, match="protected|private clusters") as caught:
+    with pytest.raises(ConfigError, match=r"protected|private clusters") as caught:
         experiment(a_log(8), **{**sections, "privacy": privacy}).load()
     assert caught.value.key == "columns.privacy_unit"
 
