@@ -3,7 +3,6 @@
 As in :mod:`tests.boundary.test_canary`, whose search and surroundings these are.
 """
 
-
 import pytest
 
 from flows.cli.main import run
