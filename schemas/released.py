@@ -77,6 +77,8 @@ class Metric(_Row):
     grid_step: float | None
     """One step of the grid, where means or differences are published; else None."""
     n_outcomes: int
+    texts: str | None = None
+    """What its numbers stand for, where outcomes are text in the log."""
 
     @property
     def kind(self) -> str:
@@ -155,6 +157,11 @@ class Manifest:
     def outcomes(self) -> tuple[Metric, ...]:
         """The metrics that are outcomes of units, which is all but ratios."""
         return tuple(one for one in self.metrics if isinstance(one, Metric))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What numbers stand for, by outcome, where the log has texts."""
+        return {one.metric: one.texts for one in self.outcomes if one.texts is not None}
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:
