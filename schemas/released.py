@@ -60,6 +60,12 @@ class Metric:
     n_outcomes: int
     label: str | None = None
     measured_in: str | None = None
+    role: str | None = None
+    """What it decides, as declared; None where nothing is."""
+    margin: float | None = None
+    """Of a guardrail: the greatest harm that is acceptable."""
+    direction: str | None = None
+    """Which way is good; None where no role is declared either."""
 
     @property
     def kind(self) -> str:
@@ -84,6 +90,9 @@ class Ratio:
     denominator: str
     label: str | None = None
     measured_in: str | None = None
+    role: str | None = None
+    margin: float | None = None
+    direction: str | None = None
 
     @property
     def kind(self) -> str:
@@ -137,6 +146,8 @@ class Manifest:
     """At least one outcome; in the order in which effects are told."""
     attributes: tuple[str, ...] = ()
     """The published attributes: columns of ``units`` after the outcomes."""
+    decision: str | None = None
+    """How primary metrics decide, "all" or "any"; None where there are none."""
     assigned: bool = False
     """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
 

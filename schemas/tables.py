@@ -168,6 +168,11 @@ _RELEASE = Table(
         "budget_epsilon": Column(
             NUMBER, "What one of the population may pay in all; null where no limit is declared."
         ),
+        "decision": Column(
+            TEXT,
+            "How primary metrics decide, declared beforehand: 'all', an arm is to gain in each; "
+            "'any', in one of them, after Holm; null where none is primary.",
+        ),
         "unit_id_key_fingerprint": Column(
             TEXT,
             "Tells keys of hashed ids apart, and nothing else of them: equal where ids were hashed "
@@ -191,7 +196,7 @@ _METRICS = Table(
         "epsilon": Column(
             NUMBER,
             "The part of the release's epsilon that it was published at; null for a ratio, as all "
-            "that follows but the last two: it is made of its outcomes.",
+            "that follows up to n_outcomes: it is made of its outcomes.",
         ),
         "delta": Column(NUMBER, "The part of the release's delta, likewise."),
         "resampling_probability": Column(
@@ -219,6 +224,17 @@ _METRICS = Table(
         "n_outcomes": Column(COUNT, "Values of the grid."),
         "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null."),
         "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null."),
+        "role": Column(
+            TEXT,
+            "Declared beforehand: 'primary' (an arm is to gain in it), 'guardrail' (no arm may "
+            "harm it by more than margin) or 'secondary'; null where nothing is declared.",
+        ),
+        "margin": Column(
+            NUMBER, "Of a guardrail: the greatest harm that is acceptable, in its unit; else null."
+        ),
+        "direction": Column(
+            TEXT, "Which way is good: 'increase' or 'decrease'; null where nothing is declared."
+        ),
     },
 )
 

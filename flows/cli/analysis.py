@@ -17,6 +17,7 @@ from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFil
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
+    from flows.released.decisions import Decisions  # scipy takes half a second
     from schemas.released import Manifest
 
 People = Annotated[
@@ -171,10 +172,12 @@ def _estimate_series(
 
 
 def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
-    from flows.cli.show_estimates import by_text, estimates_text
+    from flows.cli.show_decisions import decided_text
+    from flows.cli.show_estimates import by_text
 
     about: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
+    decisions: Decisions | None = None
     together = _Together(release)
     if asked.by is not None:
         from flows.released.by_attribute import estimate_by
@@ -210,11 +213,14 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         from flows.released.estimate import estimate_release
 
         whole = estimate_release(release, level, asked.metrics)
-        found, warnings = whole.estimates, whole.warnings
+        found, warnings, decisions = whole.estimates, whole.warnings, whole.decisions
     # not asdict: it copies, for minutes where there are many
     document = about | together.as_json()
     document |= {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
-    return Answer(partial(estimates_text, found, together.errors), document, warnings)
+    if decisions is not None:
+        document |= decisions.as_json()
+    shown = partial(decided_text, found, decisions, together.errors)
+    return Answer(shown, document, warnings)
 
 
 class _Together:

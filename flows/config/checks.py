@@ -4,6 +4,7 @@ from collections import Counter
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
+from flows.config.goal_checks import check_decision
 from flows.config.outcome_checks import (
     check_columns,
     check_design,
@@ -53,6 +54,7 @@ def check_config(config: Config) -> None:
         check_planned_grid(config)
         check_design(config)
     check_ratios(config)
+    check_decision(config)
 
 
 def check_length(key: str, name: str) -> None:
