@@ -1,5 +1,6 @@
 """Errors of a release follow what was randomised: from the log with households to every answer."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from estimators.assigned import parties_of
 from estimators.effects import Estimate, effects
-from flows.cli.show import inspect_text
+from flows.cli.main import run
+from flows.cli.show import inspect_text, release_text
+from flows.cli.show_series import series_text
 from flows.released.by_attribute import estimate_by
 from flows.released.covariates import estimate_covariates
 from flows.released.estimate import estimate_file
@@ -224,6 +227,45 @@ def test_a_household_comes_back_in_another_member(tmp_path: Path) -> None:
     assert pooled.std_error > 1.15 * apart.std_error
 
 
+def test_commands_say_how_many_groups_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = households(80, 1).with_columns((pl.int_range(pl.len()) % 2).alias("plan"))
+    made = build_experiment(
+        tmp_path / "experiment",
+        log,
+        privacy=COUNTS,
+        columns={"assigned_by": "home", "attributes": ["plan"]},
+        outcome={"values": [0, 1, 2, 3, 4]},
+        arms={"treatments": ["mail"]},
+    ).run()
+    told = "by assigned_to: 80 groups of units that were assigned together (none 40, mail 40)"
+    assert told in flat(release_text(made))
+    assert told in flat(inspect_text(read_release(made.path)))
+    path = str(made.path)
+    for asked in ([], ["--by", "plan"], ["--adjust", "plan"]):
+        assert run(["estimate", path, *asked]) == 0
+        assert told in flat(capsys.readouterr().out)
+        assert run(["estimate", path, *asked, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["n_assigned"] == 80
+    assert run(["inspect", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_assigned"] == 80
+
+
+def test_nothing_is_said_of_groups_where_each_unit_was_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = build_experiment(tmp_path / "experiment").run().path
+    assert run(["estimate", str(path)]) == 0
+    assert "assigned" not in capsys.readouterr().out
+    assert run(["estimate", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_assigned"] is None
+
+
+def flat(shown: str) -> str:
+    return " ".join(shown.split())
+
+
 def test_adjusted_effects_count_households_as_one(tmp_path: Path) -> None:
     """A covariate that says nothing changes little: errors are those of households still."""
     path = released(tmp_path, households(120, 1), EXACT)
@@ -356,6 +398,7 @@ def test_shops_of_matched_pairs_that_come_back_are_the_same_shops(tmp_path: Path
     found = estimate_series(paths)
     assert found.people.kind == "returning"
     assert len(found.people.shared) == 24
+    assert "errors by assigned_to" in flat(series_text(found))
     (pooled,) = [one for one in found.pooled if one.estimator == "tau_q"]
     (once,) = [one for one in estimate_file(paths[0]) if one.estimator == "tau_q"]
     assert pooled.std_error == pytest.approx(once.std_error, rel=1e-3)

@@ -281,7 +281,11 @@ def test_the_file_says_what_a_ratio_is_of() -> None:
         *("clicks_per_view", "views_per_buy", "per_zero"),
     ]
     assert manifest.ratios[0] == Ratio(
-        "clicks_per_view", "click", "view", "Clicks per view", "share"
+        metric="clicks_per_view",
+        numerator="click",
+        denominator="view",
+        label="Clicks per view",
+        measured_in="share",
     )
     row = released(path, "FROM metrics WHERE metric = 'clicks_per_view'").to_dicts()[0]
     assert row["kind"] == "ratio"
