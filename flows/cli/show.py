@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.show_estimates import estimates_lines
+from flows.cli.show_estimates import estimates_lines, of_errors
 from flows.cli.show_ledger import paid_text
+from flows.released.file.assigned import read_assigned
 from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -48,22 +49,13 @@ def release_text(result: ReleaseResult) -> str:
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
-                    **_of_errors(manifest),
+                    **of_errors(manifest, read_assigned(result.path, manifest)),
                 }
             ),
             "",
             *estimates_lines(result.estimates),
         ]
     )
-
-
-def _of_errors(manifest: Manifest) -> dict[str, str]:
-    """What errors follow, where units were assigned together."""
-    if not manifest.assigned:
-        return {}
-    if not manifest.has_units:
-        return {"errors": "by units: without units nothing tells who was assigned together"}
-    return {"errors": "by assigned_to: units that were assigned together count as one"}
 
 
 def _of_households(manifest: Manifest) -> dict[str, str]:
@@ -219,7 +211,7 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             *promise_lines(manifest),
             "",
-            *pairs(_spelt(manifest.row) | _of_errors(manifest)),
+            *pairs(_spelt(manifest.row) | of_errors(manifest, file.assigned)),
             *(line for one in manifest.metrics for line in _metric_lines(one.row)),
             "",
             "rows",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from flows.cli.show_estimates import cell_number, cell_p_value, estimates_lines
+from flows.cli.show_estimates import cell_number, cell_p_value, errors_lines, estimates_lines
 from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:
@@ -14,9 +14,16 @@ if TYPE_CHECKING:
     from flows.released.decisions import Decisions
 
 
-def decided_text(estimates: Sequence[Estimate], found: Decisions | None) -> str:
-    """Effects as one text, and what they decide where that was declared."""
-    lines = estimates_lines(estimates)
+def decided_text(
+    estimates: Sequence[Estimate],
+    found: Decisions | None,
+    errors: Mapping[str, str] | None = None,
+) -> str:
+    """Effects as one text, and what they decide where that was declared.
+
+    ``errors`` says what errors follow (:func:`flows.cli.show_estimates.of_errors`).
+    """
+    lines = [*estimates_lines(estimates), *errors_lines(errors or {})]
     return "\n".join(lines if found is None else [*lines, "", *decision_lines(found)])
 
 

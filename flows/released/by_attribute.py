@@ -81,7 +81,7 @@ class AttributeEstimates:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about effects that compare few people, and ratios without numbers."""
+        """Sentences about effects that compare few people, and ratios that cannot be told."""
         few = coverage_warnings(self.estimates, same_shares=self.same_shares)
         return (*few, *ratio_warnings(self.estimates))
 

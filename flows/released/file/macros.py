@@ -60,6 +60,12 @@ _OF_RATIOS = {
 }
 """Where ratios are added to what there is of outcomes."""
 
+_OF_PARTIES = (
+    *("parties", "parties_of_segment", "parties_of_attribute"),
+    *("party_variance", "party_scatter", "party_join", "ratio_party_join"),
+)
+"""What units that were assigned together add to queries."""
+
 
 def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
     """Put the macros, and the tables that only they read, into an open draft of a release.
@@ -164,8 +170,7 @@ class _Macros:
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
         if not self.manifest.assigned:
-            parties = ("parties", "parties_of_segment", "parties_of_attribute", "party_variance")
-            return dict.fromkeys((*parties, "party_scatter", "party_join", "ratio_party_join"), "")
+            return dict.fromkeys(_OF_PARTIES, "")
         places = range(len(self.every))
         totals = (f"sum(d{at}) AS total{at}" for at in places)
         given = dict(made) | {

@@ -17,6 +17,7 @@ from estimators.pool_statistics import Cumulants
 from estimators.ratios import RatioEvidence
 from flows.released.decisions import Decisions, decisions_of
 from flows.released.estimate import estimates_of_every, ratios_of_release
+from flows.released.file.assigned import count_assigned
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
@@ -92,6 +93,8 @@ class Contents:
     has_units: bool
     is_clustered: bool
     """Whether errors follow groups of units that were assigned together."""
+    assigned: dict[str, int] | None
+    """How many groups there are in each arm; None where each unit was assigned by itself."""
     macros: frozenset[str]
     by_attribute: tuple[ByAttribute, ...]
     """Effects by each published attribute."""
@@ -128,6 +131,7 @@ def read_contents(path: Path) -> Contents:
             n_pools=strata["pool"].n_unique(),
             has_units=has_units,
             is_clustered=any(one.whole.parties is not None for one in every),
+            assigned=count_assigned(connection, manifest),
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
             by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
             decisions=decisions_of(manifest, found),

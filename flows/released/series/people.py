@@ -22,6 +22,7 @@ from estimators.returning import (
     of_ratio,
     together,
 )
+from estimators.returning_parties import families, party_contributions
 from flows.released.file.evidence import read_frame
 from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
@@ -227,34 +228,69 @@ def crossed(
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
-    parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
+    parts: list[list[_Rows]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
             grouped = None if segments is None else segments(night)
             members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
-        period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares
+        party = np.unique(unit, return_inverse=True)[1] if night.manifest.assigned else None
         for arm, rows in enumerate(parts, start=1):
             given = members
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
-            own = contributions(given, arm, 0, same_shares=same_shares)[is_shared]
-            rows.append((members.group[is_shared], unit[is_shared], period, own))
+            rows.append(_of_night(given, unit, party, arm, place, is_shared, same_shares))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
-def _crossed(
-    rows: Sequence[tuple[Ints, Words, Ints, Floats]], shape: tuple[int, int]
-) -> CrossTerms:
-    effects, units, periods, parts = zip(*(together(*one) for one in rows), strict=True)
-    return cross_terms(
-        np.concatenate(effects),
-        np.concatenate(units),
-        np.concatenate(periods),
-        np.concatenate(parts),
-        shape,
+@dataclass(frozen=True)
+class _Rows:
+    """Units that may be in several releases, in one of them; shape [M] each."""
+
+    effect: Ints
+    unit: Words
+    period: Ints
+    contribution: Floats
+    collapsed: Ints
+    """The stratum that the unit's parties make one family of; −1 for none."""
+
+
+def _of_night(
+    members: Members,
+    unit: Words,
+    party: Ints | None,
+    arm: int,
+    place: int,
+    is_shared: Bools,
+    same_shares: bool,
+) -> _Rows:
+    """What matters of a release for an ``arm``; ``party`` numbers what was assigned."""
+    if party is None:
+        own = contributions(members, arm, 0, same_shares=same_shares)
+        collapsed = np.full(len(own), -1)
+    else:
+        found = party_contributions(members, party, arm, 0, same_shares=same_shares)
+        own, collapsed = found.value, found.collapsed
+    rows = np.flatnonzero(is_shared | (collapsed >= 0))
+    period: Ints = np.full(len(rows), place, dtype=np.int64)
+    return _Rows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
+
+
+def _crossed(nights: Sequence[_Rows], shape: tuple[int, int]) -> CrossTerms:
+    effect, unit, period, own, collapsed = (
+        np.concatenate([getattr(one, name) for one in nights])
+        for name in _Rows.__dataclass_fields__
     )
+    if (collapsed >= 0).any():
+        stratum = np.where(collapsed >= 0, collapsed * shape[0] + period, -1)
+        unit = families(effect, unit, stratum)
+    by_night = [
+        together(*(part[period == t] for part in (effect, unit, period, own)))
+        for t in range(shape[0])
+    ]
+    rows = [np.concatenate(parts) for parts in zip(*by_night, strict=True)]
+    return cross_terms(rows[0], rows[1], rows[2], rows[3], shape)
 
 
 def side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:

@@ -604,3 +604,33 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
 def test_a_release_states_the_delta_it_was_asked_for(experiment: Builder) -> None:
     made = experiment(privacy={"epsilon": 2.0, "delta": 1e-5}).run()
     assert (made.manifest.epsilon, made.manifest.delta) == (2.0, 1e-5)
+
+
+# logs as JSON
+
+
+def test_with_log_json_standard_error_is_json_and_nothing_else(
+    experiment: Builder, clusterdp: Program
+) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
+    built = experiment(a_log(16), privacy=privacy)
+    made = clusterdp("release", built.config, "--log-json", "--json")
+    lines = [json.loads(line) for line in made.stderr.splitlines()]
+    assert {"time", "level", "message"} <= set.intersection(*map(set, lines))
+    document(made)
+    assert any(line["message"].startswith("ingest: ") for line in lines)
+    assert [line["level"] for line in lines if "budget_epsilon" in line["message"]] == ["warning"]
+    refused = clusterdp("--log-json", "release", built.folder / "none.toml")
+    (line,) = map(json.loads, refused.stderr.splitlines())
+    assert (line["level"], line["code"], line["kind"]) == ("error", 2, "config")
+    assert line["message"].startswith(str(built.folder / "none.toml"))
+    assert refused.stdout == ""
+    shown = clusterdp("release", built.folder / "none.toml", "--debug", "--log-json")
+    assert "Traceback" in json.loads(shown.stderr)["traceback"]
+
+
+def test_without_it_lines_are_for_people(experiment: Builder, clusterdp: Program) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
+    made = clusterdp("release", experiment(a_log(16), privacy=privacy).config)
+    (line,) = made.stderr.splitlines()
+    assert line.startswith("clusterdp: warning: privacy.budget_epsilon is not set")

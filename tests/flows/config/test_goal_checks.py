@@ -18,9 +18,9 @@ def loaded(
 ) -> Config:
     return experiment(
         outcome=None,
-        outcomes=(VISIT | visit, SPEND | spend),
+        outcomes=({**VISIT, **visit}, {**SPEND, **spend}),
         columns={"outcome": None},
-        ratios=(RATIO | ratio,),
+        ratios=({**RATIO, **ratio},),
         **sections,
     ).load()
 
@@ -36,7 +36,8 @@ def test_roles_have_defaults_and_where_none_is_declared_none_is_published(
     assert config.ratios[0].goal == {"role": "secondary", "direction": "decrease"}
     assert config.decision_rule == "all"
     undeclared = loaded(experiment, {}, {}, {})
-    assert [one.goal for one in (*undeclared.outcomes, *undeclared.ratios)] == [{}, {}, {}]
+    assert [one.goal for one in undeclared.outcomes] == [{}, {}]
+    assert undeclared.ratios[0].goal == {}
     assert undeclared.decision_rule is None
     assert loaded(experiment, {}, GUARDRAIL, {}).decision_rule is None
 
@@ -66,12 +67,12 @@ def test_several_primary_outcomes_need_a_rule(experiment: Builder) -> None:
     [
         ({"role": "guardrail"}, "outcomes[1].margin", "missing: of a guardrail"),
         ({"margin": 0.5}, "outcomes[1].margin", 'belongs to role = "guardrail"'),
-        (PRIMARY | {"margin": 0.5}, "outcomes[1].margin", 'belongs to role = "guardrail"'),
-        (GUARDRAIL | {"margin": 2.0}, "outcomes[1].margin", "no harm could be that great"),
-        (GUARDRAIL | {"margin": 0.0}, "outcomes.1.margin", "greater than 0"),
-        ({"role": "main"}, "outcomes.1.role", "'primary', 'guardrail' or 'secondary'"),
-        ({"direction": "up"}, "outcomes.1.direction", "'increase' or 'decrease'"),
-        ({"rolle": "primary"}, "outcomes.1.rolle", "did you mean `role`?"),
+        ({**PRIMARY, "margin": 0.5}, "outcomes[1].margin", 'belongs to role = "guardrail"'),
+        ({**GUARDRAIL, "margin": 2.0}, "outcomes[1].margin", "no harm could be that great"),
+        ({**GUARDRAIL, "margin": 0.0}, "outcomes[1].margin", "greater than 0"),
+        ({"role": "main"}, "outcomes[1].role", "'primary', 'guardrail' or 'secondary'"),
+        ({"direction": "up"}, "outcomes[1].direction", "'increase' or 'decrease'"),
+        ({"rolle": "primary"}, "outcomes[1].rolle", "did you mean `role`?"),
     ],
 )
 def test_what_cannot_be_is_told_by_its_key(

@@ -1,7 +1,9 @@
 """Errors of a release follow what was randomised: from the log with households to every answer."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 
 from estimators.assigned import parties_of
 from estimators.effects import Estimate, effects
-from flows.cli.show import inspect_text
+from flows.cli.main import run
+from flows.cli.show import inspect_text, release_text
+from flows.cli.show_series import series_text
 from flows.released.by_attribute import estimate_by
 from flows.released.covariates import estimate_covariates
 from flows.released.estimate import estimate_file
@@ -223,6 +227,45 @@ def test_a_household_comes_back_in_another_member(tmp_path: Path) -> None:
     assert pooled.std_error > 1.15 * apart.std_error
 
 
+def test_commands_say_how_many_groups_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = households(80, 1).with_columns((pl.int_range(pl.len()) % 2).alias("plan"))
+    made = build_experiment(
+        tmp_path / "experiment",
+        log,
+        privacy=COUNTS,
+        columns={"assigned_by": "home", "attributes": ["plan"]},
+        outcome={"values": [0, 1, 2, 3, 4]},
+        arms={"treatments": ["mail"]},
+    ).run()
+    told = "by assigned_to: 80 groups of units that were assigned together (none 40, mail 40)"
+    assert told in flat(release_text(made))
+    assert told in flat(inspect_text(read_release(made.path)))
+    path = str(made.path)
+    for asked in ([], ["--by", "plan"], ["--adjust", "plan"]):
+        assert run(["estimate", path, *asked]) == 0
+        assert told in flat(capsys.readouterr().out)
+        assert run(["estimate", path, *asked, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["n_assigned"] == 80
+    assert run(["inspect", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_assigned"] == 80
+
+
+def test_nothing_is_said_of_groups_where_each_unit_was_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = build_experiment(tmp_path / "experiment").run().path
+    assert run(["estimate", str(path)]) == 0
+    assert "assigned" not in capsys.readouterr().out
+    assert run(["estimate", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n_assigned"] is None
+
+
+def flat(shown: str) -> str:
+    return " ".join(shown.split())
+
+
 def test_adjusted_effects_count_households_as_one(tmp_path: Path) -> None:
     """A covariate that says nothing changes little: errors are those of households still."""
     path = released(tmp_path, households(120, 1), EXACT)
@@ -314,3 +357,107 @@ def test_ratios_count_households_as_one(tmp_path: Path) -> None:
         score = pl.col("everyone") / total * pl.col("l") / pl.col("n")
         expected += parties.select((score**2 / (1 - pl.col("m") / pl.col("n"))).sum()).item()
     assert found[0].std_error ** 2 == pytest.approx(expected, rel=1e-6)
+
+
+def two_nights(folder: Path, first: pl.DataFrame, second: pl.DataFrame, **given: Any) -> list[Path]:
+    days = ("2026-11-01", "2026-11-02")
+    logs = {f"logs/{day}.parquet": log for day, log in zip(days, (first, second), strict=True)}
+    sections: dict[str, Any] = {
+        "source": {"path": "logs/{period}.parquet"},
+        "arms": {"treatments": ["mail"]},
+    }
+    built = build_experiment(folder / "experiment", logs, privacy=EXACT, **sections, **given)
+    return [built.run(day).path for day in days]
+
+
+def test_shops_of_matched_pairs_that_come_back_are_the_same_shops(tmp_path: Path) -> None:
+    """Other customers who do the same tell nothing new: two nights are as good as one.
+
+    In its pair a shop is the whole arm, so only pairs together tell how shops differ.
+    """
+    random = np.random.default_rng(6)
+    shop = np.repeat(np.arange(24), 10)
+    mood = random.integers(0, 4, 24)[shop]
+    log = pl.DataFrame(
+        {
+            "customer": [f"c{at:05d}" for at in range(len(shop))],
+            "variant": np.where(shop % 2 == 1, "mail", "none"),
+            "region": [f"r{at:03d}" for at in shop // 2],
+            "clicks": (mood + random.integers(0, 2, len(shop))).astype(float),
+            "shop": shop,
+        }
+    )
+    others = log.with_columns(pl.format("d{}", "customer").alias("customer"))
+    paths = two_nights(
+        tmp_path,
+        log,
+        others,
+        columns={"assigned_by": "shop"},
+        outcome={"values": [0, 1, 2, 3, 4]},
+    )
+    found = estimate_series(paths)
+    assert found.people.kind == "returning"
+    assert len(found.people.shared) == 24
+    assert "errors by assigned_to" in flat(series_text(found))
+    (pooled,) = [one for one in found.pooled if one.estimator == "tau_q"]
+    (once,) = [one for one in estimate_file(paths[0]) if one.estimator == "tau_q"]
+    assert pooled.std_error == pytest.approx(once.std_error, rel=1e-3)
+
+
+def scores_of_ratio(path: Path, rate: Estimate) -> pl.DataFrame:
+    """What each household contributes to a difference of ratios, in one cluster: from its units."""
+    assert rate.control_mean is not None
+    assert rate.estimate is not None
+    parts = []
+    units = rows_of(path, "FROM main.units").with_columns(pl.col("arm").cast(pl.String))
+    for arm, sign, ratio in (
+        ("mail", 1.0, rate.control_mean + rate.estimate),
+        ("none", -1.0, rate.control_mean),
+    ):
+        own = units.filter(arm=arm)
+        linear = pl.col("clicks_debiased") - ratio * pl.col("views_debiased")
+        scored = own.with_columns((linear / pl.col("views_debiased").mean()).alias("l"))
+        homes = scored.group_by("assigned_to").agg(
+            (pl.col("l") - scored["l"].mean()).sum().alias("total"), pl.len().alias("m")
+        )
+        left = (1.0 - pl.col("m") / own.height).sqrt()
+        score = (sign * pl.col("total") / own.height / left).alias("score")
+        parts.append(homes.select("assigned_to", score))
+    return pl.concat(parts)
+
+
+def test_ratios_over_nights_count_a_household_that_comes_back_as_one(tmp_path: Path) -> None:
+    """V = Σ w² V + 2 w w Σ_g ψ_g ψ_g, ψ of a household from the columns of both files."""
+    log = households(60, 1, seed=4).with_columns(
+        (1 + pl.col("home") % 3).cast(pl.Float64).alias("views")
+    )
+    half = pl.int_range(pl.len()) % 2 == 0
+    values = [0, 1, 2, 3, 4]
+    paths = two_nights(
+        tmp_path,
+        log.filter(half),
+        log.filter(~half),
+        columns={"assigned_by": "home", "outcome": None},
+        outcome=None,
+        outcomes=[{"name": name, "column": name, "values": values} for name in ("clicks", "views")],
+        ratios=[{"name": "rate", "numerator": "clicks", "denominator": "views"}],
+    )
+    found = [one for one in estimate_series(paths).pooled if one.metric == "rate"]
+    (pooled,) = [one for one in found if one.estimator == "tau_q"]
+    rates = [
+        one
+        for path in paths
+        for one in estimate_file(path)
+        if (one.metric, one.estimator) == ("rate", "tau_q")
+    ]
+    first, second = map(scores_of_ratio, paths, rates)
+    errors = [one.std_error or 0.0 for one in rates]
+    for scores, error in zip((first, second), errors, strict=True):
+        assert scores.select((pl.col("score") ** 2).sum()).item() == pytest.approx(error**2)
+    share = rates[0].n_units / (rates[0].n_units + rates[1].n_units)
+    both = first.join(second, on="assigned_to")
+    product = both.select((pl.col("score") * pl.col("score_right")).sum()).item()
+    plain = (share * errors[0]) ** 2 + ((1.0 - share) * errors[1]) ** 2
+    expected = plain + 2.0 * share * (1.0 - share) * product
+    assert pooled.std_error == pytest.approx(expected**0.5, rel=1e-9)
+    assert expected > 1.3 * plain

@@ -217,6 +217,12 @@ def test_groups_that_were_assigned_together_are_told(
     assert "who belongs together" in text_of(page)
 
 
+def test_the_page_says_how_many_groups_there_are(count: Path) -> None:
+    contents = replace(read_contents(count), is_clustered=True, assigned={"none": 1200, "mail": 34})
+    words = text_of(report(changed(contents, assigned=True)))
+    assert "There are 1,234 of them: none 1,200, mail 34." in words
+
+
 # figures
 
 
