@@ -88,14 +88,19 @@ def unit_table(
     attributes: Mapping[str, str] = MappingProxyType({}),
     *,
     assigned: bool = False,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Table:
     """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
 
-    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit.
+    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit. ``texts``
+    say of outcomes that are text which number stands for which, by metric.
     """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
-        outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
+        stands_for = f" {texts[metric]}." if metric in texts else ""
+        outcomes[metric] = Column(
+            NUMBER, f"The unit's outcome, randomised; never the true one.{stands_for}"
+        )
         outcomes[debiased(metric)] = Column(
             NUMBER,
             "The weight of the randomised outcome, see debias: its mean over many units is "
@@ -224,6 +229,11 @@ _METRICS = Table(
         "n_outcomes": Column(COUNT, "Values of the grid."),
         "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null."),
         "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null."),
+        "texts": Column(
+            TEXT,
+            "What its numbers stand for, such as '0 = no, 1 = yes', where the log has texts; else "
+            "null.",
+        ),
         "role": Column(
             TEXT,
             "Declared beforehand: 'primary' (an arm is to gain in it), 'guardrail' (no arm may "

@@ -8,7 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
+from schemas.visible import visible
 
+_MOST_TEXT = 1000  # characters on what numbers stand for
 _FINE = 1001  # values that represent a continuous outcome in a plan
 _WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -247,6 +249,18 @@ class Outcome(ConfigSection):
         """The number that each text stands for, increasing; empty where outcomes are numbers."""
         scores = self.scores or tuple(map(float, range(len(self.texts))))
         return dict(zip(self.texts, scores, strict=False))
+
+    @property
+    def texts_in_words(self) -> str | None:
+        """Which number stands for which text, as people read it; None where outcomes are numbers.
+
+        What could not be seen is escaped, and of very many texts the first are named.
+        """
+        if not self.texts:
+            return None
+        stand_for = self.numbers_of_texts.items()
+        whole = visible(", ".join(f"{number:.15g} = {text}" for text, number in stand_for))
+        return whole if len(whole) <= _MOST_TEXT else f"{whole[:_MOST_TEXT]}…"
 
     @property
     def weights(self) -> tuple[float, ...]:

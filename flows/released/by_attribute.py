@@ -13,6 +13,7 @@ import polars as pl
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from estimators.intervals import holm
+from estimators.ratios import ratio_warnings
 from estimators.series import interval_degrees
 from estimators.shrinkage import shrink, steady_variance
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
@@ -80,8 +81,9 @@ class AttributeEstimates:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about effects that compare few people."""
-        return coverage_warnings(self.estimates, same_shares=self.same_shares)
+        """Sentences about effects that compare few people, and ratios that cannot be told."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*few, *ratio_warnings(self.estimates))
 
     @property
     def misfits(self) -> tuple[str, ...]:

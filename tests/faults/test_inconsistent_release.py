@@ -223,6 +223,9 @@ CASES = {
     "metrics: labels are short": [
         metrics_say("label = repeat('x', 2000)"),
     ],
+    "metrics: texts are short": [
+        metrics_say("texts = repeat('x', 6000)"),
+    ],
     "metrics: roles, directions and margins": [
         metrics_say("role = chr(27) || '[2J', direction = 'increase'"),
         metrics_say("role = 'secondary'"),

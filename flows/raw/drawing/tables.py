@@ -112,6 +112,7 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         n_outcomes=parameters.n_outcomes,
         label=outcome.label,
         measured_in=outcome.measured_in,
+        texts=outcome.texts_in_words,
         **_goal_of(outcome),
     )
 

@@ -40,6 +40,7 @@ class ReleaseFile:
             outcomes,
             attributes=dict.fromkeys(manifest.attributes, TEXT),
             assigned=manifest.assigned,
+            texts=manifest.texts,
         )
         return SCHEMA | {"units": units}
 

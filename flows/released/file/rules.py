@@ -86,6 +86,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "labels are short": """
             strlen(coalesce(t.label, '')) <= 1000
             AND strlen(coalesce(t.measured_in, '')) <= 1000""",
+        "texts are short, and of an outcome": """
+            t.texts IS NULL OR (t.kind = 'outcome' AND strlen(t.texts) <= 5000)""",
         "roles, directions and margins go together": """
             coalesce(t.role, 'secondary') IN ('primary', 'guardrail', 'secondary')
             AND coalesce(t.direction, 'increase') IN ('increase', 'decrease')

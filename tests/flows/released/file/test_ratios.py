@@ -1,5 +1,6 @@
 """Ratios in a released file: the same numbers from its rows, its macros and the engine."""
 
+import warnings
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import clusterdp
 from estimators.effects import Estimate
 from flows.released.by_attribute import estimate_by
 from flows.released.estimate import estimate_file, estimate_release
@@ -69,6 +71,7 @@ def the_log(n_clusters: int) -> pl.DataFrame:
             "clicks": random.binomial(view, 0.4 + 0.1 * (arm == 1)),
             "bought": (random.random(N_UNITS) < 0.05 * view).astype(int),
             "nothing": np.zeros(N_UNITS, dtype=int),
+            "plan": np.array(["gold", "tin", None])[np.arange(N_UNITS) % 7 % 3],
         }
     )
 
@@ -81,7 +84,7 @@ def release(name: str) -> Path:
         Path(mkdtemp(prefix="ratios-")),
         the_log(n_clusters),
         outcome=None,
-        columns={"outcome": None},
+        columns={"outcome": None, "attributes": ["plan"]},
         arms={"treatments": ["mail", "call"], "same_shares": True},
         outcomes=(
             {"name": "view", "column": "views", "values": count},
@@ -219,6 +222,31 @@ def test_macros_count_a_household_as_one_in_ratios(name: str) -> None:
 
 
 @every_case
+def test_a_macro_gives_the_ratios_of_an_attribute(name: str) -> None:
+    path = release(name)
+    found = estimate_by(path, "plan", metrics=["clicks_per_view", "per_zero"])
+    with duckdb.connect(str(path), read_only=True) as connection:
+        rows = pl.from_arrow(connection.sql("FROM ate_by('plan')").to_arrow_table())
+    assert isinstance(rows, pl.DataFrame)
+    rows = rows.filter(pl.col("metric").is_in(["clicks_per_view", "per_zero"]))
+    keys = ("metric", "segment", "arm", "estimator")
+    by_key = {tuple(row[key] for key in keys): row for row in rows.to_dicts()}
+    assert len(by_key) == len(found.estimates) == len(rows)
+    for one in found.estimates:
+        assert_same(by_key[one.metric, one.segment or "", one.arm, one.estimator], one)
+    told = {one.segment for one in found.estimates if one.estimate is not None}
+    assert told == {"gold", "tin", "(none)"}
+    assert any(said.startswith("per_zero: no numbers") for said in found.warnings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", clusterdp.ClusterdpWarning)  # of few compared: asked above
+        frame = clusterdp.open(path).ate(by="plan", metric="clicks_per_view")
+    ours = [one for one in found.estimates if one.metric == "clicks_per_view"]
+    assert sorted(frame["estimate"].drop_nulls()) == sorted(
+        one.estimate for one in ours if one.estimate is not None
+    )
+
+
+@every_case
 def test_a_file_states_the_ratios_that_its_units_give(name: str) -> None:
     path = release(name)
     check_stated_estimates(path)
@@ -253,7 +281,11 @@ def test_the_file_says_what_a_ratio_is_of() -> None:
         *("clicks_per_view", "views_per_buy", "per_zero"),
     ]
     assert manifest.ratios[0] == Ratio(
-        "clicks_per_view", "click", "view", "Clicks per view", "share"
+        metric="clicks_per_view",
+        numerator="click",
+        denominator="view",
+        label="Clicks per view",
+        measured_in="share",
     )
     row = released(path, "FROM metrics WHERE metric = 'clicks_per_view'").to_dicts()[0]
     assert row["kind"] == "ratio"
