@@ -43,6 +43,7 @@ TABLES = {
         "returning": "VARCHAR",
         "rows_each": "BIGINT",
         "budget_epsilon": "DOUBLE",
+        "decision": "VARCHAR",
         "unit_id_key_fingerprint": "VARCHAR",
         "account_key_fingerprint": "VARCHAR",
         "schema_version": "INTEGER",
@@ -63,6 +64,10 @@ TABLES = {
         "n_outcomes": "BIGINT",
         "numerator": "VARCHAR",
         "denominator": "VARCHAR",
+        "texts": "VARCHAR",
+        "role": "VARCHAR",
+        "margin": "DOUBLE",
+        "direction": "VARCHAR",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
