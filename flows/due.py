@@ -4,7 +4,7 @@ One that is refused or fails does not stop the others. What is public is not rea
 a period is public is asked of the ledger just before it is tried, as others may be at work.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,12 +94,16 @@ class DueResult:
         return (*self.notes, *of_releases)
 
     def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp release --due --json``."""
+        """The document of ``clusterdp release --due --json`` of one configuration."""
         return {
             "experiment": self.experiment,
-            "releases": [one.as_json() for one in self.releases],
+            "releases": self.releases_as_json(),
             "warnings": list(self.warnings),
         }
+
+    def releases_as_json(self) -> list[dict[str, Any]]:
+        """Each of the ``releases``, with the experiment that it is of."""
+        return [{"experiment": self.experiment, **one.as_json()} for one in self.releases]
 
     @property
     def failure(self) -> ClusterdpError | None:
@@ -114,6 +118,82 @@ class DueResult:
             f"{self.experiment}: of {len(self.releases):,} periods that were due, {len(left):,} "
             f"are not published: {named}{more}"
         )
+
+
+@dataclass(frozen=True)
+class ConfigResult:
+    """What became of one of several configurations."""
+
+    config: str
+    """Its absolute path."""
+    result: DueResult | None
+    """None where its periods could not be found out."""
+    error: ClusterdpError | None = None
+    """Why they could not."""
+
+    @property
+    def exit_code(self) -> int:
+        """That of ``clusterdp release CONFIG --due``."""
+        if self.error is not None:
+            return self.error.exit_code
+        return 0 if self.result is None else self.result.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``experiments`` of ``clusterdp release CONFIG… --due --json``."""
+        return {
+            "config": self.config,
+            "experiment": None if self.result is None else self.result.experiment,
+            "exit_code": self.exit_code,
+            "reason": None if self.error is None else str(self.error),
+        }
+
+
+@dataclass(frozen=True)
+class SeveralDue:
+    """What became of all that was due in several experiments."""
+
+    configs: tuple[ConfigResult, ...]
+    """In the order that they were named in."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 where nothing that is due is left anywhere, else that of the first that has some."""
+        return next((one.exit_code for one in self.configs if one.exit_code), 0)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the operator should look into."""
+        found = (one.result for one in self.configs if one.result is not None)
+        return tuple(f"{one.experiment}: {warning}" for one in found for warning in one.warnings)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp release CONFIG… --due --json``."""
+        found = (one.result for one in self.configs if one.result is not None)
+        return {
+            "experiments": [one.as_json() for one in self.configs],
+            "releases": [made for one in found for made in one.releases_as_json()],
+            "warnings": list(self.warnings),
+        }
+
+
+def release_all_due(
+    config_paths: Sequence[str], release: ReleasePeriod = release_period
+) -> SeveralDue:
+    """Release what is due of several experiments, one after another (:func:`release_due`).
+
+    One whose configuration, ledger or keys cannot be used stops none of the others.
+    """
+    return SeveralDue(tuple(_due_of(str(Path(one).absolute()), release) for one in config_paths))
+
+
+def _due_of(path: str, release: ReleasePeriod) -> ConfigResult:
+    try:
+        return ConfigResult(path, release_due(path, release))
+    except ClusterdpError as error:
+        return ConfigResult(path, None, error)
+    except Exception as error:  # whatever it is, it must not stop the others
+        words = f"{reason_of(error)}; clusterdp release CONFIG --due --debug shows where"
+        return ConfigResult(path, None, ClusterdpError(words))
 
 
 def release_due(config_path: str, release: ReleasePeriod = release_period) -> DueResult:

@@ -29,7 +29,7 @@ from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
-from flows.cli.options import ConfigFile, ConfigFiles, Json, Period
+from flows.cli.options import ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
@@ -309,7 +309,7 @@ def demo(
 
 
 def release(
-    config: ConfigFile,
+    configs: ConfigFiles,
     period: Period = None,
     revise: Annotated[
         bool,
@@ -323,7 +323,7 @@ def release(
         typer.Option(
             "--due",
             help="Release every period that is due by [schedule] and not published, the oldest "
-            "first, whatever becomes of the others.",
+            "first, whatever becomes of the others. Takes several CONFIGs, one after another.",
         ),
     ] = False,
     prefect: Prefect = False,
@@ -339,7 +339,10 @@ def release(
     from flows.orchestration.prefect_server import server_for_one_run
 
     if due:
-        return _release_due(config, period, revise=revise, prefect=prefect)
+        return _release_due(configs, period, revise=revise, prefect=prefect)
+    if len(configs) > 1:
+        raise ConfigError("CONFIG", "several are for --due; without it name one")
+    (config,) = configs
     settings = load(config)
     source = settings.source
     check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
@@ -355,27 +358,34 @@ def release(
     return Answer(partial(release_text, result), result.as_json(), result.warnings)
 
 
-def _release_due(config: Path, period: str | None, *, revise: bool, prefect: bool) -> Answer:
-    """Catch up with a schedule: each period is a run of the flow where Prefect is in use."""
+def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefect: bool) -> Answer:
+    """Catch up with schedules: each period is a run of the flow where Prefect is in use."""
     from flows.config.load import load
     from flows.orchestration.prefect_server import server_for_one_run
 
     for option, given in {"--period": period is not None, "--revise": revise}.items():
         if given:
             raise ConfigError(option, "cannot go with --due, which finds the periods itself")
-    if load(config).schedule is None:  # before a server takes its seconds
+    is_one = len(configs) == 1
+    if is_one and load(configs[0]).schedule is None:  # before a server takes its seconds
         raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
-    with server_for_one_run(config, wanted=prefect) as server:
+    with server_for_one_run(configs[0], wanted=prefect) as server:
         from flows import release as page
-        from flows.cli.show_due import due_text
-        from flows.due import release_due
+        from flows.cli.show_due import due_text, several_due_text
+        from flows.due import release_all_due, release_due
 
         if server is not None:
             server.wait()
         way = page.release_period if server is None else page.release
-        result = release_due(str(config.absolute()), way)
-    text = partial(due_text, result)
-    return Answer(text, result.as_json(), result.warnings, exit_code=result.exit_code)
+        paths = [str(config.absolute()) for config in configs]
+        if is_one:
+            one = release_due(paths[0], way)
+            text = partial(due_text, one)
+            return Answer(text, one.as_json(), one.warnings, exit_code=one.exit_code)
+        all_of_them = release_all_due(paths, way)
+    text = partial(several_due_text, all_of_them)
+    code = all_of_them.exit_code
+    return Answer(text, all_of_them.as_json(), all_of_them.warnings, exit_code=code)
 
 
 def serve(

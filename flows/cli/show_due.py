@@ -6,7 +6,7 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.due import DueResult
+    from flows.due import ConfigResult, DueResult, SeveralDue
     from flows.status import ExperimentStatus, StatusResult
     from flows.verify import Verdict, VerifyResult
 
@@ -19,6 +19,17 @@ def due_text(result: "DueResult") -> str:
     reasons = {one.period: one.reason for one in result.releases if one.reason}
     listed = table(("period", "status", "release"), rows)
     return "\n".join([result.experiment, "", *listed, *_reasons(reasons)])
+
+
+def several_due_text(several: "SeveralDue") -> str:
+    """What became of each period that was due, experiment by experiment."""
+    return "\n\n".join(_config_text(one) for one in several.configs)
+
+
+def _config_text(one: "ConfigResult") -> str:
+    if one.result is not None:
+        return due_text(one.result)
+    return "\n".join([one.config, "", *pairs({"failed": str(one.error)})])
 
 
 def status_text(result: "StatusResult") -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
+from flows.config.goal_checks import check_decision
 from flows.config.notify_checks import check_notify
 from flows.config.outcome_checks import (
     check_columns,
@@ -55,6 +56,7 @@ def check_config(config: Config) -> None:
         check_design(config)
     check_ratios(config)
     check_notify(config)
+    check_decision(config)
 
 
 def check_length(key: str, name: str) -> None:

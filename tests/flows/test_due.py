@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flows.cli.main import run
-from flows.due import release_due
+from flows.due import release_all_due, release_due
 from flows.ledger.account import Account
 from flows.ledger.rules import Fingerprint
 from flows.runtime import clock
@@ -461,6 +461,7 @@ def test_the_documents(
         "period", "status", "reason", "release_id", "path", "epsilon", "n_units", "ledger",
     }  # fmt: skip
     assert made["releases"][1] == {
+        "experiment": "trial",
         "period": DAYS[1],
         "status": "failed",
         "release_id": None,
@@ -536,6 +537,97 @@ def test_a_signing_key_that_cannot_be_used_draws_nothing(
     night(monkeypatch, DAYS[1])
     with pytest.raises(ConfigError, match=r"publish\.signing_key: .* there is no such file"):
         release_due(str(built.config))
+    assert public(built) == []
+
+
+# several experiments
+
+
+def three(experiment: Builder, **sections: Any) -> tuple[Experiment, list[Path]]:
+    """One experiment with two days, and the configurations of a broken, a late and a sound one."""
+    built = scheduled(experiment, *DAYS[:2], **sections)
+    text = built.config.read_text()
+    broken, late, sound = (built.folder / f"{name}.toml" for name in ("broken", "late", "sound"))
+    broken.write_text(text.replace("[columns]", "[colums]"))
+    late.write_text(text.replace('"trial"', '"late"').replace("logs/", "nowhere/"))
+    sound.write_text(text.replace('"trial"', '"sound"'))
+    return built, [broken, late, sound]
+
+
+def test_an_experiment_that_fails_stops_no_other(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built, (broken, late, sound) = three(experiment)
+    bring(built, DAYS[1], "broken")
+    night(monkeypatch, DAYS[4])
+    code, made = document(capsys, "release", late, broken, built.config, sound, "--due")
+    assert code == 2
+    assert [(one["experiment"], one["period"], one["status"]) for one in made["releases"]] == [
+        ("late", DAYS[0], "failed"), ("late", DAYS[1], "failed"), ("late", DAYS[2], "waiting"),
+        ("late", DAYS[3], "waiting"),
+        ("trial", DAYS[0], "published"), ("trial", DAYS[1], "failed"),
+        ("trial", DAYS[2], "waiting"), ("trial", DAYS[3], "waiting"),
+        ("sound", DAYS[0], "published"), ("sound", DAYS[1], "failed"),
+        ("sound", DAYS[2], "waiting"), ("sound", DAYS[3], "waiting"),
+    ]  # fmt: skip
+    assert [(one["experiment"], one["exit_code"]) for one in made["experiments"]] == [
+        ("late", 2), (None, 2), ("trial", 2), ("sound", 2),
+    ]  # fmt: skip
+    assert made["experiments"][1]["config"] == str(broken)
+    assert "colums" in made["experiments"][1]["reason"]
+    assert public(built) == files_of(DAYS[0])
+    assert run(["release", str(broken), str(sound), "--due"]) == 2
+    told = capsys.readouterr().out
+    assert told.startswith(f"{broken}\n")
+    assert "sound\n" in told
+
+
+def test_the_exit_code_is_that_of_the_first_experiment_with_something_left(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, (broken, _, sound) = three(experiment)
+    refused = built.folder / "refused.toml"
+    text = built.config.read_text().replace('"trial"', '"refused"')
+    refused.write_text(text.replace("1000.0", "2.0"))
+    night(monkeypatch, DAYS[2])
+    codes = {
+        (sound, built.config): 0,
+        (sound, refused, broken): 3,
+        (broken, refused): 2,
+        (sound, built.config, sound): 0,
+    }
+    for configs, code in codes.items():
+        assert release_all_due([str(config) for config in configs]).exit_code == code, configs
+
+
+def test_what_nobody_foresaw_in_one_experiment_stops_no_other(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built, (_, _, sound) = three(experiment)
+    night(monkeypatch, DAYS[2])
+    asked: list[Account] = []
+
+    def fails_once(account: Account) -> list[str]:
+        asked.append(account)
+        if len(asked) == 1:
+            raise ZeroDivisionError(SENTINEL)
+        return []
+
+    monkeypatch.setattr(Account, "settle", fails_once)
+    found = release_all_due([str(built.config), str(sound)])
+    assert [one.exit_code for one in found.configs] == [1, 0]
+    assert found.exit_code == 1
+    told = json.dumps(found.as_json())
+    assert "unforeseen failure (ZeroDivisionError)" in told
+    assert str(SENTINEL) not in told
+
+
+def test_without_due_a_release_is_of_one_configuration(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built, (_, _, sound) = three(experiment)
+    assert run(["release", str(built.config), str(sound), "--period", DAYS[0]]) == 2
+    assert "CONFIG: several are for --due" in capsys.readouterr().err
     assert public(built) == []
 
 

@@ -66,7 +66,7 @@ def _words(row: Mapping[str, Any], one: MetricContents) -> dict[str, Any]:
     control_mean = row["control_mean"]
     return {
         "label": estimator_name(row["estimator"], one.statistic),
-        "unprotected": unprotected(row["std_error"], row["privacy_std_error"]),
+        "unprotected": unprotected(row["std_error"] or 0.0, row["privacy_std_error"] or 0.0),
         "is_partial": row["coverage"] is not None and row["coverage"] < 1,
         "mean": None if control_mean is None else control_mean + row["estimate"],
     }

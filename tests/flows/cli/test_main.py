@@ -180,6 +180,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
         "quarantined": 1,
         "quarantined_by_rule": {"arm_not_declared": 1},
         "sample_ratio_p": 1.0,
+        "attribute_changed": None,
         "warnings": [],
         "ledger": {
             "population": "trial",
@@ -409,7 +410,9 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     assert found["created_at"].endswith("Z")
     (metric,) = found["metrics"]
     assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
-    assert set(found) - {"metrics", "path", "row_counts"} == set(TABLES["release"])
+    beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned"}
+    assert set(found) - beside == set(TABLES["release"])
+    assert (found["attributes"], found["assigned"]) == ([], False)
     assert set(found["row_counts"]) == set(TABLES)
     assert found["row_counts"]["units"] == 240
     assert found["row_counts"]["estimates"] == 3

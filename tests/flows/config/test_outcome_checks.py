@@ -172,7 +172,7 @@ SHARES: list[tuple[list[Any], str, str]] = [
     (["auto", None], "outcomes[0].share", '"auto" is for all outcomes or for none'),
     (["auto", "auto"], "outcomes[0].share", '"auto" needs privacy.mechanism = "auto"'),
     ([1e-10, None], "outcomes[0].share", "a part of"),
-    ([0.0, None], "outcomes.0.share", "greater than 0"),
+    ([0.0, None], "outcomes[0].share", "greater than 0"),
 ]
 
 
@@ -234,9 +234,9 @@ def test_all_that_is_wrong_is_told_at_once(experiment: Builder) -> None:
 def test_unknown_keys_and_types_are_named(experiment: Builder) -> None:
     error = refused(experiment, {**VISIT, "labell": "Visits"}, {**SPEND, "name": None, "cap": "x"})
     lines = str(error).splitlines()
-    assert lines[0].startswith("outcomes.1.name: missing")
+    assert lines[0].startswith("outcomes[1].name: missing")
     assert lines[1].endswith("did you mean `label`?")
-    assert lines[2].startswith("outcomes.1.cap: ")
+    assert lines[2].startswith("outcomes[1].cap: ")
 
 
 def test_there_is_one_way_to_declare_them(experiment: Builder) -> None:

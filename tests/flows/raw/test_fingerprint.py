@@ -407,6 +407,17 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.guess": [{"outcome": {"guess": [1, 2, 3, 4]}}],
     "outcome.label": [{"outcome": {"label": "Clicks in a week"}}],
     "outcome.measured_in": [{"outcome": {"measured_in": "clicks"}}],
+    "outcome.role": [
+        {"outcome": {"role": "primary"}},
+        {"outcome": {"role": "secondary"}},
+        {"outcome": {"role": "guardrail", "margin": 1}},
+    ],
+    "outcome.margin": [{"outcome": {"role": "guardrail", "margin": 0.5}}],
+    "outcome.direction": [
+        {"outcome": {"direction": "decrease"}},
+        {"outcome": {"role": "primary", "direction": "decrease"}},
+    ],
+    "decision.primary": [{"outcome": {"role": "primary"}, "decision": {"primary": "any"}}],
     "privacy.mechanism": [
         {"privacy": {"mechanism": "auto"}},
         {"privacy": {"mechanism": "cluster-free-dp"}},
@@ -580,6 +591,9 @@ def test_every_setting_of_each_of_several_outcomes_matters(experiment: Builder) 
         [first, second | {"share": 0.25}],
         [first, second | {"label": "Sent it on"}],
         [first, second | {"measured_in": "share"}],
+        [first, second | {"role": "primary"}],
+        [first | {"role": "primary"}, second],
+        [first, second | {"direction": "decrease"}],
         [first, second | {"values": [0, 2]}],
         [first, second | {"missing": 1}],
         [first, second | {"rounding": "nearest"}],

@@ -243,6 +243,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "budget_epsilon": 1000.0,
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
+        "decision": None,
         "schema_version": 4,
         "package_version": version("clusterdp"),
     }
@@ -267,6 +268,10 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "n_outcomes": 4,
         "numerator": None,
         "denominator": None,
+        "texts": None,
+        "role": None,
+        "margin": None,
+        "direction": None,
     }
 
 

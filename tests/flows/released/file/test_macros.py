@@ -207,7 +207,7 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
     found = effects(
-        release.evidence(slices_of(rows.with_columns(group=groups), release.places)),
+        release.evidence(slices_of(rows.with_columns(group=groups), release.places), None),
         release.arms,
         release.manifest.control,
         names,

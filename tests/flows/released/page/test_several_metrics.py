@@ -128,7 +128,7 @@ def test_all_metrics_are_on_one_relative_axis(page: Path, release: Path) -> None
 
 
 def test_a_metric_without_a_relative_effect_is_told() -> None:
-    ratio = scale_of(Ratio("r", "a", "b"), np.array([]))
+    ratio = scale_of(Ratio(metric="r", numerator="a", denominator="b"), np.array([]))
     none = {"arm": "mail", "unprotected": 1.0, "relative": None, "relative_ci_lower": None}
     some = {**none, "relative": 0.1, "relative_ci_lower": 0.0, "relative_ci_upper": 0.2}
     facts = summary_facts([(ratio, [{**none, "relative_ci_upper": None}]), (ratio, [some])], "none")
