@@ -11,6 +11,8 @@ from flows.config.schedule_checks import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.standing import PeriodState, Standing, utc_text
 from flows.runtime import clock
+from flows.watch.metrics import write_metrics
+from schemas.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,21 @@ class StatusResult:
 def status(config_paths: Sequence[Path]) -> StatusResult:
     """Where every period of every experiment stands; raises ConfigError and InputError."""
     return StatusResult(tuple(_status(path) for path in config_paths))
+
+
+def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
+    """Write the metrics of every experiment anew, as they are now; returns the files.
+
+    Raises ConfigError where one names no folder for them, and InputError where it cannot be used.
+    """
+    written = []
+    for path in config_paths:
+        config = load(path)
+        found = write_metrics(config, Account(config))
+        if found is None:
+            raise ConfigError("run.metrics_directory", f"missing in {path}: metrics go there")
+        written.append(found)
+    return written
 
 
 def _status(path: Path) -> ExperimentStatus:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from flows.config.notify import NotifySection
 from flows.config.schedule import ScheduleSection
 from flows.config.sections import (
     Arms,
@@ -68,6 +69,7 @@ class Config(ConfigSection):
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     run: Run = Run()
+    notify: NotifySection | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder that the configuration file is in; not a key of the file."""
 

@@ -460,6 +460,9 @@ class Run(ConfigSection):
     """The memory that reading, sorting and writing may take together."""
     spill_directory: Name | None = None
     """The folder for rows that do not fit into memory; None for the quarantine's folder."""
+    metrics_directory: Name | None = None
+    """The folder for metrics, a file an experiment (``clusterdp_EXPERIMENT.prom``), for the
+    textfile collector of Prometheus' node exporter; None for no metrics."""
     workers: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
     """What reads, orders and randomises a log in parts: that many processes of this machine, or
     the workers of the Dask scheduler at an address, which see the log and ``spill_directory`` as

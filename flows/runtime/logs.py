@@ -77,6 +77,11 @@ def tell(level: int, message: str, **fields: Any) -> None:
         log_line(level, message, **fields)
 
 
+def warn(message: str) -> None:
+    """Tell people of something that stops nothing, wherever they look."""
+    log_line(logging.WARNING, message if is_json() else f"clusterdp: warning: {message}")
+
+
 def log_line(level: int, message: str, **fields: Any) -> None:
     """Write a line, with fields of its own where lines are JSON."""
     _LOG.log(level, "%s", message, extra={_OWN: fields})

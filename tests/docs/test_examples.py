@@ -17,7 +17,9 @@ import pytest
 
 import clusterdp
 from flows.config.load import load, load_site
+from flows.config.notify import NotifySection
 from flows.hash_ids import hash_ids
+from flows.watch.metrics import metrics_path
 from privatizers.noise import lattice_laplace
 from privatizers.toolbox import (
     bounded_mean,
@@ -85,6 +87,7 @@ RUN: dict[str, list[str]] = {
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
+    "docs/watching.md": ["toml", "toml"],
     "docs/outcomes.md": ["toml", "toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
@@ -269,6 +272,21 @@ def merged(*parts: Mapping[str, Any]) -> str:
             found[name] = {**found.get(name, {}), **section}
     experiment = found.pop("experiment")
     return toml(found, experiment)
+
+
+def test_runs_are_watched_as_shown(tmp_path: Path) -> None:
+    notify, metrics = (
+        tomllib.loads(one.text) for one in blocks(ROOT / "docs" / "watching.md", "toml")
+    )
+    (tmp_path / "autumn.toml").write_text(merged(notify, metrics), encoding="utf-8")
+    config = load(tmp_path / "autumn.toml")
+    assert config.notify is not None
+    assert config.notify.on == NotifySection(webhook_file="some").on
+    assert config.notify.email is not None
+    assert (config.notify.email.security, config.notify.email.user) == ("starttls", "clusterdp")
+    assert metrics_path(config) == Path("/var/lib/node_exporter/textfile") / (
+        "clusterdp_autumn-campaign.prom"
+    )
 
 
 def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
