@@ -82,6 +82,8 @@ RUN: dict[str, list[str]] = {
     "README.md": ["sh", "toml", "sh", "sql", "python"],
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
+    "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
+    "deploy/README.md": ["sh"],  # secrets of the compose file: as for the page above
     "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below
     "docs/excel.md": ["sh"],
     "docs/series.md": ["sh", "python", "sql"],

@@ -1,0 +1,95 @@
+"""Containers and pods: who they run as, what they may write, and who mounts what."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.docs.blocks import ROOT
+
+DEPLOY = ROOT / "deploy"
+CONTAINERFILE = (DEPLOY / "container" / "Containerfile").read_text(encoding="utf-8")
+OURS = ("due", "prefect", "worker", "analyst")
+READS_RAW = ("due", "worker")
+
+
+def documents(path: Path) -> list[Any]:
+    return list(YAML(typ="safe").load_all(path.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, Any]:
+    (compose,) = documents(DEPLOY / "container" / "compose.yaml")
+    found: dict[str, Any] = compose["services"]
+    return found
+
+
+def test_the_image_is_pinned_by_the_lock_and_is_nobody_s_but_its_user_s() -> None:
+    installs = re.findall(r"pip install (.*)", CONTAINERFILE)
+    assert len(installs) == 3
+    for line in installs:
+        is_this_checkout = re.search(r" \.( |$)", line) is not None
+        assert "--no-deps" in line
+        assert is_this_checkout or "--require-hashes" in line
+    (user,) = re.findall(r"^USER (\d+):", CONTAINERFILE, re.MULTILINE)
+    assert int(user) > 0
+    assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["${BASE}", "${BASE}"]
+
+
+def test_what_is_copied_into_the_image_is_there_and_no_more() -> None:
+    first, *let_in = (ROOT / ".containerignore").read_text(encoding="utf-8").splitlines()
+    assert first == "*"
+    names = [line.removeprefix("!") for line in let_in if line.startswith("!")]
+    assert all((ROOT / name).exists() for name in names)
+    assert not {"tests", ".git", ".venv", "deploy"} & set(names)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_container_of_ours_is_shut_in(services: dict[str, Any], name: str) -> None:
+    service = services[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert int(service["user"].split(":")[0]) > 0
+    writable = [each for each in service.get("volumes", []) if not each.endswith(":ro")]
+    wanted = ["releases:/srv/clusterdp/releases", "private:/var/lib/clusterdp"]
+    assert writable == (wanted if name in READS_RAW else [])
+
+
+def test_analysts_mount_releases_alone_and_reach_nobody(services: dict[str, Any]) -> None:
+    analyst = services["analyst"]
+    assert analyst["volumes"] == ["releases:/srv/clusterdp/releases:ro"]
+    assert analyst["network_mode"] == "none"
+    users = {name: service.get("user") for name, service in services.items()}
+    assert len({users["analyst"], users["prefect"], users["due"]}) == 3
+    assert users["due"] == users["worker"]
+    assert "secrets" not in analyst
+
+
+def test_the_servers_answer_on_this_machine_alone(services: dict[str, Any]) -> None:
+    ports = [port for service in services.values() for port in service.get("ports", [])]
+    assert ports == ["127.0.0.1:4200:4200"]
+
+
+def test_a_pod_is_shut_in() -> None:
+    (job,) = [
+        one
+        for one in documents(DEPLOY / "kubernetes" / "clusterdp.yaml")
+        if one["kind"] == "CronJob"
+    ]
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    read_only = {each["name"] for each in container["volumeMounts"] if each.get("readOnly")}
+    assert read_only == {"experiments", "logs"}
+    assert (user := pod["securityContext"]["runAsUser"]) > 0
+    assert f"USER {user}:{user}" in CONTAINERFILE

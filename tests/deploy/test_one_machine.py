@@ -1,0 +1,255 @@
+"""One machine under systemd: what its units forbid, and two users who see what is theirs alone."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks, run_shell
+
+DEPLOY = ROOT / "deploy"
+SYSTEMD = DEPLOY / "systemd"
+UNIT = SYSTEMD / "clusterdp@.service"
+DEBIAN = ROOT / "docs" / "debian.md"
+
+SERVICE, ANALYSTS, ANALYST, STRANGER = 64_001, 64_002, 64_003, 64_004
+IDS = {"root": 0, "clusterdp": SERVICE, "analysts": ANALYSTS}
+PRIVATE = ("etc/clusterdp", "srv/clusterdp/logs", "var/lib/clusterdp")
+PATIENCE = 120.0  # seconds until a run has made its working folder
+
+pytestmark = pytest.mark.process
+
+
+def settings(unit: Path, key: str) -> list[str]:
+    """All words that a unit gives a key."""
+    found = re.findall(rf"^{key}=(.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
+    return [word for value in found for word in value.split()]
+
+
+# the units
+
+
+def program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"there is no {name}")
+    return found
+
+
+def analyze(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        [program("systemd-analyze"), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_unit_is_shut_in(tmp_path: Path) -> None:
+    """Exposure, of 10, under 2.5 as it is, and with the network."""
+    unit = tmp_path / UNIT.name
+    for more in ("", (SYSTEMD / "network.conf").read_text(encoding="utf-8")):
+        unit.write_text(f"{UNIT.read_text(encoding='utf-8')}\n{more}", encoding="utf-8")
+        told = analyze("security", "--offline=yes", "--threshold=25", unit)
+        assert "Overall exposure level" in told
+
+
+def test_an_open_unit_would_be_noticed(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text("[Service]\nExecStart=/bin/true\n", encoding="utf-8")
+    command = [program("systemd-analyze"), "security", "--offline=yes", "--threshold=25", str(unit)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+def test_the_units_are_sound(tmp_path: Path) -> None:
+    text = UNIT.read_text(encoding="utf-8").replace("/opt/clusterdp/bin/clusterdp", "/bin/true")
+    (tmp_path / UNIT.name).write_text(text, encoding="utf-8")
+    shutil.copy(SYSTEMD / "clusterdp@.timer", tmp_path)
+    for name in ("clusterdp@autumn.service", "clusterdp@autumn.timer"):
+        (tmp_path / name).symlink_to(tmp_path / name.replace("autumn", ""))
+    assert analyze("verify", *sorted(tmp_path.glob("*autumn*"))) == ""
+    (line,) = re.findall(r"^OnCalendar=(.*)$", (SYSTEMD / "clusterdp@.timer").read_text(), re.M)
+    assert "Next elapse" in analyze("calendar", line)
+
+
+def test_the_unit_runs_the_program_as_the_page_installs_it() -> None:
+    program, *arguments = settings(UNIT, "ExecStart")
+    assert arguments == ["release", "/etc/clusterdp/%i.toml", "--due"]
+    page = DEBIAN.read_text(encoding="utf-8")
+    assert str(Path(program).parents[1]) in blocks(DEBIAN, "sh")[0].text
+    for shipped in re.findall(r"deploy/[\w./@-]+", page):
+        assert (ROOT / shipped.rstrip(".")).exists(), shipped
+
+
+def test_the_folders_of_the_example_are_those_of_the_machine() -> None:
+    folders = {path for path, _, _, _ in machine()}
+    example = tomllib.loads((DEPLOY / "example.toml").read_text(encoding="utf-8"))
+    places = [
+        example["publish"]["directory"],
+        example["quarantine"]["directory"],
+        str(Path(example["ledger"]["key_file"]).parent),
+        str(Path(example["ledger"]["url"].removeprefix("sqlite:///")).parent),
+    ]
+    assert {place.removeprefix("/") for place in places} <= folders
+    assert set(settings(UNIT, "ReadWritePaths")) == {example["publish"]["directory"]}
+
+
+# two identities
+
+
+def machine() -> list[tuple[str, int, int, int]]:
+    """Each folder of tmpfiles.conf (without its slash): path, mode, user, group."""
+    found = []
+    for line in (SYSTEMD / "tmpfiles.conf").read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            kind, path, mode, user, group, _ = line.split()
+            assert kind == "d"
+            found.append((path.removeprefix("/"), int(mode, 8), IDS[user], IDS[group]))
+    return found
+
+
+@pytest.fixture
+def installed() -> Iterator[Path]:
+    """A machine's folders, the page's experiment and its logs, below a folder of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can be two other users")
+    program("setpriv")
+    base = Path(tempfile.mkdtemp(prefix="clusterdp-machine-"))
+    base.chmod(0o755)  # others come in
+    try:
+        for path, mode, user, group in machine():
+            (base / path).mkdir(parents=True, exist_ok=True)
+            (base / path).chmod(mode)
+            os.chown(base / path, user, group)
+        text = blocks(DEBIAN, "sh")[2].text.replace("-g clusterdp", f"-g {SERVICE}")
+        text = text.replace("deploy/example.toml", str(DEPLOY / "example.toml"))
+        run_shell(re.sub(r"(?<![\w.])/(srv|etc)/clusterdp", rf"{base}/\1/clusterdp", text))
+        config = base / "etc/clusterdp/autumn.toml"
+        config.write_text(re.sub(r"/(srv|var/lib)/", rf"{base}/\1/", config.read_text("utf-8")))
+        yield base
+    finally:
+        shutil.rmtree(base)
+
+
+def a_run(base: Path) -> "subprocess.Popen[str]":
+    """The unit's command, as its user, with its umask and environment."""
+    _, *arguments = settings(UNIT, "ExecStart")
+    (mask,) = settings(UNIT, "UMask")
+    environment = dict(each.split("=", 1) for each in settings(UNIT, "Environment"))
+    inside = [re.sub(r"^/etc", f"{base}/etc", each).replace("%i", "autumn") for each in arguments]
+    become = ["--reuid", str(SERVICE), "--regid", str(SERVICE), "--clear-groups", "--no-new-privs"]
+    if not is_reached_by_all(Path(sys.executable).resolve()):  # as where it lies in root's home
+        become += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+    else:
+        become += ["--inh-caps=-all", "--ambient-caps=-all"]
+    return subprocess.Popen(
+        [program("setpriv"), *become, "--", sys.executable, "-m", "flows.cli", *inside],
+        cwd=base / "var/lib/clusterdp",
+        env={name: re.sub(r"^/var", f"{base}/var", each) for name, each in environment.items()},
+        umask=int(mask, 8),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def is_reached_by_all(path: Path) -> bool:
+    return all(each.stat().st_mode & 0o001 for each in (path, *path.parents))
+
+
+def read_by(user: int, groups: str, paths: list[Path]) -> set[Path]:
+    """Which files a user can read, which folders it can list."""
+    look = 'for one; do if [ -d "$one" ]; then ls "$one"; else head -c 1 "$one"; fi'
+    look += ' >/dev/null 2>&1 && echo "$one"; done; true'
+    done = subprocess.run(
+        [program("setpriv"), "--reuid", str(user), "--regid", str(user), "--groups", groups,
+         "--inh-caps=-all", "--", "sh", "-c", look, "sh", *map(str, paths)],
+        capture_output=True, text=True, check=True, cwd="/", timeout=60,
+    )  # fmt: skip
+    return {Path(line) for line in done.stdout.splitlines()}
+
+
+def everything(base: Path) -> list[Path]:
+    return sorted(path for path in base.rglob("*") if path.is_file() or path.is_dir())
+
+
+def is_for_analysts(path: Path, base: Path) -> bool:
+    """The way to the releases, and the releases, but no draft of one."""
+    inside = str(path.relative_to(base))
+    is_on_the_way = inside in ("etc", "srv", "srv/clusterdp", "var", "var/lib")
+    is_release = inside.startswith("srv/clusterdp/releases") and "/." not in inside
+    return is_on_the_way or is_release
+
+
+def stop_at_work(run: "subprocess.Popen[str]", base: Path) -> None:
+    """Stop a run once it has a working folder."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and run.poll() is None:
+        if list((base / "srv/clusterdp/releases").glob("*/.draft-*")):
+            run.send_signal(signal.SIGSTOP)
+            return
+        time.sleep(0.002)
+    pytest.fail(f"no working folder was seen: {run.communicate()[0]}")
+
+
+@pytest.mark.slow
+def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
+    """While a run is at work and after it; nor can they change anything."""
+    for folder in PRIVATE:  # a file whose own mode lets everybody in
+        (installed / folder / "open").write_text("raw", encoding="utf-8")
+        (installed / folder / "open").chmod(0o666)
+    run = a_run(installed)
+    try:
+        stop_at_work(run, installed)
+        at_work = everything(installed)
+        hidden = [Path(f"/proc/{run.pid}/{name}") for name in ("environ", "maps", "mem", "fd")]
+        assert read_by(ANALYST, str(ANALYSTS), [*at_work, *hidden]) == {
+            path for path in at_work if is_for_analysts(path, installed)
+        }
+        drafts = [path for path in at_work if path.name.startswith(".draft-")]
+        assert drafts
+        assert read_by(SERVICE, str(SERVICE), drafts) == set(drafts)  # it can be read by its own
+        run.send_signal(signal.SIGCONT)
+        told, _ = run.communicate(timeout=600)
+    finally:
+        run.kill()
+    assert run.returncode == 0, told
+    found = everything(installed)
+    released = {path.name for path in found if path.suffix == ".duckdb"}
+    assert len(released) == 4, told  # two nights, latest, series
+    own = {path for path in found if is_for_analysts(path, installed)}
+    assert read_by(ANALYST, str(ANALYSTS), found) == own
+    ways = [path for path in own if not str(path).startswith(f"{installed}/srv/clusterdp/rel")]
+    assert read_by(STRANGER, str(STRANGER), found) == set(ways)
+    assert {path.name for path in found} >= {"account.key", "digest.key", "ledger.sqlite"}
+    assert [path for path in found if is_writable_by_others(path)] == []
+
+
+def is_writable_by_others(path: Path) -> bool:
+    """Whether anybody but its owner may change it; planted files aside."""
+    return path.name != "open" and path.stat().st_mode & 0o022 != 0
+
+
+@pytest.mark.slow
+def test_the_service_changes_no_log_and_no_configuration(installed: Path) -> None:
+    run = a_run(installed)
+    told, _ = run.communicate(timeout=600)
+    assert run.returncode == 0, told
+    owned = {path for path in everything(installed) if path.stat().st_uid == SERVICE}
+    theirs = ("srv/clusterdp/releases", "var/lib/clusterdp")
+    assert {path for path in owned if not str(path.relative_to(installed)).startswith(theirs)} == (
+        set()
+    )
