@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from statsmodels.regression.linear_model import OLS
 
 from estimators.arm_means import ArmMean
 from estimators.assigned import Side, added, parties_of
@@ -289,6 +288,8 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
 
 def _solve(sample: _Sample, columns: Floats, outcome: Floats, gap: Floats) -> _Fit:
     """Regress, by statsmodels, on the columns that are neither constant nor collinear here."""
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 - takes seconds
+
     used = _independent(columns)
     kept, slope = columns[:, used], np.zeros(columns.shape[1])
     residual, pull = outcome, np.zeros_like(kept)
