@@ -42,7 +42,7 @@ def test_a_mail_server_has_the_port_of_its_security(
     [
         ({}, "notify: tells nobody"),
         ({"webhook_file": "hook", "on": []}, "notify.on: is empty"),
-        ({"webhook_file": "hook", "on": ["conflict"]}, "notify.on.0: input should be 'failed'"),
+        ({"webhook_file": "hook", "on": ["conflict"]}, "notify.on[0]: input should be 'failed'"),
         ({"webhook_fil": "hook"}, "notify.webhook_fil: unknown key; remove it or correct its s"),
         ({"webhook_file": "hook", "set_aside_above": 1.0}, "notify.set_aside_above: input should"),
         ({"email": EMAIL | {"smtp": "smtp://mail"}}, "notify.email.smtp: 'smtp://mail' is not HO"),
