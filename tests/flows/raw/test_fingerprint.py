@@ -452,6 +452,12 @@ def scheduled(**changes: str) -> dict[str, Any]:
     return {"source": {"path": "{period}.csv"}, "schedule": {"since": "2026-11-01"} | changes}
 
 
+def mailed(changes: dict[str, Any]) -> dict[str, Any]:
+    """Somebody who is told by mail, and more of it."""
+    email = {"smtp": "mail.example.org", "from": "us@example.org", "to": ["ops@example.org"]}
+    return {"notify": {"email": email | changes}}
+
+
 INNOCENT: dict[str, list[dict[str, Any]]] = {
     "privacy.account": [{"privacy": {"account": "population"}}],
     "ledger.key_file": [{"ledger": {"key_file": "other.key"}}],
@@ -476,11 +482,22 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "run.memory_limit": [{"run": {"memory_limit": "1GB"}}],
     "run.spill_directory": [{"run": {"spill_directory": "elsewhere"}}],
     "run.workers": [{"run": {"workers": 2}}],
+    "run.metrics_directory": [{"run": {"metrics_directory": "metrics"}}],
+    "notify.webhook_file": [{"notify": {"webhook_file": "webhook"}}],
+    "notify.on": [{"notify": {"webhook_file": "webhook", "on": ["failed"]}}],
+    "notify.set_aside_above": [{"notify": {"webhook_file": "webhook", "set_aside_above": 0.2}}],
+    "email.smtp": [mailed({"smtp": "localhost:2525"})],
+    "email.from": [mailed({"from": "others@example.org"})],
+    "email.to": [mailed({"to": ["others@example.org"]})],
+    "email.security": [mailed({"security": "tls"})],
+    "email.user": [mailed({"user": "us", "password_file": "one"})],
+    "email.password_file": [mailed({"user": "us", "password_file": "other"})],
     "publish.signing_key": [{"publish": {"signing_key": "signing.pem"}}],
     "schedule.since": [scheduled(), scheduled(since="2026-11-02")],
     "schedule.timezone": [scheduled(timezone="Europe/Zurich")],
     "schedule.lateness": [scheduled(lateness="3h")],
     "schedule.missing_after": [scheduled(missing_after="3d")],
+    "schedule.until": [scheduled(until="2026-12-31")],
     # What events come to is in the rows.
     "schedule.events": [
         of_events(
