@@ -410,7 +410,7 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     assert found["created_at"].endswith("Z")
     (metric,) = found["metrics"]
     assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
-    beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned"}
+    beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned", "n_assigned"}
     assert set(found) - beside == set(TABLES["release"])
     assert (found["attributes"], found["assigned"]) == ([], False)
     assert set(found["row_counts"]) == set(TABLES)
