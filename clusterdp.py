@@ -60,7 +60,14 @@ from flows.released.estimate_series import (
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.frames import as_polars, check_asked, frame, frame_by_period, like
+from flows.released.frames import (
+    as_polars,
+    check_asked,
+    decisions_frame,
+    frame,
+    frame_by_period,
+    like,
+)
 from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
@@ -253,6 +260,25 @@ class Release:
         whole = estimate_release(self.path, level, metrics)
         _warn(whole.warnings)
         return frame(whole.estimates)
+
+    def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
+        """What the rule that was declared for the release says of every arm.
+
+        A row is a primary or guardrail metric and an arm, by the sharpest estimator; none where no
+        metric has such a role. ``verdict`` is "better", "worse", "not worse than the margin" or
+        "undecided"; it goes by ``p_value_adjusted``. ``least_benefit`` is the end of the interval
+        on the bad side, below 0 where that is a harm. ``keep`` says whether the arm gains as
+        declared and holds all guardrails.
+
+        Args:
+            level: The confidence level; guardrails are tested one-sided at half its complement.
+
+        Raises:
+            InputError: The file is no release any more.
+            ConfigError: The level is not between 0 and 1.
+        """
+        check_asked(level)
+        return decisions_frame(estimate_release(self.path, level).decisions)
 
     def effects(
         self,

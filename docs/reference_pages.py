@@ -77,20 +77,34 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 
 def _tables(model: type[BaseModel]) -> Iterator[str]:
     """A table for the keys at the root, and one for each section."""
-    known = fields(model)
-    sections = {name: section(field.annotation) for name, field in known.items()}
-    root = {name: known[name] for name, found in sections.items() if found is None}
-    yield _table(model, {name: field for name, field in root.items() if name not in _NOT_KEYS})
-    for name, table in sections.items():
+    yield _table(model, _keys(model))
+    yield from _sections(model)
+
+
+def _keys(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The keys of a section that are no sections themselves."""
+    found = fields(model).items()
+    return {
+        name: field
+        for name, field in found
+        if section(field.annotation) is None and name not in _NOT_KEYS
+    }
+
+
+def _sections(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """A table for each section within one, and for those within it."""
+    for name, field in fields(model).items():
+        table = section(field.annotation)
         if table is None:
             continue
-        several = get_origin(bare(known[name].annotation)) is tuple
-        heading = f"[[{name}]]" if several else f"[{name}]"
+        several = get_origin(bare(field.annotation)) is tuple
+        heading = f"[[{above}{name}]]" if several else f"[{above}{name}]"
         needed = _NEEDED.get(name, "") if model is Config else ""
-        if not known[name].is_required():
+        if not field.is_required():
             needed = needed or " May be left out."
         yield f"### `{heading}`\n\n{in_markdown(inspect.getdoc(table) or '')}{needed}\n"
-        yield _table(table, fields(table))
+        yield _table(table, _keys(table))
+        yield from _sections(table, f"{above}{name}.")
 
 
 def _mechanisms() -> str:

@@ -8,8 +8,10 @@ the interval of the effect lies wholly on the good side of −m:
     b̂ − t_{(1+L)/2, df} · se > −m,   or   P(T_df > (b̂ + m)/se) < (1 − L)/2
 
 with L the confidence level: a one-sided test at 2.5 % where L is 0.95 (the rule of trials, ICH E9
-§3.3.2). Guardrails are not adjusted for their number: an arm has to hold all of them, and the test
-of "all hold" by tests at α each has level α (intersection-union; Berger 1982).
+§3.3.2). An interval that leans, of a ratio near a small denominator say, counts as it is: the error
+is then that of its bad side, by the normal distribution. Guardrails are not adjusted for their
+number: an arm has to hold all of them, and the test of "all hold" by tests at α each has level α
+(intersection-union; Berger 1982).
 
 Of several primary outcomes the rule is declared before anything is seen. "all": an arm has to gain
 in each of them; each is tested at the level, by the same argument. "any": a gain in one of them
@@ -142,7 +144,13 @@ def decide(
         _column([getattr(one, key) for one in asked]) for key in ("ci_lower", "ci_upper")
     )
     margin = np.array([goal.margin or 0.0 for goal in declared])
+    least, most = (np.where(sign > 0, *ends) for ends in ((lower, -upper), (upper, -lower)))
+    below, above = benefit - least, most - benefit
     df = degrees_of_freedom_of((upper - lower) / 2.0, error, level)
+    # Intervals of ratios near a small denominator lean: the error is that of the side that counts.
+    leans = np.abs(above - below) > _CLOSE * (above + below)
+    df = np.where(leans, np.inf, df)
+    error = np.where(leans, below / quantile(df, level), error)
     tested = non_inferiority(benefit, error, df, margin, level)
     p_value = np.where(is_primary, _column([one.p_value for one in asked]), tested.p_value)
     adjusted = p_value.copy()
@@ -160,9 +168,7 @@ def decide(
             least_benefit=_known(tested.least_benefit[place]),
             p_value=_known(p_value[place]),
             p_value_adjusted=_known(adjusted[place]),
-            verdict=_verdict(
-                goal, benefit[place], tested.most_benefit[place], adjusted[place], 1.0 - level
-            ),
+            verdict=_verdict(goal, benefit[place], most[place], adjusted[place], 1.0 - level),
         )
         for place, (one, goal) in enumerate(zip(asked, declared, strict=True))
     ]

@@ -337,10 +337,13 @@ class Evidence:
             variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
             fourth=sum_by(strata.pool, share * strata.fourth, size)[kept],
         )
+        place = np.full(size, -1)
+        place[kept] = np.arange(len(kept))
+        of_pools = self.pool_parties
         return replace(
             self,
             slices=slices,
-            parties=self.pool_parties,
+            parties=None if of_pools is None else of_pools.moved(place, len(kept)),
             pool_parties=None,
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),

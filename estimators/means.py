@@ -28,6 +28,7 @@ class Mean:
     estimator: EstimatorName
     mean: float
     std_error: float
+    """NaN where the arm was assigned as one, so that nothing tells how far it may be off."""
 
 
 def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list[Mean]:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from schemas.arrays import Floats, Ints
 
 
@@ -44,3 +46,23 @@ class Parties:
     """D = Σ (v − v̄) over the cell, v̄ the mean of the slice's debiased outcomes; shape [C]."""
     nested: Nested
     """Of the parties that are not among the cells."""
+
+    def moved(self, place: Ints, size: int) -> "Parties":
+        """Return the parties of other slices, ``size`` of them: slice s is now ``place[s]``.
+
+        Where ``place`` is −1 the slice is left out. No two slices come to one place.
+        """
+        kept = place[self.slice] >= 0
+        rows = np.flatnonzero(place >= 0)
+        sums = {}
+        for name in Nested.__dataclass_fields__:
+            values = np.zeros(size)
+            values[place[rows]] = getattr(self.nested, name)[rows]
+            sums[name] = values
+        return Parties(
+            slice=place[self.slice[kept]],
+            party=self.party[kept],
+            n_units=self.n_units[kept],
+            deviation=self.deviation[kept],
+            nested=Nested(**sums),
+        )

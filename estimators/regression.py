@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from statsmodels.regression.linear_model import OLS
 
 from estimators.arm_means import ArmMean
+from estimators.assigned import Side, added, parties_of
 from estimators.contrast_strata import ContrastStrata, contrast_strata
 from estimators.debias import response_noise_variance
 from estimators.effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
 from estimators.evidence import Evidence, sum_by
 from estimators.means import EstimatorName, arm_means, pool_weights
-from schemas.arrays import Bools, Floats, Ints
+from schemas.arrays import Bools, Floats, Ints, Words
 
 UNITS_PER_COLUMN = 10
 """Units, beyond one a stratum, that the smaller arm of a contrast needs for every column."""
@@ -42,6 +42,8 @@ class Units:
     """Randomised outcomes, measured from the grid's mean."""
     covariates: Floats
     """Finite numbers on any scale, shape [n, p]."""
+    assigned: Words | None = None
+    """What each was assigned with; None where each was by itself."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,12 @@ class _Sample:
     """b, shape [S]."""
     n_units: Floats
     """Units of the arm, shape [S]."""
+    middle: Floats
+    """v̄_ca, shape [S]."""
+    apart: Floats
+    """x̄_ca − x̄_c, shape [S, p]."""
+    assigned: Words | None
+    """What each unit was assigned with, shape [n]; None where each was by itself."""
 
     @property
     def weight(self) -> Floats:
@@ -202,15 +210,19 @@ def _sample(
     calibration = pool_weights(evidence, "combined") * per_pool / pool_size
     covariates = units.covariates[at] - center[stratum]
     means = _sum_rows(stratum, covariates, size) / n[:, np.newaxis]
+    middle = sum_by(stratum, debiased, size) / n
     return _Sample(
         stratum=stratum,
-        outcome=debiased - (sum_by(stratum, debiased, size) / n)[stratum],
+        outcome=debiased - middle[stratum],
         covariates=covariates - means[stratum],
         noise=noise,
         calibration=calibration[pool],
         gap=share @ means,
         share=share,
         n_units=n,
+        middle=middle,
+        apart=means,
+        assigned=None if units.assigned is None else units.assigned[at],
     )
 
 
@@ -276,6 +288,8 @@ def _common_fits(treated: _Sample, control: _Sample) -> tuple[_Fit, _Fit]:
 
 def _solve(sample: _Sample, columns: Floats, outcome: Floats, gap: Floats) -> _Fit:
     """Regress, by statsmodels, on the columns that are neither constant nor collinear here."""
+    from statsmodels.regression.linear_model import OLS  # noqa: PLC0415 - takes seconds
+
     used = _independent(columns)
     kept, slope = columns[:, used], np.zeros(columns.shape[1])
     residual, pull = outcome, np.zeros_like(kept)
@@ -320,12 +334,69 @@ def _contrast(
     combined = name == "regression_combined"
     estimator: EstimatorName = "combined" if combined else "tau_q"
     # Without pairs: the columns explain some of the differences between merged clusters.
-    plain = arm_means(evidence, estimator, strata, total, by_pairs=False)
+    alone = replace(evidence, parties=None)
+    plain = arm_means(alone, estimator, strata, total, by_pairs=False)
     adjust = _adjust_combined if combined else _adjust_debiased
-    first, second = (
+    adjusted = [
         adjust(mean, sample, fit) for mean, sample, fit in zip(plain, pair, fits, strict=True)
-    )
+    ]
+    first, second = _with_parties(adjusted, pair, fits, strata, combined=combined)
     return difference(first, second, total, evidence.center)
+
+
+def _with_parties(
+    adjusted: Sequence[ArmMean],
+    pair: tuple[_Sample, _Sample],
+    fits: tuple[_Fit, _Fit],
+    strata: ContrastStrata,
+    *,
+    combined: bool,
+) -> Sequence[ArmMean]:
+    """Return the means with what units that were assigned together add to their variances.
+
+    That is :func:`estimators.assigned.added` of the adjusted outcomes v − β̂ᵀ(x − x̄_c), as if the
+    slopes were known: those are of all units together, and hold little of any one party.
+    """
+    first, second = pair
+    if first.assigned is None or second.assigned is None:
+        return adjusted
+    size = len(strata.weight)
+    residuals = [
+        sample.outcome - sample.covariates @ fit.slope
+        for sample, fit in zip(pair, fits, strict=True)
+    ]
+    side = np.repeat(np.arange(2), [len(part) for part in residuals])
+    parties = parties_of(
+        np.concatenate([first.stratum, second.stratum]) + side * size,
+        np.concatenate([first.assigned, second.assigned]),
+        side,
+        np.concatenate(residuals),
+        2 * size,
+    )
+    sides = [
+        Side(
+            rows=np.arange(size) + at * size,
+            stratum=np.arange(size),
+            from_mean=np.zeros(size),
+            n_units=sample.n_units,
+            mean=sample.middle - sample.apart @ fit.slope,
+            spread=sample.by_stratum(residual**2) / (sample.n_units - 1.0),
+            kept=np.ones(size),
+            sampling=np.maximum(mean.variance - mean.noise, 0.0) if combined else None,
+        )
+        for at, (sample, fit, residual, mean) in enumerate(
+            zip(pair, fits, residuals, adjusted, strict=True)
+        )
+    ]
+    more = added(parties, strata.group, first.share, sides, 1)
+    return [
+        replace(
+            mean,
+            variance=mean.variance + one.variance,
+            scatter=mean.scatter * one.stretch + one.scatter,
+        )
+        for mean, one in zip(adjusted, more, strict=True)
+    ]
 
 
 def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:

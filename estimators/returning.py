@@ -47,7 +47,7 @@ def contributions(members: Members, arm: int, control: int, *, same_shares: bool
     The last factor makes Σ ψ² Neyman's variance Σ b² s²/n, to which the products of two releases of
     the same people with the same outcomes are then equal.
     """
-    code, slices = _slices(members)
+    code, slices = to_slices(members)
     strata = contrast_strata(slices, arm, control, same_shares=same_shares)
     factor, center = np.zeros(len(slices.n_units)), np.zeros(len(slices.n_units))
     total = sum_by(code, members.debiased, len(slices.n_units))
@@ -68,7 +68,7 @@ def of_ratio(
     (:func:`estimators.ratios.ratio_contrasts`), in each group. ``denominator`` is v_D, shape [M],
     ``numerator`` has v_N. 0 for units of other arms, and where μ̂_D is 0.
     """
-    code, slices = _slices(numerator)
+    code, slices = to_slices(numerator)
     strata = contrast_strata(slices, arm, control, same_shares=same_shares)
     n_groups = int(numerator.group.max(initial=-1)) + 1
     share = strata.weight / sum_by(strata.group, strata.weight, n_groups)[strata.group]
@@ -92,8 +92,8 @@ def of_ratio(
     return replace(numerator, debiased=linear)
 
 
-def _slices(members: Members) -> tuple[Ints, Slices]:
-    """Return the slice of each row, and the slices; of outcomes they know nothing."""
+def to_slices(members: Members) -> tuple[Ints, Slices]:
+    """Return the slice of each row, and the slices: they know sizes, and nothing of outcomes."""
     n_clusters = int(members.cluster.max(initial=0)) + 1
     n_arms = int(members.arm.max(initial=0)) + 1
     size = (int(members.group.max(initial=0)) + 1) * n_clusters * n_arms
@@ -113,6 +113,23 @@ def _of_strata(
     """Return number and mean of an arm's units in every stratum, shape [S] each."""
     n = sum_by(side.stratum, n_units[side.rows], n_strata)
     return n, sum_by(side.stratum, total[side.rows], n_strata) / n
+
+
+def together(
+    effect: Ints, unit: Words, period: Ints, contribution: Floats
+) -> tuple[Ints, Words, Ints, Floats]:
+    """Add up the contributions of the rows of one ``unit``, of one period, to each effect.
+
+    Where units were assigned together, ``unit`` is what was assigned, and stands several times.
+    Rows of one unit each are returned as they are.
+    """
+    order = np.lexsort((unit, effect))
+    same = (unit[order][1:] == unit[order][:-1]) & (effect[order][1:] == effect[order][:-1])
+    if not same.any():
+        return effect, unit, period, contribution
+    first = np.flatnonzero(np.append(True, ~same))
+    total: Floats = np.add.reduceat(contribution[order], first)
+    return effect[order][first], unit[order][first], period[order][first], total
 
 
 def cross_terms(

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.load import check_period, load
+from flows.config.notify_checks import notify_problems
 from flows.config.resolve import ResolvedRelease
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
@@ -69,6 +70,6 @@ def check(config_path: Path, period: str | None) -> CheckResult:
         rows, _, roster = plain_step(validate)(config, log, workspace)
         left = look(account, PeriodRows(config, period, rows, roster), workspace)
         roster, chosen = left.roster, left.chosen
-    warnings = key.warnings if key else ()
+    warnings = (*(key.warnings if key else ()), *notify_problems(config))
     private = config.private_clusters is not None
     return CheckResult(roster, chosen, account.statement(), warnings, private)

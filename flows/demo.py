@@ -35,6 +35,7 @@ same_shares = true         # incentives were drawn the same way in every village
 shares = "undeclared"      # about one in four drew nothing; no exact share was announced
 
 [outcome]
+label = "Test result picked up"
 values = [0, 1]
 missing = 0                # no record of picking it up counts as not picked up
 

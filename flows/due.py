@@ -20,6 +20,7 @@ from flows.release import ReleaseResult, release_period
 from flows.runtime import clock
 from flows.runtime.interruption import stop_if_interrupted
 from flows.schedule.periods import Schedule
+from flows.watch.run import after_all, tell_of_failure
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -210,13 +211,17 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
     path = Path(config_path).absolute()
     config, schedule = _scheduled(path)
     account = Account(config)
-    notes = account.settle()
-    now = clock.now()
+    try:
+        notes, standings = account.settle(), account.standings(schedule, clock.now())
+    except Exception as error:
+        tell_of_failure(config, account, error)
+        raise
     results = [
         _caught_up(str(path), account, schedule, one, release)
-        for one in account.standings(schedule, now)
+        for one in standings
         if one.is_to_try or one.state in (PeriodState.LOST, PeriodState.RUNNING)
     ]
+    after_all(config, account, standings)
     return DueResult(config.experiment, tuple(results), tuple(notes))
 
 

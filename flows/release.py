@@ -10,7 +10,6 @@ from flows.config.experiment import Config
 from flows.config.load import check_period, load
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
-from flows.ledger.attempts import Began
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.step import step
@@ -25,6 +24,7 @@ from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish
 from flows.released.series.renew import renew_series
+from flows.watch.run import Watch, watched
 from schemas.released import Manifest
 from schemas.roster import Roster
 
@@ -75,21 +75,18 @@ def release_period(
     config = load(Path(config_path))
     period = check_period(period, config.source.path, config.source.outcomes_path)
     account = Account(config)
-    if config.schedule is None:
-        return _release_period(config, account, period, revise=revise)
-    with account.attempt(period) as began:  # how it ends stays in the ledger, for `status`
-        return _release_period(config, account, period, revise=revise, began=began)
+    with watched(config, account, period) as watch:  # how it ends is kept and told
+        return _release_period(config, account, period, revise=revise, watch=watch)
 
 
 def _release_period(
-    config: Config, account: Account, period: str, *, revise: bool, began: Began | None = None
+    config: Config, account: Account, period: str, *, revise: bool, watch: Watch
 ) -> ReleaseResult:
     """Release one period: a line a step."""
     key = read_key(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.releases) as folder, open_workspace(config) as workspace:
-        if began is not None:
-            began.works_in(folder)
+    with workplace(config.releases, watch.run) as folder, open_workspace(config) as workspace:
+        watch.works_in(folder)
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
@@ -101,6 +98,7 @@ def _release_period(
         if not charge.is_new:
             known += renew_series(charge.path.parent, charge.name.experiment)  # a run may have died
             return _unchanged(charge, roster, known)
+        watch.charged(charge.name.release_id)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config, aside, charge.name.release_id)
@@ -109,6 +107,7 @@ def _release_period(
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
+        watch.made(charge.name.release_id, roster)
         warnings += renew_series(charge.path.parent, charge.name.experiment)
     return ReleaseResult(
         release_id=charge.name.release_id,

@@ -9,8 +9,10 @@ from typing import Any
 from flows.config.load import load
 from flows.config.schedule_checks import schedule_of
 from flows.ledger.account import Account
-from flows.ledger.standing import Standing, utc_text
+from flows.ledger.standing import PeriodState, Standing, utc_text
 from flows.runtime import clock
+from flows.watch.metrics import write_metrics
+from schemas.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,23 @@ class ExperimentStatus:
     periods: tuple[Standing, ...]
     """The oldest first."""
     next_due_at: datetime | None
-    """The next moment at which a period becomes due, UTC; None without a schedule."""
+    """The next moment at which a period becomes due, UTC; None without a schedule, or after it."""
     least_epsilon_left: float | None
     """What a person who has paid the most may still pay; None without a limit."""
     epsilon: float
     """What the next release costs."""
+    last_period: str | None = None
+    """The last period, where the schedule has an end (``until``)."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last period has become due: none ever will again."""
+        return self.last_period is not None and self.next_due_at is None
+
+    @property
+    def n_unpublished(self) -> int:
+        """How many of its periods are not public."""
+        return sum(one.state != PeriodState.PUBLISHED for one in self.periods)
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``experiments`` of ``clusterdp status --json``."""
@@ -34,6 +48,7 @@ class ExperimentStatus:
             "periods": [one.as_json() for one in self.periods],
             "next_due_at": None if self.next_due_at is None else utc_text(self.next_due_at),
             "least_epsilon_left": self.least_epsilon_left,
+            "closed": self.closed,
         }
 
 
@@ -53,6 +68,21 @@ def status(config_paths: Sequence[Path]) -> StatusResult:
     return StatusResult(tuple(_status(path) for path in config_paths))
 
 
+def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
+    """Write the metrics of every experiment anew, as they are now; returns the files.
+
+    Raises ConfigError where one names no folder for them, and InputError where it cannot be used.
+    """
+    written = []
+    for path in config_paths:
+        config = load(path)
+        found = write_metrics(config, Account(config))
+        if found is None:
+            raise ConfigError("run.metrics_directory", f"missing in {path}: metrics go there")
+        written.append(found)
+    return written
+
+
 def _status(path: Path) -> ExperimentStatus:
     config, now = load(path), clock.now()
     schedule, account = schedule_of(config), Account(config)
@@ -64,4 +94,5 @@ def _status(path: Path) -> ExperimentStatus:
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
         epsilon=statement.terms.cost.epsilon,
+        last_period=None if schedule is None or not schedule.until else schedule.until.isoformat(),
     )

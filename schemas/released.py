@@ -41,11 +41,30 @@ TABLES: Final[dict[str, dict[str, str]]] = {
 """The type of every column of every table; ids of units may be BIGINT or UBIGINT instead."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A row of ``metrics``: an outcome of units, and how it was randomised."""
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """What every row of ``metrics`` has; what else is in a column is null."""
 
     metric: str
+    label: str | None = None
+    measured_in: str | None = None
+    role: str | None = None
+    """What it decides, as declared; None where nothing is."""
+    margin: float | None = None
+    """Of a guardrail: the greatest harm that is acceptable."""
+    direction: str | None = None
+    """Which way is good; None where no role is declared either."""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The row of ``metrics``."""
+        return {name: getattr(self, name, None) for name in TABLES["metrics"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(_Row):
+    """A row of ``metrics``: an outcome of units, and how it was randomised."""
+
     epsilon: float
     delta: float
     resampling_probability: float | None
@@ -58,42 +77,29 @@ class Metric:
     grid_step: float | None
     """One step of the grid, where means or differences are published; else None."""
     n_outcomes: int
-    label: str | None = None
-    measured_in: str | None = None
+    texts: str | None = None
+    """What its numbers stand for, where outcomes are text in the log."""
 
     @property
     def kind(self) -> str:
         """What it is, as ``metrics`` has it."""
         return OUTCOME
 
-    @property
-    def row(self) -> dict[str, Any]:
-        """The row of ``metrics``."""
-        return {name: getattr(self, name, None) for name in TABLES["metrics"]}
 
-
-@dataclass(frozen=True)
-class Ratio:
+@dataclass(frozen=True, kw_only=True)
+class Ratio(_Row):
     """A row of ``metrics``: the ratio of two outcomes' means.
 
-    It is made of what is published of these, at no further cost, so its other columns are null.
+    It is made of what is published of these, at no further cost.
     """
 
-    metric: str
     numerator: str
     denominator: str
-    label: str | None = None
-    measured_in: str | None = None
 
     @property
     def kind(self) -> str:
         """What it is, as ``metrics`` has it."""
         return RATIO
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """The row of ``metrics``."""
-        return {name: getattr(self, name, None) for name in TABLES["metrics"]}
 
 
 @dataclass(frozen=True)
@@ -137,6 +143,8 @@ class Manifest:
     """At least one outcome; in the order in which effects are told."""
     attributes: tuple[str, ...] = ()
     """The published attributes: columns of ``units`` after the outcomes."""
+    decision: str | None = None
+    """How primary metrics decide, "all" or "any"; None where there are none."""
     assigned: bool = False
     """Whether ``units`` has ``assigned_to``: arms were given to groups of units, not to each."""
 
@@ -149,6 +157,11 @@ class Manifest:
     def outcomes(self) -> tuple[Metric, ...]:
         """The metrics that are outcomes of units, which is all but ratios."""
         return tuple(one for one in self.metrics if isinstance(one, Metric))
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What numbers stand for, by outcome, where the log has texts."""
+        return {one.metric: one.texts for one in self.outcomes if one.texts is not None}
 
     @property
     def ratios(self) -> tuple[Ratio, ...]:

@@ -28,6 +28,10 @@ class Roster:
     account_key_fingerprint: str | None = field(default=None, compare=False)
     """Of the key of the accounts by unit, where there are any. It and its neighbours hang on what
     was released before, not on the log."""
+    n_read: int | None = field(default=None, compare=False)
+    """Rows of the log, or exposures, that were read; None where nobody counted them."""
+    n_faulty: int | None = field(default=None, compare=False)
+    """Of those, the ones with a fault: not who is left out for what was released before."""
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What is to be told of the accounts."""
 
@@ -47,6 +51,11 @@ class Roster:
             advice = "find out why before you trust an effect, or declare arms.shares"
             told.append(f"{problem}; {advice}")
         return tuple(told)
+
+    @property
+    def faulty_share(self) -> float | None:
+        """The share of the rows that were read which have a fault; None where it is not known."""
+        return self.n_faulty / self.n_read if self.n_read and self.n_faulty is not None else None
 
     @property
     def sample_ratio_problem(self) -> str | None:

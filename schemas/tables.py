@@ -88,14 +88,19 @@ def unit_table(
     attributes: Mapping[str, str] = MappingProxyType({}),
     *,
     assigned: bool = False,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> Table:
     """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
 
-    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit.
+    ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit. ``texts``
+    say of outcomes that are text which number stands for which, by metric.
     """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
-        outcomes[metric] = Column(NUMBER, "The unit's outcome, randomised; never the true one.")
+        stands_for = f" {texts[metric]}." if metric in texts else ""
+        outcomes[metric] = Column(
+            NUMBER, f"The unit's outcome, randomised; never the true one.{stands_for}"
+        )
         outcomes[debiased(metric)] = Column(
             NUMBER,
             "The weight of the randomised outcome, see debias: its mean over many units is "
@@ -168,6 +173,11 @@ _RELEASE = Table(
         "budget_epsilon": Column(
             NUMBER, "What one of the population may pay in all; null where no limit is declared."
         ),
+        "decision": Column(
+            TEXT,
+            "How primary metrics decide, declared beforehand: 'all', an arm is to gain in each; "
+            "'any', in one of them, after Holm; null where none is primary.",
+        ),
         "unit_id_key_fingerprint": Column(
             TEXT,
             "Tells keys of hashed ids apart, and nothing else of them: equal where ids were hashed "
@@ -191,7 +201,7 @@ _METRICS = Table(
         "epsilon": Column(
             NUMBER,
             "The part of the release's epsilon that it was published at; null for a ratio, as all "
-            "that follows but the last two: it is made of its outcomes.",
+            "that follows up to n_outcomes: it is made of its outcomes.",
         ),
         "delta": Column(NUMBER, "The part of the release's delta, likewise."),
         "resampling_probability": Column(
@@ -219,6 +229,22 @@ _METRICS = Table(
         "n_outcomes": Column(COUNT, "Values of the grid."),
         "numerator": Column(TEXT, "Of a ratio: the metric above the line; else null."),
         "denominator": Column(TEXT, "Of a ratio: the metric below the line; else null."),
+        "texts": Column(
+            TEXT,
+            "What its numbers stand for, such as '0 = no, 1 = yes', where the log has texts; else "
+            "null.",
+        ),
+        "role": Column(
+            TEXT,
+            "Declared beforehand: 'primary' (an arm is to gain in it), 'guardrail' (no arm may "
+            "harm it by more than margin) or 'secondary'; null where nothing is declared.",
+        ),
+        "margin": Column(
+            NUMBER, "Of a guardrail: the greatest harm that is acceptable, in its unit; else null."
+        ),
+        "direction": Column(
+            TEXT, "Which way is good: 'increase' or 'decrease'; null where nothing is declared."
+        ),
     },
 )
 
@@ -237,7 +263,10 @@ _ESTIMATES = Table(
             "differences alone).",
         ),
         "estimate": Column(NUMBER, "By how much the mean outcome is higher than under control."),
-        "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+        "std_error": Column(
+            NUMBER,
+            "Standard error: sampling and privacy together; null for an arm of one household.",
+        ),
         "privacy_std_error": Column(NUMBER, "The part of it that privacy adds."),
         "ci_lower": Column(
             NUMBER, "Lower end of the confidence interval; null where none is known."
@@ -355,7 +384,10 @@ SCHEMA: Final[dict[str, Table]] = {
             "arm": _ARM,
             "estimator": Column(TEXT, "As in estimates."),
             "mean": Column(NUMBER, "The arm's mean outcome."),
-            "std_error": Column(NUMBER, "Standard error: sampling and privacy together."),
+            "std_error": Column(
+                NUMBER,
+                "Standard error: sampling and privacy together; null for an arm of one household.",
+            ),
         },
     ),
     "estimates": _ESTIMATES,

@@ -6,15 +6,19 @@ the data libraries are imported within them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles, files
 from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flows.released.decisions import Decisions  # scipy takes half a second
+    from schemas.released import Manifest
 
 People = Annotated[
     str | None,
@@ -168,20 +172,25 @@ def _estimate_series(
 
 
 def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
-    from flows.cli.show_estimates import by_text, estimates_text
+    from flows.cli.show_decisions import decided_text
+    from flows.cli.show_estimates import by_text
 
     about: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
+    decisions: Decisions | None = None
+    together = _Together(release)
     if asked.by is not None:
         from flows.released.by_attribute import estimate_by
 
         by = estimate_by(release, asked.by, level, metrics=asked.metrics)
         document = {
             "by": by.as_json(),
+            **together.as_json(),
             "warnings": list(by.warnings),
             "estimates": [vars(one) for one in by.estimates],
         }
-        return Answer(partial(by_text, asked.by, by.estimates), document, by.warnings)
+        shown = partial(by_text, asked.by, by.estimates, errors=together.errors)
+        return Answer(shown, document, by.warnings)
     if asked.covariates is not None:
         from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
 
@@ -204,10 +213,44 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         from flows.released.estimate import estimate_release
 
         whole = estimate_release(release, level, asked.metrics)
-        found, warnings = whole.estimates, whole.warnings
+        found, warnings, decisions = whole.estimates, whole.warnings, whole.decisions
     # not asdict: it copies, for minutes where there are many
-    document = about | {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
-    return Answer(partial(estimates_text, found), document, warnings)
+    document = about | together.as_json()
+    document |= {"warnings": list(warnings), "estimates": [vars(one) for one in found]}
+    if decisions is not None:
+        document |= decisions.as_json()
+    shown = partial(decided_text, found, decisions, together.errors)
+    return Answer(shown, document, warnings)
+
+
+class _Together:
+    """Which units of a release were assigned together; read once its estimates are."""
+
+    def __init__(self, release: Path) -> None:
+        self._release = release
+
+    @cached_property
+    def _found(self) -> tuple["Manifest", dict[str, int] | None]:
+        from flows.released.file.assigned import count_assigned
+        from flows.released.file.opening import open_safely
+        from flows.released.file.read import read_manifest
+
+        with open_safely(self._release) as connection:
+            manifest = read_manifest(connection)
+            return manifest, count_assigned(connection, manifest)
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """What errors follow, in words."""
+        from flows.cli.show_estimates import of_errors
+
+        return of_errors(*self._found)
+
+    def as_json(self) -> dict[str, int | None]:
+        """How many groups there are."""
+        from flows.released.file.assigned import n_assigned
+
+        return {"n_assigned": n_assigned(self._found[1])}
 
 
 def inspect(

@@ -107,17 +107,28 @@ def ledger(
     return Answer(text, ledger_document(name, statement, everything=everything), notes=notes)
 
 
-def status(configs: ConfigFiles) -> Answer:
+def status(
+    configs: ConfigFiles,
+    metrics: Annotated[
+        bool,
+        typer.Option(
+            "--metrics", help="Write the files of metrics (run.metrics_directory) anew, too."
+        ),
+    ] = False,
+) -> Answer:
     """Show every period of every experiment, and why it is not there yet.
 
     With a [schedule] in CONFIG, these are all days since its beginning: published, due, waiting
     (not complete yet, or without its files), running, refused by the budget, failed, or lost. Shows
     what is due next, and what is left of the budget. Reads CONFIG, its ledger and the folder of
-    releases, but no log. Changes nothing.
+    releases, but no log. Changes nothing but the files of metrics, with --metrics.
     """
     from flows.cli.show_due import status_text
+    from flows.status import renew_metrics
     from flows.status import status as find_status
 
+    if metrics:
+        renew_metrics(configs)
     result = find_status(configs)
     return Answer(partial(status_text, result), result.as_json())
 

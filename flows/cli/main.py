@@ -33,6 +33,7 @@ from flows.cli.options import ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
+from flows.runtime import logs
 from flows.runtime.interruption import note_interruption, was_interrupted
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, code_of, open_closed_streams
@@ -41,7 +42,8 @@ from schemas.errors import BudgetError, ClusterdpError, ConfigError, ConflictErr
 from schemas.visible import visible
 
 _EPILOG = """\
-Every command takes --debug: a failure then shows its traceback.
+Every command takes --debug: a failure then shows its traceback; and --log-json: standard error then
+has one JSON object a line.
 
 Exit codes: 0 done; 2 wrong input or configuration; 3 refused, the privacy budget is spent; 4 in
 conflict with an existing release; 1 anything else.
@@ -68,6 +70,11 @@ Prefect = Annotated[
     ),
 ]
 
+_PREFECT_AS_JSON = {  # Prefect reads its configuration of logs from here, and so do its children
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
+    "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "flows.runtime.logs.JsonFormatter",
+    "PREFECT_LOGGING_COLORS": "false",
+}
 _MANY = 10_000  # estimates; nobody reads them, and indenting takes ten times as long
 _INTERRUPTED = 130  # what typer makes of Ctrl-C, without a word
 
@@ -83,15 +90,24 @@ def main() -> None:
     code = [0]
     atexit.register(lambda: _end(code[0]))
     debug = "--debug" in sys.argv[1:]
-    arguments = [word for word in sys.argv[1:] if word != "--debug"]
-    handler = LineHandler()
-    handler.setFormatter(SafeFormatter("%(message)s"))
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    if sys.stderr.isatty():
-        logging.getLogger("clusterdp").setLevel(logging.INFO)
+    as_json = logs.OPTION in sys.argv[1:]
+    arguments = [word for word in sys.argv[1:] if word not in ("--debug", logs.OPTION)]
+    _begin_log(as_json=as_json)
     _interrupt_alike()
     code[0] = run(arguments, debug=debug)
     sys.exit(code[0])
+
+
+def _begin_log(*, as_json: bool) -> None:
+    """Let logs go to standard error: as text, all of it on a terminal alone, or as JSON."""
+    logs.choose_json(chosen=as_json)
+    handler = LineHandler()
+    handler.setFormatter(logs.JsonFormatter() if as_json else SafeFormatter("%(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    if as_json or sys.stderr.isatty():
+        logging.getLogger("clusterdp").setLevel(logging.INFO)
+    if as_json:
+        os.environ.update(_PREFECT_AS_JSON)
 
 
 def _interrupt_alike() -> None:
@@ -191,9 +207,15 @@ def _unforeseen(error: Exception) -> str:
 
 
 def _failed(failure: Failure, *, debug: bool, as_json: bool) -> int:
-    if debug:
-        print(safe_text(traceback.format_exc()), file=sys.stderr, end="")
-    _tell(failure.message)
+    trace = safe_text(traceback.format_exc()) if debug else None
+    if logs.is_json():
+        told = {"code": failure.code, "kind": failure.kind, "key": failure.key}
+        more = {} if trace is None else {"traceback": trace}
+        logs.log_line(logging.ERROR, failure.message, **told, **more)
+    else:
+        if trace is not None:
+            print(trace, file=sys.stderr, end="")
+        _tell(failure.message)
     if as_json:
         _print_failure(failure)
     return failure.code
@@ -206,8 +228,13 @@ def _print_failure(failure: Failure) -> None:
         sys.stdout.flush()
 
 
-def _tell(message: str) -> None:
-    print(to_print(f"clusterdp: {message}", sys.stderr), file=sys.stderr)
+def _tell(message: str, level: int = logging.INFO) -> None:
+    """Tell people something beside the answer."""
+    if logs.is_json():
+        logs.log_line(level, message)
+        return
+    named = "warning: " if level == logging.WARNING else ""
+    print(to_print(f"clusterdp: {named}{message}", sys.stderr), file=sys.stderr)
 
 
 def _command(function: Callable[..., Answer], *, shows_time: bool = True) -> Callable[..., None]:
@@ -222,7 +249,7 @@ def _command(function: Callable[..., Answer], *, shows_time: bool = True) -> Cal
             answer = function(*given, **named)
             text = _document_text(answer.document) if as_json else to_print(answer.text())
         for warning in answer.warnings:
-            _tell(f"warning: {visible(warning)}")
+            _tell(visible(warning), logging.WARNING)
         for note in answer.notes:
             _tell(note)
         print(text)

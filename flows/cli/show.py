@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli.show_estimates import estimates_lines
+from flows.cli.show_estimates import estimates_lines, of_errors
 from flows.cli.show_ledger import paid_text
+from flows.released.file.assigned import read_assigned
 from flows.runtime.terminal import pairs, paragraph
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -48,6 +49,7 @@ def release_text(result: ReleaseResult) -> str:
                     "paid so far": paid_text(result.statement),
                     "mechanism": manifest.mechanism,
                     **roster_pairs(result.roster),
+                    **of_errors(manifest, read_assigned(result.path, manifest)),
                 }
             ),
             "",
@@ -209,7 +211,7 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             *promise_lines(manifest),
             "",
-            *pairs(_spelt(manifest.row)),
+            *pairs(_spelt(manifest.row) | of_errors(manifest, file.assigned)),
             *(line for one in manifest.metrics for line in _metric_lines(one.row)),
             "",
             "rows",

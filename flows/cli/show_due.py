@@ -46,6 +46,9 @@ def _experiment_text(one: "ExperimentStatus") -> str:
     following = "no schedule is declared ([schedule])"
     if moment is not None:
         following = f"{moment:%Y-%m-%d %H:%M} UTC"
+    if one.closed:
+        still = f"; of its periods {one.n_unpublished:,} not published" if one.n_unpublished else ""
+        following = f"never: closed after {one.last_period}, its last period{still}"
     rows = [
         (
             period.period,

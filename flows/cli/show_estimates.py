@@ -1,9 +1,10 @@
 """Effects as they are shown to people."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flows.runtime.terminal import paragraph, table
+from schemas.released import Manifest
 
 if TYPE_CHECKING:
     from estimators.effects import Estimate  # scipy takes half a second
@@ -21,9 +22,25 @@ ESTIMATORS = {
 """What estimators are called: adjusted ones, then the sharpest first."""
 
 
-def estimates_text(estimates: Sequence["Estimate"]) -> str:
-    """Effects as one text."""
-    return "\n".join(estimates_lines(estimates))
+def estimates_text(estimates: Sequence["Estimate"], errors: Mapping[str, str] | None = None) -> str:
+    """Effects as one text; ``errors`` says what these follow (:func:`of_errors`)."""
+    return "\n".join([*estimates_lines(estimates), *errors_lines(errors or {})])
+
+
+def of_errors(manifest: Manifest, assigned: Mapping[str, int] | None) -> dict[str, str]:
+    """What errors follow, where units were assigned together; ``assigned`` counts by arm."""
+    if not manifest.assigned:
+        return {}
+    if assigned is None:
+        return {"errors": "by units: without units nothing tells who was assigned together"}
+    arms = ", ".join(f"{arm} {count:,}" for arm, count in assigned.items())
+    what = f"{sum(assigned.values()):,} groups of units that were assigned together ({arms})"
+    return {"errors": f"by assigned_to: {what} count as one each"}
+
+
+def errors_lines(errors: Mapping[str, str]) -> list[str]:
+    """The same below effects; nothing where each unit was assigned by itself."""
+    return [line for told in errors.values() for line in ["", *paragraph(f"errors {told}")]]
 
 
 def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
@@ -76,14 +93,20 @@ def _estimate_cells(one: "Estimate", segments: bool, several: bool) -> list[str]
     ]
 
 
+def why_none(n_units: int) -> str:
+    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
+    return "denominator near zero" if n_units else "too few units to compare"
+
+
 def by_text(
     attribute: str,
     estimates: Sequence["AttributeEstimate | PooledAttributeEstimate"],
     more: str = "",
+    errors: Mapping[str, str] | None = None,
 ) -> str:
     """Effects by the values of an attribute, as they are and shrunken, by each estimator.
 
-    ``more`` ends the headline.
+    ``more`` ends the headline, and ``errors`` says what errors follow (:func:`of_errors`).
     """
     if not estimates:
         return estimates_text(estimates)
@@ -97,7 +120,7 @@ def by_text(
             rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
             if rows:
                 lines += ["", words, *_by_table(attribute, rows)]
-    return "\n".join([*lines, "", *paragraph(_BY_MEANING)])
+    return "\n".join([*lines, "", *paragraph(_BY_MEANING), *errors_lines(errors or {})])
 
 
 def _by_table(
@@ -128,11 +151,6 @@ _BY_MEANING = (
     "they are drawn towards the mean of all segments, as far as chance explains how these spread. "
     "p (Holm) is adjusted for the number of segments."
 )
-
-
-def why_none(n_units: int) -> str:
-    """Why an estimate has no numbers: with units to compare it is that of a ratio."""
-    return "denominator near zero" if n_units else "too few units to compare"
 
 
 def cell_p_value(value: float | None) -> str:

@@ -12,6 +12,7 @@ from flows.cli.show_estimates import (
     why_none,
 )
 from flows.runtime.terminal import pairs, paragraph, table
+from schemas.released import Manifest
 
 if TYPE_CHECKING:
     from flows.released.estimate_series import SeriesEstimates
@@ -41,6 +42,7 @@ def series_text(series: "SeriesEstimates") -> str:
                 "experiment": manifests[0].experiment,
                 "releases": f"{len(manifests):,}, {first} to {last}",
                 "people": f"{people} ({series.people.because})",
+                **_of_errors(manifests),
             }
         ),
         "",
@@ -62,6 +64,16 @@ def series_text(series: "SeriesEstimates") -> str:
     if not any(one.segment is not None for one in pooled):
         lines += ["", f"each release, {ESTIMATORS[named[0]]}", *_periods_table(series, named[0])]
     return "\n".join(lines)
+
+
+def _of_errors(manifests: Sequence[Manifest]) -> dict[str, str]:
+    """What errors follow, where units were assigned together."""
+    if not any(one.assigned and one.has_units for one in manifests):
+        return {}
+    together = "units that were assigned together count as one"
+    if all(one.assigned for one in manifests):
+        return {"errors": f"by assigned_to: {together}"}
+    return {"errors": f"by assigned_to in the releases that have it: {together}"}
 
 
 def _meaning(series: "SeriesEstimates") -> list[str]:

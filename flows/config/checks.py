@@ -4,6 +4,8 @@ from collections import Counter
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
+from flows.config.goal_checks import check_decision
+from flows.config.notify_checks import check_notify
 from flows.config.outcome_checks import (
     check_columns,
     check_design,
@@ -53,6 +55,8 @@ def check_config(config: Config) -> None:
         check_planned_grid(config)
         check_design(config)
     check_ratios(config)
+    check_notify(config)
+    check_decision(config)
 
 
 def check_length(key: str, name: str) -> None:
@@ -72,6 +76,7 @@ def _check_places(config: Config) -> None:
         "quarantine.directory": config.quarantine.directory,
         "ledger.key_file": config.ledger.key_file,
         "run.spill_directory": config.run.spill_directory,
+        "run.metrics_directory": config.run.metrics_directory,
     }
     for key, path in written.items():
         if path is None:

@@ -8,11 +8,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from flows.config.notify import NotifySection
 from flows.config.schedule import ScheduleSection
 from flows.config.sections import (
     Arms,
     Columns,
     ConfigSection,
+    DecisionSection,
     LedgerSection,
     NamedOutcome,
     Outcome,
@@ -58,6 +60,8 @@ class Config(ConfigSection):
     """Several outcomes under one epsilon, in place of ``[outcome]`` and ``columns.outcome``."""
     ratios: Annotated[tuple[RatioMetric, ...], BeforeValidator(as_tuple)] = ()
     """Ratios of two of these outcomes' means, estimated from what is published of them."""
+    decision: DecisionSection | None = None
+    """The rule by which primary outcomes decide; needed where there are several."""
     privacy: Privacy
     private_clusters: PrivateClusters | None = None
     schedule: ScheduleSection | None = None
@@ -65,6 +69,7 @@ class Config(ConfigSection):
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     run: Run = Run()
+    notify: NotifySection | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder that the configuration file is in; not a key of the file."""
 
@@ -141,6 +146,17 @@ class Config(ConfigSection):
         return (
             NamedOutcome.model_construct(name=UNNAMED, column=self.columns.outcome, **declared),
         )
+
+    @property
+    def decision_rule(self) -> str | None:
+        """How primary outcomes and ratios decide together; None where there are none.
+
+        One alone is under the rule "all", unless the other is declared.
+        """
+        roles = [*(one.role for one in self.outcomes), *(one.role for one in self.ratios)]
+        if "primary" not in roles:
+            return None
+        return "all" if self.decision is None else self.decision.primary
 
     @property
     def views(self) -> "tuple[Config, ...]":

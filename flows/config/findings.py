@@ -44,8 +44,9 @@ def _without_branches(findings: Iterable[Any]) -> Iterable[Any]:
 
 
 def _key(finding: Any) -> str:
-    steps = [str(step) for step in finding["loc"] if not _is_branch(step)]
-    return in_short(".".join(steps)) or "configuration"
+    steps = (step for step in finding["loc"] if not _is_branch(step))
+    spelt = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return in_short(spelt.removeprefix(".")) or "configuration"
 
 
 def _problem(finding: Any, model: type[BaseModel]) -> str:

@@ -9,9 +9,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 
 from flows.config.experiment import Config
 from flows.config.sections import NamedOutcome, Outcome
+from privatizers.accounting.budget import written
 from privatizers.planning.design import Request, check, check_range, check_workable
 from schemas.errors import ConfigError, SeveralConfigError, shown
 from schemas.names import metric_problem
@@ -110,16 +112,16 @@ def _share_problems(config: Config) -> Iterator[tuple[str, str]]:
             yield f"outcomes[{planned[0]}].share", '"auto" needs privacy.mechanism = "auto"'
         return
     if min(config.shares()) <= 0 or sum(config.shares()) > 1:
-        whole = math.fsum(float(share) for share in given.values() if share != "auto")
+        whole = sum((written(float(one)) for one in given.values() if one != "auto"), Decimal(0))
         key = f"outcomes[{max(given)}].share"
         left = len(outcomes) - len(given)
         if whole > 1 or not left:
-            yield key, f"{_SHARES} add up to {whole:g}; they may add up to 1 at most"
+            yield key, f"{_SHARES} add up to {whole.normalize():f}; they may add up to 1 at most"
         else:
             yield (
                 key,
-                f"{_SHARES} add up to {whole:g}, which leaves nothing for the {left} outcome(s) "
-                "without a share",
+                f"{_SHARES} add up to {whole.normalize():f}, which leaves nothing for the {left} "
+                "outcome(s) without a share",
             )
 
 

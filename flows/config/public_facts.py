@@ -1,4 +1,4 @@
-"""What columns of public facts may be: attributes, and what was randomised."""
+"""What columns of public facts may be: attributes, what was randomised, and who pays."""
 
 import re
 from collections.abc import Mapping
@@ -12,11 +12,13 @@ _OUTCOME = "columns.outcome"
 
 
 def check_public_facts(config: Config) -> None:
-    """Raise ConfigError unless attributes and ``assigned_by`` can be published beside the rest."""
+    """Raise ConfigError unless attributes, ``assigned_by`` and ``privacy_unit`` can be public."""
     if config.columns.attributes:
         _check_attributes(config)
     if config.columns.assigned_by is not None:
         _check_assigned(config, config.columns.assigned_by)
+    if config.columns.privacy_unit is not None:
+        _check_payer(config, config.columns.privacy_unit)
 
 
 def _check_attributes(config: Config) -> None:
@@ -61,16 +63,32 @@ def _check_assigned(config: Config, name: str) -> None:
         )
 
 
+def _check_payer(config: Config, name: str) -> None:
+    """Who pays decides who is released, and nothing protected may decide that."""
+    key = "columns.privacy_unit"
+    _check_free(key, (name,), _outcome_columns(config))
+    private = config.private_clusters
+    if private is not None and name in (*config.columns.clusters, *(private.features or ())):
+        raise ConfigError(
+            key,
+            f"{shown(name)} tells private clusters, and who pays is public; name another column",
+        )
+
+
 def _taken(config: Config) -> dict[str, str | None]:
     """The columns that have another meaning, by their keys, which no public fact may have."""
     columns = config.columns
-    outcomes = {
-        f"outcomes[{number}].column" if config.named_outcomes else _OUTCOME: one.column or None
-        for number, one in enumerate(config.outcomes)
-    }
-    return outcomes | {
+    return _outcome_columns(config) | {
         f"columns.{key}": getattr(columns, key)
         for key in ("unit", "arm", "time", "event", "outcome_time")
+    }
+
+
+def _outcome_columns(config: Config) -> dict[str, str | None]:
+    """The columns of outcomes, by their keys."""
+    return {
+        f"outcomes[{number}].column" if config.named_outcomes else _OUTCOME: one.column or None
+        for number, one in enumerate(config.outcomes)
     }
 
 

@@ -21,6 +21,9 @@ class ScheduleSection(ConfigSection):
     since: Annotated[Name, BeforeValidator(_as_text)]
     """The first period, YYYY-MM-DD. Every day from it on is one; ``source.path`` has
     ``{period}``."""
+    until: Annotated[Name | None, BeforeValidator(_as_text)] = None
+    """The last period, YYYY-MM-DD: no later one is ever due, and the experiment is closed once it
+    is. None: no end."""
     timezone: Name = "UTC"
     """Where days begin and end, such as "Europe/Zurich"."""
     lateness: Name = "2h"

@@ -48,7 +48,8 @@ def schedule_of(config: Config) -> Schedule | None:
         )
     window = config.source.window_microseconds if config.source.grain == "event" else None
     return Schedule(
-        since=_since(section),
+        since=_day("since", section.since),
+        until=_until(section),
         zone=zone,
         window=timedelta(microseconds=window or 0),
         lateness=_length("lateness", section.lateness),
@@ -57,14 +58,25 @@ def schedule_of(config: Config) -> Schedule | None:
     )
 
 
-def _since(section: ScheduleSection) -> date:
-    since = day_of(section.since)
-    if since is None:
+def _until(section: ScheduleSection) -> date | None:
+    if section.until is None:
+        return None
+    until = _day("until", section.until)
+    if until < _day("since", section.since):
         raise ConfigError(
-            "schedule.since",
-            f"{shown(section.since)} is no day from {FIRST} to {LAST}, as YYYY-MM-DD",
+            "schedule.until",
+            f"{until} is before schedule.since ({section.since})",
         )
-    return since
+    return until
+
+
+def _day(key: str, text: str) -> date:
+    day = day_of(text)
+    if day is None:
+        raise ConfigError(
+            f"schedule.{key}", f"{shown(text)} is no day from {FIRST} to {LAST}, as YYYY-MM-DD"
+        )
+    return day
 
 
 def _length(key: str, text: str) -> timedelta:

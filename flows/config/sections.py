@@ -8,7 +8,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
+from schemas.visible import visible
 
+_MOST_TEXT = 1000  # characters on what numbers stand for
 _FINE = 1001  # values that represent a continuous outcome in a plan
 _WINDOW = re.compile(r"([1-9][0-9]{0,9})([dhms])")
 _SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -42,6 +44,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
+Role = Literal["primary", "guardrail", "secondary"]
+Direction = Literal["increase", "decrease"]
 
 
 class ConfigSection(BaseModel):
@@ -197,6 +201,19 @@ class Outcome(ConfigSection):
     """The outcome's name for people, such as "Bought within 14 days"."""
     measured_in: Words | None = None
     """Its unit, such as "EUR"."""
+    role: Role | None = None
+    """What it decides: "primary", an arm is to gain in it; "guardrail", no arm may harm it by more
+    than ``margin``; "secondary", nothing. None: nothing, and no role is published."""
+    margin: Annotated[Number, Field(gt=0)] | None = None
+    """Of a guardrail, which needs it: the greatest harm that is acceptable, in the outcome's
+    unit."""
+    direction: Direction | None = None
+    """Which way is good; None: "increase"."""
+
+    @property
+    def goal(self) -> dict[str, str | float]:
+        """What is published of its role, direction and margin; empty where none is declared."""
+        return _goal_of(self)
 
     @property
     def grid(self) -> tuple[float, ...]:
@@ -232,6 +249,18 @@ class Outcome(ConfigSection):
         """The number that each text stands for, increasing; empty where outcomes are numbers."""
         scores = self.scores or tuple(map(float, range(len(self.texts))))
         return dict(zip(self.texts, scores, strict=False))
+
+    @property
+    def texts_in_words(self) -> str | None:
+        """Which number stands for which text, as people read it; None where outcomes are numbers.
+
+        What could not be seen is escaped, and of very many texts the first are named.
+        """
+        if not self.texts:
+            return None
+        stand_for = self.numbers_of_texts.items()
+        whole = visible(", ".join(f"{number:.15g} = {text}" for text, number in stand_for))
+        return whole if len(whole) <= _MOST_TEXT else f"{whole[:_MOST_TEXT]}…"
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -279,6 +308,36 @@ class RatioMetric(ConfigSection):
     """The ratio's name for people, such as "Spend per visit"."""
     measured_in: Words | None = None
     """Its unit, such as "EUR per visit"."""
+    role: Role | None = None
+    """What it decides: "primary", "guardrail" or "secondary", as of an outcome."""
+    margin: Annotated[Number, Field(gt=0)] | None = None
+    """Of a guardrail, which needs it: the greatest harm that is acceptable, in the ratio's unit."""
+    direction: Direction | None = None
+    """Which way is good; None: "increase"."""
+
+    @property
+    def goal(self) -> dict[str, str | float]:
+        """What is published of its role, direction and margin; empty where none is declared."""
+        return _goal_of(self)
+
+
+def _goal_of(one: Outcome | RatioMetric) -> dict[str, str | float]:
+    """Role, direction and margin by name, with the defaults of what is not declared beside them."""
+    if one.role is None and one.direction is None:
+        return {}
+    stated: dict[str, str | float] = {
+        "role": one.role or "secondary",
+        "direction": one.direction or "increase",
+    }
+    return stated if one.margin is None else stated | {"margin": one.margin}
+
+
+class DecisionSection(ConfigSection):
+    """How several primary outcomes decide, declared before anything is seen."""
+
+    primary: Literal["all", "any"]
+    """"all": an arm is to gain in each primary outcome, each tested at the level. "any": a gain in
+    one of them will do, after Holm over primary outcomes and arms."""
 
 
 class Privacy(ConfigSection):
@@ -401,6 +460,9 @@ class Run(ConfigSection):
     """The memory that reading, sorting and writing may take together."""
     spill_directory: Name | None = None
     """The folder for rows that do not fit into memory; None for the quarantine's folder."""
+    metrics_directory: Name | None = None
+    """The folder for metrics, a file an experiment (``clusterdp_EXPERIMENT.prom``), for the
+    textfile collector of Prometheus' node exporter; None for no metrics."""
     workers: Annotated[int, Field(ge=1, le=1000)] | Name | None = None
     """What reads, orders and randomises a log in parts: that many processes of this machine, or
     the workers of the Dask scheduler at an address, which see the log and ``spill_directory`` as

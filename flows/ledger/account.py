@@ -16,7 +16,7 @@ from pathlib import Path
 from flows.config.experiment import Config
 from flows.config.load import AnyConfig, load_any
 from flows.config.signing_key import SigningKey, read_signing_key
-from flows.ledger.attempts import AttemptLog, Began
+from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
 from flows.ledger.digests import digests
@@ -34,6 +34,7 @@ from flows.ledger.rules import (
     of_period,
     refuse_early,
 )
+from flows.ledger.runs import RunRecord, note_told, read_runs, told_notices, write_run
 from flows.ledger.shelf import shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
@@ -231,6 +232,26 @@ class Account:
     def attempt(self, period: str) -> AbstractContextManager[Began]:
         """Note in the ledger how the attempt at ``period`` ends that the block is."""
         return AttemptLog(self._ledger, self._shelf.experiment).attempt(period)
+
+    def ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
+        """How an attempt at ``period`` ended by ``error``, and why, as ``status`` shows it."""
+        return AttemptLog(self._ledger, self._shelf.experiment).ending(period, error)
+
+    def keep_run(self, record: RunRecord) -> None:
+        """Keep how a run ended, in the ledger."""
+        write_run(self._ledger, self._shelf.experiment, record)
+
+    def runs(self) -> list[RunRecord]:
+        """The runs that are kept, the oldest end first; changes nothing."""
+        return read_runs(self._ledger, self._shelf.experiment)
+
+    def told_notices(self) -> set[tuple[str, str]]:
+        """The periods and events that people were told of; changes nothing."""
+        return told_notices(self._ledger, self._shelf.experiment)
+
+    def note_told(self, period: str, event: str, now: datetime) -> None:
+        """Note that people were told of an event of a period."""
+        note_told(self._ledger, self._shelf.experiment, period, event, now)
 
     def standings(self, schedule: Schedule | None, now: datetime) -> list[Standing]:
         """Where every period stands that anybody knows of; changes nothing."""

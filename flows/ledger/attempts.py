@@ -101,13 +101,14 @@ class AttemptLog:
             yield began
         except BaseException as error:
             with suppress(ClusterdpError):  # then the error is worth more than this note
-                state, reason = self._ending(period, error)
+                state, reason = self.ending(period, error)
                 began.note(state, reason)
             raise
         with suppress(ClusterdpError):  # the release is public, which the ledger knows better
             began.note(AttemptState.PUBLISHED)
 
-    def _ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
+    def ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
+        """How an attempt ended by ``error``, and why; nothing of how rows compare."""
         if isinstance(error, ConflictError) and _is_public(self._ledger, self._experiment, period):
             return AttemptState.PUBLISHED, None
         if isinstance(error, BudgetError):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.ledger.members import Accounts
+from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, total
 from schemas.errors import BudgetError, ConflictError
@@ -106,6 +107,7 @@ class Entry:
             "delta": self.cost.delta,
             "state": str(self.state),
             "created_at": self.created_at.isoformat() + "Z",
+            "run": None if self.draft is None else run_of(self.draft),
         }
 
     def same_as(self, asked: "ChargeRequest") -> bool:

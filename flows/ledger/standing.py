@@ -118,7 +118,7 @@ def standings(
 
 def _scheduled_day(schedule: Schedule, period: str) -> date | None:
     day = day_of(period)
-    return day if day is not None and day >= schedule.since else None
+    return day if day is not None and schedule.has(day) else None
 
 
 def _by_charges(

@@ -221,9 +221,11 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         document |= of_outcomes[0]
     if config.ratios:
         document["ratios"] = [
-            {key: value for key, value in one.model_dump().items() if value is not None}
+            {key: value for key, value in one.model_dump().items() if value is not None} | one.goal
             for one in config.ratios
         ]
+    if config.decision_rule is not None:  # else as it was before anything could be primary
+        document["decision"] = config.decision_rule
     privacy = config.privacy
     if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
         document["returning"], document["spent"] = privacy.returning, privacy.spent
@@ -266,4 +268,5 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "epsilon": design.epsilon,
         "delta": design.delta,
         **{key: value for key, value in named.items() if value is not None},
+        **outcome.goal,
     }

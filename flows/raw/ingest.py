@@ -154,7 +154,8 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         event_files = _event_files(config, source.outcomes_path, period)
         wanted = _event_columns(config)
         to_expressions = partial(_event_expressions, columns, config.outcomes)
-        events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions)
+        keys = _keys_of_outcomes(config)
+        events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
     kinds = tuple(attribute_type(files, name) for name in columns.attributes)
     mapped = [
         partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
@@ -164,7 +165,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         roster=LogFiles(
             files,
             *_roster_columns(config, kinds, by_events=by_events, outcomes=outcomes),
-            keys=_keys(columns),
+            keys=_keys_of_outcomes(config) | _keys(columns),
         ),
         events=events,
         unit_type=identifier_type(files, columns.unit),
@@ -195,6 +196,13 @@ def _keys(columns: Columns) -> dict[str, str]:
     """The keys that name columns of public facts."""
     keys = dict.fromkeys(columns.attributes, attributes.KEY)
     return keys if columns.assigned_by is None else keys | {columns.assigned_by: assignment.KEY}
+
+
+def _keys_of_outcomes(config: Config) -> dict[str, str]:
+    """The keys that name the columns of several outcomes."""
+    return {
+        one.column: f"outcomes[{number}].column" for number, one in enumerate(config.named_outcomes)
+    }
 
 
 def _roster_columns(

@@ -94,7 +94,12 @@ def validate(
     n_aside = judge.aside.by_rule
     names = (*(rule.name for rule in judge.rules), ASSIGNED_ARMS)
     by_rule = {name: n_aside[name] for name in names if name in n_aside}
-    roster = replace(roster_of(config, rows, by_rule), attribute_changed=judge.attribute_changed)
+    roster = replace(
+        roster_of(config, rows, by_rule),
+        attribute_changed=judge.attribute_changed,
+        n_read=judge.n_read,
+        n_faulty=sum(by_rule.values()),
+    )
     check_left(config, roster, judge.n_read)
     check_faults(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)

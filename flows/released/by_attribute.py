@@ -13,9 +13,9 @@ import polars as pl
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
 from estimators.intervals import holm
+from estimators.ratios import ratio_warnings
 from estimators.series import interval_degrees
 from estimators.shrinkage import shrink, steady_variance
-from flows.released.estimate import effects_of
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
 from flows.released.file.evidence import (
     Released,
@@ -23,13 +23,16 @@ from flows.released.file.evidence import (
     moments_of,
     read_every,
     read_frame,
-    slices_of,
 )
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
-from flows.released.file.read import chosen_outcomes, open_release, read_manifest
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
+from flows.released.file.sql import text
+from flows.released.segments import estimates_of_slices
 from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
+from schemas.released import Ratio
 
 _SLICES = """
 SELECT u.segment, u.cluster, u.arm, {moments}
@@ -78,8 +81,9 @@ class AttributeEstimates:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences about effects that compare few people."""
-        return coverage_warnings(self.estimates, same_shares=self.same_shares)
+        """Sentences about effects that compare few people, and ratios that cannot be told."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*few, *ratio_warnings(self.estimates))
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -108,18 +112,17 @@ def estimate_by(
     with open_release(path) as connection:
         check_attributes(connection, path, (attribute,), "by")
         manifest = read_manifest(connection)
-        every = read_every(connection, manifest, chosen_outcomes(manifest, metrics))
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
         segments = segments_of(connection, path, attribute)
-        rows = _read_slices(connection, every, attribute, segments)
-    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    rows = rows.with_columns(group)
-    estimates = [
-        estimate
-        for at, one in enumerate(every)
-        for estimate in effects_of(
-            one, one.evidence(slices_of(rows, one.places, at)), level, segments
+        rows = _read_slices(connection, every, ratios, attribute, segments)
+        group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+        rows = rows.with_columns(group.alias("group"))
+        units = _units_by(connection, attribute, segments) if manifest.assigned else ""
+        estimates = estimates_of_slices(
+            connection, every, ratios, rows, chosen, level, segments, units
         )
-    ]
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
@@ -139,14 +142,32 @@ def members_by(path: Path, attribute: str) -> pl.DataFrame:
 def _read_slices(
     connection: duckdb.DuckDBPyConnection,
     every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
     attribute: str,
     segments: list[str],
 ) -> pl.DataFrame:
     """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
     query = _SLICES.format(
-        moments=moments_of(every), deviations=deviations(every), segment=segment_sql(attribute)
+        moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
+        deviations=deviations(every),
+        segment=segment_sql(attribute),
     )
     return read_frame(connection, query, {"none": segments[-1]})
+
+
+def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
+    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
+    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
+    connection.register("values_to_number", numbered.to_arrow())
+    connection.execute("CREATE TEMP TABLE numbered_values AS FROM values_to_number")
+    connection.unregister("values_to_number")
+    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
+    segment = segment.replace("{", "{{").replace("}", "}}")
+    return (
+        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
+        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
+        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
+    )
 
 
 def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:

@@ -12,6 +12,7 @@ from flows.released.file.evidence import Released, deviations, read_frame
 from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Ints
 from schemas.errors import InputError
+from schemas.tables import ASSIGNED_TO
 
 MAX_LEVELS = 50
 """The most values of a column of text; with more it holds ids or misread numbers, not categories.
@@ -81,15 +82,16 @@ def units_beside(
 ) -> pl.DataFrame:
     """The units of the release: ``cluster arm known d0 … x0 …``, null where the table has no value.
 
-    ``d0`` and so on are the outcomes of ``every`` metric. The rows are in the order of ids, so that
-    sums are the same every time.
+    ``d0`` and so on are the outcomes of ``every`` metric; then comes ``assigned_to``, where it is
+    published. The rows are in the order of ids, so that sums are the same every time.
     """
     codes = ", ".join(f"t.{code}" for _, code in column_codes(table))
+    assigned = f", {ASSIGNED_TO}" if every[0].manifest.assigned else ""
     renamed = table.rows.rename(dict(column_codes(table)))
     connection.register("covariates", renamed.to_arrow())
     query = f"""
     SELECT u.* EXCLUDE (unit_id), t.unit_id IS NOT NULL AS known, {codes}
-    FROM (SELECT unit_id, cluster, arm, {deviations(every)} FROM main.units) AS u
+    FROM (SELECT unit_id, cluster, arm, {deviations(every)}{assigned} FROM main.units) AS u
     LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
     ORDER BY u.unit_id
     """  # noqa: S608 - constants of ours

@@ -22,6 +22,7 @@ from flows.released.file.evidence import Released, read_every
 from flows.released.file.read import chosen_outcomes, has_text_ids, open_release, read_manifest
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
+from schemas.tables import ASSIGNED_TO
 
 MAX_COLUMNS = 100
 """The most columns of a regression, whatever the sample, so that memory suffices."""
@@ -232,6 +233,11 @@ def _adjust(
             arm=placed["arm_code"].to_numpy().astype(np.int64),
             outcome=units[f"d{at}"].to_numpy(),
             covariates=design.columns,
+            assigned=(
+                units[ASSIGNED_TO].to_numpy().astype(np.uint64)
+                if released.manifest.assigned
+                else None
+            ),
         ),
         released.arms,
         released.manifest.control,

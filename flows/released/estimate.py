@@ -13,6 +13,7 @@ from estimators.evidence import Evidence
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
+from flows.released.decisions import Decisions, decisions_of
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
@@ -51,6 +52,8 @@ class ReleaseEstimates:
 
     estimates: list[Estimate]
     warnings: tuple[str, ...]
+    decisions: Decisions | None
+    """What the declared rule says; None where none is, or not all that decides was asked for."""
 
 
 def estimate_release(
@@ -66,7 +69,8 @@ def estimate_release(
     names = {one.metric for one in chosen}
     found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
-    return ReleaseEstimates(found, (*few, *ratio_warnings(found)))
+    decisions = decisions_of(manifest, found)
+    return ReleaseEstimates(found, (*few, *ratio_warnings(found)), decisions)
 
 
 def ratios_of_release(
@@ -191,7 +195,8 @@ def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> 
         for mean in means(released.whole, arms, same_shares=same_shares)
     ]
     of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
-    return pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    return rows.with_columns(pl.col("std_error").fill_nan(None))
 
 
 def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:

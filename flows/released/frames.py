@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from estimators.decisions import Decision
 from estimators.effects import Estimate
 from schemas.errors import ConfigError, InputError
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flows.released.decisions import Decisions
     from flows.released.estimate_series import SeriesEstimates
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
@@ -74,6 +76,17 @@ def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]
     return found.select(*first, pl.exclude(first))
+
+
+def decisions_frame(found: Decisions | None) -> pl.DataFrame:
+    """A row a metric and arm, metric by metric, and whether the arm is to be kept."""
+    numbers = ("margin", "estimate", "least_benefit", "p_value", "p_value_adjusted")
+    schema: dict[str, Any] = {
+        one.name: pl.Float64 if one.name in numbers else pl.String for one in fields(Decision)
+    }
+    keep = {} if found is None else found.keep
+    rows = [] if found is None else [vars(one) | {"keep": keep[one.arm]} for one in found.rows]
+    return pl.DataFrame(rows, schema=schema | {"keep": pl.Boolean})
 
 
 def frame_by_period(

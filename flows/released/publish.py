@@ -122,6 +122,7 @@ def _units_of(tables: ReleaseTables) -> Table:
         _label_kind(units.arms),
         {name: _attribute_kind(units.kind_of(name)) for name in units.attributes},
         assigned=units.assigned,
+        texts=tables.manifest.texts,
     )
 
 

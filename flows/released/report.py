@@ -12,6 +12,7 @@ from typing import Any, Final
 from flows.released.effects.from_release import ReleaseEffects
 from flows.released.page.attributes import attribute_facts
 from flows.released.page.contents import Contents, MetricContents, read_contents
+from flows.released.page.decision import decision_facts
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
 from flows.released.page.effects_model import ModelFacts, effects_model_page
@@ -110,6 +111,7 @@ def report(contents: Contents) -> str:
         metrics=metrics,
         few_leads=FEW_LEADS,
         summary=summary,
+        decision=decision_facts(contents),
         soundness=soundness_facts(contents),
         privacy=privacy_facts(contents.manifest),
         sizes=sizes_facts(contents),

@@ -31,7 +31,7 @@ from flows.released.file.read import (
 )
 from flows.runtime.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
-from schemas.released import Ratio
+from schemas.released import Metric, Ratio
 
 SEGMENT = "segment"
 
@@ -41,6 +41,10 @@ FROM (SELECT unit_id, cluster, arm, {deviations} FROM main.units) AS u
 JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
+"""
+_UNITS = """
+SELECT m.place AS slice_group, u.cluster, u.arm, {columns}
+FROM main.units AS u JOIN temp.main.numbered_members AS m ON m.unit_id = u.unit_id::VARCHAR
 """
 _MATCHED = """
 SELECT count(DISTINCT m.unit_id) FROM temp.main.members AS m
@@ -116,16 +120,57 @@ def estimate_segments(
         n_matched = int(read_frame(connection, _MATCHED).item())
         fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
         rows = _read_slices(connection, every, ratios)
-    segments = table.rows[SEGMENT].unique().sort()
-    group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
-    rows = rows.with_columns(group)
-    names, asked = segments.to_list(), {one.metric for one in chosen}
-    evidence = [one.evidence(slices_of(rows, one.places, at)) for at, one in enumerate(every)]
+        segments = table.rows[SEGMENT].unique().sort()
+        group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
+        rows = rows.with_columns(group)
+        if manifest.assigned:
+            _number_members(connection, segments)
+        estimates = estimates_of_slices(
+            connection, every, ratios, rows, chosen, level, segments.to_list(), _UNITS
+        )
+    return SegmentEstimates(
+        estimates=estimates,
+        n_segments=len(segments),
+        same_shares=manifest.same_shares,
+        **fit,
+    )
+
+
+def estimates_of_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+    rows: pl.DataFrame,
+    chosen: Sequence[Metric | Ratio],
+    level: float,
+    segments: Sequence[str],
+    units: str,
+) -> list[Estimate]:
+    """Estimate the effects on the ``chosen`` metrics in every segment, outcomes before ratios.
+
+    ``rows`` have the moments of ``every`` outcome and the covariances of the ``ratios``, and the
+    position of each row's segment, ``group``; ``units`` is SQL for the units of segments, where
+    units were assigned together.
+    """
+    asked = {one.metric for one in chosen}
+    evidence = [
+        one.evidence(slices, one.read_parties(connection, slices, units))
+        for one, slices in ((one, slices_of(rows, one.places, at)) for at, one in enumerate(every))
+    ]
+    products = [
+        one.above.read_products(
+            connection,
+            one.below,
+            (evidence[one.numerator].slices, evidence[one.denominator].slices),
+            units,
+        )
+        for one in ratios
+    ]
     estimates = [
         estimate
         for one, of_outcome in zip(every, evidence, strict=True)
         if one.metric.metric in asked
-        for estimate in effects_of(one, of_outcome, level, names)
+        for estimate in effects_of(one, of_outcome, level, segments)
     ]
     for at, ratio in enumerate(ratios):
         of_ratio = RatioEvidence(
@@ -133,14 +178,10 @@ def estimate_segments(
             evidence[ratio.numerator],
             evidence[ratio.denominator],
             ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
+            products[at],
         )
-        estimates += ratio_effects_of(ratio.above, of_ratio, level, names)
-    return SegmentEstimates(
-        estimates=estimates,
-        n_segments=len(segments),
-        same_shares=manifest.same_shares,
-        **fit,
-    )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, segments)
+    return estimates
 
 
 def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:
@@ -157,6 +198,17 @@ def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> 
     connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
     connection.register("members_to_insert", table.rows.to_arrow())
     connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
+
+
+def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) -> None:
+    """Put the rows of the table into ``numbered_members``, with the place of each segment."""
+    numbered = pl.DataFrame({SEGMENT: segments, "place": range(len(segments))})
+    connection.register("segments_to_number", numbered.to_arrow())
+    connection.execute(
+        "CREATE TEMP TABLE numbered_members AS SELECT m.unit_id, n.place "
+        "FROM temp.main.members AS m JOIN segments_to_number AS n ON n.segment = m.segment"
+    )
+    connection.unregister("segments_to_number")
 
 
 def _read_slices(

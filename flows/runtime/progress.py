@@ -16,6 +16,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
+from flows.runtime.logs import is_json
 from flows.runtime.terminal import line_width
 
 _QUIET = 1.0  # seconds that work may take before it is told of
@@ -58,8 +59,8 @@ _line = _Line()
 
 
 def _can_show() -> bool:
-    """Whether standard error is a terminal that can take a line away again."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    """Whether standard error is a terminal that can take a line away again, for people."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_json()
 
 
 class LineHandler(logging.StreamHandler):  # type: ignore[type-arg] # it takes none when it runs

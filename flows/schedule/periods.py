@@ -51,6 +51,12 @@ class Schedule:
     """Whether the last day that the window reaches has to be over, too. It has to where its file
     may be absent: while the day lasts nobody can tell "absent" from "not written yet", and to wait
     until it is there would tell that there was an outcome."""
+    until: date | None = None
+    """The last period; None where there is no end."""
+
+    def has(self, day: date) -> bool:
+        """Whether a day is within the schedule."""
+        return self.since <= day and (self.until is None or day <= self.until)
 
     def start(self, day: date) -> datetime:
         """The moment at which a day begins, in UTC.
@@ -90,15 +96,16 @@ class Schedule:
 
     def begun(self, now: datetime) -> list[date]:
         """The periods that have begun, the oldest first."""
-        return list(self._days(self.since, self.today(now)))
+        today = self.today(now)
+        return list(self._days(self.since, today if self.until is None else min(today, self.until)))
 
-    def next_due(self, now: datetime) -> datetime:
-        """The next moment at which a period becomes due."""
+    def next_due(self, now: datetime) -> datetime | None:
+        """The next moment at which a period becomes due; None where none ever will again."""
         reach = timedelta(days=(self.window + self.lateness).days + 3)
         day = max(self.since, self.today(now) - reach)
         while self.due_at(day) <= now or self.start(day) == self.end(day):
             day += _DAY
-        return self.due_at(day)
+        return self.due_at(day) if self.has(day) else None
 
     def _days(self, first: date, last: date) -> Iterator[date]:
         """The days between two, both of them included, but for one that the zone has skipped."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from flows.config.resolve import resolve_design
+from flows.config.resolve import resolve_release
 from flows.ledger.units.account_key import KEY_FILE as ACCOUNT_KEY
 from flows.ledger.units.account_key import read_account_key
 from flows.raw.fingerprint import KEY_FILE, fingerprint
@@ -105,6 +105,85 @@ def plant(
     return Planted(built, (*secrets, *digests_of(built)))
 
 
+def plant_several(experiment: Builder, ending: str = "parquet", *, events: bool = False) -> Planted:
+    """Build an experiment of three outcomes, two of numbers and one of texts, a canary in each.
+
+    Text formats hold a word where a number should be, too; the outcome of texts has one that is
+    none of the declared. There are an attribute and households, some of these set aside. With
+    ``events`` outcomes stand in a log of events, which has ids.
+    """
+    clicks, spend, answer, which = (Canary.hatch() for _ in range(4))
+    home, aside = Canary.hatch("unit"), Canary.hatch("unit")
+    units = [f"c{number:02d}" for number in range(48)]
+    roster = pl.DataFrame({"customer": [*units, aside.word]}).with_row_index("n")
+    roster = roster.select(
+        "customer",
+        variant=pl.Series(["none", "mail"] * 24 + ["fax"]),
+        region=pl.lit("east"),
+        country=pl.concat_str(pl.lit("land "), pl.col("n") % 3),
+        # The last two units are of one household, and in two arms.
+        home=pl.when(pl.col("n") < 46)
+        .then(pl.concat_str(pl.lit("h"), pl.col("n")))
+        .otherwise(pl.lit(home.word)),
+    )
+    values = pl.DataFrame({"customer": [*units[:44], units[46], aside.word]}).with_columns(
+        clicks=pl.Series([float(n % 2) for n in range(44)] + [clicks.value] * 2),
+        spend=pl.Series([float(n % 3) for n in range(44)] + [spend.value] * 2),
+        answer=pl.Series([("no", "yes")[n % 2] for n in range(44)] + [answer.word] * 2),
+    )
+    more = pl.DataFrame(
+        {"customer": units[44:46], "clicks": clicks.value, "spend": spend.value}
+    ).with_columns(answer=pl.lit(answer.word))
+    values = pl.concat([values, more])
+    if ending != "parquet":
+        words = {"clicks": clicks.word, "spend": spend.word, "answer": answer.word}
+        values = values.with_columns(pl.col("clicks", "spend").cast(pl.String))
+        values = pl.concat([values, pl.DataFrame({"customer": [units[47]], **words})])
+    outcomes: list[dict[str, Any]] = [
+        {"name": "clicked", "column": "clicks", **LOW_AND_HIGH},
+        {"name": "spent", "column": "spend", "low": 0, "high": 1_000_000, "levels": 5},
+        {"name": "answered", "column": "answer", "values": ["no", "yes"]},
+    ]
+    columns = {"outcome": None, "attributes": ["country"], "assigned_by": "home"}
+    source: dict[str, Any] = {}
+    if events:
+        start = datetime(2026, 11, 20, tzinfo=UTC)
+        times = {"seen": pl.lit(start.isoformat())}
+        numbered = pl.concat_str(pl.lit("e"), pl.int_range(pl.len()))
+        happened = values.with_columns(
+            event=pl.when(pl.int_range(pl.len()) == 45)
+            .then(pl.lit(which.word))
+            .otherwise(numbered),
+            **times,
+        )
+        files = {f"log.{ending}": roster.with_columns(**times), f"log.events.{ending}": happened}
+        source = {"grain": "event", "outcomes_path": f"log.events.{ending}"}
+        columns |= {"time": "seen", "event": "event"}
+        for one in outcomes:
+            one["aggregate"] = "max"
+    else:
+        files = {f"log.{ending}": roster.join(values, on="customer", how="left")}
+    built = experiment(
+        files,
+        f"log.{ending}",
+        source=source,
+        columns=columns,
+        outcome=None,
+        outcomes=outcomes,
+        ratios=[{"name": "per_click", "numerator": "spent", "denominator": "clicked"}],
+        privacy={"mechanism": "auto", "epsilon": 6.0},
+    )
+    secrets = [
+        clicks.secret("clicks"),
+        spend.secret("spend"),
+        answer.secret("answer"),
+        home.secret("household"),
+        aside.secret("id set aside", home="quarantine/trial/*.parquet"),
+        *([which.secret("event id")] if events else []),
+    ]
+    return Planted(built, (*secrets, *digests_of(built)))
+
+
 N_EVENTS = 71_993
 """Outcome events in the log of :func:`plant_events`."""
 
@@ -180,8 +259,8 @@ def digests_of(built: Experiment) -> list[Secret]:
     """What the ledger will know the rows by, and the key that this depends on."""
     config = built.load()
     rows, _, _ = validate(config, ingest(config, "once"))
-    chosen = resolve_design(config, known_sizes(config, rows))
-    digests = vars(fingerprint(chosen.config, rows, chosen.design))
+    chosen = resolve_release(config, known_sizes(config, rows))
+    digests = vars(fingerprint(chosen.config, rows, chosen.designs))
     found = [
         marked(f"digest of {name}", text.encode(), bytes.fromhex(text), home="ledger.sqlite")
         for name, digest in digests.items()

@@ -17,7 +17,9 @@ import pytest
 
 import clusterdp
 from flows.config.load import load, load_site
+from flows.config.notify import NotifySection
 from flows.hash_ids import hash_ids
+from flows.watch.metrics import metrics_path
 from privatizers.noise import lattice_laplace
 from privatizers.toolbox import (
     bounded_mean,
@@ -45,6 +47,7 @@ OPERATOR, ANALYST, METHOD, README = (
     ROOT / name for name in ("docs/operator.md", "docs/analyst.md", "docs/method.md", "README.md")
 )
 SITES = ROOT / "docs" / "sites.md"
+OUTCOMES = ROOT / "docs" / "outcomes.md"
 SERIES = ROOT / "docs" / "series.md"
 BENEFITS = ROOT / "docs" / "effects-from-a-release.md"
 EFFECTS = ROOT / "docs" / "effects.md"
@@ -86,7 +89,8 @@ RUN: dict[str, list[str]] = {
     "docs/series.md": ["sh", "python", "sql"],
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
-    "docs/outcomes.md": ["toml"],
+    "docs/watching.md": ["toml", "toml"],
+    "docs/outcomes.md": ["toml", "toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -272,8 +276,23 @@ def merged(*parts: Mapping[str, Any]) -> str:
     return toml(found, experiment)
 
 
+def test_runs_are_watched_as_shown(tmp_path: Path) -> None:
+    notify, metrics = (
+        tomllib.loads(one.text) for one in blocks(ROOT / "docs" / "watching.md", "toml")
+    )
+    (tmp_path / "autumn.toml").write_text(merged(notify, metrics), encoding="utf-8")
+    config = load(tmp_path / "autumn.toml")
+    assert config.notify is not None
+    assert config.notify.on == NotifySection(webhook_file="some").on
+    assert config.notify.email is not None
+    assert (config.notify.email.security, config.notify.email.user) == ("starttls", "clusterdp")
+    assert metrics_path(config) == Path("/var/lib/node_exporter/textfile") / (
+        "clusterdp_autumn-campaign.prom"
+    )
+
+
 def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
-    (block,) = blocks(ROOT / "docs" / "outcomes.md", "toml")
+    block, _ = blocks(OUTCOMES, "toml")
     (tmp_path / "autumn.toml").write_text(block.text, encoding="utf-8")
     names = {"customer": "customer_id", "clicks": "visited"}
     log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
@@ -288,6 +307,25 @@ def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
         columns = connection.sql("FROM main.units").columns
     assert columns[3:7] == ["visit", "visit_debiased", "spend", "spend_debiased"]
     assert {one.metric for one in made.estimates} == {"visit", "spend"}
+
+
+def test_what_decides_is_declared_and_told_as_shown(tmp_path: Path) -> None:
+    whole, deciding = (tomllib.loads(one.text) for one in blocks(OUTCOMES, "toml"))
+    experiment = whole.pop("experiment")
+    (tmp_path / "autumn.toml").write_text(toml(whole | deciding, experiment), encoding="utf-8")
+    names = {"customer": "customer_id", "clicks": "complained"}
+    log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
+    spent = log.with_columns(spent=pl.col("complained") * 120.0)
+    write_content(tmp_path / "logs" / "2026-11-01" / "a.parquet", spent)
+    made = clusterdp.release(tmp_path / "autumn.toml", "2026-11-01")
+    found = clusterdp.open(made.path).decisions()
+    assert found.select("metric", "arm", "role", "margin").rows() == [
+        ("spend", "mens", "primary", None),
+        ("spend", "womens", "primary", None),
+        ("complaint", "mens", "guardrail", 0.02),
+        ("complaint", "womens", "guardrail", 0.02),
+    ]
+    assert made.manifest.decision == "all"
 
 
 def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:

@@ -204,3 +204,20 @@ def test_errors_are_as_rare_as_declared(rule: Rule) -> None:
     else:
         assert n_found / m > 0.05 + 5 * spread * 0.5  # each at the level: one of two is found often
         assert n_kept / m < 0.01
+
+
+@pytest.mark.parametrize(("direction", "least"), [("increase", -0.9), ("decrease", -0.6)])
+def test_an_interval_that_leans_counts_as_it_is(direction: Any, least: float) -> None:
+    """The harm that is possible is the interval's own end, and p says the same as that end."""
+    leaning = replace(estimate("rate", 0.1), ci_lower=-0.9, ci_upper=0.6)
+    for margin, holds in ((-least - 0.01, False), (-least + 0.01, True)):
+        (found,) = decide([leaning], {"rate": Goal("guardrail", direction, margin)})
+        assert found.least_benefit == pytest.approx(least)
+        assert found.p_value is not None
+        assert (found.p_value < 0.025) == holds
+        assert (found.verdict == "not worse than the margin") == holds
+    (worse,) = decide(
+        [replace(leaning, estimate=-2.0, ci_lower=-4.0, ci_upper=-0.6)],
+        {"rate": Goal("guardrail", "increase", 0.5)},
+    )
+    assert worse.verdict == "worse"

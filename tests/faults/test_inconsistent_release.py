@@ -223,6 +223,28 @@ CASES = {
     "metrics: labels are short": [
         metrics_say("label = repeat('x', 2000)"),
     ],
+    "metrics: texts are short": [
+        metrics_say("texts = repeat('x', 6000)"),
+    ],
+    "metrics: roles, directions and margins": [
+        metrics_say("role = chr(27) || '[2J', direction = 'increase'"),
+        metrics_say("role = 'secondary'"),
+        metrics_say("direction = 'increase'"),
+        metrics_say("role = 'secondary', direction = 'up'"),
+        metrics_say("role = 'guardrail', direction = 'increase'"),
+        metrics_say("role = 'guardrail', direction = 'increase', margin = 0"),
+        metrics_say("role = 'guardrail', direction = 'increase', margin = 'nan'"),
+        metrics_say("role = 'guardrail', direction = 'increase', margin = 'inf'"),
+        metrics_say("role = 'secondary', direction = 'increase', margin = 1"),
+        metrics_say("margin = 1"),
+    ],
+    "release: decision is all or any": [
+        release_says("decision = 'all'"),
+        metrics_say("role = 'primary', direction = 'increase'"),
+        metrics_say("role = 'primary', direction = 'increase'")
+        + "; "
+        + release_says("decision = 'most'"),
+    ],
     "release: numbers of rows": [release_says("n_set_aside = -1"), release_says("rows_each = 0")],
     "release: sample_ratio_p": [release_says("sample_ratio_p = 'nan'")],
     "release: account and returning": [release_says("account = 'x'")],

@@ -160,6 +160,26 @@ def test_a_night_over_budget_is_refused_until_people_may_pay_more(
     assert caught_up(built) == {DAYS[2]: "published"}
 
 
+def test_after_the_last_period_nothing_is_due_and_the_experiment_is_closed(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = scheduled(experiment, DAYS[0], *DAYS[2:], schedule={"until": DAYS[1]})
+    night(monkeypatch, DAYS[1])
+    assert not status([built.config]).experiments[0].closed
+    night(monkeypatch, DAYS[6])
+    assert states(built) == dict.fromkeys(DAYS[:2], "due")
+    assert caught_up(built) == {DAYS[0]: "published", DAYS[1]: "failed"}
+    assert run(["status", str(built.config)]) == 0
+    told = capsys.readouterr().out
+    assert f"never: closed after {DAYS[1]}, its last period; of its periods 1 not publi" in told
+    bring(built, DAYS[1])  # what was due before is made up all the same
+    assert caught_up(built) == {DAYS[1]: "published"}
+    assert caught_up(built) == {}
+    assert run(["status", str(built.config), "--json"]) == 0
+    (one,) = json.loads(capsys.readouterr().out)["experiments"]
+    assert (one["closed"], one["next_due_at"], len(one["periods"])) == (True, None, 2)
+
+
 def test_an_unforeseen_failure_is_told_by_its_kind_alone(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -452,7 +472,10 @@ def test_the_documents(
     code, found = document(capsys, "status", built.config)
     assert code == 0
     (one,) = found["experiments"]
-    assert set(one) == {"experiment", "periods", "next_due_at", "least_epsilon_left"}
+    assert set(one) == {
+        "experiment", "periods", "next_due_at", "least_epsilon_left", "closed",
+    }  # fmt: skip
+    assert not one["closed"]
     assert (one["next_due_at"], one["least_epsilon_left"]) == ("2026-11-05T01:00:00Z", 5.0)
     assert one["periods"][0] == {
         "period": DAYS[0],

@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from flows.config.experiment import AnyDesign, Config
-from flows.config.sections import RatioMetric
+from flows.config.sections import NamedOutcome, RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
@@ -83,6 +84,7 @@ def manifest_of(
         package_version=_package_version(),
         metrics=(*map(_metric_of, config.views, designs), *map(_ratio_of, config.ratios)),
         attributes=config.columns.attributes,
+        decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )
 
@@ -110,6 +112,8 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         n_outcomes=parameters.n_outcomes,
         label=outcome.label,
         measured_in=outcome.measured_in,
+        texts=outcome.texts_in_words,
+        **_goal_of(outcome),
     )
 
 
@@ -121,7 +125,13 @@ def _ratio_of(ratio: RatioMetric) -> Ratio:
         denominator=ratio.denominator,
         label=ratio.label,
         measured_in=ratio.measured_in,
+        **_goal_of(ratio),
     )
+
+
+def _goal_of(one: NamedOutcome | RatioMetric) -> dict[str, Any]:
+    """The columns of ``metrics`` that say what it decides."""
+    return dict(one.goal)
 
 
 def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:

@@ -33,4 +33,4 @@ _clusterdp_fit AS (
         FROM _clusterdp_handed
     ) CROSS JOIN (SELECT count(cluster) AS n_found FROM _clusterdp_wide)
 ),
-$effects
+$parties_of_segment$effects

@@ -9,7 +9,7 @@
 -- debias, contrast_strata, collapsed_strata, pool_statistics, effects and intervals.
 --
 -- A question, asked, is a metric in a segment; place is that of the metric in the release.
--- What errors by group of assignment add belongs to _clusterdp_variances, ratios of two metrics to
+-- What errors by group of assignment add is in ate_of_parties.sql; ratios of two metrics belong to
 -- _clusterdp_differences and _clusterdp_variances: said there.
 
 _clusterdp_asked AS MATERIALIZED (
@@ -205,11 +205,16 @@ _clusterdp_uncertainty AS (
         greatest(sum(noise + factor * (factor * known - 2 * common)), 0) AS uncertainty
     FROM _clusterdp_square_cells GROUP BY asked, arm, side
 ),
+-- What units that were assigned together add, where any were: for every estimator that of tau_q.
+$parties
 _clusterdp_sampling AS (
-    SELECT s.estimator, s.asked, s.arm, sum(s.variance) AS variance,
-        sum(s.scatter + CASE s.estimator WHEN 'tau_q' THEN 0 ELSE u.uncertainty / 2 END) AS scatter
+    SELECT s.estimator, s.asked, s.arm, sum(s.variance$party_variance) AS variance,
+        sum((
+            s.scatter + CASE s.estimator WHEN 'tau_q' THEN 0 ELSE u.uncertainty / 2 END
+        )$party_scatter) AS scatter
     FROM _clusterdp_of_arms AS s
     JOIN _clusterdp_uncertainty AS u ON u.asked = s.asked AND u.arm = s.arm AND u.side = s.side
+    $party_join
     GROUP BY s.estimator, s.asked, s.arm
 ),
 -- calibrated, by asked, with weight 0 (tau_q) or the pools' own (combined).
@@ -238,8 +243,7 @@ _clusterdp_differences AS (
         sum(noise) AS noise, sum(fourth) AS fourth
     FROM _clusterdp_means GROUP BY estimator, asked, arm
 ),
--- Errors by group of assignment: their term is added to variance here, for every estimator, and
--- degrees of freedom by groups are the least in _clusterdp_contrasts. Ratios: rows of their own, by
+-- Ratios: rows of their own, by
 -- the means of _clusterdp_means and the variances of _clusterdp_of_arms of both metrics in a segment.
 _clusterdp_variances AS (
     SELECT d.*, s.scatter,

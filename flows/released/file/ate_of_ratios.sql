@@ -22,10 +22,12 @@ _clusterdp_ratio_kinds AS (
 -- Means and variances of outcomes, with the noise of statistics, arm by arm.
 _clusterdp_ratio_outcomes AS (
     SELECT m.asked, m.estimator, m.arm, m.side, m.mean, m.noise, m.fourth,
-        v.variance + CASE m.estimator WHEN 'tau_q' THEN 0 ELSE m.noise END AS variance
+        s.variance$party_variance
+        + CASE m.estimator WHEN 'tau_q' THEN 0 ELSE m.noise END AS variance
     FROM _clusterdp_means AS m
-    JOIN _clusterdp_of_arms AS v
-    ON v.asked = m.asked AND v.estimator = m.estimator AND v.arm = m.arm AND v.side = m.side
+    JOIN _clusterdp_of_arms AS s
+    ON s.asked = m.asked AND s.estimator = m.estimator AND s.arm = m.arm AND s.side = m.side
+    $party_join
 ),
 _clusterdp_ratio_means AS MATERIALIZED (
     SELECT *, CASE WHEN is_zero THEN 1 ELSE below END AS safe
@@ -115,7 +117,6 @@ _clusterdp_ratio_sides AS (
             t.f * s.above_middle + t.g * s.below_middle AS middle
         FROM _clusterdp_ratio_factors AS t JOIN _clusterdp_ratio_slices AS s
         ON s.question = t.question AND s.arm = t.arm AND s.side = t.side
-        WHERE s.stratum = 'merged'
     )
 ),
 _clusterdp_ratio_sample_variance AS (
@@ -155,7 +156,7 @@ _clusterdp_ratio_outcome_variance AS (
     ON b.asked = s.below AND b.arm = s.arm AND b.stratum = s.stratum AND b.side = s.side
 ),
 $ratio_spreads
--- V_A: that of both outcomes, and that of the covariance.
+$ratio_parties-- V_A: that of both outcomes, and that of the covariance.
 _clusterdp_ratio_square_cells AS (
     SELECT t.asked, p.arm, p.side, p.square_cell, t.factor AS of_outcome,
         sum((k.share ** 2 * k.kept / (k.n - 1)) ** 2 * p.square_noise) AS noise,
@@ -197,14 +198,17 @@ _clusterdp_ratio_uncertainty AS (
 _clusterdp_ratio_arms AS (
     SELECT t.*, t.f ** 2 * m.above_noise + t.g ** 2 * m.below_noise AS noise,
         t.f ** 4 * m.above_fourth + t.g ** 4 * m.below_fourth AS fourth,
-        v.variance + CASE t.estimator WHEN 'tau_q' THEN 0
+        s.variance$party_variance + CASE t.estimator WHEN 'tau_q' THEN 0
             ELSE t.f ** 2 * m.above_noise + t.g ** 2 * m.below_noise END AS variance,
-        v.scatter + CASE t.estimator WHEN 'tau_q' THEN 0 ELSE u.uncertainty / 2 END AS scatter
+        (
+            s.scatter + CASE t.estimator WHEN 'tau_q' THEN 0 ELSE u.uncertainty / 2 END
+        )$party_scatter AS scatter
     FROM _clusterdp_ratio_factors AS t
     JOIN _clusterdp_ratio_means AS m ON m.asked = t.question AND m.estimator = t.estimator
         AND m.arm = t.arm AND m.side = t.side
-    JOIN _clusterdp_ratio_of_arms AS v ON v.asked = t.asked AND v.estimator = t.estimator
-        AND v.arm = t.arm AND v.side = t.side
+    JOIN _clusterdp_ratio_of_arms AS s ON s.asked = t.asked AND s.estimator = t.estimator
+        AND s.arm = t.arm AND s.side = t.side
+    $ratio_party_join
     LEFT JOIN _clusterdp_ratio_uncertainty AS u
     ON u.asked = t.asked AND u.arm = t.arm AND u.side = t.side
 ),
@@ -235,7 +239,8 @@ _clusterdp_ratio_fieller AS (
         SELECT m.asked, m.estimator, m.arm, m.side, m.above, m.safe AS below, m.above_width,
             m.below_width, m.above_variance, m.below_variance, s.variance AS of_sum,
             q.quantile ** 2 AS square, m.above / m.safe AS ratio,
-            NOT m.is_zero AND m.safe ** 2 > q.quantile ** 2 * m.below_variance AS is_told,
+            NOT m.is_zero
+            AND coalesce(m.safe ** 2 > q.quantile ** 2 * m.below_variance, FALSE) AS is_told,
             abs(m.below) >= $sure_errors * sqrt(m.below_variance) AS is_sure
         FROM _clusterdp_ratio_means AS m
         JOIN _clusterdp_ratio_quantiles AS q

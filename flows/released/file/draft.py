@@ -7,6 +7,7 @@ become public, and removes all other folders of dead runs.
 """
 
 import os
+import re
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -19,21 +20,29 @@ from schemas.names import ReleaseName
 
 LATEST = "latest.duckdb"
 _WORKING = ".draft-"
+_OF_RUN = re.compile(r"\.draft-([0-9a-f]{12})-.*")
 
 
 @contextmanager
-def workplace(directory: Path) -> Iterator[Path]:
+def workplace(directory: Path, run: str = "") -> Iterator[Path]:
     """Make a private working folder (0700) in the folder of an experiment's releases.
 
+    Its name holds the identifier of its ``run``, if that has one: see :func:`run_of`.
     It is locked while this process lives, and removed when the block ends. So is the folder of the
     releases, if it was made here and is still empty.
     """
     new_folders = public_directory(directory)
     try:
-        with working.working_folder(directory, _WORKING) as folder:
+        with working.working_folder(directory, f"{_WORKING}{run}{'-' if run else ''}") as folder:
             yield folder
     finally:
         remove_if_empty(new_folders)
+
+
+def run_of(folder: Path) -> str | None:
+    """The identifier of the run that a working folder is of; None where it had none."""
+    match = _OF_RUN.fullmatch(folder.name)
+    return None if match is None else match[1]
 
 
 def draft_in(folder: Path) -> Path:

@@ -5,7 +5,7 @@ Everything else has the size of the strata, or of their segments.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import duckdb
@@ -17,6 +17,7 @@ from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
 from estimators.moments import Moments, moments_of_counts
+from estimators.parties import Parties
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -25,6 +26,7 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.released.file.cells import Cells
+from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats, Ints
@@ -95,6 +97,10 @@ class Released:
     everyone: Slices
     pools: Pools
     layout: Layout
+    parties: Parties | None = None
+    """The units that were assigned together; None where each was by itself."""
+    pool_parties: Parties | None = None
+    """The same, with whole pools in place of strata."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -114,10 +120,10 @@ class Released:
     @cached_property
     def whole(self) -> Evidence:
         """The evidence on whole strata."""
-        return self.evidence(self.everyone)
+        return replace(self.evidence(self.everyone, self.parties), pool_parties=self.pool_parties)
 
-    def evidence(self, slices: Slices) -> Evidence:
-        """The evidence on ``slices``."""
+    def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
+        """The evidence on ``slices``, and on the units in them that were assigned together."""
         rate = self.metric.resampling_probability
         return Evidence.of(
             slices,
@@ -127,7 +133,65 @@ class Released:
             self.grid,
             has_units=self.manifest.has_units,
             metric=self.metric.metric,
+            parties=parties,
         )
+
+    def read_parties(
+        self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
+    ) -> Parties | None:
+        """Read which units of ``slices`` were assigned together; None where each was by itself.
+
+        ``units`` is a query as :data:`~flows.released.file.parties.OF_STRATA`; slices are of its
+        clusters.
+        """
+        if not (self.manifest.assigned and self.manifest.has_units):
+            return None
+        return read_parties(
+            connection, slices, self.names_of(slices), len(self.arms), self.outcome, units
+        )
+
+    def read_products(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        other: "Released",
+        slices: tuple[Slices, Slices],
+        units: str = OF_STRATA,
+    ) -> Floats | None:
+        """Read the products of this outcome and an ``other``, for ratios: as ``read_parties``."""
+        if not (self.manifest.assigned and self.manifest.has_units):
+            return None
+        both = (self.outcome, other.outcome)
+        names = self.names_of(slices[0])
+        return read_products(connection, slices, names, len(self.arms), both, units)
+
+    def names_of(self, slices: Slices) -> pl.DataFrame:
+        """The ``cluster`` and ``arm`` of each slice."""
+        codes = {"cluster_code": slices.cluster, "arm_code": slices.arm}
+        return pl.DataFrame(codes).join(
+            self.places, on=list(codes), how="left", maintain_order="left"
+        )
+
+    def with_parties(self, connection: duckdb.DuckDBPyConnection) -> "Released":
+        """Return the same with the units that were assigned together, where any were."""
+        parties = self.read_parties(connection, self.everyone, OF_STRATA)
+        if parties is None:
+            return self
+        size = len(self.pools.pool)
+        if (self.pools.n_clusters == 1).all():
+            of_pools = parties.moved(self.everyone.pool, size)
+        else:
+            pooled = self.whole.by_pool(same_shares=True).slices
+            names = self.pool_names[pooled.pool].rename({"pool": "cluster"})
+            of_pools = read_parties(
+                connection, pooled, names, len(self.arms), self.outcome, OF_POOLS
+            ).moved(pooled.pool, size)
+        return replace(self, parties=parties, pool_parties=of_pools)
+
+    @property
+    def outcome(self) -> tuple[str, float, float]:
+        """The column of the outcomes, the middle of their grid, and λ."""
+        rate = self.metric.resampling_probability
+        return self.metric.metric, float(self.grid.mean()), rate or 0.0
 
 
 def deviations(every: Sequence[Released]) -> str:
@@ -193,7 +257,7 @@ def read_released(
         everyone=_whole_strata(connection, manifest, metric, grid, layout.places),
         pools=_pools(connection, cells, pools, layout.places, grid, manifest, metric),
         layout=layout,
-    )
+    ).with_parties(connection)
 
 
 def _read_layout(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Layout:

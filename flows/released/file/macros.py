@@ -60,6 +60,12 @@ _OF_RATIOS = {
 }
 """Where ratios are added to what there is of outcomes."""
 
+_OF_PARTIES = (
+    *("parties", "parties_of_segment", "parties_of_attribute"),
+    *("party_variance", "party_scatter", "party_join", "ratio_party_join"),
+)
+"""What units that were assigned together add to queries."""
+
 
 def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released]) -> None:
     """Put the macros, and the tables that only they read, into an open draft of a release.
@@ -138,6 +144,7 @@ class _Macros:
             for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
         }
         made = tables | functions | constants | words
+        made |= self._party_parts(made)
         made |= self._ratio_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
@@ -148,13 +155,40 @@ class _Macros:
             return dict.fromkeys(("ratios", *_OF_RATIOS), "")
         of_ratios = {"prefix": "_clusterdp_ratio_", "sure_errors": _number(SURE_ERRORS)}
         own = {"covariances": _long_covariances(len(self.every), len(self.ratios))}
+        own["ratio_parties"] = ""
         own["ratio_spreads"] = filled("spreads_of_arms", parts | of_ratios)
+        if self.manifest.assigned:
+            chain = filled("ate_of_parties", parts | of_ratios | {"of_arm": " AND c.arm = s.arm"})
+            own["ratio_parties"] = f"{filled('cells_of_ratios', parts)}\n{chain}\n"
         return _OF_RATIOS | {"ratios": filled("ate_of_ratios", parts | of_ratios | own)}
 
     @cached_property
     def ratios(self) -> tuple[ReleasedRatio, ...]:
         """The ratios of the release."""
         return ratios_among(self.every, self.manifest.ratios)
+
+    def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
+        """What units that were assigned together add; nothing where each was by itself."""
+        if not self.manifest.assigned:
+            return dict.fromkeys(_OF_PARTIES, "")
+        places = range(len(self.every))
+        totals = (f"sum(d{at}) AS total{at}" for at in places)
+        given = dict(made) | {
+            "party_totals": ", ".join(("count(*)::DOUBLE AS m", *totals)),
+            "party_total": " ".join(f"WHEN {at} THEN w.total{at}" for at in places),
+            "prefix": "_clusterdp_",
+            "of_arm": "",
+        }
+        files = ("cells_of_parties", "ate_of_parties")
+        return {
+            "parties": "\n".join(filled(file, given) for file in files) + "\n",
+            "parties_of_segment": filled("parties_of_segment", given) + "\n",
+            "parties_of_attribute": filled("parties_of_attribute", given) + "\n",
+            "party_variance": " + p.variance",
+            "party_scatter": " * p.stretch + p.scatter",
+            "party_join": _join_parties("_clusterdp_"),
+            "ratio_party_join": _join_parties("_clusterdp_ratio_"),
+        }
 
     @property
     def tables(self) -> dict[str, str]:
@@ -186,7 +220,7 @@ class _Macros:
             "moments": ", ".join(
                 filter(None, [moments_of(self.every), covariances_of(self.ratios)])
             ),
-            "deviations": deviations(self.every),
+            "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
             "long": _long(len(self.every)),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
@@ -203,6 +237,12 @@ def filled(name: str, parts: Mapping[str, str]) -> str:
     A dollar sign within a part stays one. KeyError where a part is missing.
     """
     return Template(statement("flows.released.file", name)).substitute(parts)
+
+
+def _join_parties(prefix: str) -> str:
+    """What parties add to the rows of ``s``, as ``p``."""
+    keys = ("estimator", "asked", "arm", "side")
+    return f"JOIN {prefix}parties AS p ON " + " AND ".join(f"p.{key} = s.{key}" for key in keys)
 
 
 def _number(value: float) -> str:

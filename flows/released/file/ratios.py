@@ -41,11 +41,14 @@ class ReleasedRatio:
         first, second = (1.0 - rate for rate in rates)
         return 1.0 / (first * second)
 
-    def whole(self, covariance: Floats) -> RatioEvidence:
-        """The evidence on whole strata, given the sample ``covariance`` of the outcomes there."""
-        return RatioEvidence(
-            self.ratio.metric, self.above.whole, self.below.whole, self.scale * covariance
-        )
+    def whole(self, covariance: Floats, products: Floats | None) -> RatioEvidence:
+        """The evidence on whole strata, given the sample ``covariance`` of the outcomes there.
+
+        ``products`` are those of units that were assigned together.
+        """
+        above, below = self.above.whole, self.below.whole
+        covariance = self.scale * covariance
+        return RatioEvidence(self.ratio.metric, above, below, covariance, products)
 
 
 def ratios_among(every: Sequence[Released], ratios: Sequence[Ratio]) -> tuple[ReleasedRatio, ...]:
@@ -95,6 +98,11 @@ def read_whole(
         ),
     )
     return tuple(
-        one.whole(found[name].to_numpy().astype(np.float64))
+        one.whole(
+            found[name].to_numpy().astype(np.float64),
+            one.above.read_products(
+                connection, one.below, (one.above.everyone, one.below.everyone)
+            ),
+        )
         for one, name in zip(ratios, names, strict=True)
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from flows.released.file.assigned import count_assigned, n_assigned
 from flows.released.file.opening import memory_limit, open_safely
 from flows.released.file.rules import broken_row_rule
 from flows.released.file.sql import quote_name
@@ -27,6 +28,8 @@ class ReleaseFile:
     path: Path
     manifest: Manifest
     row_counts: dict[str, int]
+    assigned: dict[str, int] | None = None
+    """What was assigned in each arm, where units were assigned together."""
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -37,6 +40,7 @@ class ReleaseFile:
             outcomes,
             attributes=dict.fromkeys(manifest.attributes, TEXT),
             assigned=manifest.assigned,
+            texts=manifest.texts,
         )
         return SCHEMA | {"units": units}
 
@@ -49,6 +53,7 @@ class ReleaseFile:
             "metrics": [metric.row for metric in manifest.metrics],
             "attributes": list(manifest.attributes),
             "assigned": manifest.assigned,
+            "n_assigned": n_assigned(self.assigned),
             "path": str(self.path),
             "row_counts": self.row_counts,
             "tables": {
@@ -93,7 +98,9 @@ def read_release(path: Path) -> ReleaseFile:
     with open_release(path) as connection:
         found = dict(connection.execute(_COUNTS).fetchall())
         counts = {table: int(found[table]) for table in TABLES}
-        return ReleaseFile(path.absolute(), read_manifest(connection), counts)
+        manifest = read_manifest(connection)
+        assigned = count_assigned(connection, manifest)
+        return ReleaseFile(path.absolute(), manifest, counts, assigned)
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:

@@ -75,6 +75,9 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             AND coalesce(t.returning, 'charge') IN ('charge', 'set_aside')""",
         "budget_epsilon is finite and not below 0": """
             isfinite(coalesce(t.budget_epsilon, 0)) AND coalesce(t.budget_epsilon, 0) >= 0""",
+        "decision is all or any where a metric is primary, else missing": """CASE
+            WHEN (SELECT count(*) FROM main.metrics WHERE role = 'primary') > 0
+            THEN t.decision IN ('all', 'any') ELSE t.decision IS NULL END""",
         "fingerprints of keys are small letters and digits": """
             regexp_full_match(coalesce(t.unit_id_key_fingerprint, 'a'), '[0-9a-z]{1,128}')
             AND regexp_full_match(coalesce(t.account_key_fingerprint, 'a'), '[0-9a-z]{1,128}')""",
@@ -83,6 +86,14 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "labels are short": """
             strlen(coalesce(t.label, '')) <= 1000
             AND strlen(coalesce(t.measured_in, '')) <= 1000""",
+        "texts are short, and of an outcome": """
+            t.texts IS NULL OR (t.kind = 'outcome' AND strlen(t.texts) <= 5000)""",
+        "roles, directions and margins go together": """
+            coalesce(t.role, 'secondary') IN ('primary', 'guardrail', 'secondary')
+            AND coalesce(t.direction, 'increase') IN ('increase', 'decrease')
+            AND (t.role IS NULL) = (t.direction IS NULL)
+            AND CASE WHEN t.role = 'guardrail' THEN t.margin > 0 AND t.margin <= 1e150
+                ELSE t.margin IS NULL END""",
         "a ratio is of two outcomes, and costs nothing; an outcome is of none": """CASE t.kind
             WHEN 'ratio' THEN t.numerator <> t.denominator
                 AND t.numerator IN (SELECT metric FROM main.metrics WHERE kind = 'outcome')
@@ -143,7 +154,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     | {
         "every row has an arm, an estimator and numbers": """
             t.arm <> '' AND regexp_full_match(t.estimator, '[a-z][a-z_]{0,63}')
-            AND isfinite(t.mean) AND isfinite(t.std_error) AND t.std_error >= 0""",
+            AND isfinite(t.mean) AND isfinite(coalesce(t.std_error, 0))
+            AND coalesce(t.std_error, 0) >= 0""",
     },
     "estimates": _OF_METRIC
     | {
@@ -151,7 +163,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.arm <> '' AND t.arm <> t.control AND t.control = r.control
             AND regexp_full_match(t.estimator, '[a-z][a-z_]{0,63}') AND t.segment IS NULL""",
         "estimates and errors are numbers": """
-            isfinite(t.estimate) AND isfinite(t.std_error) AND t.std_error >= 0
+            isfinite(t.estimate) AND isfinite(coalesce(t.std_error, 0))
+            AND coalesce(t.std_error, 0) >= 0
             AND isfinite(t.privacy_std_error) AND t.privacy_std_error >= 0
             AND isfinite(coalesce(t.planned_std_error, 0))
             AND coalesce(t.planned_std_error, 0) >= 0""",

@@ -69,7 +69,10 @@ def _draw_row(
     reach: tuple[float, float],
 ) -> None:
     left(axes, place, short(one.segment or "", 26), color=INK)
-    numbers = "too few units" if one.estimate is None else shown(one.estimate, 3)
+    if one.estimate is not None:
+        numbers = shown(one.estimate, 3)
+    else:
+        numbers = "near zero below" if one.n_units else "too few units"
     if one.shrunken is not None:
         numbers = f"{numbers} → {shown(one.shrunken, 3)}"
     axes.text(

@@ -15,7 +15,9 @@ from estimators.debias import response_noise_variance
 from estimators.effects import Estimate
 from estimators.pool_statistics import Cumulants
 from estimators.ratios import RatioEvidence
+from flows.released.decisions import Decisions, decisions_of
 from flows.released.estimate import estimates_of_every, ratios_of_release
+from flows.released.file.assigned import count_assigned
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release, read_manifest
@@ -91,9 +93,18 @@ class Contents:
     has_units: bool
     is_clustered: bool
     """Whether errors follow groups of units that were assigned together."""
+    assigned: dict[str, int] | None
+    """How many groups there are in each arm; None where each unit was assigned by itself."""
     macros: frozenset[str]
     by_attribute: tuple[ByAttribute, ...]
     """Effects by each published attribute."""
+    decisions: Decisions | None
+    """What the declared rule says of the arms; None where none is declared."""
+
+    @property
+    def level(self) -> float:
+        """The confidence level that the file's estimates have."""
+        return _level(self.metrics)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -111,7 +122,7 @@ def read_contents(path: Path) -> Contents:
         arms = (manifest.control, *others)
         has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
         every = read_every(connection, manifest)
-        metrics = _read_metrics(connection, every, arms, strata, has_units=has_units)
+        metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
         return Contents(
             manifest=manifest,
             arms=arms,
@@ -120,8 +131,10 @@ def read_contents(path: Path) -> Contents:
             n_pools=strata["pool"].n_unique(),
             has_units=has_units,
             is_clustered=any(one.whole.parties is not None for one in every),
+            assigned=count_assigned(connection, manifest),
             macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
             by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
+            decisions=decisions_of(manifest, found),
         )
 
 
@@ -132,8 +145,8 @@ def _read_metrics(
     strata: pl.DataFrame,
     *,
     has_units: bool,
-) -> tuple[MetricContents, ...]:
-    """What there is of every metric, in the order of the file."""
+) -> tuple[tuple[MetricContents, ...], list[Estimate]]:
+    """What there is of every metric, in the order of the file, and all estimates."""
     manifest = every[0].manifest
     ratios = ratios_of_release(connection, every, manifest.metrics)
     stated = {
@@ -144,7 +157,7 @@ def _read_metrics(
     level = levels[0] if levels else LEVEL
     found = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
-    return tuple(
+    contents = tuple(
         MetricContents(
             metric=metric,
             outcomes=_grid(connection, metric),
@@ -161,6 +174,7 @@ def _read_metrics(
         )
         for metric in manifest.metrics
     )
+    return contents, found
 
 
 def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:

@@ -11,6 +11,7 @@ from flows.released.page.contents import MOST_ARMS, Contents, MetricContents
 from flows.released.page.details import MOST_ROWS, estimator_name
 from flows.released.page.scale import Scale
 from flows.released.page.words import clean, short, shown
+from schemas.released import Ratio
 
 MOST_LEADS = 12
 """Effects of a metric that are told in words at the top."""
@@ -34,6 +35,7 @@ def effects_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
     for row in one.estimates:
         by_arm.setdefault(row["arm"], []).append(row | _words(row, one))
     leads = [rows[0] for rows in by_arm.values()]
+    percent = f"{100 * contents.level:g}"
     facts: dict[str, Any] = {
         "by_arm": by_arm,
         "leads": leads,
@@ -47,14 +49,14 @@ def effects_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
         "remedy": remedy(same_shares=contents.manifest.same_shares),
         "has_relative": any(row["relative"] is not None for row in leads),
         "has_means": any(row["control_mean"] is not None for row in leads),
+        "level": f"{percent}\u00a0%",
+        "hundred": percent,
+        "is_ratio": isinstance(one.metric, Ratio),
     }
     if leads:
         first = leads[0]
-        percent = f"{100 * first['confidence_level']:g}"
         facts |= {
             "control": first["control"],
-            "level": f"{percent}\u00a0%",
-            "hundred": percent,
             "n_drawn": min(len(leads), MOST_ARMS),
             "svg": _forest(leads[:MOST_ARMS], one.scale, first["control"], mark),
         }
@@ -66,7 +68,7 @@ def _words(row: Mapping[str, Any], one: MetricContents) -> dict[str, Any]:
     control_mean = row["control_mean"]
     return {
         "label": estimator_name(row["estimator"], one.statistic),
-        "unprotected": unprotected(row["std_error"], row["privacy_std_error"]),
+        "unprotected": unprotected(row["std_error"] or 0.0, row["privacy_std_error"] or 0.0),
         "is_partial": row["coverage"] is not None and row["coverage"] < 1,
         "mean": None if control_mean is None else control_mean + row["estimate"],
     }

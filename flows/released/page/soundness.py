@@ -24,6 +24,7 @@ def soundness_facts(contents: Contents) -> dict[str, Any]:
         "is_much_aside": share is not None and share > MUCH_ASIDE,
         "is_assigned": manifest.assigned,
         "is_clustered": contents.is_clustered,
+        "assigned": contents.assigned or {},
         "returning": manifest.n_returning,
         "arm_changed": manifest.n_arm_changed,
     }

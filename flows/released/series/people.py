@@ -14,7 +14,15 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.returning import CrossTerms, Members, contributions, cross_terms, of_ratio
+from estimators.returning import (
+    CrossTerms,
+    Members,
+    contributions,
+    cross_terms,
+    of_ratio,
+    together,
+)
+from estimators.returning_parties import families, party_contributions
 from flows.released.file.evidence import read_frame
 from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
@@ -25,13 +33,13 @@ from schemas.tables import debiased
 Kind = Literal["disjoint", "returning", "unknown"]
 """Whether nobody is in two releases, some are, or it cannot be told."""
 
-_IDS = "SELECT hash(unit_id::VARCHAR) AS unit FROM main.units"
+_IDS = "SELECT DISTINCT {who} AS unit FROM main.units AS u"
 _LOOK_HASHED = """
 SELECT coalesce(bool_and(regexp_full_match(unit_id::VARCHAR, '[0-9a-f]{64}')), false)
 FROM (SELECT unit_id FROM main.units LIMIT 1000)
 """
 _ROWS = """
-SELECT hash(u.unit_id::VARCHAR) AS unit, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm,
+SELECT {who} AS unit, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm,
        u.{outcome} AS debiased, {group} AS "group"
 FROM main.units AS u {join}
 """
@@ -46,7 +54,10 @@ class People:
     are_new: Bools
     """Whether nobody in a period is in an earlier one, as far as it is known; shape [T]."""
     shared: Words
-    """Those who are in several releases, in order, where their ids can be matched."""
+    """Those who are in several releases, in order, where their ids can be matched.
+
+    Where units were assigned together, what was assigned: a household comes back in any member.
+    """
     because: str
     """How it is known, or why it is not."""
 
@@ -74,6 +85,10 @@ class Accounted(Protocol):
     def account_key_fingerprint(self) -> str | None:
         """Of the key under which the account tells units apart."""
 
+    @property
+    def assigned(self) -> bool:
+        """Whether units were assigned together: then that units are new says too little."""
+
 
 def new_by_files(releases: Sequence[Accounted]) -> Bools:
     """Whether the people of a period are new by what the files say; shape [T].
@@ -92,7 +107,7 @@ def new_by_files(releases: Sequence[Accounted]) -> Bools:
 
 def _differ(one: Accounted, other: Accounted) -> bool:
     key = one.account_key_fingerprint
-    if key is None or key != other.account_key_fingerprint:
+    if key is None or key != other.account_key_fingerprint or one.assigned or other.assigned:
         return False
     latest = max(one.created_at, other.created_at)  # both, where they are of one second
     return all(
@@ -149,6 +164,8 @@ def _why_ids_differ(nights: Sequence[Night]) -> str | None:
     """Say why equal ids need not be one person, or different ones two; None where they are."""
     if not _have_ids(nights):
         return "releases without units have no ids to be matched"
+    if any(night.manifest.assigned for night in nights):
+        return _why_parties_differ(nights)
     keys = {night.manifest.unit_id_key_fingerprint for night in nights}
     if len(keys) > 1:
         return "ids were hashed under several keys, or not all of them, so they cannot be matched"
@@ -159,12 +176,27 @@ def _why_ids_differ(nights: Sequence[Night]) -> str | None:
     return "ids look hashed, and nothing shows that it was under one key" if looks_hashed else None
 
 
+def _why_parties_differ(nights: Sequence[Night]) -> str | None:
+    """The same of what was assigned: its digests are those of the account's key."""
+    if not all(night.manifest.assigned for night in nights):
+        return "units were assigned together in some releases only"
+    keys = {night.manifest.account_key_fingerprint for night in nights}
+    if len(keys) == 1 and keys != {None}:
+        return None
+    return "nothing shows that assigned_to was made under one key in all releases"
+
+
+def _who(night: Night) -> str:
+    """SQL for who comes back: units or, where they were assigned together, all of these as one."""
+    return "u.assigned_to" if night.manifest.assigned else "hash(u.unit_id::VARCHAR)"
+
+
 def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
     """Those in several releases, and in which periods everybody is new."""
     by_night = []
     for night in nights:
         with open_safely(night.path) as connection:
-            by_night.append(_words(read_frame(connection, _IDS)["unit"]))
+            by_night.append(_words(read_frame(connection, _IDS.format(who=_who(night)))["unit"]))
     every = np.sort(np.concatenate(by_night))
     shared = np.unique(every[1:][every[1:] == every[:-1]])
     seen = np.zeros(len(shared), dtype=bool)
@@ -196,34 +228,69 @@ def crossed(
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
-    parts: list[list[tuple[Ints, Words, Ints, Floats]]] = [[] for _ in range(n_arms)]
+    parts: list[list[_Rows]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
             grouped = None if segments is None else segments(night)
             members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
-        period: Ints = np.full(int(is_shared.sum()), place, dtype=np.int64)
         same_shares = night.manifest.same_shares
+        party = np.unique(unit, return_inverse=True)[1] if night.manifest.assigned else None
         for arm, rows in enumerate(parts, start=1):
             given = members
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
-            own = contributions(given, arm, 0, same_shares=same_shares)[is_shared]
-            rows.append((members.group[is_shared], unit[is_shared], period, own))
+            rows.append(_of_night(given, unit, party, arm, place, is_shared, same_shares))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
-def _crossed(
-    rows: Sequence[tuple[Ints, Words, Ints, Floats]], shape: tuple[int, int]
-) -> CrossTerms:
-    effects, units, periods, parts = zip(*rows, strict=True)
-    return cross_terms(
-        np.concatenate(effects),
-        np.concatenate(units),
-        np.concatenate(periods),
-        np.concatenate(parts),
-        shape,
+@dataclass(frozen=True)
+class _Rows:
+    """Units that may be in several releases, in one of them; shape [M] each."""
+
+    effect: Ints
+    unit: Words
+    period: Ints
+    contribution: Floats
+    collapsed: Ints
+    """The stratum that the unit's parties make one family of; −1 for none."""
+
+
+def _of_night(
+    members: Members,
+    unit: Words,
+    party: Ints | None,
+    arm: int,
+    place: int,
+    is_shared: Bools,
+    same_shares: bool,
+) -> _Rows:
+    """What matters of a release for an ``arm``; ``party`` numbers what was assigned."""
+    if party is None:
+        own = contributions(members, arm, 0, same_shares=same_shares)
+        collapsed = np.full(len(own), -1)
+    else:
+        found = party_contributions(members, party, arm, 0, same_shares=same_shares)
+        own, collapsed = found.value, found.collapsed
+    rows = np.flatnonzero(is_shared | (collapsed >= 0))
+    period: Ints = np.full(len(rows), place, dtype=np.int64)
+    return _Rows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
+
+
+def _crossed(nights: Sequence[_Rows], shape: tuple[int, int]) -> CrossTerms:
+    effect, unit, period, own, collapsed = (
+        np.concatenate([getattr(one, name) for one in nights])
+        for name in _Rows.__dataclass_fields__
     )
+    if (collapsed >= 0).any():
+        stratum = np.where(collapsed >= 0, collapsed * shape[0] + period, -1)
+        unit = families(effect, unit, stratum)
+    by_night = [
+        together(*(part[period == t] for part in (effect, unit, period, own)))
+        for t in range(shape[0])
+    ]
+    rows = [np.concatenate(parts) for parts in zip(*by_night, strict=True)]
+    return cross_terms(rows[0], rows[1], rows[2], rows[3], shape)
 
 
 def side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
@@ -248,14 +315,15 @@ def _members(
     outcome = quote_name(debiased(metric if ratio is None else ratio.numerator))
     if ratio is not None:
         outcome = f"{quote_name(debiased(ratio.denominator))} AS below, u.{outcome}"
-    query = _ROWS.format(outcome=outcome, group="0::BIGINT", join="")
+    who = _who(night)
+    query = _ROWS.format(who=who, outcome=outcome, group="0::BIGINT", join="")
     if segments is not None:
         connection.register("members_to_insert", segments.to_arrow())
         connection.execute(
             "CREATE TEMP TABLE series_members AS "
             'SELECT unit_id, "group"::BIGINT AS "group" FROM members_to_insert'
         )
-        query = _ROWS.format(outcome=outcome, group='m."group"', join=_JOIN)
+        query = _ROWS.format(who=who, outcome=outcome, group='m."group"', join=_JOIN)
     rows = read_frame(connection, query)
     cluster = rows["cluster"].cast(pl.Categorical).to_physical()
     arm = rows["arm"].cast(pl.Enum(night.arms)).to_physical()

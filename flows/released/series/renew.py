@@ -70,6 +70,11 @@ class _Seen:
     returning: str | None
     account_key_fingerprint: str | None
 
+    @property
+    def assigned(self) -> bool:
+        """Whether units were assigned together: their periods have no fingerprint."""
+        return False
+
 
 def renew_series(directory: Path, experiment: str) -> tuple[str, ...]:
     """Bring ``series.duckdb`` in ``directory`` up to date; return warnings, and never fail.
@@ -172,6 +177,8 @@ def _series_row(night: Night) -> Row:
 def _period_row(night: Night, size: int, estimates: Sequence[Row]) -> Row:
     shares = [one["coverage"] for one in estimates if one["coverage"] is not None]
     row = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
+    if night.manifest.assigned:  # the account says who is new, and not whether their household is
+        row["account_key_fingerprint"] = None
     return row | {"coverage": min(shares, default=None), "n_bytes": size}
 
 

@@ -180,6 +180,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
         "quarantined": 1,
         "quarantined_by_rule": {"arm_not_declared": 1},
         "sample_ratio_p": 1.0,
+        "attribute_changed": None,
         "warnings": [],
         "ledger": {
             "population": "trial",
@@ -409,7 +410,9 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     assert found["created_at"].endswith("Z")
     (metric,) = found["metrics"]
     assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
-    assert set(found) - {"metrics", "path", "row_counts"} == set(TABLES["release"])
+    beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned", "n_assigned"}
+    assert set(found) - beside == set(TABLES["release"])
+    assert (found["attributes"], found["assigned"]) == ([], False)
     assert set(found["row_counts"]) == set(TABLES)
     assert found["row_counts"]["units"] == 240
     assert found["row_counts"]["estimates"] == 3
@@ -601,3 +604,33 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
 def test_a_release_states_the_delta_it_was_asked_for(experiment: Builder) -> None:
     made = experiment(privacy={"epsilon": 2.0, "delta": 1e-5}).run()
     assert (made.manifest.epsilon, made.manifest.delta) == (2.0, 1e-5)
+
+
+# logs as JSON
+
+
+def test_with_log_json_standard_error_is_json_and_nothing_else(
+    experiment: Builder, clusterdp: Program
+) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
+    built = experiment(a_log(16), privacy=privacy)
+    made = clusterdp("release", built.config, "--log-json", "--json")
+    lines = [json.loads(line) for line in made.stderr.splitlines()]
+    assert {"time", "level", "message"} <= set.intersection(*map(set, lines))
+    document(made)
+    assert any(line["message"].startswith("ingest: ") for line in lines)
+    assert [line["level"] for line in lines if "budget_epsilon" in line["message"]] == ["warning"]
+    refused = clusterdp("--log-json", "release", built.folder / "none.toml")
+    (line,) = map(json.loads, refused.stderr.splitlines())
+    assert (line["level"], line["code"], line["kind"]) == ("error", 2, "config")
+    assert line["message"].startswith(str(built.folder / "none.toml"))
+    assert refused.stdout == ""
+    shown = clusterdp("release", built.folder / "none.toml", "--debug", "--log-json")
+    assert "Traceback" in json.loads(shown.stderr)["traceback"]
+
+
+def test_without_it_lines_are_for_people(experiment: Builder, clusterdp: Program) -> None:
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
+    made = clusterdp("release", experiment(a_log(16), privacy=privacy).config)
+    (line,) = made.stderr.splitlines()
+    assert line.startswith("clusterdp: warning: privacy.budget_epsilon is not set")

@@ -44,11 +44,11 @@ def test_all_faults_are_told_missing_keys_first(tmp_path: Path) -> None:
         "privacy.epsilom: unknown key; remove it or correct its spelling; did you mean `epsilon`?",
         "source.path: input should be a valid string, not 3",
         "columns.outcome: input should be a valid string, not 7",
-        "arms.treatments.1: input should be a valid string, not 1",
+        "arms.treatments[1]: input should be a valid string, not 1",
     ]
     assert (error.key, error.problem) == ("columns.arm", "missing; it has to be given")
     assert isinstance(error, SeveralConfigError)
-    assert [key for key, _ in error.others][-1] == "arms.treatments.1"
+    assert [key for key, _ in error.others][-1] == "arms.treatments[1]"
 
 
 def test_several_faults_survive_pickling(tmp_path: Path) -> None:

@@ -167,12 +167,13 @@ def test_names_differ_in_more_than_capitals(experiment: Builder) -> None:
 
 SHARES: list[tuple[list[Any], str, str]] = [
     ([0.6, 0.5], "outcomes[1].share", "add up to 1.1; they may add up to 1 at most"),
+    ([0.1, 0.9000000000000001], "outcomes[1].share", "add up to 1.0000000000000001; they may"),
     ([1.0, None], "outcomes[0].share", "which leaves nothing for the 1 outcome(s) without"),
     (["auto", 0.5], "outcomes[0].share", '"auto" is for all outcomes or for none'),
     (["auto", None], "outcomes[0].share", '"auto" is for all outcomes or for none'),
     (["auto", "auto"], "outcomes[0].share", '"auto" needs privacy.mechanism = "auto"'),
     ([1e-10, None], "outcomes[0].share", "a part of"),
-    ([0.0, None], "outcomes.0.share", "greater than 0"),
+    ([0.0, None], "outcomes[0].share", "greater than 0"),
 ]
 
 
@@ -234,9 +235,9 @@ def test_all_that_is_wrong_is_told_at_once(experiment: Builder) -> None:
 def test_unknown_keys_and_types_are_named(experiment: Builder) -> None:
     error = refused(experiment, {**VISIT, "labell": "Visits"}, {**SPEND, "name": None, "cap": "x"})
     lines = str(error).splitlines()
-    assert lines[0].startswith("outcomes.1.name: missing")
+    assert lines[0].startswith("outcomes[1].name: missing")
     assert lines[1].endswith("did you mean `label`?")
-    assert lines[2].startswith("outcomes.1.cap: ")
+    assert lines[2].startswith("outcomes[1].cap: ")
 
 
 def test_there_is_one_way_to_declare_them(experiment: Builder) -> None:

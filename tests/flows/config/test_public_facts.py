@@ -66,6 +66,37 @@ def test_a_group_has_a_meaning_of_its_own(experiment: Builder, group: str, words
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"columns": {"privacy_unit": "clicks"}},
+        {
+            "columns": {"outcome": None, "privacy_unit": "income"},
+            "outcome": None,
+            "outcomes": [
+                {"name": "visit", "column": "clicks", "values": [0, 1]},
+                {"name": "income", "column": "income", "values": [0, 1]},
+            ],
+        },
+        {
+            "columns": {"privacy_unit": "region"},
+            "privacy": {"mechanism": "uniform-prior-dp"},
+            "arms": {"same_shares": True},
+            "private_clusters": {"epsilon": 1.0, "labels": ["east", "west"]},
+        },
+    ],
+    ids=["the outcome", "one of several", "private clusters"],
+)
+def test_who_pays_is_nothing_that_is_protected(
+    experiment: Builder, sections: dict[str, Any]
+) -> None:
+    """Else whether a run succeeds, and who is in it, would depend on it."""
+    privacy = {"rows_each": 2, **sections.get("privacy", {})}
+    with pytest.raises(ConfigError, match=r"protected|private clusters") as caught:
+        experiment(a_log(8), **{**sections, "privacy": privacy}).load()
+    assert caught.value.key == "columns.privacy_unit"
+
+
 @pytest.mark.parametrize("key", ["attributes", "assigned_by"])
 @pytest.mark.parametrize("name", ["seen", "event", "happened"])
 def test_what_belongs_to_events_is_no_public_fact(experiment: Builder, key: str, name: str) -> None:

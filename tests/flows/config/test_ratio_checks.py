@@ -92,7 +92,7 @@ def test_without_units_nothing_tells_how_outcomes_go_together(
 
 def test_unknown_and_missing_keys_are_named(experiment: Builder) -> None:
     error = refused(experiment, {"name": "r", "numerator": "spend", "denominater": "visit"})
-    assert "ratios.0.denominator" in str(error)
+    assert "ratios[0].denominator" in str(error)
     assert "did you mean `denominator`?" in str(error)
 
 

@@ -55,6 +55,12 @@ def test_a_day_may_be_written_as_toml_writes_days(experiment: Builder) -> None:
     assert found.since == date(2026, 11, 1)
 
 
+def test_a_schedule_may_have_an_end(experiment: Builder) -> None:
+    found = schedule_of(of_units(experiment, until="2026-11-01").load())  # of a single day
+    assert found is not None
+    assert (found.since, found.until) == (date(2026, 11, 1), date(2026, 11, 1))
+
+
 def test_defaults(experiment: Builder) -> None:
     found = schedule_of(of_units(experiment).load())
     assert found is not None
@@ -84,7 +90,16 @@ def test_a_schedule_of_events_waits_for_the_window(experiment: Builder) -> None:
         ({"events": "required"}, 'schedule.events: belongs to grain = "event"'),
         ({"events": "sometimes"}, "schedule.events: input should be 'required' or 'may_be_absent'"),
         ({"lateness": 2}, "schedule.lateness: input should be a valid string, not 2"),
-        ({"until": "2027-01-01"}, "schedule.until: unknown key"),
+        ({"till": "2027-01-01"}, "schedule.till: unknown key"),
+        (
+            {"untl": "2027-01-01"},
+            "schedule.untl: unknown key; remove it or correct its spelling; d",
+        ),
+        ({"until": "2026-31-12"}, "schedule.until: '2026-31-12' is no day from 1970-01-01 to"),
+        (
+            {"until": "2026-10-31"},
+            "schedule.until: 2026-10-31 is before schedule.since (2026-11-01)",
+        ),
     ],
 )
 def test_what_is_refused(experiment: Builder, keys: dict[str, Any], says: str) -> None:

@@ -407,6 +407,17 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.guess": [{"outcome": {"guess": [1, 2, 3, 4]}}],
     "outcome.label": [{"outcome": {"label": "Clicks in a week"}}],
     "outcome.measured_in": [{"outcome": {"measured_in": "clicks"}}],
+    "outcome.role": [
+        {"outcome": {"role": "primary"}},
+        {"outcome": {"role": "secondary"}},
+        {"outcome": {"role": "guardrail", "margin": 1}},
+    ],
+    "outcome.margin": [{"outcome": {"role": "guardrail", "margin": 0.5}}],
+    "outcome.direction": [
+        {"outcome": {"direction": "decrease"}},
+        {"outcome": {"role": "primary", "direction": "decrease"}},
+    ],
+    "decision.primary": [{"outcome": {"role": "primary"}, "decision": {"primary": "any"}}],
     "privacy.mechanism": [
         {"privacy": {"mechanism": "auto"}},
         {"privacy": {"mechanism": "cluster-free-dp"}},
@@ -441,6 +452,12 @@ def scheduled(**changes: str) -> dict[str, Any]:
     return {"source": {"path": "{period}.csv"}, "schedule": {"since": "2026-11-01"} | changes}
 
 
+def mailed(changes: dict[str, Any]) -> dict[str, Any]:
+    """Somebody who is told by mail, and more of it."""
+    email = {"smtp": "mail.example.org", "from": "us@example.org", "to": ["ops@example.org"]}
+    return {"notify": {"email": email | changes}}
+
+
 INNOCENT: dict[str, list[dict[str, Any]]] = {
     "privacy.account": [{"privacy": {"account": "population"}}],
     "ledger.key_file": [{"ledger": {"key_file": "other.key"}}],
@@ -465,11 +482,22 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "run.memory_limit": [{"run": {"memory_limit": "1GB"}}],
     "run.spill_directory": [{"run": {"spill_directory": "elsewhere"}}],
     "run.workers": [{"run": {"workers": 2}}],
+    "run.metrics_directory": [{"run": {"metrics_directory": "metrics"}}],
+    "notify.webhook_file": [{"notify": {"webhook_file": "webhook"}}],
+    "notify.on": [{"notify": {"webhook_file": "webhook", "on": ["failed"]}}],
+    "notify.set_aside_above": [{"notify": {"webhook_file": "webhook", "set_aside_above": 0.2}}],
+    "email.smtp": [mailed({"smtp": "localhost:2525"})],
+    "email.from": [mailed({"from": "others@example.org"})],
+    "email.to": [mailed({"to": ["others@example.org"]})],
+    "email.security": [mailed({"security": "tls"})],
+    "email.user": [mailed({"user": "us", "password_file": "one"})],
+    "email.password_file": [mailed({"user": "us", "password_file": "other"})],
     "publish.signing_key": [{"publish": {"signing_key": "signing.pem"}}],
     "schedule.since": [scheduled(), scheduled(since="2026-11-02")],
     "schedule.timezone": [scheduled(timezone="Europe/Zurich")],
     "schedule.lateness": [scheduled(lateness="3h")],
     "schedule.missing_after": [scheduled(missing_after="3d")],
+    "schedule.until": [scheduled(until="2026-12-31")],
     # What events come to is in the rows.
     "schedule.events": [
         of_events(
@@ -580,6 +608,9 @@ def test_every_setting_of_each_of_several_outcomes_matters(experiment: Builder) 
         [first, second | {"share": 0.25}],
         [first, second | {"label": "Sent it on"}],
         [first, second | {"measured_in": "share"}],
+        [first, second | {"role": "primary"}],
+        [first | {"role": "primary"}, second],
+        [first, second | {"direction": "decrease"}],
         [first, second | {"values": [0, 2]}],
         [first, second | {"missing": 1}],
         [first, second | {"rounding": "nearest"}],

@@ -68,3 +68,16 @@ def test_events_come_to_the_aggregate_of_their_numbers(
     outcomes = dict(found.select("unit_id", "outcome").iter_rows())
     assert outcomes.pop("c00003") == value
     assert set(outcomes.values()) == {0.0}
+
+
+def test_a_column_of_several_outcomes_that_is_not_there_is_told_by_its_key(
+    experiment: Builder,
+) -> None:
+    outcomes = [
+        {"name": "clicks", "column": "clicks", "values": [0, 1]},
+        {"name": "spend", "column": "spent", "values": [0, 1]},
+    ]
+    built = experiment(a_log(8), columns={"outcome": None}, outcome=None, outcomes=outcomes)
+    with pytest.raises(InputError, match="no column 'spent'") as caught:
+        built.check()
+    assert caught.value.key == "outcomes[1].column"

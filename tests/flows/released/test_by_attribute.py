@@ -16,7 +16,7 @@ from flows.released.file.attributes import MAX_SEGMENTS
 from flows.released.segments import estimate_segments
 from flows.released.series.pooling import key_of
 from schemas.errors import ConfigError, InputError
-from tests.conftest import a_log, build_experiment, released
+from tests.conftest import EXACT, a_log, build_experiment, released
 from tests.support.tables import written
 
 LOG = a_log(1200, arms=("none", "mail", "post"))
@@ -300,3 +300,21 @@ def test_python_pools_them(nights: Path) -> None:
     by_period = series.by_period(by="country")
     assert by_period.height == 24
     assert by_period["shrunken"].null_count() == 0
+
+
+def test_ratios_without_numbers_are_told(tmp_path: Path) -> None:
+    built = build_experiment(
+        tmp_path / "made",
+        LOG.with_columns(zero=pl.lit(0.0), country=in_turn("it", "de")),
+        columns={"outcome": None, "attributes": ["country"]},
+        arms=ARMS,
+        outcome=None,
+        outcomes=[
+            {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]},
+            {"name": "zero", "column": "zero", "values": [0, 1]},
+        ],
+        ratios=[{"name": "per_zero", "numerator": "clicks", "denominator": "zero"}],
+        privacy=EXACT,
+    )
+    (warning,) = estimate_by(built.run().path, "country").warnings
+    assert warning.startswith("per_zero: no numbers for mail (tau_q) in de and 3 more")

@@ -43,6 +43,7 @@ TABLES = {
         "returning": "VARCHAR",
         "rows_each": "BIGINT",
         "budget_epsilon": "DOUBLE",
+        "decision": "VARCHAR",
         "unit_id_key_fingerprint": "VARCHAR",
         "account_key_fingerprint": "VARCHAR",
         "schema_version": "INTEGER",
@@ -63,6 +64,10 @@ TABLES = {
         "n_outcomes": "BIGINT",
         "numerator": "VARCHAR",
         "denominator": "VARCHAR",
+        "texts": "VARCHAR",
+        "role": "VARCHAR",
+        "margin": "DOUBLE",
+        "direction": "VARCHAR",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
@@ -243,6 +248,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "budget_epsilon": 1000.0,
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
+        "decision": None,
         "schema_version": 4,
         "package_version": version("clusterdp"),
     }
@@ -267,6 +273,10 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "n_outcomes": 4,
         "numerator": None,
         "denominator": None,
+        "texts": None,
+        "role": None,
+        "margin": None,
+        "direction": None,
     }
 
 

@@ -97,6 +97,27 @@ def test_periods_begin_with_the_first_and_end_with_today() -> None:
     assert found.next_due(at("2026-11-19T23:00")) == at("2026-11-20T23:00")
 
 
+def next_due(found: Schedule, now: datetime) -> datetime:
+    """When something is due next by a schedule that has no end."""
+    moment = found.next_due(now)
+    assert moment is not None
+    return moment
+
+
+def test_after_the_last_period_nothing_begins_or_becomes_due() -> None:
+    found = Schedule(day("2026-11-19"), ZURICH, lateness=2 * HOUR, until=day("2026-11-20"))
+    assert tuple(found.begun(at("2026-11-20T12:00"))) == days("2026-11-19", "2026-11-20")
+    assert found.begun(at("2030-01-01T00:00")) == found.begun(at("2026-11-20T12:00"))
+    last = at("2026-11-21T01:00")
+    assert found.next_due(last - timedelta(microseconds=1)) == last
+    assert found.next_due(last) is None
+    assert found.next_due(at("2030-01-01T00:00")) is None
+    assert [found.has(one) for one in days("2026-11-18", "2026-11-19", "2026-11-20")] == [
+        False, True, True,
+    ]  # fmt: skip
+    assert not found.has(day("2026-11-21"))
+
+
 def test_a_day_that_a_zone_has_skipped_is_no_period() -> None:
     apia = Schedule(day("2011-12-28"), ZoneInfo("Pacific/Apia"), window=DAY)
     begun = apia.begun(at("2011-12-31T12:00"))
@@ -124,8 +145,8 @@ def test_days_lie_one_after_the_other_and_windows_in_the_days_they_reach(
         assert found.today(end - timedelta(microseconds=1)) == one
         assert found.start(reached[-1]) < end + window <= found.end(reached[-1])
     now = found.due_at(one)
-    assert found.next_due(now) > now
-    assert found.next_due(now - timedelta(microseconds=1)) <= max(now, found.end(one) + window)
+    assert next_due(found, now) > now
+    assert next_due(found, now - timedelta(microseconds=1)) <= max(now, found.end(one) + window)
     assert one <= max(found.begun(now), default=one)
 
 

@@ -207,7 +207,7 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
     found = effects(
-        release.evidence(slices_of(rows.with_columns(group=groups), release.places)),
+        release.evidence(slices_of(rows.with_columns(group=groups), release.places), None),
         release.arms,
         release.manifest.control,
         names,
@@ -752,12 +752,13 @@ def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_fil
 
 
 def test_parts_of_the_sql_are_filled_in_once_and_all_of_them() -> None:
-    parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '", "effect": "1", "note": "2"}
+    words = {"effect": "1", "note": "2", "metric_order": "['outcome']"}
+    parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '", **words}
     query = filled("ate", parts)
     assert query.count("'$x'") == query.count("'$t_quantile -- '") == 1
     assert not [line for line in query.splitlines() if line.startswith("--")]
     with pytest.raises(KeyError, match="estimates"):
-        filled("ate", {"t_quantile": "'x'", "effect": "1", "note": "2"})
+        filled("ate", {"t_quantile": "'x'", **words})
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -1,5 +1,6 @@
 """Ratios in a released file: the same numbers from its rows, its macros and the engine."""
 
+import warnings
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -10,7 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+import clusterdp
 from estimators.effects import Estimate
+from flows.released.by_attribute import estimate_by
 from flows.released.estimate import estimate_file, estimate_release
 from flows.released.file.read import open_release, read_manifest
 from flows.released.segments import estimate_segments
@@ -45,6 +48,14 @@ CASES: dict[str, tuple[int, Section]] = {
     "planned": (5, {"mechanism": "auto", "strata_statistic": None, "epsilon": 8.0}),
 }
 every_case = pytest.mark.parametrize("name", CASES)
+HOUSEHOLDS: dict[str, tuple[int, bool, Section]] = {
+    "within clusters": (5, True, {**HARD, "epsilon": 8.0}),
+    "across clusters": (4, False, {**HARD, "strata_statistic": "means", "epsilon": 5.0}),
+    "across tiny clusters": (700, False, {**HARD, "epsilon": 16.0}),
+    "no statistic": (3, True, {**HARD, "strata_statistic": "none", "epsilon": 24.0}),
+}
+"""Clusters, whether a household is in one of them, and privacy."""
+every_household = pytest.mark.parametrize("name", HOUSEHOLDS)
 
 
 def the_log(n_clusters: int) -> pl.DataFrame:
@@ -60,6 +71,7 @@ def the_log(n_clusters: int) -> pl.DataFrame:
             "clicks": random.binomial(view, 0.4 + 0.1 * (arm == 1)),
             "bought": (random.random(N_UNITS) < 0.05 * view).astype(int),
             "nothing": np.zeros(N_UNITS, dtype=int),
+            "plan": np.array(["gold", "tin", None])[np.arange(N_UNITS) % 7 % 3],
         }
     )
 
@@ -72,7 +84,7 @@ def release(name: str) -> Path:
         Path(mkdtemp(prefix="ratios-")),
         the_log(n_clusters),
         outcome=None,
-        columns={"outcome": None},
+        columns={"outcome": None, "attributes": ["plan"]},
         arms={"treatments": ["mail", "call"], "same_shares": True},
         outcomes=(
             {"name": "view", "column": "views", "values": count},
@@ -81,6 +93,49 @@ def release(name: str) -> Path:
             {"name": "zero", "column": "nothing", "values": [0, 1]},
         ),
         ratios=RATIOS,
+        privacy=privacy,
+    )
+    return experiment.run().path
+
+
+@cache
+def release_of_households(name: str) -> Path:
+    """Households of 1 to 5 who look at much the same, assigned as one."""
+    n_clusters, nested, privacy = HOUSEHOLDS[name]
+    random = np.random.default_rng(8)
+    home = np.repeat(np.arange(N_UNITS), random.integers(1, 6, N_UNITS))[:N_UNITS]
+    arm = random.integers(0, 3, N_UNITS)[home]
+    view = np.clip(random.binomial(4, 0.5, N_UNITS)[home] + random.integers(0, 2, N_UNITS), 0, 5)
+    taste = random.beta(2.0, 2.0, N_UNITS)[home]
+    place = home if nested else np.arange(N_UNITS)
+    log = pl.DataFrame(
+        {
+            "customer": np.arange(N_UNITS),
+            "variant": np.array(["none", "mail", "call"])[arm],
+            "region": [f"r{at}" for at in random.integers(0, n_clusters, N_UNITS)[place]],
+            "views": view,
+            "clicks": random.binomial(view, np.clip(taste + 0.1 * (arm == 1), 0, 1)),
+            "nothing": (random.random(N_UNITS) < 0.02).astype(int),
+            "home": home,
+            "plan": random.choice(["free", "paid"], N_UNITS, p=[0.3, 0.7]),
+        }
+    )
+    count = [0, 1, 2, 3, 4, 5]
+    experiment = build_experiment(
+        Path(mkdtemp(prefix="ratios-")),
+        log,
+        outcome=None,
+        columns={"outcome": None, "assigned_by": "home", "attributes": ["plan"]},
+        arms={"treatments": ["mail", "call"], "same_shares": True},
+        outcomes=(
+            {"name": "view", "column": "views", "values": count},
+            {"name": "click", "column": "clicks", "values": count},
+            {"name": "rare", "column": "nothing", "values": [0, 1]},
+        ),
+        ratios=(
+            {"name": "clicks_per_view", "numerator": "click", "denominator": "view"},
+            {"name": "per_rare", "numerator": "view", "denominator": "rare"},
+        ),
         privacy=privacy,
     )
     return experiment.run().path
@@ -139,6 +194,58 @@ def test_a_macro_gives_the_ratios_of_segments(name: str) -> None:
     assert all("not told from zero" in note for note in hidden)
 
 
+def rows_by_key(found: duckdb.DuckDBPyRelation) -> dict[tuple[str, ...], dict[str, Any]]:
+    rows = pl.from_arrow(found.to_arrow_table())
+    assert isinstance(rows, pl.DataFrame)
+    keys = ("metric", "segment", "arm", "estimator")
+    by_key = {tuple(row[key] for key in keys): row for row in rows.to_dicts()}
+    assert len(by_key) == len(rows)
+    return by_key
+
+
+@every_household
+def test_macros_count_a_household_as_one_in_ratios(name: str) -> None:
+    """In segments a household may be in several of, and in the values of an attribute."""
+    path, table = release_of_households(name), segments()
+    in_segments = estimate_segments(path, Path("table"), frame=table).estimates
+    by_plan = estimate_by(path, "plan").estimates
+    with duckdb.connect(str(path), read_only=True) as connection:
+        connection.register("mine", table.to_arrow())
+        of_segments = rows_by_key(connection.sql("FROM ate_by_segment('mine')"))
+        of_plan = rows_by_key(connection.sql("FROM ate_by('plan')"))
+    for rows, found in ((of_segments, in_segments), (of_plan, by_plan)):
+        assert len(rows) == len(found)
+        for one in found:
+            assert_same(rows[one.metric, one.segment or "", one.arm, one.estimator], one)
+        told = [one for one in found if one.metric == "clicks_per_view"]
+        assert sum(one.std_error is not None for one in told) >= 4
+
+
+@every_case
+def test_a_macro_gives_the_ratios_of_an_attribute(name: str) -> None:
+    path = release(name)
+    found = estimate_by(path, "plan", metrics=["clicks_per_view", "per_zero"])
+    with duckdb.connect(str(path), read_only=True) as connection:
+        rows = pl.from_arrow(connection.sql("FROM ate_by('plan')").to_arrow_table())
+    assert isinstance(rows, pl.DataFrame)
+    rows = rows.filter(pl.col("metric").is_in(["clicks_per_view", "per_zero"]))
+    keys = ("metric", "segment", "arm", "estimator")
+    by_key = {tuple(row[key] for key in keys): row for row in rows.to_dicts()}
+    assert len(by_key) == len(found.estimates) == len(rows)
+    for one in found.estimates:
+        assert_same(by_key[one.metric, one.segment or "", one.arm, one.estimator], one)
+    told = {one.segment for one in found.estimates if one.estimate is not None}
+    assert told == {"gold", "tin", "(none)"}
+    assert any(said.startswith("per_zero: no numbers") for said in found.warnings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", clusterdp.ClusterdpWarning)  # of few compared: asked above
+        frame = clusterdp.open(path).ate(by="plan", metric="clicks_per_view")
+    ours = [one for one in found.estimates if one.metric == "clicks_per_view"]
+    assert sorted(frame["estimate"].drop_nulls()) == sorted(
+        one.estimate for one in ours if one.estimate is not None
+    )
+
+
 @every_case
 def test_a_file_states_the_ratios_that_its_units_give(name: str) -> None:
     path = release(name)
@@ -174,7 +281,11 @@ def test_the_file_says_what_a_ratio_is_of() -> None:
         *("clicks_per_view", "views_per_buy", "per_zero"),
     ]
     assert manifest.ratios[0] == Ratio(
-        "clicks_per_view", "click", "view", "Clicks per view", "share"
+        metric="clicks_per_view",
+        numerator="click",
+        denominator="view",
+        label="Clicks per view",
+        measured_in="share",
     )
     row = released(path, "FROM metrics WHERE metric = 'clicks_per_view'").to_dicts()[0]
     assert row["kind"] == "ratio"

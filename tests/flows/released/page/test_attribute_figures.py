@@ -34,11 +34,11 @@ def effects(names: list[str], wide: int | None = None) -> list[AttributeEstimate
     return among_segments(rows, AttributeEstimate)
 
 
-def nothing(one: AttributeEstimate) -> AttributeEstimate:
-    """The segment where nothing can be compared."""
+def nothing(one: AttributeEstimate, n_units: int = 0) -> AttributeEstimate:
+    """The segment where nothing can be compared, or where a ratio has no number."""
     gone = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper", "p_value")
     plain = {name: value for name, value in vars(one).items() if "shrunken" not in name}
-    plain |= dict.fromkeys((*gone, "p_value_holm_segments"))
+    plain |= dict.fromkeys((*gone, "p_value_holm_segments")) | {"n_units": n_units}
     return AttributeEstimate(**plain)
 
 
@@ -79,6 +79,7 @@ def test_a_segment_without_effect_says_so() -> None:
     found = texts(forest_by(DRAWING, [rows[0], nothing(rows[1]), rows[2]], "effect"))
     assert "too few units" in found
     assert texts(forest_by(DRAWING, [nothing(rows[0])], "effect")).count("too few units") == 1
+    assert "near zero below" in texts(forest_by(DRAWING, [nothing(rows[0], 9)], "effect"))
 
 
 def test_an_interval_of_little_use_does_not_set_the_axis() -> None:

@@ -64,7 +64,7 @@ def test_only_numbers_of_units_have_an_average() -> None:
     assert scale_of(metric("spend"), many).is_average
     assert not scale_of(metric(), many).is_average  # "the mean outcome" says so
     assert not scale_of(metric("visit"), np.arange(2.0)).is_average
-    ratio = Ratio("per_visit", numerator="spend", denominator="visits", measured_in="EUR")
+    ratio = Ratio(metric="per_visit", numerator="spend", denominator="visits", measured_in="EUR")
     assert not scale_of(ratio, np.array([])).is_average
     assert scale_of(ratio, np.array([])).unit == "EUR"
 

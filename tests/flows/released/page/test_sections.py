@@ -203,6 +203,26 @@ def test_rows_set_aside_are_told_and_many_warned_about(count: Path) -> None:
     assert "These are many" in text_of(report(changed(contents, n_set_aside=500)))
 
 
+@pytest.mark.parametrize(
+    ("is_clustered", "words"),
+    [(True, "p-values here follow these groups"), (False, "count each unit by itself")],
+)
+def test_groups_that_were_assigned_together_are_told(
+    count: Path, words: str, *, is_clustered: bool
+) -> None:
+    contents = read_contents(count)
+    assert "Arms were given to groups" not in text_of(report(contents))
+    page = report(replace(changed(contents, assigned=True), is_clustered=is_clustered))
+    assert words in text_of(page)
+    assert "who belongs together" in text_of(page)
+
+
+def test_the_page_says_how_many_groups_there_are(count: Path) -> None:
+    contents = replace(read_contents(count), is_clustered=True, assigned={"none": 1200, "mail": 34})
+    words = text_of(report(changed(contents, assigned=True)))
+    assert "There are 1,234 of them: none 1,200, mail 34." in words
+
+
 # figures
 
 

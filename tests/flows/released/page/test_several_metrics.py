@@ -16,7 +16,7 @@ from flows.released.page.scale import scale_of
 from flows.released.report import report, write_report
 from schemas.released import Ratio
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
-from tests.conftest import a_log, build_experiment
+from tests.conftest import EXACT, a_log, build_experiment
 from tests.flows.released.page.test_sections import head_of, table_of, text_of
 
 pytest_plugins = ["tests.browser"]
@@ -128,7 +128,7 @@ def test_all_metrics_are_on_one_relative_axis(page: Path, release: Path) -> None
 
 
 def test_a_metric_without_a_relative_effect_is_told() -> None:
-    ratio = scale_of(Ratio("r", "a", "b"), np.array([]))
+    ratio = scale_of(Ratio(metric="r", numerator="a", denominator="b"), np.array([]))
     none = {"arm": "mail", "unprotected": 1.0, "relative": None, "relative_ci_lower": None}
     some = {**none, "relative": 0.1, "relative_ci_lower": 0.0, "relative_ci_upper": 0.2}
     facts = summary_facts([(ratio, [{**none, "relative_ci_upper": None}]), (ratio, [some])], "none")
@@ -207,3 +207,25 @@ def test_it_can_be_heard_and_steered_by_keys(browser: Browser, page: Path) -> No
         found.page.focus("details.estimates summary")
         found.page.keyboard.press("Enter")
         assert found.page.evaluate("document.querySelector('details.estimates').open")
+
+
+def test_a_ratio_without_a_number_has_its_place_on_the_page(tmp_path: Path) -> None:
+    """Nothing is told of it on everybody or by attribute, and the rest of the page is there."""
+    built = build_experiment(
+        tmp_path / "made",
+        a_log(120).with_columns(zero=pl.lit(0.0), country=pl.lit("it")),
+        columns={"outcome": None, "attributes": ["country"]},
+        outcome=None,
+        outcomes=[
+            {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]},
+            {"name": "zero", "column": "zero", "values": [0, 1]},
+        ],
+        ratios=[{"name": "per_zero", "numerator": "clicks", "denominator": "zero"}],
+        privacy=EXACT,
+    )
+    path = built.run().path
+    assert not [one for one in estimate_file(path, metrics=("per_zero",)) if one.estimate]
+    page = report(read_contents(path))
+    words = text_of(page[page.index(">per_zero</bdi></h2>") :])
+    assert "or the mean below the line is not told from zero" in words
+    assert "near zero below" in page

@@ -197,6 +197,7 @@ class Said:
     def __init__(self, day: int, n: int | None, returning: str | None, key: str | None) -> None:
         self.created_at = datetime(2026, 11, day)
         self.n_returning, self.returning, self.account_key_fingerprint = n, returning, key
+        self.assigned = False
 
 
 def said(*files: tuple[int, int | None, str | None, str | None]) -> People:

@@ -109,3 +109,26 @@ def test_it_prints(browser: Browser, page: Path) -> None:
         found.page.emulate_media(media="print")
         assert found.overflow() <= 0
         assert found.page.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF-")
+
+
+def test_each_metric_has_its_section_in_its_own_unit(tmp_path: Path) -> None:
+    made = nights(
+        tmp_path / "e",
+        columns={"outcome": None},
+        outcome=None,
+        outcomes=[
+            {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3], "measured_in": "a week"},
+            {"name": "any", "column": "clicks", "values": [0, 1], "label": "Clicked at all"},
+        ],
+    )
+    path, _ = write_series_report([made.releases], tmp_path / "pages")
+    source = path.read_text(encoding="utf-8")
+    found = re.findall(r'<h2 id="metric[^"]*"><bdi>(.*?)</bdi></h2>', source)
+    assert found == ["clicks", "Clicked at all"]
+    assert "effect so far (a week)" in source
+    assert "effect so far (percentage points)" in source
+    exact = set(re.findall(r'<data value="([^"]+)">', source))
+    pooled = [one for one in estimate_series([made.releases]).pooled if one.estimator == "combined"]
+    assert [one.metric for one in pooled] == ["clicks", "any"]
+    for one in pooled:
+        assert {repr(one.estimate), repr(one.std_error), repr(one.ci_upper)} <= exact

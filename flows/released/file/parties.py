@@ -1,0 +1,165 @@
+"""Reading which units were assigned together: sums over the parties of each slice.
+
+Units are grouped by DuckDB. Parties that lie in one slice, most of them, come as sums of the slice;
+only those in several slices, and those in clusters that may be merged with others, come one by one
+(:mod:`estimators.assigned`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from estimators.evidence import Slices, sum_by
+from estimators.parties import Nested, Parties
+from flows.released.file.sql import quote_name
+from schemas.arrays import Bools, Floats, Ints
+
+Frame = pl.DataFrame
+
+OF_STRATA: Final = "SELECT 0 AS slice_group, cluster, arm, {columns} FROM main.units"
+"""Every unit with its place, which is a cluster."""
+OF_POOLS: Final = """
+    SELECT 0 AS slice_group, s.pool AS cluster, u.arm, {columns}
+    FROM main.units AS u
+    JOIN main.strata AS s ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm::VARCHAR"""
+"""Every unit with its place, which is a pool of clusters."""
+
+# D is 0 where it differs from 0 by rounding alone; a party that is the whole slice has D = 0.
+_CELLS: Final = """
+CREATE OR REPLACE TEMP TABLE assigned_cells AS
+SELECT code, slice_group, arm, party, m, m / n AS h,
+    {deviations},
+    is_thin OR count(*) OVER (PARTITION BY slice_group, arm, party) > 1 AS is_listed
+FROM (
+    SELECT slice_group, cluster, arm, assigned_to AS party, count(*)::DOUBLE AS m, {totals}
+    FROM ({units}) GROUP BY ALL
+) AS g
+JOIN assigned_slices AS s
+ON s.s_group = g.slice_group AND s.s_cluster = g.cluster::VARCHAR AND s.s_arm = g.arm::VARCHAR
+"""
+_DEVIATION: Final = """CASE WHEN m >= n OR abs(total_{at} - m * mean_{at})
+    < 1e-12 * m * abs(mean_{at}) THEN 0 ELSE total_{at} - m * mean_{at} END AS d_{at}"""
+_NESTED: Final = """
+SELECT code, count(*)::DOUBLE AS n_parties, sum(m) AS n_units, {products},
+    sum(m * m) AS second, sum(m * m / more) AS second_more, sum(m * m * m / more) AS third_more,
+    sum(m * m * m * m / more) AS fourth_more
+FROM (SELECT *, CASE WHEN h < 1 THEN 1 - h ELSE 1 END AS more FROM temp.main.assigned_cells)
+WHERE NOT is_listed GROUP BY code
+"""
+_LISTED: Final = """
+SELECT code, dense_rank() OVER (ORDER BY slice_group, arm, party) - 1 AS party, m, {deviations}
+FROM temp.main.assigned_cells WHERE is_listed ORDER BY 2, 1
+"""
+
+
+def read_parties(
+    connection: duckdb.DuckDBPyConnection,
+    slices: Slices,
+    names: Frame,
+    n_arms: int,
+    outcome: tuple[str, float, float],
+    units: str = OF_STRATA,
+) -> Parties:
+    """Read the parties of the units in ``slices``.
+
+    ``names`` has the ``cluster`` and ``arm`` of each slice, as text. ``outcome`` is the column of
+    the outcomes in ``units``, the middle of their grid, and λ. ``units`` is a query for every unit
+    with its place (:data:`OF_STRATA`).
+    """
+    _make_cells(connection, (slices,), names, n_arms, (outcome,), units)
+    factor = 1.0 / (1.0 - outcome[2])
+    products = "sum(d_0 * d_0 / more) AS products"
+    nested = _columns(connection, _NESTED.format(products=products))
+    listed = _columns(connection, _LISTED.format(deviations="d_0"))
+    connection.execute("DROP TABLE temp.main.assigned_cells")
+    sums = {name: np.zeros(len(slices.group)) for name in Nested.__dataclass_fields__}
+    for name, values in sums.items():
+        values[nested["code"].astype(np.int64)] = nested[name]
+    sums["products"] *= factor**2
+    return Parties(
+        slice=listed["code"].astype(np.int64),
+        party=listed["party"].astype(np.int64),
+        n_units=listed["m"],
+        deviation=listed["d_0"] * factor,
+        nested=Nested(**sums),
+    )
+
+
+def read_products(
+    connection: duckdb.DuckDBPyConnection,
+    slices: tuple[Slices, Slices],
+    names: Frame,
+    n_arms: int,
+    outcomes: tuple[tuple[str, float, float], tuple[str, float, float]],
+    units: str = OF_STRATA,
+) -> Floats:
+    """Read Σ D_N D_D/(1 − h) of two outcomes, over the parties that :func:`read_parties` sums up.
+
+    ``slices`` are the same ones, by both outcomes. The result has the shape [R].
+    """
+    _make_cells(connection, slices, names, n_arms, outcomes, units)
+    nested = _columns(connection, _NESTED.format(products="sum(d_0 * d_1 / more) AS products"))
+    connection.execute("DROP TABLE temp.main.assigned_cells")
+    found = np.zeros(len(slices[0].group))
+    found[nested["code"].astype(np.int64)] = nested["products"]
+    scaled: Floats = found / ((1.0 - outcomes[0][2]) * (1.0 - outcomes[1][2]))
+    return scaled
+
+
+def _make_cells(
+    connection: duckdb.DuckDBPyConnection,
+    slices: Sequence[Slices],
+    names: Frame,
+    n_arms: int,
+    outcomes: Sequence[tuple[str, float, float]],
+    units: str,
+) -> None:
+    """Make the temporary table ``assigned_cells``, with D of every outcome; slices of each."""
+    first = slices[0]
+    connection.register(
+        "assigned_slices",
+        names.select(
+            pl.Series("code", np.arange(len(first.group))),
+            pl.Series("s_group", first.group),
+            pl.col("cluster").alias("s_cluster"),
+            pl.col("arm").alias("s_arm"),
+            pl.Series("n", first.n_units),
+            *(pl.Series(f"mean_{at}", of.mean) for at, of in enumerate(slices)),
+            pl.Series("is_thin", thin(first, n_arms)),
+        ).to_arrow(),
+    )
+    places = range(len(outcomes))
+    columns = ", ".join(
+        ["assigned_to"]
+        + [
+            f"{quote_name(column)} - {center!r}::DOUBLE AS d_{at}"
+            for at, (column, center, _) in enumerate(outcomes)
+        ]
+    )
+    connection.execute(
+        _CELLS.format(
+            deviations=", ".join(_DEVIATION.format(at=at) for at in places),
+            totals=", ".join(f"sum(d_{at}) AS total_{at}" for at in places),
+            units=units.format(columns=columns),
+        )
+    )
+    connection.unregister("assigned_slices")
+
+
+def thin(slices: Slices, n_arms: int) -> Bools:
+    """Return the slices of clusters that may be merged: with fewer than two units of some arm."""
+    width = int(slices.cluster.max(initial=0)) + 1
+    place: Ints = slices.group * width + slices.cluster
+    enough = sum_by(
+        place, (slices.n_units >= 2.0).astype(np.float64), int(place.max(initial=0)) + 1
+    )
+    found: Bools = enough[place] < n_arms
+    return found
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Floats]:
+    found = connection.sql(query).fetchnumpy()
+    return {name: np.ma.getdata(column) for name, column in found.items()}

@@ -1,0 +1,163 @@
+"""Metrics of an experiment as a file for Prometheus' textfile collector.
+
+One file an experiment, written anew from the ledger, the folder of releases and the clock. Nothing
+in it hangs on an outcome: whether a run found its period unchanged or in conflict changes no line.
+(How long a release took is rounded up to whole seconds; it may depend on the data, faintly.)
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from flows.config.experiment import Config
+from flows.config.schedule_checks import schedule_of
+from flows.ledger.account import Account
+from flows.ledger.runs import PUBLISHED, RunRecord
+from flows.ledger.standing import PeriodState, Standing
+from flows.runtime import clock
+from flows.runtime.files import replace_file
+from schemas.errors import InputError
+
+STATES = ("published", "refused", "no_file", "failed")
+"""How an attempt may have ended."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the metrics of an experiment are made of."""
+
+    experiment: str
+    runs: tuple[RunRecord, ...]
+    """The oldest end first."""
+    periods: tuple[Standing, ...]
+    next_due_at: datetime | None
+    least_epsilon_left: float | None
+
+
+def metrics_path(config: Config) -> Path | None:
+    """The file of the metrics of an experiment; None where there is to be none."""
+    directory = config.run.metrics_directory
+    if directory is None:
+        return None
+    return config.path(directory) / f"clusterdp_{config.experiment}.prom"
+
+
+def write_metrics(config: Config, account: Account) -> Path | None:
+    """Write the metrics of an experiment anew, whole; returns the file, None where none is asked.
+
+    Raises InputError where the folder is not there or cannot be written, or the ledger not be read.
+    """
+    path = metrics_path(config)
+    if path is None:
+        return None
+    text = metrics_text(_facts(config, account))
+    try:
+        with replace_file(path, mode=0o644) as file:
+            os.fchmod(file.fileno(), 0o644)  # the umask may have taken something away
+            file.write(text.encode("ascii"))
+    except OSError as error:
+        reason = error.strerror
+    else:
+        return path
+    raise InputError(
+        f"run.metrics_directory: {path} cannot be written ({reason}); the folder has to be there, "
+        "and who releases must be allowed to write in it",
+        key="run.metrics_directory",
+    )
+
+
+def _facts(config: Config, account: Account) -> Facts:
+    schedule, now = schedule_of(config), clock.now()
+    statement = account.statement()
+    left = statement.terms.limit.left_after(statement.spent).epsilon
+    return Facts(
+        experiment=config.experiment,
+        runs=tuple(account.runs()),
+        periods=tuple(account.standings(schedule, now)),
+        next_due_at=None if schedule is None else schedule.next_due(now),
+        least_epsilon_left=None if left == float("inf") else left,
+    )
+
+
+def metrics_text(facts: Facts) -> str:
+    """The metrics in Prometheus' text format; what is not known has no line."""
+    runs, counts = facts.runs, Counter(str(one.state) for one in facts.periods)
+    last = runs[-1] if runs else None
+    made = next((run for run in reversed(runs) if run.state == PUBLISHED), None)
+    found = _Lines(facts.experiment)
+    if made is not None:
+        found.add(
+            "last_success_timestamp_seconds",
+            "When a release was last published.",
+            made.ended_at.timestamp(),
+        )
+    if last is not None:
+        found.add(
+            "last_run_timestamp_seconds",
+            "When a run last ended that published something or could not.",
+            last.ended_at.timestamp(),
+        )
+        states = {state: float(last.state == state) for state in STATES}
+        found.add_by("last_run_state", "How that run ended.", "state", states)
+    if made is not None:
+        found.add(
+            "release_duration_seconds",
+            "How long the last release took, rounded up to whole seconds.",
+            made.seconds,
+        )
+        found.add("release_units", "Units in the last release.", made.n_units)
+        found.add("release_rows_read", "Rows, or exposures, that were read for it.", made.n_read)
+        found.add_by(
+            "release_rows_set_aside",
+            "Rows that were set aside from it, by rule.",
+            "rule",
+            made.set_aside,
+        )
+        found.add(
+            "sample_ratio_p",
+            "p-value of its arm sizes against the intended shares.",
+            made.sample_ratio_p,
+        )
+    found.add(
+        "epsilon_left", "What one who has paid the most may still pay.", facts.least_epsilon_left
+    )
+    by_state = {str(state): counts[str(state)] for state in PeriodState}
+    found.add_by("periods", "Periods by the state that clusterdp status shows.", "state", by_state)
+    if facts.next_due_at is not None:
+        found.add(
+            "next_due_timestamp_seconds",
+            "When a period becomes due next.",
+            facts.next_due_at.timestamp(),
+        )
+    return found.text()
+
+
+class _Lines:
+    """Gauges of one experiment, whose name has letters, digits, - and _ alone."""
+
+    def __init__(self, experiment: str) -> None:
+        self._experiment = experiment
+        self._lines: list[str] = []
+
+    def add(self, name: str, meaning: str, value: float | None) -> None:
+        """A gauge without another label; none where there is no value."""
+        if value is not None:
+            self._write(name, meaning, [("", value)])
+
+    def add_by(self, name: str, meaning: str, label: str, values: Mapping[str, float]) -> None:
+        """A gauge with a label, for each of its values; these are names of ours."""
+        if values:
+            self._write(name, meaning, [(f',{label}="{one}"', values[one]) for one in values])
+
+    def _write(self, name: str, meaning: str, samples: Iterable[tuple[str, float]]) -> None:
+        full = f"clusterdp_{name}"
+        self._lines += [f"# HELP {full} {meaning}", f"# TYPE {full} gauge"]
+        for labels, value in samples:
+            number = repr(int(value)) if float(value).is_integer() else repr(float(value))
+            self._lines.append(f'{full}{{experiment="{self._experiment}"{labels}}} {number}')
+
+    def text(self) -> str:
+        return "\n".join([*self._lines, ""])

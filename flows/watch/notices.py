@@ -1,0 +1,100 @@
+"""Which periods need a person, and telling people so: once for each period and event.
+
+What is told is what ``clusterdp status`` shows, and counts by public rules: no outcome, nothing
+that hangs on one, nothing of a person. Whether a run found its period unchanged or in conflict is
+told to nobody.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from flows.config.experiment import Config
+from flows.config.notify import Event
+from flows.ledger.account import Account
+from flows.runtime import clock, logs
+from flows.watch.sending import Notice, send
+from schemas.errors import ClusterdpError
+from schemas.roster import SAMPLE_RATIO_ALARM, Roster
+from schemas.visible import visible
+
+_SAYS: dict[Event, str] = {
+    "failed": "the release failed",
+    "refused": "the release was refused by the budget",
+    "late": "the files have not come yet",
+    "lost": "the published file is gone",
+    "sample_ratio": "arm sizes do not fit the intended shares",
+    "set_aside": "many rows were set aside",
+}
+_LONGEST = 2000  # characters of a reason
+
+
+@dataclass(frozen=True)
+class News:
+    """Something that people should know of a period, or (without one) of an experiment's runs."""
+
+    event: Event
+    period: str | None
+    state: str
+    """The period's, as ``clusterdp status`` has it."""
+    reason: str | None
+    more: dict[str, Any] = field(default_factory=dict)
+    """Public counts."""
+
+
+def news_of_release(config: Config, period: str, roster: Roster) -> list[News]:
+    """What people should know of a release that was published."""
+    found: list[News] = []
+    p = roster.sample_ratio_p
+    if p is not None and p < SAMPLE_RATIO_ALARM:
+        told = roster.sample_ratio_problem
+        found.append(News("sample_ratio", period, "published", told, {"sample_ratio_p": p}))
+    notify, share = config.notify, roster.faulty_share
+    if notify is not None and share is not None and share > notify.set_aside_above:
+        by_rule = ", ".join(f"{rule} {n:,}" for rule, n in roster.quarantined_by_rule.items())
+        reason = f"{100 * share:.3g} % of {roster.n_read:,} rows have a fault ({by_rule})"
+        more: dict[str, Any] = {
+            "set_aside": roster.quarantined_by_rule,
+            "rows_read": roster.n_read,
+        }
+        found.append(News("set_aside", period, "published", reason, more))
+    return found
+
+
+def tell_people(config: Config, account: Account, found: list[News], **facts: str | None) -> None:
+    """Send what is new and wanted, and note that it was sent; what goes wrong is a warning."""
+    notify = config.notify
+    wanted = [one for one in found if notify is not None and one.event in notify.on]
+    if not wanted:
+        return
+    try:
+        told = account.told_notices()
+    except ClusterdpError:  # the news may be that the ledger cannot be reached
+        told = set()
+    for one in wanted:
+        if one.period is not None and (one.period, one.event) in told:
+            continue
+        problems = send(config, _notice(config.experiment, one, facts))
+        for problem in problems:
+            logs.warn(f"nobody was told ({one.event}) by {problem}")
+        if not problems and one.period is not None:
+            try:
+                account.note_told(one.period, one.event, clock.now())
+            except ClusterdpError as error:
+                logs.warn(f"may be told again ({one.event}): {error}")
+
+
+def _notice(experiment: str, news: News, facts: dict[str, str | None]) -> Notice:
+    named = experiment if news.period is None else f"{experiment} {news.period}"
+    title = f"clusterdp: {named}: {_SAYS[news.event]}"
+    reason = None if news.reason is None else visible(news.reason[:_LONGEST], keep="\n")
+    lines = [f"{named}: {news.state}", *([] if reason is None else [reason])]
+    document = {
+        "experiment": experiment,
+        "period": news.period,
+        "event": news.event,
+        "state": news.state,
+        "reason": reason,
+        **news.more,
+        **{name: value for name, value in facts.items() if value is not None},
+    }
+    return Notice(title, "\n".join(lines), document)

@@ -1,0 +1,131 @@
+"""Sending a notification: a JSON document posted to a webhook, or a mail; within seconds or never.
+
+What went wrong is told without the URL, which is a secret, and without what a server answered.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flows.config.experiment import Config
+from flows.config.notify import EmailSection
+from flows.config.notify_checks import mail_password, server_of, webhook_url
+from schemas.errors import ConfigError
+
+SECONDS = 5.0
+"""How long all that is sent at once may take."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What people are told of a period."""
+
+    title: str
+    """One line, of names of ours."""
+    text: str
+    document: Mapping[str, Any]
+    """The same for programs."""
+
+
+def send(config: Config, notice: Notice, seconds: float = SECONDS) -> list[str]:
+    """Send a notice by every way that is configured; returns what went wrong, by way.
+
+    All ways are tried at the same time, and none is waited for longer than ``seconds``.
+    """
+    notify = config.notify
+    ways: dict[str, Callable[[], None]] = {}
+    if notify is not None and notify.webhook_file is not None:
+        ways["webhook"] = lambda: _post(config, notice, seconds)
+    email = None if notify is None else notify.email
+    if email is not None:
+        ways["email"] = lambda: _mail(config, email, notice, seconds)
+    tries = [_Try(name, act) for name, act in ways.items()]
+    clock = threading.Event()
+    timer = threading.Timer(seconds, clock.set)
+    timer.daemon = True
+    timer.start()
+    for one in tries:
+        while one.is_alive() and not clock.is_set():
+            one.join(0.02)
+    timer.cancel()
+    return [f"{one.name}: {one.problem}" for one in tries if one.problem is not None]
+
+
+class _Try(threading.Thread):
+    """A way that is tried; a name that never resolves holds up nobody."""
+
+    def __init__(self, name: str, act: Callable[[], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._act = act
+        self.problem: str | None = "no answer in time"
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._act()
+        except ConfigError as error:
+            self.problem = str(error)
+        except OSError as error:  # of the network, of TLS, of HTTP and SMTP as well
+            self.problem = _said(error)
+        except Exception as error:
+            self.problem = type(error).__name__
+        else:
+            self.problem = None
+
+
+def _said(error: OSError) -> str:
+    """What an error says, if that is the system's or a number: nothing of a URL or an answer."""
+    code = getattr(error, "code", None) or getattr(error, "smtp_code", None)
+    if isinstance(code, int):
+        return f"was answered with {code}"
+    inner = getattr(error, "reason", None)
+    cause = inner if isinstance(inner, BaseException) else error
+    strerror = getattr(cause, "strerror", None)
+    kind = type(cause).__name__
+    is_of_tls = kind.startswith("SSL")  # whose text may name the server
+    return strerror if isinstance(strerror, str) and not is_of_tls else kind
+
+
+def _post(config: Config, notice: Notice, seconds: float) -> None:
+    from urllib import request  # noqa: PLC0415 - most runs tell nobody anything
+
+    class Straight(request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            """Follow nobody: the document is for the URL that was given."""
+
+    body = json.dumps({"text": f"{notice.title}\n{notice.text}", **notice.document}).encode()
+    asked = request.Request(  # noqa: S310 - the scheme was checked: http or https
+        webhook_url(config) or "",
+        data=body,
+        headers={"Content-Type": "application/json", "User-Agent": "clusterdp"},
+        method="POST",
+    )
+    with request.build_opener(Straight).open(asked, timeout=seconds):
+        pass
+
+
+def _mail(config: Config, email: EmailSection, notice: Notice, seconds: float) -> None:
+    import smtplib  # noqa: PLC0415 - most runs tell nobody anything
+    import ssl  # noqa: PLC0415 - likewise
+    from email.message import EmailMessage  # noqa: PLC0415 - likewise
+    from email.utils import formatdate, make_msgid  # noqa: PLC0415 - likewise
+
+    message = EmailMessage()
+    message["From"], message["To"] = email.sender, ", ".join(email.to)
+    message["Subject"], message["Date"] = notice.title, formatdate()
+    message["Message-ID"] = make_msgid(domain=email.sender.rpartition("@")[2])
+    message.set_content(f"{notice.text}\n")
+    host, port = server_of(email)
+    password, trusted = mail_password(config), ssl.create_default_context()
+    with (
+        smtplib.SMTP_SSL(host, port, timeout=seconds, context=trusted)
+        if email.security == "tls"
+        else smtplib.SMTP(host, port, timeout=seconds)
+    ) as server:
+        if email.security == "starttls":
+            server.starttls(context=trusted)
+        if email.user is not None and password is not None:
+            server.login(email.user, password)
+        server.send_message(message)

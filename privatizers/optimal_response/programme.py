@@ -1,0 +1,181 @@
+"""The least noisy ε-private unbiased randomiser of a number, by column generation.
+
+For values y of K inputs and a public guess p at how often they occur, minimise
+
+    Σ_x p_x Σ_j Q(j|x) v_j²   subject to   Σ_j Q(j|x) = 1,  Σ_j Q(j|x) v_j = y_x,
+                                           Q(j|x) ≤ e^ε Q(j|x′) for all x and x′.
+
+The objective less Σ p y² is the noise that the randomiser adds to a value, p being the truth. (The
+optimal unbiased randomiser of Badanidiyuru, Ghazi et al. 2023, there for labels of regression.)
+
+Every extreme column of the constraints has the form Q(j|·) = q (1 + (e^ε − 1) 1{· ∈ S}), so an
+output is a value v and a set S of inputs. Both are priced exactly, over all real v and all S:
+`optimal_response.md` has the proof, and that of the bound which says how far from the optimum an
+answer is.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from schemas.arrays import Bools, Floats
+
+MOST_INPUTS = 25
+"""Inputs that are solved for at most: with 50 it takes half a minute."""
+
+GAP = 1e-3
+"""What an answer may be above the dual bound, as a part of the noise."""
+
+_MOST_ROUNDS = 200
+_LEAST_GUESS = 1e-9
+"""Every input has at least this part of the guess, so that prices are quadratic in v."""
+
+
+@dataclass(frozen=True)
+class Randomiser:
+    """A solution in doubles: J outputs for K inputs."""
+
+    values: Floats
+    """v, shape [J]; increasing."""
+    masses: Floats
+    """q, the lesser probability of each output, shape [J]."""
+    favoured: Bools
+    """S: whether an input gives an output with the greater probability, shape [K, J]."""
+    epsilon: float
+    noise: float
+    """Σ p (E v² − y²), of the guess that it was solved for."""
+    bound: float
+    """No ε-private unbiased randomiser has less noise under that guess."""
+
+    @property
+    def probabilities(self) -> Floats:
+        """Q(j|x), shape [K, J]; rows add up to one, up to rounding."""
+        table: Floats = self.masses * np.where(self.favoured, math.exp(self.epsilon), 1.0)
+        return table
+
+
+class UnsolvedError(RuntimeError):
+    """No randomiser was found within the rounds, or to the gap, that were allowed."""
+
+
+def solve(values: Floats, guess: Floats, epsilon: float, gap: float = GAP) -> Randomiser:
+    """Return a randomiser whose noise is at most 1 + ``gap`` times the least possible.
+
+    Args:
+        values: y, increasing, shape [K], from 2 to :data:`MOST_INPUTS` of them.
+        guess: p, not negative, adding up to one; shape [K].
+        epsilon: ε > 0.
+        gap: The relative gap to the dual bound.
+
+    Raises:
+        ValueError: The arguments are not as described.
+        UnsolvedError: The solver gave up. It does not depend on anything but the arguments.
+    """
+    if not 2 <= len(values) <= MOST_INPUTS or len(guess) != len(values):
+        raise ValueError(f"from 2 to {MOST_INPUTS} values, and a guess of as many, are needed")
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon is {epsilon!r}")
+    middle, half = (values[0] + values[-1]) / 2.0, (values[-1] - values[0]) / 2.0
+    scaled = (values - middle) / half
+    known = np.maximum(guess, _LEAST_GUESS)
+    found = _generate(scaled, known / known.sum(), math.exp(epsilon), gap)
+    order = np.argsort(found.values, kind="stable")
+    return Randomiser(
+        values=middle + half * found.values[order],
+        masses=found.masses[order],
+        favoured=found.favoured[order].T,
+        epsilon=epsilon,
+        noise=found.noise * half**2,
+        bound=found.bound * half**2,
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    values: Floats
+    masses: Floats
+    favoured: Bools
+    noise: float
+    bound: float
+
+
+def _generate(values: Floats, guess: Floats, factor: float, gap: float) -> _Found:
+    """Add the columns of the best prices until the dual bound is near; values are within ±1."""
+    outputs, favoured = even_columns(values, factor)
+    least, base = -math.inf, float(guess @ values**2)
+    for _ in range(_MOST_ROUNDS):
+        weights = np.where(favoured, factor, 1.0)
+        scale = weights @ guess  # a column's mass by the guess: they all add up to one
+        columns = weights / scale[:, np.newaxis]
+        cost, parts, normal, slope = _master(columns, outputs, values)
+        price, at, sets = _prices(normal, slope, guess, factor)
+        # Of any solution the columns' masses by the guess add up to one.
+        least = max(least, float(normal.sum() + slope @ values) + min(float(price.min()), 0.0))
+        if cost - least <= gap * (cost - base):
+            kept = parts > 0
+            masses = parts[kept] / scale[kept]
+            return _Found(outputs[kept], masses, favoured[kept], cost - base, least - base)
+        new = np.argsort(price, kind="stable")[: len(values)]
+        new = new[price[new] < 0]
+        if not len(new):
+            break
+        outputs = np.concatenate([outputs, at[new]])
+        favoured = np.concatenate([favoured, sets[new]])
+    raise UnsolvedError("the linear programme of the randomiser was not solved")
+
+
+def even_columns(values: Floats, factor: float) -> tuple[Floats, Bools]:
+    """Return the columns of randomised response with a uniform prior: v [K], and S [K, K].
+
+    ``factor`` is e^ε. They are unbiased: a first solution.
+    """
+    size = len(values)
+    rate = size / (factor + size - 1.0)
+    return (values - rate * values.mean()) / (1.0 - rate), np.eye(size, dtype=np.bool_)
+
+
+def _master(
+    columns: Floats, outputs: Floats, values: Floats
+) -> tuple[float, Floats, Floats, Floats]:
+    """Solve the programme over some columns, [J, K]: cost, masses [J], duals α and β [K]."""
+    from scipy.optimize import linprog  # noqa: PLC0415 - takes half a second
+
+    size = len(values)
+    constraints = np.concatenate([columns.T, (columns * outputs[:, np.newaxis]).T])
+    wanted = np.concatenate([np.ones(size), values])
+    solved = linprog(outputs**2, A_eq=constraints, b_eq=wanted, method="highs")
+    if solved.status != 0 or solved.fun is None:
+        raise UnsolvedError("the linear programme of the randomiser was not solved")
+    duals = np.asarray(solved.eqlin.marginals, dtype=np.float64)
+    masses = np.asarray(solved.x, dtype=np.float64)
+    return solved.fun, masses, duals[:size], duals[size:]
+
+
+def _prices(
+    normal: Floats, slope: Floats, guess: Floats, factor: float
+) -> tuple[Floats, Floats, Bools]:
+    """Return the least price on every piece of the real line, its v and its S; shapes [M], [M, K].
+
+    With f_x(v) = p_x v² − β_x v − α_x a column (v, S) has the reduced cost Σ_x a_x f_x(v), a_x
+    being e^ε in S, else 1. So the best S for v holds the x with f_x(v) < 0. Between the roots of
+    all f_x it is the same, and Σ a f a convex quadratic. Costs are of columns of mass one by the
+    guess.
+    """
+    root = np.sqrt(np.maximum(slope**2 + 4.0 * guess * normal, 0.0))
+    has = slope**2 + 4.0 * guess * normal > 0
+    roots = np.concatenate([(slope - root)[has], (slope + root)[has]]) / np.tile(
+        2.0 * guess[has], 2
+    )
+    edges = np.concatenate([[-np.inf], np.sort(roots), [np.inf]])
+    inside = np.concatenate(
+        [edges[1:2] - 1.0, (edges[1:-2] + edges[2:-1]) / 2.0, edges[-2:-1] + 1.0]
+    )
+    if not len(roots):
+        edges, inside = np.array([-np.inf, np.inf]), np.zeros(1)
+    at_inside = inside[:, np.newaxis]
+    favoured = (guess * at_inside - slope) * at_inside < normal
+    weights = np.where(favoured, factor, 1.0)
+    square, linear, constant = weights @ guess, weights @ slope, weights @ normal
+    best = np.clip(linear / (2.0 * square), edges[:-1], edges[1:])
+    return ((square * best - linear) * best - constant) / square, best, favoured

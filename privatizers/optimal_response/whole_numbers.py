@@ -1,0 +1,191 @@
+"""A randomiser in whole numbers: what is drawn has exactly the published probabilities.
+
+Every probability is a multiple of 2⁻⁵³, and every output's greatest probability is at most e^ε
+times its least: compared in whole numbers, with e^ε rounded down. The outputs' values are solved
+again for the realised probabilities, so that the randomiser is unbiased.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+
+from privatizers.noise.randomness import UNIT
+from privatizers.optimal_response.programme import (
+    MOST_INPUTS,
+    Randomiser,
+    UnsolvedError,
+    even_columns,
+    solve,
+)
+from schemas.arrays import Floats, Ints
+
+_SHRINKS = (20, 16, 12, 8)
+"""What is left for the further output: 2⁻²⁰ of every input, more where that is not enough."""
+MOST_EPSILON = 12.0
+"""Above this the programme is badly scaled, and randomised response hardly adds noise at all."""
+_DIGITS = 60
+_BIAS = 1e-12
+"""The greatest bias that is allowed, as a part of the range of values; it comes from rounding."""
+
+
+@dataclass(frozen=True)
+class ResponseTable:
+    """A randomiser of K inputs to J outputs, as it is drawn from and as it is published.
+
+    ``units`` has the shape [K, J]: row x has Q(j|x) 2⁵³ for every output j, whole numbers that add
+    up to 2⁵³. ``values`` has the outputs' v, shape [J], with Σ_j Q(j|x) v_j = y_x.
+    """
+
+    inputs: Floats
+    """y, increasing, shape [K]."""
+    units: Ints
+    values: Floats
+
+    @property
+    def probabilities(self) -> Floats:
+        """Q, exactly, shape [K, J]."""
+        table: Floats = self.units / UNIT
+        return table
+
+    @property
+    def noise(self) -> Floats:
+        """What the draw adds to the variance of each input's value, Σ_j Q(j|x) v_j² − y_x²; [K]."""
+        spread: Floats = np.sum(
+            self.probabilities * (self.values - self.inputs[:, np.newaxis]) ** 2, axis=1
+        )
+        return spread
+
+    @property
+    def bias(self) -> float:
+        """The greatest |Σ_j Q(j|x) v_j − y_x|, which only rounding makes."""
+        return float(np.abs(self.probabilities @ self.values - self.inputs).max())
+
+    @property
+    def loss(self) -> Decimal:
+        """Ln of the greatest ratio of two inputs' probabilities of one output, rounded up."""
+        most, least = self.units.max(axis=0).tolist(), self.units.min(axis=0).tolist()
+        ratio = max(Fraction(high, low) for high, low in zip(most, least, strict=True))
+        with localcontext(prec=_DIGITS):
+            exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
+            return exact * (1 + Decimal(10) ** -50)
+
+    def keeps(self, epsilon: float) -> bool:
+        """Whether no output is more than e^ε times as likely for one input as for another."""
+        most, least = self.units.max(axis=0).tolist(), self.units.min(axis=0).tolist()
+        factor = _factor(epsilon)
+        return all(
+            low > 0 and high <= _times(low, factor) for high, low in zip(most, least, strict=True)
+        )
+
+    def debiased(self, of_input: Floats) -> Floats:
+        """Return w, shape [J], with Σ_j Q(j|x) w_j = f(x) for ``of_input`` f, shape [K].
+
+        Of all such w the one with the least Σ_j (Σ_x Q(j|x)) w_j². With f = y² − or with
+        :attr:`noise` − the mean of w over released outputs estimates that of f without bias.
+
+        Raises:
+            UnsolvedError: The table tells the inputs apart too little.
+        """
+        return _least_square(self.probabilities, of_input)
+
+
+def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+    """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.
+
+    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`. Which of the two
+    it is follows from the arguments alone. The table keeps ``epsilon`` exactly, or none is
+    returned.
+
+    Raises:
+        ValueError: The arguments are not as described, or ``epsilon`` is so small or so great that
+            no table keeps it.
+    """
+    if epsilon > MOST_EPSILON:
+        return even_table(values, epsilon)
+    try:
+        return realised(solve(values, guess, epsilon), values)
+    except UnsolvedError:
+        return even_table(values, epsilon)
+
+
+def even_table(values: Floats, epsilon: float) -> ResponseTable:
+    """Return randomised response with a uniform prior in the same form; ValueError as above."""
+    size, factor = len(values), math.exp(epsilon)
+    if not 2 <= size <= MOST_INPUTS:
+        raise ValueError(f"from 2 to {MOST_INPUTS} values are needed")
+    outputs, favoured = even_columns(values, factor)
+    mass = np.full(size, 1.0 / (factor + size - 1.0))
+    even = Randomiser(outputs, mass, favoured, epsilon, math.nan, math.nan)
+    try:
+        return realised(even, values)
+    except UnsolvedError:
+        raise ValueError(f"no randomiser of {size} values keeps epsilon = {epsilon!r}") from None
+
+
+def realised(randomiser: Randomiser, values: Floats) -> ResponseTable:
+    """Return a randomiser of ``values``, shape [K], in whole numbers.
+
+    All probabilities are shrunk by 1 − 2⁻²⁰. The lesser one of an output is rounded up to l, and
+    the greater one is ⌊l e^ε⌋. What an input then lacks is the probability of one further output,
+    about 2⁻²⁰ for all of them.
+
+    Raises:
+        UnsolvedError: That output would not keep ε, however much is shrunk, or values without
+            bias do not exist.
+    """
+    factor = _factor(randomiser.epsilon)
+    for shrink in _SHRINKS:
+        lesser = _lesser(randomiser.masses, shrink)
+        greater = [_times(low, factor) for low in lesser]
+        if max(greater) >= UNIT:
+            continue
+        units = np.where(randomiser.favoured, np.array(greater), np.array(lesser))
+        left = UNIT - units.sum(axis=1)
+        if left.min() <= 0 or int(left.max()) > _times(int(left.min()), factor):
+            continue
+        all_units = np.column_stack([units, left]).astype(np.int64)
+        middle = (values[0] + values[-1]) / 2.0
+        start = np.append(randomiser.values, middle)
+        probabilities = all_units / UNIT
+        outputs = start + _least_square(probabilities, values - probabilities @ start)
+        table = ResponseTable(values, all_units, outputs)
+        if table.bias <= _BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
+            return table
+    raise UnsolvedError("no table in whole numbers")
+
+
+def _lesser(masses: Floats, shrink: int) -> list[int]:
+    """The masses in units, 1 − 2^−``shrink`` times, rounded up; exact."""
+    return [
+        math.ceil(Fraction(mass) * UNIT * ((1 << shrink) - 1) / (1 << shrink))
+        for mass in masses.tolist()
+    ]
+
+
+def _factor(epsilon: float) -> Decimal:
+    """e^ε, rounded down."""
+    with localcontext(prec=_DIGITS):
+        return Decimal(epsilon).exp() * (1 - Decimal(10) ** -50)
+
+
+def _times(low: int, factor: Decimal) -> int:
+    """⌊``low`` · ``factor``⌋."""
+    with localcontext(prec=_DIGITS):
+        return int((low * factor).to_integral_value(rounding=ROUND_FLOOR))
+
+
+def _least_square(probabilities: Floats, wanted: Floats) -> Floats:
+    """Return w with Σ_j Q(j|x) w_j = ``wanted``, shape [K], and the least Σ_j (Σ_x Q(j|x)) w_j²."""
+    weight = 1.0 / probabilities.sum(axis=0)
+    gram = (probabilities * weight) @ probabilities.T
+    try:
+        found: Floats = weight * (np.linalg.solve(gram, wanted) @ probabilities)
+        for _ in range(2):  # iterative refinement: to the last bits
+            rest = wanted - probabilities @ found
+            found = found + weight * (np.linalg.solve(gram, rest) @ probabilities)
+    except np.linalg.LinAlgError:
+        raise UnsolvedError("the outputs tell too little of the inputs") from None
+    return found
