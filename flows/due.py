@@ -18,6 +18,7 @@ from flows.ledger.standing import PeriodState, Standing
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.release import ReleaseResult, release_period
 from flows.runtime import clock
+from flows.runtime.interruption import stop_if_interrupted
 from flows.schedule.periods import Schedule
 from flows.watch.run import after_all, tell_of_failure
 from schemas.errors import (
@@ -192,6 +193,7 @@ def _due_of(path: str, release: ReleasePeriod) -> ConfigResult:
     except ClusterdpError as error:
         return ConfigResult(path, None, error)
     except Exception as error:  # whatever it is, it must not stop the others
+        stop_if_interrupted()
         words = f"{reason_of(error)}; clusterdp release CONFIG --due --debug shows where"
         return ConfigResult(path, None, ClusterdpError(words))
 
@@ -237,12 +239,14 @@ def _caught_up(
     path: str, account: Account, schedule: Schedule, before: Standing, release: ReleasePeriod
 ) -> PeriodResult:
     """Try a period, unless others have made it, or are making it, by now."""
+    stop_if_interrupted()
     standing = _standing(account, schedule, before)
     if not standing.is_to_try:
         return _untouched(standing)
     try:
         made = release(path, before.period)
     except Exception as error:  # whatever it is, it must not stop the others
+        stop_if_interrupted()
         return _not_made(_standing(account, schedule, before), error)
     return PeriodResult(before.period, made.status, None, 0, made.release_id, made)
 

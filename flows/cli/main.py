@@ -34,6 +34,7 @@ from flows.cli.replicate import replicate
 from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
 from flows.runtime import logs
+from flows.runtime.interruption import note_interruption, was_interrupted
 from flows.runtime.progress import LineHandler, waiting
 from flows.runtime.system import check_current_folder, code_of, open_closed_streams
 from flows.runtime.terminal import SafeFormatter, safe_text, to_print
@@ -116,11 +117,18 @@ def _interrupt_alike() -> None:
     """
 
     def interrupt(_: int, frame: FrameType | None) -> None:
+        note_interruption()
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         usual = signal.getsignal(signal.SIGINT)  # an event loop has one of its own
         (usual if callable(usual) else signal.default_int_handler)(signal.SIGINT, frame)
 
+    def interrupt_by_key(number: int, frame: FrameType | None) -> None:
+        note_interruption()
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt_by_key)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
             signal.signal(number, interrupt)
@@ -175,14 +183,19 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
 
 def _last_words(error: BaseException) -> str | None:
     """What to say of an error that nobody foresaw, or of an interruption."""
-    if isinstance(error, Exception):
-        return _unforeseen(error)
-    return "interrupted" if _is_interruption(error) else None
+    if _is_interruption(error):
+        return "interrupted"
+    return _unforeseen(error) if isinstance(error, Exception) else None
 
 
 def _is_interruption(error: BaseException) -> bool:
-    """Whether this is Ctrl-C, or what Prefect makes of SIGTERM while a flow is running."""
-    return isinstance(error, KeyboardInterrupt) or type(error).__name__ == "TerminationSignal"
+    """Whether this is Ctrl-C, or what Prefect makes of SIGTERM while a flow is running.
+
+    Also what a query makes of them: a RuntimeError.
+    """
+    is_of_query = isinstance(error, RuntimeError) and was_interrupted()
+    is_signal = type(error).__name__ == "TerminationSignal"
+    return isinstance(error, KeyboardInterrupt) or is_signal or is_of_query
 
 
 def _unforeseen(error: Exception) -> str:

@@ -20,6 +20,7 @@ from flows.ledger.database import _told_plainly as told_plainly
 from flows.ledger.rules import OPEN, Entry
 from flows.ledger.tables import CHARGES, METADATA, select
 from flows.runtime import clock
+from flows.runtime.interruption import was_interrupted
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -121,7 +122,7 @@ def reason_of(error: BaseException) -> str:
     """An error as the reason of a failure; of errors that nobody foresaw the kind alone."""
     if isinstance(error, ClusterdpError):
         return str(error)
-    if isinstance(error, Exception):
+    if isinstance(error, Exception) and not was_interrupted():
         return f"unforeseen failure ({type(error).__name__})"
     return "interrupted"
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
@@ -16,7 +17,7 @@ from flows.cli.main import run
 from flows.due import release_all_due, release_due
 from flows.ledger.account import Account
 from flows.ledger.rules import Fingerprint
-from flows.runtime import clock
+from flows.runtime import clock, interruption
 from flows.status import status
 from schemas.errors import ConfigError, InputError
 from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, write_content
@@ -538,6 +539,36 @@ def test_a_signing_key_that_cannot_be_used_draws_nothing(
     with pytest.raises(ConfigError, match=r"publish\.signing_key: .* there is no such file"):
         release_due(str(built.config))
     assert public(built) == []
+
+
+# asked to stop
+
+
+def test_a_query_that_was_interrupted_is_no_failure_to_go_on_after(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB makes a RuntimeError of the KeyboardInterrupt that a signal's handler raises."""
+    built = scheduled(experiment, *DAYS[:3])
+    night(monkeypatch, DAYS[3])
+    asked = threading.Event()
+    monkeypatch.setattr(interruption, "_asked", asked)
+    tried: list[str] = []
+
+    def is_stopped(path: str, period: str) -> Any:
+        tried.append(period)
+        if period == DAYS[1]:
+            with Account(built.load()).attempt(period):
+                interruption.note_interruption()
+                raise RuntimeError("Query interrupted")
+        return built.run(period)
+
+    with pytest.raises(KeyboardInterrupt):
+        release_due(str(built.config), is_stopped)
+    assert tried == DAYS[:2]
+    assert reason(built, DAYS[1]) == "interrupted"
+    assert run(["release", str(built.config), "--due"]) == 1  # at once
+    asked.clear()
+    assert caught_up(built) == dict.fromkeys(DAYS[1:3], "published")
 
 
 # several experiments
