@@ -447,12 +447,12 @@ def test_a_release_of_an_older_schema_that_lacks_tables_is_named_as_such(
     assert "made it: 0.0.9" in said
 
 
-def test_a_release_of_several_metrics_is_refused_in_plain_words(
+def test_a_metric_without_its_columns_of_units_is_refused(
     experiment: Builder, tmp_path: Path
 ) -> None:
     second = "INSERT INTO metrics SELECT * REPLACE ('visits' AS metric) FROM metrics"
     said = refusal(changed(experiment, tmp_path, second))
-    assert "is not about one outcome called 'outcome', which is what this program reads" in said
+    assert "the columns of table units are not a release's" in said
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM release", "INSERT INTO release FROM release"])

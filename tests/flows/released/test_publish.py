@@ -133,6 +133,7 @@ are additions of ours.
 
 NOT_KNOWN = {
     "segment", "label", "measured_in", "numerator", "denominator", "unit_id_key_fingerprint",
+    "decision", "role", "direction", "texts",
 }  # fmt: skip
 """Columns of text that are null in a release such as these."""
 
