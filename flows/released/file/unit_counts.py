@@ -64,8 +64,8 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
 
     ``grid`` has the values that outcomes of the ``metric`` should have, in order.
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
-    temporary table, for :func:`counts_by_level` and for who counts them again: the file that is open
-    does not change.
+    temporary table, for :func:`counts_by_level` and for whoever counts them again: the file does
+    not change while it is open.
     """
     name = _kept_as(metric)
     connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _BOUNDS))
