@@ -285,8 +285,8 @@ def test_an_outcome_is_no_feature_of_private_clusters(experiment: Builder) -> No
 def test_faults_of_sections_of_their_own_are_told_together(experiment: Builder) -> None:
     error = refused(
         experiment,
-        VISIT | {"missing": 7},
-        SPEND | {"guess": [1.0]},
+        {**VISIT, "missing": 7},
+        {**SPEND, "guess": [1.0]},
         columns={"attributes": ["visited"]},
         arms={"treatments": []},
         privacy={"budget_epsilon": -1.0},
