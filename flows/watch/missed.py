@@ -6,33 +6,51 @@ released file. That has no rules of rows set aside, and of event logs not how ma
 
 from flows.config.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState
+from flows.ledger.attempts import AttemptLog, AttemptState
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, State
 from flows.ledger.runs import RunRecord
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
 from flows.runtime import clock
+from flows.runtime.working_folders import is_alive
 from flows.watch.notices import news_of_release, tell_people
 from schemas.released import Manifest
 from schemas.roster import Roster
 
 
 def tell_of_missed(config: Config, account: Account) -> None:
-    """Keep and tell of each period's last release, if it is public and no run has told of it.
+    """Keep and tell of each period's last release, if it is public and its run died untold.
 
     Raises InputError where the ledger or a file cannot be read.
     """
+    dead = _ended_without_a_word(config)
+    if not dead:
+        return
     told = {run.release_id for run in account.runs()}
     last: dict[str, Entry] = {}
     for entry in account.statement().entries:
         if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
-            last[entry.name.period] = max(
-                entry, last.get(entry.name.period, entry), key=lambda one: one.name
-            )
-    for entry in last.values():
-        is_new = entry.name.release_id not in told
-        if is_new and entry.draft is not None and entry.path.exists():
+            known = last.get(entry.name.period, entry)
+            last[entry.name.period] = max(entry, known, key=lambda one: one.name)
+    for period in sorted(dead & set(last)):
+        entry = last[period]
+        if entry.name.release_id not in told and entry.draft is not None and entry.path.exists():
             _tell(config, account, entry, run_of(entry.draft))
+
+
+def _ended_without_a_word(config: Config) -> set[str]:
+    """Periods whose last attempt began and never said how it ended, though its run is dead."""
+    ledger = Ledger(ledger_url(config.ledger.url, config.directory))
+    attempts = AttemptLog(ledger, config.experiment).last()
+    return {
+        period
+        for period, one in attempts.items()
+        if one.state == AttemptState.RUNNING
+        and one.folder is not None
+        and is_alive(one.folder, one.host) is False
+    }
 
 
 def _tell(config: Config, account: Account, entry: Entry, run: str | None) -> None:

@@ -43,7 +43,7 @@ class RealPrefect:
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def ask(self, path: str, document: dict[str, Any] | None = None) -> tuple[int, Any]:
+    def ask(self, path: str, document: object = None) -> tuple[int, Any]:
         """Ask the server's API: its code and its answer."""
         asked = request.Request(  # noqa: S310 - of this machine
             f"{self.url}{path}",
@@ -64,7 +64,7 @@ class RealPrefect:
     def _answer(asked: request.Request) -> tuple[int, Any]:
         try:
             with request.urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310 - likewise
-                return answer.status, json.loads(answer.read())
+                return answer.status, json.loads(answer.read() or b"null")
         except error.HTTPError as refused:
             return refused.code, json.loads(refused.read())
 

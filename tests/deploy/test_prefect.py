@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 import pytest
@@ -210,6 +211,7 @@ def test_each_fault_of_a_night_is_told(server: RealPrefect, tmp_path: Path, web:
     assert "rows have a fault (" in texts
     assert "cannot be read as JSON Lines: a line does not parse" in texts
     assert_public(server, runs["events"])
+    assert_told_once_a_week(server, web)
 
 
 def create_automations(server: RealPrefect, folder: Path, web: Web) -> None:
@@ -279,3 +281,21 @@ def assert_public(server: RealPrefect, run: str) -> None:
     assert places == {"a line"}
     assert "clusterdp.failed" in said
     assert server.state(run)[1].count("a line does not parse") == 1
+
+
+def assert_told_once_a_week(server: RealPrefect, web: Web) -> None:
+    """A period that is late another night is not told of again; what comes after it is."""
+    now = datetime.now(UTC).isoformat()
+    again = [
+        {
+            "event": f"clusterdp.{event}",
+            "occurred": now,
+            "id": str(uuid4()),
+            "resource": {"prefect.resource.id": name, "prefect.resource.name": "late again"},
+            "payload": {"event": event, "text": "as before"},
+        }
+        for event, name in (("late", f"clusterdp.late.{DAYS[0]}"), ("lost", "clusterdp.late.other"))
+    ]
+    assert server.ask("/events", again)[0] == 204
+    wait_for(lambda: "clusterdp: late again: lost" in subjects(web), "what comes after it")
+    assert "clusterdp: late again: late" not in subjects(web)

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.cli.main import run
 from flows.due import release_due
+from flows.ledger.attempts import AttemptState, Began
 from flows.release import release_period
 from flows.runtime import logs
 from schemas.errors import ConflictError, InputError
@@ -26,6 +27,7 @@ from tests.support.modes import mode
 
 pytestmark = pytest.mark.release
 
+_note = Began.note
 Samples = dict[tuple[str, ...], float]
 
 
@@ -364,8 +366,8 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     bring(built, DAYS[0], a_log(300).with_columns(variant=odd).vstack(twice).vstack(twice))
     night(monkeypatch, DAYS[1])
     with monkeypatch.context() as dies:
-        dies.setattr("flows.due.before_all", lambda *_: None)
         dies.setattr("flows.watch.run._after_success", lambda *_: None)
+        dies.setattr(Began, "note", _only_that_it_began)
         caught_up(built)
     web.got.clear()
     night(monkeypatch, DAYS[1], "09:00")
@@ -380,3 +382,24 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     assert found["last_success_timestamp_seconds",] == _moment(DAYS[1], "09:00")
     assert (found["release_units",], found["release_rows_read",]) == (300.0, 332.0)
     assert ("release_duration_seconds",) not in found
+
+
+def _only_that_it_began(began: Began, state: AttemptState, reason: str | None = None) -> None:
+    if state == AttemptState.RUNNING:
+        _note(began, state, reason)
+
+
+def test_releases_of_runs_that_ended_in_order_are_no_news(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those of before anybody asked to be told."""
+    built = watched(experiment, web)
+    log = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+    bring(built, DAYS[0], log)
+    night(monkeypatch, DAYS[1])
+    with monkeypatch.context() as untold:
+        untold.setattr("flows.watch.run._after_success", lambda *_: None)
+        caught_up(built)
+    caught_up(built)
+    assert told(web) == []
+    assert ("last_success_timestamp_seconds",) not in samples(built)
