@@ -29,6 +29,7 @@ from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
+from flows.cli.keeping import prune, withdraw
 from flows.cli.options import ConfigFiles, Json, Period
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
@@ -450,6 +451,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.audit: "clusterdp audit autumn.toml",
     experiment.status: "clusterdp status autumn.toml winter.toml",
     experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
+    withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'prices were wrong'",
+    prune: "clusterdp prune autumn.toml --dry-run",
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     site: "clusterdp site north.toml",
     aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",

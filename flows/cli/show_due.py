@@ -101,7 +101,9 @@ def _about(one: "Verdict") -> str:
     named = "" if one.release_id is None else f" ({one.release_id})"
     against = "" if one.against is None else f", against the {_SOURCES[one.against]}"
     reason = "" if one.reason is None else f": {one.reason}"
-    return f"{one.path}{named}{against}{reason}"
+    pruned = "" if one.pruned_at is None else f"; pruned by its publisher on {one.pruned_at[:10]}"
+    withdrawn = "" if one.withdrawn is None else f"; WITHDRAWN: {one.withdrawn}"
+    return f"{one.path}{named}{against}{reason}{pruned}{withdrawn}"
 
 
 _SOURCES = {

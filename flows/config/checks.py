@@ -17,6 +17,7 @@ from flows.config.outcome_checks import (
 )
 from flows.config.public_facts import check_public_facts
 from flows.config.ratio_checks import check_ratios
+from flows.config.retention_checks import check_retention
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
 from flows.runtime.paths import check_place, check_source
 from schemas.errors import ConfigError, shown
@@ -56,6 +57,7 @@ def check_config(config: Config) -> None:
         check_design(config)
     check_ratios(config)
     check_notify(config)
+    check_retention(config)
     check_decision(config)
 
 

@@ -21,7 +21,13 @@ from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
 from flows.ledger.digests import digests, entries_of
-from flows.ledger.marks import closing_of, lists_of, note_pruned, note_withdrawal
+from flows.ledger.marks import (
+    closing_of,
+    lists_of,
+    note_pruned,
+    note_withdrawal,
+    unfinished_folders,
+)
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import ledger_url
 from flows.ledger.questions import refuse_early
@@ -309,6 +315,10 @@ class Account:
         """All charges for the experiment, the oldest first; changes nothing."""
         return entries_of(self._ledger, self._shelf.experiment)
 
+    def unfinished(self) -> set[Path]:
+        """Working folders of charges that are not settled, which nobody may clear away."""
+        return unfinished_folders(self._ledger)
+
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""
         schedule = schedule_of(self._config) if isinstance(self._config, Config) else None
@@ -316,6 +326,16 @@ class Account:
             return None
         periods = self.standings(schedule, now)
         return closing_of(self._shelf.experiment, schedule, periods, now)
+
+    def lists(self) -> Lists:
+        """What there is to say beside the releases, by the ledger."""
+        return lists_of(self.entries(), self.closing(clock.now()))
+
+    def latest(self) -> str | None:
+        """The release that ``latest.duckdb`` is; None where there is none to be used."""
+        without = self.lists().left_out
+        names = [name.release_id for name in self._shelf.names()]
+        return next((name for name in reversed(names) if name not in without), None)
 
     def note_withdrawal(self, release_id: str, reason: str | None) -> bool:
         """Note why a release is withdrawn, or that it is no longer (None); whether that is news.
@@ -331,11 +351,9 @@ class Account:
         note_pruned(self._ledger, charges, clock.now())
 
     def _renew_beside(self) -> list[str]:
-        def said() -> Lists:
-            return lists_of(self.entries(), self.closing(clock.now()))
-
         key = self._signing_key
-        return renew_beside(self._shelf, self._ledger, said, None if key is None else key.sign)
+        sign = None if key is None else key.sign
+        return renew_beside(self._shelf, self._ledger, self.lists, sign)
 
 
 def account_of(path: Path) -> tuple[str, Account]:

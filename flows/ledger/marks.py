@@ -5,6 +5,7 @@ Neither changes what was charged.
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import sqlalchemy as sa
 
@@ -12,7 +13,7 @@ from flows.ledger.database import Ledger
 from flows.ledger.database import _told_plainly as told_plainly
 from flows.ledger.rules import Entry, State
 from flows.ledger.standing import PeriodState, Standing, utc_text
-from flows.ledger.tables import CHARGES, select
+from flows.ledger.tables import CHARGES, select, unfinished
 from flows.released.lists import Closing, Lists, PrunedRelease, WithdrawnRelease
 from flows.schedule.periods import Schedule
 from schemas.errors import ConfigError, shown
@@ -55,6 +56,14 @@ def note_pruned(ledger: Ledger, charges: Collection[int], now: datetime) -> None
         for charge in charges:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.pruned_at.is_(None))
             connection.execute(sa.update(CHARGES).where(one).values(pruned_at=_plain(now)))
+
+
+@told_plainly
+def unfinished_folders(ledger: Ledger) -> set[Path]:
+    """Working folders of charges that are not settled, which nobody may clear away."""
+    with ledger._reading() as connection:
+        found = [] if connection is None else unfinished(connection)
+    return {entry.draft for entry in found if entry.draft is not None}
 
 
 def lists_of(entries: Iterable[Entry], closing: Closing | None) -> Lists:

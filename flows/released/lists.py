@@ -122,20 +122,6 @@ def read_withdrawn(folder: Path) -> dict[str, WithdrawnRelease]:
     return _releases(folder / WITHDRAWN, _withdrawn)
 
 
-def read_pruned(folder: Path) -> dict[str, PrunedRelease]:
-    """The releases that are pruned as a folder says; raises InputError as :func:`read_lists`."""
-    return _releases(folder / PRUNED, _pruned)
-
-
-def withdrawal_of(path: Path, release_id: str) -> WithdrawnRelease | None:
-    """Whether the release in a file is withdrawn, as a list beside it says, or beside its target.
-
-    Raises InputError as :func:`read_lists`.
-    """
-    places = dict.fromkeys((path.absolute().parent, path.resolve().parent))
-    return next((one for at in places if (one := read_withdrawn(at).get(release_id))), None)
-
-
 def named(release_ids: Iterable[str]) -> str:
     """A few of them, and how many more there are."""
     names = list(release_ids)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
+from flows.released.lists import WithdrawnRelease
 from flows.released.page.attributes import attribute_facts
 from flows.released.page.contents import Contents, MetricContents, read_contents
 from flows.released.page.decision import decision_facts
@@ -20,11 +21,15 @@ from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
 from flows.released.stated_estimates import check_stated_estimates
+from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
 MODEL: Final = ".json"
 """How the name of an effect model's file ends."""
+
+WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
+"""Stands on the page of a release that was."""
 
 
 def write_report(release: Path, output: Path) -> Path:
@@ -41,7 +46,7 @@ def write_report(release: Path, output: Path) -> Path:
 
         return write_page(output, model_page(release))
     check_stated_estimates(release)
-    return write_page(output, report(read_contents(release)))
+    return write_page(output, report(read_contents(release), withdrawal_of(release)))
 
 
 def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
@@ -94,8 +99,8 @@ def check_output(output: Path, release: Path | None = None) -> None:
         raise InputError(f"{output.absolute()}: is the release itself; name another file")
 
 
-def report(contents: Contents) -> str:
-    """Build the page."""
+def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str:
+    """Build the page; where the release was ``withdrawn`` it begins with that."""
     metrics = [
         _of_metric(contents, one, place) for place, one in enumerate(contents.metrics, start=1)
     ]
@@ -105,6 +110,7 @@ def report(contents: Contents) -> str:
     return render(
         manifest=contents.manifest,
         program=version("clusterdp"),
+        withdrawn=withdrawn,
         arms=contents.arms,
         has_units=contents.has_units,
         macros=contents.macros,

@@ -19,7 +19,8 @@ from schemas.errors import ClusterdpError, ConflictError
 from schemas.names import ReleaseName
 
 LATEST = "latest.duckdb"
-_WORKING = ".draft-"
+WORKING = ".draft-"
+"""What the names of working folders begin with."""
 _OF_RUN = re.compile(r"\.draft-([0-9a-f]{12})-.*")
 
 
@@ -33,7 +34,7 @@ def workplace(directory: Path, run: str = "") -> Iterator[Path]:
     """
     new_folders = public_directory(directory)
     try:
-        with working.working_folder(directory, f"{_WORKING}{run}{'-' if run else ''}") as folder:
+        with working.working_folder(directory, f"{WORKING}{run}{'-' if run else ''}") as folder:
             yield folder
     finally:
         remove_if_empty(new_folders)
@@ -127,7 +128,7 @@ def point_latest(
 
 def sweep(directory: Path, keep: Collection[Path]) -> None:
     """Remove the working folders of dead runs, except those to ``keep``."""
-    working.sweep(directory, _WORKING, keep)
+    working.sweep(directory, WORKING, keep)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
