@@ -143,11 +143,10 @@ class _Work:
     def _leftovers(self, before: datetime) -> int:
         """Working folders of dead runs, by the sweeps that every release does; how many."""
         spilled, drafts = self._config.spill_directory, self._config.releases
-        dead = {one: _dead(one, prefix) for one, prefix in ((spilled, PREFIX), (drafts, WORKING))}
         unfinished = self.account.unfinished()
         old = {
-            one: [path for path in found if _written_at(path) < before and path not in unfinished]
-            for one, found in dead.items()
+            one: [path for path in _dead(one, prefix, before) if path not in unfinished]
+            for one, prefix in ((spilled, PREFIX), (drafts, WORKING))
         }
         if self._dry_run:
             return sum(map(len, old.values()))
@@ -202,13 +201,14 @@ def _release_file(folder: Path, entry: Entry) -> Path:
     return folder / f"{entry.name.release_id}.duckdb"
 
 
-def _dead(directory: Path, prefix: str) -> list[Path]:
-    """The working folders of runs that nobody holds the lock of."""
+def _dead(directory: Path, prefix: str, before: datetime) -> list[Path]:
+    """The working folders that changed ``before`` and that nobody holds the lock of."""
     if not directory.is_dir():
         return []
     here = socket.gethostname()
     found = (path for path in sorted(directory.glob(f"{prefix}*")) if path.is_dir())
-    return [path for path in found if is_alive(path, here) is False]
+    old = [path for path in found if _written_at(path) < before]  # asked first: a lock is a change
+    return [path for path in old if is_alive(path, here) is False]
 
 
 def _others(directory: Path, prefix: str, chosen: Collection[Path]) -> list[Path]:

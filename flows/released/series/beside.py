@@ -68,8 +68,6 @@ def pruned_note(pruned: Sequence[ReleaseName]) -> list[str]:
     """Say that files are gone on purpose, if some are."""
     if not pruned:
         return []
-    files = (
-        "file of 1 release was" if len(pruned) == 1 else f"files of {len(pruned):,} releases were"
-    )
+    what = "1 file was" if len(pruned) == 1 else f"{len(pruned):,} files were"
     listed = named(name.release_id for name in pruned)
-    return [f"the {files} pruned: {listed}; {SERIES} beside them may still have their estimates"]
+    return [f"{what} pruned: {listed}; {SERIES} may still have their estimates"]
