@@ -464,6 +464,16 @@ class Series:
         return tuple(open(night.path) for night in self._nights.nights)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of them: periods that are missing, withdrawn or pruned, say."""
+        return self._nights.notes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the experiment has ended, as a list beside the releases says: no more come."""
+        return self._nights.closing is not None
+
+    @property
     def sql(self) -> str:
         """SQL for a DuckDB of yours: it attaches all releases, with views of units and estimates.
 

@@ -395,11 +395,13 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
         if is_one:
             one = release_due(paths[0], way)
             text = partial(due_text, one)
-            return Answer(text, one.as_json(), one.warnings, exit_code=one.exit_code)
+            said = one.farewells
+            return Answer(text, one.as_json(), one.warnings, said, exit_code=one.exit_code)
         all_of_them = release_all_due(paths, way)
     text = partial(several_due_text, all_of_them)
     code = all_of_them.exit_code
-    return Answer(text, all_of_them.as_json(), all_of_them.warnings, exit_code=code)
+    document, said = all_of_them.as_json(), all_of_them.farewells
+    return Answer(text, document, all_of_them.warnings, said, exit_code=code)
 
 
 def serve(

@@ -49,6 +49,8 @@ def _experiment_text(one: "ExperimentStatus") -> str:
     if one.closed:
         still = f"; of its periods {one.n_unpublished:,} not published" if one.n_unpublished else ""
         following = f"never: closed after {one.last_period}, its last period{still}"
+    if one.closing is not None:
+        following += "; nothing more comes by itself, so write the final report (clusterdp report)"
     rows = [
         (
             period.period,

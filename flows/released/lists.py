@@ -81,6 +81,19 @@ class Closing:
         """How many of its periods were published."""
         return self.n_periods - len(self.not_published)
 
+    @property
+    def in_words(self) -> str:
+        """How it ended, as people are told it."""
+        missing = named(self.not_published)
+        return (
+            f"ended with {shown(self.last_period)}: {self.n_published:,} of {self.n_periods:,} "
+            f"periods published{f', never {missing}' if missing else ''}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """What documents say of it."""
+        return {**asdict(self), "not_published": list(self.not_published)}
+
 
 @dataclass(frozen=True)
 class Lists:

@@ -69,6 +69,7 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
         [*series.warnings, *series.nights.notes],
         _scales(series.nights.first),
     )
+    facts["closing"] = series.nights.closing
     public_directory(folder)
     for one in series.periods:
         _write_night(one.night, folder)
