@@ -8,7 +8,7 @@ any moment, the next prune finishes: the ledger notes that a file goes before it
 import logging
 import os
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -142,19 +142,19 @@ class _Work:
 
     def _leftovers(self, before: datetime) -> int:
         """Working folders of dead runs, by the sweeps that every release does; how many."""
-        spilled, drafts = self._config.spill_directory, self._config.releases
-        unfinished = self.account.unfinished()
-        old = {
-            one: [path for path in _dead(one, prefix, before) if path not in unfinished]
-            for one, prefix in ((spilled, PREFIX), (drafts, WORKING))
-        }
+        places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))
+        unfinished = self.account.unfinished()  # asked first: what is charged later is no leftover
+        old = [
+            path
+            for directory, prefix in places
+            for path in _dead(directory, prefix, before)
+            if path not in unfinished
+        ]
         if self._dry_run:
-            return sum(map(len, old.values()))
-        if old[spilled]:
-            sweep(spilled, PREFIX, _others(spilled, PREFIX, old[spilled]))
-        if old[drafts]:
-            sweep(drafts, WORKING, _others(drafts, WORKING, old[drafts]))
-        return sum(not path.exists() for found in old.values() for path in found)
+            return len(old)
+        for path in old:
+            sweep(path.parent, path.name)
+        return sum(not path.exists() for path in old)
 
     def _releases(self, before: datetime) -> dict[str, int]:
         """Released files, never the latest; their sizes by name."""
@@ -209,11 +209,6 @@ def _dead(directory: Path, prefix: str, before: datetime) -> list[Path]:
     found = (path for path in sorted(directory.glob(f"{prefix}*")) if path.is_dir())
     old = [path for path in found if _written_at(path) < before]  # asked first: a lock is a change
     return [path for path in old if is_alive(path, here) is False]
-
-
-def _others(directory: Path, prefix: str, chosen: Collection[Path]) -> list[Path]:
-    """All working folders but those that are chosen."""
-    return [path for path in directory.glob(f"{prefix}*") if path not in chosen]
 
 
 def _written_at(path: Path) -> datetime:
