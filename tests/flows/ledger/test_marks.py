@@ -1,5 +1,7 @@
 """What the ledger notes of releases after they were published, in both databases."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +27,14 @@ TERMS = Terms("trial", "people", Budget(1.0, 0.25), Budget(10.0, 1.0))
 
 pytest_plugins = ["tests.postgresql"]
 pytestmark = pytest.mark.process  # one of the two is a server
+
+
+@contextmanager
+def database(url: sa.URL) -> Iterator[sa.Connection]:
+    """The ledger's database itself; nothing of it stays open."""
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        yield connection
 
 
 def published(ledger: Ledger, period: str, folder: Path) -> int:
@@ -71,7 +81,7 @@ def test_a_ledger_of_version_2_is_read_as_it_is_and_brought_up_to_date(
     ledger: Ledger, url: sa.URL, tmp_path: Path
 ) -> None:
     charge = published(ledger, "a", tmp_path)
-    with sa.create_engine(url).begin() as connection:
+    with database(url) as connection:
         for name in ("withdrawn", "withdrawn_at", "pruned_at"):
             connection.execute(sa.text(f"ALTER TABLE clusterdp_charges DROP COLUMN {name}"))
         connection.execute(sa.text("UPDATE clusterdp_ledger SET version = 2"))
@@ -80,7 +90,7 @@ def test_a_ledger_of_version_2_is_read_as_it_is_and_brought_up_to_date(
     note_pruned(ledger, [charge], NOW)
     (entry,) = entries_of(ledger, "trial")
     assert entry.pruned_at == NOW.replace(tzinfo=None)
-    with sa.create_engine(url).begin() as connection:
+    with database(url) as connection:
         version = connection.execute(sa.text("SELECT version FROM clusterdp_ledger")).scalar()
     assert version == VERSION
 
@@ -91,7 +101,7 @@ def test_a_time_that_is_none_is_told_by_its_row(
     published(ledger, "a", tmp_path)
     if url.get_backend_name() == "postgresql":
         pytest.skip("PostgreSQL keeps nothing but times there")
-    with sa.create_engine(url).begin() as connection:
+    with database(url) as connection:
         connection.execute(sa.text("UPDATE clusterdp_charges SET pruned_at = 'soon'"))
     with pytest.raises(InputError, match="pruned_at 'soon' in the row with the id 1"):
         entries_of(ledger, "trial")
