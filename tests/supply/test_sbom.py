@@ -1,6 +1,7 @@
 """The bill of materials: all that a run needs, and nothing that moves by itself."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ from deploy.supply.locked import ROOT, RUN, here, installed_by
 MADE_AT = 1_750_000_000
 
 
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(MADE_AT))
-    assert main(["report", "--into", str(tmp_path / "dist")]) == 0
-    return tmp_path / "dist"
+pytestmark = pytest.mark.process  # the schema of CycloneDX takes more than a unit test has
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    into = tmp_path_factory.mktemp("made") / "dist"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", str(MADE_AT))
+        assert main(["report", "--into", str(into)]) == 0
+        yield into
 
 
 def bill_in(folder: Path) -> dict[str, Any]:
