@@ -113,11 +113,13 @@ def _hits(
 ) -> Iterator[Vulnerability]:
     for each in affected:
         name = canonicalize_name(each["package"]["name"])
+        if name not in locked:
+            continue
         ranges = [one for one in each.get("ranges", []) if one["type"] in ("ECOSYSTEM", "SEMVER")]
         if not ranges and not each.get("versions"):
             raise ValueError("it names no versions")
         fixes = {event["fixed"] for one in ranges for event in one["events"] if "fixed" in event}
-        for version in locked.get(name, ()):
+        for version in locked[name]:
             if _is_listed(version, each.get("versions", [])) or any(
                 _is_within(Version(version), one["events"]) for one in ranges
             ):

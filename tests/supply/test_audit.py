@@ -77,6 +77,13 @@ def test_others_packages_ecosystems_and_withdrawn_records_do_not_count(tmp_path:
     assert (result.records, result.packages, result.found) == (1, 1, ())
 
 
+def test_what_cannot_be_judged_of_packages_that_are_not_locked_does_not_matter(
+    tmp_path: Path,
+) -> None:
+    odd = record("other", ranges=ranges(INTRODUCED, {"fixed": "abc"}, kind="GIT"))
+    assert audit(export(tmp_path, odd), [THING]).records == 1
+
+
 def test_what_is_found_is_told_with_all_its_names_and_its_fix(tmp_path: Path) -> None:
     (one,) = audit(export(tmp_path, record(ranges=ranges(INTRODUCED, FIXED))), [THING]).found
     assert str(one) == (
