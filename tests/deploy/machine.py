@@ -91,7 +91,7 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=900,
+            timeout=3600,
         )
         said = f"{text}\nended with {done.returncode}: {done.stdout}"
         assert not check or done.returncode == 0, said

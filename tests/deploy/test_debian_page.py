@@ -122,7 +122,8 @@ def periods(machine: Machine) -> list[dict[str, str]]:
     """What status says of each due period of the large experiment."""
     status = "runuser -u clusterdp -- /opt/clusterdp/bin/clusterdp status --json"
     document = json.loads(machine.run(f"{status} /etc/clusterdp/winter.toml 2>/dev/null || true"))
-    found: list[dict[str, str]] = document["periods"]
+    (experiment,) = document["experiments"]
+    found: list[dict[str, str]] = experiment["periods"]
     return [each for each in found if each["state"] != "waiting"]
 
 

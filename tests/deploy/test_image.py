@@ -125,7 +125,7 @@ def built(base: Path) -> Image:
 
     def buildah(*words: str) -> str:
         done = subprocess.run(
-            [*storage, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
+            [*storage, *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=3600
         )
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
         return done.stdout.strip()
