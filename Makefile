@@ -6,7 +6,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick soak bench docs check lint types contracts tests fix lock clean
+.PHONY: help demo test quick soak bench docs supply pythons check lint types contracts tests fix lock clean
+
+PYTHONS := 3.11 3.12 3.13 3.14
+# The time that is written into what is built: that of the commit, where there is one.
+DATED = SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 
 # Checks run beside tests: each of them keeps one core busy, some of the time.
 TOGETHER := $(MAKE) --no-print-directory --jobs 3
@@ -37,6 +41,12 @@ docs: $(VENV)/test ## the documentation as a site: site/index.html
 	@$(BIN)/sphinx-build -E -a -q -W --keep-going -c docs . site
 	@echo "$(CURDIR)/site/index.html"
 
+supply: $(VENV)/test ## wheel, bill of materials, licences into dist; DATABASE=osv to audit
+	@rm -rf dist
+	@$(DATED) $(BIN)/python -m hatchling build -t wheel -d dist
+	@$(DATED) $(BIN)/python -m deploy.supply report --into dist
+	@$(BIN)/python -m deploy.supply audit $(if $(DATABASE),--database "$(DATABASE)")
+
 check: lint ## lint, types and import contracts alone
 	@$(TOGETHER) types contracts
 
@@ -58,17 +68,26 @@ fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-lock: $(VENV)/build ## bring the lock files up to date with pyproject.toml
+lock: $(VENV)/build ## bring the lock files up to date; UPGRADE= adds what is new and moves nothing else
 	$(PIP) install uv
 	$(BIN)/uv pip compile $(LOCK) requirements-build.in --output-file requirements-build.lock
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --output-file requirements.lock
 	$(BIN)/uv pip compile $(LOCK) pyproject.toml --extra demo --extra distributed \
 		--extra docs --extra test --output-file requirements-test.lock
 
+pythons: $(VENV)/build ## ask the package index whether the locks serve each Python of PYTHONS
+	$(PIP) install uv
+	@set -e; for python in $(PYTHONS); do \
+		$(BIN)/uv pip install --quiet --dry-run --target build/none --python-version $$python \
+			--python-platform x86_64-manylinux_2_28 --only-binary :all: --no-binary causaldata \
+			--require-hashes -r requirements-test.lock; \
+		echo "Python $$python: the locks are complete, with wheels for Linux"; done
+
 clean: ## remove the environment, caches and the demo's files
 	rm -rf $(VENV) clusterdp-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist site
 
-LOCK := --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+UPGRADE := --upgrade
+LOCK := --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate
 
 $(VENV)/build: requirements-build.lock

@@ -1,8 +1,12 @@
 """The wheel holds all of the program and nothing else, and works away from the checkout."""
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -11,18 +15,66 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flows", "privatizers", "schemas", "estimators")
+_BESIDE = ("clusterdp.py", "py.typed", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 _LEFT_OUT = ("__pycache__", ".pyc")
+
+
+_COMMIT = 1_750_000_000
+"""When the checkout was committed, as a builder says it: SOURCE_DATE_EPOCH."""
+
+
+def built(root: Path, into: Path, *, epoch: int = _COMMIT, umask: int = 0o022) -> Path:
+    """The wheel of a checkout, built in this environment; no network is asked."""
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
+    done = subprocess.run(
+        build,
+        cwd=root,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
+        umask=umask,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = into.glob("*.whl")
+    return found
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built in this environment; no network is asked."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    (found,) = folder.glob("*.whl")
-    return found
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """What a wheel is made of, elsewhere: written in another order, at another time, closed."""
+    copy = tmp_path / "elsewhere" / "checkout"
+    parts = [*_BESIDE, *PACKAGES]
+    for name in reversed(parts):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, copy / name, copy_function=shutil.copyfile)
+        else:
+            copy.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, copy / name)
+    for number, path in enumerate(sorted(copy.rglob("*"))):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.utime(path, (10**9 + number, 10**9 + number))
+    return copy
+
+
+def test_two_builds_are_the_same_bytes(wheel: Path, copied: Path, tmp_path: Path) -> None:
+    again = built(copied, tmp_path / "again", umask=0o077)
+    assert again.name == wheel.name
+    assert again.read_bytes() == wheel.read_bytes()
+    with zipfile.ZipFile(again) as archive:
+        entries = archive.infolist()
+    assert {each.date_time for each in entries} == {time.gmtime(_COMMIT)[:6]}
+    assert {each.external_attr >> 16 & 0o777 for each in entries} == {0o644}
+
+
+def test_the_time_of_the_commit_is_in_it(wheel: Path, tmp_path: Path) -> None:
+    later = built(ROOT, tmp_path / "later", epoch=_COMMIT + 86_400)
+    assert later.read_bytes() != wheel.read_bytes()
 
 
 def test_every_file_of_the_packages_is_in_it_and_no_other(wheel: Path) -> None:
@@ -41,14 +93,15 @@ def test_every_file_of_the_packages_is_in_it_and_no_other(wheel: Path) -> None:
     assert held == files | {"clusterdp/__init__.py", "clusterdp/py.typed"}
 
 
-@pytest.fixture
-def installed(wheel: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel, and this one's libraries without this checkout."""
-    environment = tmp_path / "environment"
+    environment = tmp_path_factory.mktemp("installed") / "environment"
     venv.create(environment, with_pip=False, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    into = ["--python", str(environment / "bin" / "python")]
+    ran(environment, *pip, *into, "install", "--no-index", "--no-deps", wheel)
     (site,) = environment.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
     (site / "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n", encoding="utf-8")
     return environment
 
@@ -72,6 +125,17 @@ def test_it_works_without_the_checkout(installed: Path, tmp_path: Path) -> None:
     assert places == [str(site / "clusterdp/__init__.py"), str(site / "flows/__init__.py")]
     help_text = ran(tmp_path, installed / "bin" / "python", "-m", "flows.cli", "--help")
     assert "release" in help_text
+
+
+@pytest.mark.slow
+def test_its_commands_release_and_estimate(installed: Path, tmp_path: Path) -> None:
+    program = installed / "bin" / "clusterdp"
+    assert "units" in ran(tmp_path, program, "demo")
+    config = tmp_path / "clusterdp-demo" / "demo.toml"
+    released = json.loads(ran(tmp_path, program, "release", config, "--json"))
+    assert released["status"] == "published"
+    told = json.loads(ran(tmp_path, program, "estimate", released["path"], "--json"))
+    assert {each["arm"] for each in told["estimates"]} == {"cash"}
 
 
 def test_a_user_who_checks_types_finds_them(installed: Path, tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """Containers and pods: who they run as, what they may write, and who mounts what."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +96,55 @@ def test_a_pod_is_shut_in() -> None:
     assert read_only == {"experiments", "logs"}
     assert (user := pod["securityContext"]["runAsUser"]) > 0
     assert f"USER {user}:{user}" in CONTAINERFILE
+
+
+# by tools that carry the schemas
+
+
+HADOLINT = ["hadolint", "--no-color"]
+COMPOSE_SCHEMA = ["check-jsonschema", "--builtin-schema", "vendor.compose-spec"]
+MANIFESTS_SCHEMA = ["kubernetes-validate", "--strict"]
+
+
+def checked(command: list[str], text: str, folder: Path, name: str) -> tuple[int, str]:
+    """How a tool of this environment ends on a text, and what it says."""
+    tool = shutil.which(command[0], path=str(Path(sys.executable).parent))
+    if tool is None:
+        pytest.skip(f"there is no {command[0]} for this kind of machine")
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [tool, *command[1:], str(path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+SHIPPED = [
+    (HADOLINT, DEPLOY / "container" / "Containerfile", ("USER 64001", "USER root\nUSERS 64001")),
+    (COMPOSE_SCHEMA, DEPLOY / "container" / "compose.yaml", ("read_only: true", "read_only: 7")),
+    (
+        MANIFESTS_SCHEMA,
+        DEPLOY / "kubernetes" / "clusterdp.yaml",
+        ("readOnlyRootFilesystem", "readOnlyRootFileSystem"),
+    ),
+]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("command", "path", "_mistake"), SHIPPED)
+def test_what_is_shipped_follows_its_schema(
+    command: list[str], path: Path, _mistake: tuple[str, str], tmp_path: Path
+) -> None:
+    code, told = checked(command, path.read_text(encoding="utf-8"), tmp_path, path.name)
+    assert code == 0, told
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("command", "path", "mistake"), SHIPPED)
+def test_a_mistake_would_be_noticed(
+    command: list[str], path: Path, mistake: tuple[str, str], tmp_path: Path
+) -> None:
+    right = path.read_text(encoding="utf-8")
+    assert mistake[0] in right
+    code, _ = checked(command, right.replace(*mistake), tmp_path, path.name)
+    assert code != 0
