@@ -30,6 +30,7 @@ from flows.cli.effects import cate, cate_predict
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
 from flows.cli.options import ConfigFiles, Json, Period
+from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
@@ -450,6 +451,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.audit: "clusterdp audit autumn.toml",
     experiment.status: "clusterdp status autumn.toml winter.toml",
     experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
+    backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
+    restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     site: "clusterdp site north.toml",
     aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",

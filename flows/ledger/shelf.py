@@ -44,10 +44,15 @@ class Shelf:
         """
         names = self.names()
         known = ledger.known(self.experiment) if names else set()
-        return [self._stray(name) for name in names if name.release_id not in known]
+        return [self.read_stray(name) for name in names if name.release_id not in known]
 
-    def _stray(self, name: ReleaseName) -> UnknownRelease:
-        path = self.directory / f"{name.release_id}{self.suffix}"
+    def path_of(self, name: ReleaseName) -> Path:
+        """Where a file of that name lies."""
+        return self.directory / f"{name.release_id}{self.suffix}"
+
+    def read_stray(self, name: ReleaseName) -> UnknownRelease:
+        """Read what a file says it cost that no charge is known of; InputError if it is none."""
+        path = self.path_of(name)
         try:
             stated, cost = self.read(path)
         except InputError as error:
