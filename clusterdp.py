@@ -850,7 +850,7 @@ def verify(
     releases: str | Path | Sequence[str | Path],
     *,
     ledger: str | Path | None = None,
-    key: str | Path | None = None,
+    key: str | Path | Sequence[str | Path] | None = None,
 ) -> VerifyResult:
     """Whether released files are what was published, by the SHA-256 of their bytes.
 
@@ -861,8 +861,8 @@ def verify(
     Args:
         releases: A released file, or several; ``latest.duckdb`` and copies, too.
         ledger: A configuration whose ledger knows them.
-        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them.
-            Without either, that list is taken as it is.
+        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
+            several, of which one has to fit. Without either, that list is taken as it is.
 
     Raises:
         ConfigError: Both were given, or one of them cannot be used.
@@ -870,9 +870,8 @@ def verify(
     """
     from flows.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
-    several = [releases] if isinstance(releases, str | Path) else releases
-    beside = [None if path is None else Path(path) for path in (ledger, key)]
-    return verify_files([Path(release) for release in several], *beside)
+    beside = None if ledger is None else Path(ledger)
+    return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
 
 
 def _warn(texts: Sequence[str], level: int = 3) -> None:
