@@ -17,7 +17,7 @@ from flows.ledger.copies.folder import Backup, KeptExperiment, new_backup, seal,
 from flows.ledger.copies.keys import read_keys
 from flows.ledger.copies.snapshot import Snapshot, take_snapshot
 from flows.ledger.database import Ledger
-from flows.ledger.place import ledger_url
+from flows.ledger.place import ledger_url, only_place
 from flows.ledger.shelf import shelf_of
 from flows.raw.fingerprint import KEY_FILE
 from flows.runtime.small_files import read_small
@@ -98,10 +98,10 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
 
 
 def _one_ledger(configs: dict[Path, AnyConfig]) -> sa.URL:
-    urls = {ledger_url(config.ledger.url, config.directory) for config in configs.values()}
-    if len(urls) != 1:
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
+    if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
-    return urls.pop()
+    return url
 
 
 def _kept(

@@ -20,7 +20,7 @@ from flows.ledger.copies.keys import ACCOUNT, check_account_key, key_paths, read
 from flows.ledger.copies.reconcile import Found, Payer, reconcile
 from flows.ledger.copies.refill import is_there_whole, loaded, refill
 from flows.ledger.database import Ledger
-from flows.ledger.place import ledger_url
+from flows.ledger.place import ledger_url, only_place
 from flows.ledger.rules import spent
 from flows.ledger.shelf import shelf_of
 from flows.ledger.tables import POPULATIONS, select
@@ -123,10 +123,10 @@ def restore(
 
 
 def _one_ledger(configs: Sequence[AnyConfig]) -> sa.URL:
-    urls = {ledger_url(config.ledger.url, config.directory) for config in configs}
-    if len(urls) != 1:
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs)
+    if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; restore each by itself")
-    return urls.pop()
+    return url
 
 
 def _payer(config: AnyConfig) -> Payer:
@@ -158,11 +158,13 @@ def _keys(
         contents = {key: read_kept(backup.folder / file) for key, file in kept.keys.items()}
         check_account_key(config, contents.get(ACCOUNT), begun)
         for key, path in key_paths(config, KEY_FILE).items():
-            if key in contents:
-                found[path] = key, contents[key]
-    for path, (key, content) in found.items():
-        if path.exists() and read_kept(path) != content:
-            raise _another_key(path, key)
+            if key not in contents:
+                continue
+            place, content = path.resolve(), contents[key]
+            is_another = place.exists() and read_kept(place) != content
+            if is_another or found.get(place, (key, content))[1] != content:
+                raise _another_key(place, key)
+            found[place] = key, content
     return found
 
 
@@ -182,8 +184,8 @@ def _put_keys(keys: dict[Path, tuple[str, bytes]]) -> dict[Path, bool]:
 
 def _another_key(path: Path, key: str) -> ConflictError:
     return ConflictError(
-        f"{key}: {path} is there, and is another key than that of the backup; no key is ever "
-        "overwritten. Move it away, and run again"
+        f"{key}: {path} is there, or another CONFIG's, and is another key than that of the backup; "
+        "no key is ever overwritten. Move it away, or name another place, and run again"
     )
 
 
