@@ -119,30 +119,38 @@ def _copied_tables(ledger: Ledger, connection: sa.Connection, path: Path) -> sa.
         poolclass=NullPool,
         hide_parameters=True,
     )
-    with engine.begin() as copy:
-        for table in found.sorted_tables:
-            same = _same_table(table)
-            same.create(copy)
-            rows = connection.execute(sa.select(table).execution_options(yield_per=_AT_ONCE))
-            try:
-                for some in rows.mappings().partitions():
-                    _put(copy, same, [dict(row) for row in some])
-            except (ValueError, TypeError):
-                raise _no_row(ledger, table.name) from None
-    _sync(path)
-    return found
-
-
-def _put(copy: sa.Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
     try:
-        copy.execute(sa.insert(table), rows)
+        with engine.begin() as copy:
+            for table in found.sorted_tables:
+                same = _same_table(table)
+                same.create(copy)
+                for rows in _rows(ledger, connection, table):
+                    copy.execute(sa.insert(same), rows)
     except DBAPIError as error:
         problem = str(error.orig)
-    except StatementError as error:  # of a value that is none of its column's
-        raise TypeError from error
+    except StatementError:  # of a value that is none of its column's
+        raise _no_row(ledger, table.name) from None
+    else:
+        _sync(path)
+        return found
+    raise OSError(None, problem)
+
+
+def _rows(
+    ledger: Ledger, connection: sa.Connection, table: sa.Table
+) -> Iterator[list[dict[str, Any]]]:
+    """The rows of a table, some at a time; raises InputError where they cannot be read."""
+    try:
+        rows = connection.execute(sa.select(table).execution_options(yield_per=_AT_ONCE))
+        for some in rows.mappings().partitions():
+            yield [dict(row) for row in some]
+    except DBAPIError as error:
+        problem = str(error.orig).strip().splitlines()[0]
+    except (ValueError, TypeError):
+        raise _no_row(ledger, table.name) from None
     else:
         return
-    raise OSError(None, problem)
+    raise InputError(f"ledger {ledger}: {problem}; nothing was copied, so run again")
 
 
 def _no_row(ledger: Ledger, table: str) -> InputError:
