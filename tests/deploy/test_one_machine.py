@@ -20,6 +20,7 @@ from tests.docs.blocks import ROOT, blocks, run_shell
 DEPLOY = ROOT / "deploy"
 SYSTEMD = DEPLOY / "systemd"
 UNIT = SYSTEMD / "clusterdp@.service"
+BACKUP = "backup.conf"
 DEBIAN = ROOT / "docs" / "debian.md"
 
 SERVICE, ANALYSTS, ANALYST, STRANGER = 64_001, 64_002, 64_003, 64_004
@@ -61,7 +62,7 @@ def analyze(*arguments: str | Path) -> str:
 def test_the_unit_is_shut_in(tmp_path: Path) -> None:
     """Exposure, of 10, under 2.5 as it is, and with the network."""
     unit = tmp_path / UNIT.name
-    for more in ("", (SYSTEMD / "network.conf").read_text(encoding="utf-8")):
+    for more in ("", *((SYSTEMD / name).read_text("utf-8") for name in ("network.conf", BACKUP))):
         unit.write_text(f"{UNIT.read_text(encoding='utf-8')}\n{more}", encoding="utf-8")
         told = analyze("security", "--offline=yes", "--threshold=25", unit)
         assert "Overall exposure level" in told
@@ -83,6 +84,31 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
     assert analyze("verify", *sorted(tmp_path.glob("*autumn*"))) == ""
     (line,) = re.findall(r"^OnCalendar=(.*)$", (SYSTEMD / "clusterdp@.timer").read_text(), re.M)
     assert "Next elapse" in analyze("calendar", line)
+
+
+def test_a_night_that_ended_well_is_backed_up(tmp_path: Path) -> None:
+    """The line as systemd reads it, run by the shell with another program in its place."""
+    text = (SYSTEMD / BACKUP).read_text(encoding="utf-8")
+    whole = f"{UNIT.read_text(encoding='utf-8')}\n{text}"
+    unit = tmp_path / "clusterdp@autumn.service"
+    unit.write_text(whole.replace("/opt/clusterdp/bin/clusterdp", "/bin/true"), encoding="utf-8")
+    assert analyze("verify", unit) == ""
+    (line,) = re.findall(r"^ExecStartPost=/bin/sh -c '(.*)'$", text, re.MULTILINE)
+    shell = line.replace("%i", "autumn").replace("%%", "%").replace("$$", "$")
+    shell = shell.replace("/opt/clusterdp/bin/clusterdp", "echo")
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        cwd=tmp_path,
+        umask=0o077,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    made = re.fullmatch(
+        r"backup /etc/clusterdp/autumn\.toml -o backups/autumn-\d{8}T\d{6}\n", done.stdout
+    )
+    assert made
+    assert (tmp_path / "backups").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_unit_runs_the_program_as_the_page_installs_it() -> None:
@@ -312,7 +338,7 @@ def doors_of(pids: list[int]) -> set[str]:
 
 def told_to(user: int, port: int, text: str) -> bytes:
     """What a server answers to somebody else on the machine, in five seconds."""
-    talk = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{text}' >&3; timeout 5 head -c 200 <&3"
+    talk = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{text}' >&3; timeout 5 head -c 900 <&3"
     done = subprocess.run(
         [program("setpriv"), "--reuid", str(user), "--regid", str(user), "--clear-groups",
          "--inh-caps=-all", "--", program("bash"), "-c", talk],
@@ -340,6 +366,13 @@ def stop_with_servers(run: "subprocess.Popen[str]") -> None:
 
 SECRETS = ("environ", "maps", "smaps", "mem", "fd", "fdinfo", "cwd", "root", "exe", "io", "auxv")
 """Of a process, in /proc."""
+EMPTY = "/sitemap.json"
+"""Dask's list of all pages that there are: itself."""
+PAGES = (
+    *("/", "/docs", "/api/health", "/api/admin/version"),  # Prefect's
+    *("/health", "/metrics", "/info/main/workers.html", "/json/counts.json", EMPTY),
+    *("/status", "/statics/css/base.css", "/individual-plots.json"),  # Dask's
+)
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
@@ -372,12 +405,15 @@ def test_nobody_else_reads_or_talks_to_what_a_run_starts(installed: Path, kind: 
         assert ports_of(pids[1:])  # of those that are not stopped
         for port, address in ports.items():
             assert address in LOOPBACK
-            for path in ("/api/health", "/api/admin/version", "/docs", "/"):
+            for path in PAGES:
                 answer = told_to(STRANGER, port, f"GET {path} HTTP/1.0\\r\\n\\r\\n")
+                first = answer.splitlines()[0] if answer else b""
                 if kind == "prefect":
-                    assert b" 401 " in answer.splitlines()[0], (path, answer)
-                else:  # nothing, or an alert: it speaks TLS with who has its certificate
-                    assert answer[:1] in (b"", b"\x15"), answer
+                    assert b" 401 " in first, (path, answer)
+                elif path == EMPTY:
+                    assert b" 200 " not in first or answer.endswith(b'{"paths": ["/sitemap.json"]}')
+                else:  # nothing, an alert (it speaks TLS with who has its keys), or no page at all
+                    assert answer[:1] in (b"", b"\x15") or b" 404 " in first, path
         doors = doors_of(pids)
         assert not [door for door in doors if door.startswith("@")]
         assert not [door for door in doors if can_enter(STRANGER, door)]

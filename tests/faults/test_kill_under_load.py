@@ -158,10 +158,10 @@ class World:
     def configs(self) -> list[Path]:
         return [one.config for one in self.built.values()]
 
-    def a_command(self) -> list[str]:
-        """Any of what may be going on at night."""
+    def a_command(self, kind: str = "") -> list[str]:
+        """Any of what may be going on at night, or of a kind."""
         kinds = ["release"] * 2 + ["revise"] * 3 + ["backup"] + ["prune"] * ("prune" in commands())
-        kind = self.draw.choice(kinds)
+        kind = kind or self.draw.choice(kinds)
         name, night = self.draw.choice(EXPERIMENTS), self.draw.choice(NIGHTS)
         if kind == "release":
             return self.release(name, night)
@@ -174,8 +174,9 @@ class World:
         return [kind, str(self.built[name].config)]
 
     def a_round(self, given: list[list[str]]) -> None:
-        """Kill some commands anywhere in their time."""
-        after = self.draw.uniform(0.0, 1.3 * self.usual)
+        """Kill some commands anywhere in their time; backups take a fraction of a release's."""
+        is_quick = {command[0] for command in given} == {"backup"}
+        after = self.draw.uniform(0.0, (0.3 if is_quick else 1.3) * self.usual)
         for command, end in zip(given, self.killer.run(*given, after=after)["ends"], strict=True):
             assert end in (9, 0, -4), (command, (self.folder / "told").read_text()[-2000:])
             kind = f"{command[0]}{' --revise' if '--revise' in command else ''}"
@@ -252,7 +253,8 @@ def test_commands_that_are_killed_under_load_lose_nothing(tmp_path: Path, n_kill
         world.build()
         states: Counter[str] = Counter()
         while world.kills.total() < 0.8 * n_kills:
-            world.a_round([world.a_command() for _ in range(AT_ONCE)])
+            backups = draw.random() < 0.2
+            world.a_round([world.a_command("backup" * backups) for _ in range(AT_ONCE)])
             world.check()
             found = world.account("autumn").statement().entries
             states.update(str(entry.state) for entry in found if entry.state in OPEN)
