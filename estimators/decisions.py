@@ -28,6 +28,7 @@ import numpy as np
 
 from estimators.effects import Estimate
 from estimators.intervals import holm, quantile
+from estimators.series import interval_degrees
 from schemas.arrays import Floats
 
 Role = Literal["primary", "guardrail", "secondary"]
@@ -146,7 +147,7 @@ def decide(
     margin = np.array([goal.margin or 0.0 for goal in declared])
     least, most = (np.where(sign > 0, *ends) for ends in ((lower, -upper), (upper, -lower)))
     below, above = benefit - least, most - benefit
-    df = degrees_of_freedom_of((upper - lower) / 2.0, error, level)
+    df = interval_degrees((upper - lower) / 2.0, error, level)
     # Intervals of ratios near a small denominator lean: the error is that of the side that counts.
     leans = np.abs(above - below) > _CLOSE * (above + below)
     df = np.where(leans, np.inf, df)
@@ -188,22 +189,6 @@ def arms_to_keep(decisions: Sequence[Decision], rule: Rule = "all") -> dict[str,
         gained = not gains or (all(gains) if rule == "all" else any(gains))
         kept[arm] = gained and all(holds)
     return kept
-
-
-def degrees_of_freedom_of(half_width: Floats, std_error: Floats, level: float) -> Floats:
-    """Return the degrees of freedom of an interval of this half width: df with t_{(1+L)/2} · se.
-
-    Infinite where the interval is the normal one, NaN where the standard error is 0 or unknown.
-    """
-    from scipy.special import ndtri, stdtridf  # noqa: PLC0415 - as above
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(std_error > 0, half_width / std_error, np.nan)
-    normal = float(ndtri((1.0 + level) / 2.0))
-    is_normal = ratio <= normal * (1.0 + _CLOSE)
-    known = np.where(is_normal | np.isnan(ratio), 2.0 * normal, ratio)
-    found = np.asarray(stdtridf((1.0 + level) / 2.0, known), dtype=np.float64)
-    return np.where(np.isnan(ratio), np.nan, np.where(is_normal, np.inf, found))
 
 
 _CLOSE = 1e-7  # a t distribution of some millions of degrees of freedom is the normal one

@@ -242,11 +242,11 @@ def difference(treated: ArmMean, reference: ArmMean, n_units: Floats, center: fl
         control_mean=reference.mean + center,
         control_variance=reference.variance,
     )
-    return _blank(contrast, n_units == 0)
+    return blank(contrast, n_units == 0)
 
 
-def _blank(contrast: Contrasts, empty: Bools) -> Contrasts:
-    """Return the contrast with NaN in the groups where there is nothing to compare."""
+def blank(contrast: Contrasts, empty: Bools) -> Contrasts:
+    """Return the contrast with NaN in the ``empty`` groups, but for the number of units."""
     blanked = {
         field.name: np.where(empty, np.nan, getattr(contrast, field.name))
         for field in fields(contrast)

@@ -10,7 +10,7 @@ together by the method of variance estimates recovery (Zou and Donner 2008).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 
@@ -19,7 +19,7 @@ import numpy as np
 from estimators.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
 from estimators.assigned import residuals
 from estimators.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
-from estimators.effects import Contrasts, Estimate, degrees, to_estimates
+from estimators.effects import Contrasts, Estimate, blank, degrees, to_estimates
 from estimators.evidence import Debiased, Evidence, Sums, sum_by
 from estimators.intervals import quantile, t_interval
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
@@ -244,11 +244,8 @@ def ratio_contrasts(
         control_variance=of_control.variance,
     )
     empty = (total == 0) | ~of_treated.is_told | ~of_control.is_told
-    blanked = {
-        field.name: np.where(empty, np.nan, getattr(contrast, field.name))
-        for field in fields(contrast)
-    }
-    return RatioContrasts(**blanked | {"n_units": total}, treated=of_treated, control=of_control)
+    stated = blank(contrast, empty)
+    return RatioContrasts(**vars(stated), treated=of_treated, control=of_control)
 
 
 class _BothMeans:

@@ -75,6 +75,8 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
                     parameters={"config_path": path, "schedule_timezone": timezone},
                     concurrency_limit=1,
                 )
+            # An event loop ends in order at Ctrl-C where nobody else has a handler for it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             asyncio.run(runner.start())
 
 

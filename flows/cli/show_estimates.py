@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from flows.runtime.terminal import paragraph, table
 from schemas.released import Manifest
+from schemas.tables import UNNAMED
 
 if TYPE_CHECKING:
     from estimators.effects import Estimate  # scipy takes half a second
@@ -50,7 +51,7 @@ def estimates_lines(estimates: Sequence["Estimate"]) -> list[str]:
     metrics = list(dict.fromkeys(one.metric for one in estimates))
     lines: list[str] = []
     for metric in metrics:
-        about = f" on {metric!r}" if len(metrics) > 1 else ""
+        about = "" if metric == UNNAMED else f" on {metric!r}"
         lines += [""] if lines else []
         lines.append(f"effect of each arm against {estimates[0].control!r}{about}")
         for name, words in ESTIMATORS.items():

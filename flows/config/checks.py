@@ -1,6 +1,8 @@
 """What the keys of a configuration must be like together; every error names a key."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
@@ -14,12 +16,13 @@ from flows.config.outcome_checks import (
     check_outcome,
     check_planned_grid,
     check_several,
+    raise_found,
 )
 from flows.config.public_facts import check_public_facts
 from flows.config.ratio_checks import check_ratios
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
 from flows.runtime.paths import check_place, check_source
-from schemas.errors import ConfigError, shown
+from schemas.errors import ConfigError, SeveralConfigError, shown
 
 _LONGEST_NAME = 100  # characters: two such names and an ending fit into the name of a file
 _MOST_ARMS = 2_000  # each is compared with control, which takes time as the square of their number
@@ -28,35 +31,50 @@ _LEAST_SHARE = 1e-9  # of units, of an arm: no log has so many that one of them 
 
 
 def check_config(config: Config) -> None:
-    """Raise ConfigError unless the keys go together."""
-    check_length("experiment", config.experiment)
-    _check_places(config)
-    check_form(config)
-    several = bool(config.named_outcomes)
+    """Raise ConfigError, with all that is found, unless the keys go together.
+
+    What rests on other keys is looked at once these are found sound.
+    """
+    several, privacy, private = bool(config.named_outcomes), config.privacy, config.private_clusters
+    _all(
+        partial(check_length, "experiment", config.experiment),
+        partial(_check_places, config),
+        partial(check_form, config),
+    )
+    _all(
+        *([] if several else [partial(check_columns, config)]),
+        partial(check_arms, config.arms),
+        *([] if several else [partial(check_outcome, config)]),
+        partial(_check_publish, config.publish),
+        partial(_check_budget, privacy),
+        partial(_check_account, privacy),
+        partial(_check_payers, config),
+        partial(_check_without_units, privacy),
+        *([] if several else [partial(check_grain, config)]),
+        partial(check_public_facts, config),
+        *([] if private is None else [partial(check_private_clusters, config, private)]),
+        partial(_check_goals, privacy),
+        *([partial(check_several, config)] if several else []),
+        partial(check_ratios, config),
+        partial(check_notify, config),
+        partial(check_decision, config),
+    )
     if not several:
-        check_columns(config)
-    check_arms(config.arms)
-    if not several:
-        check_outcome(config)
-    _check_publish(config.publish)
-    _check_budget(config.privacy)
-    _check_account(config.privacy)
-    _check_payers(config)
-    _check_without_units(config.privacy)
-    if not several:
-        check_grain(config)
-    check_public_facts(config)
-    if config.private_clusters is not None:
-        check_private_clusters(config, config.private_clusters)
-    _check_goals(config.privacy)
-    if several:
-        check_several(config)
-    else:
         check_planned_grid(config)
         check_design(config)
-    check_ratios(config)
-    check_notify(config)
-    check_decision(config)
+
+
+def _all(*checks: Callable[[], None]) -> None:
+    """Make every check; raise ConfigError with what they found."""
+    found: list[tuple[str, str]] = []
+    for check in checks:
+        try:
+            check()
+        except SeveralConfigError as error:
+            found += [(error.key, error.problem), *error.others]
+        except ConfigError as error:
+            found.append((error.key, error.problem))
+    raise_found(found)
 
 
 def check_length(key: str, name: str) -> None:

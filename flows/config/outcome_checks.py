@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from flows.config.experiment import Config
@@ -56,14 +56,17 @@ def check_several(config: Config) -> None:
 
     Names and shares are looked at first, as the rest is told of an outcome at its part of epsilon.
     """
-    _raise(_name_problems(config.named_outcomes))
+    raise_found(_name_problems(config.named_outcomes))
     _check_amounts(config)
-    _raise(_share_problems(config))
-    _raise(_problems(config))
+    raise_found(_share_problems(config))
+    raise_found(_problems(config))
 
 
-def _raise(found: Iterator[tuple[str, str]]) -> None:
+def raise_found(found: Iterable[tuple[str, str]]) -> None:
+    """Raise ConfigError with all problems found, each once, if any: keys and what is wrong."""
     problems = list(dict.fromkeys(found))
+    if len(problems) == 1:
+        raise ConfigError(*problems[0])
     if problems:
         raise SeveralConfigError.of(problems)
 

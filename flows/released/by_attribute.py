@@ -32,7 +32,7 @@ from flows.released.file.sql import text
 from flows.released.segments import estimates_of_slices
 from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
-from schemas.released import Ratio
+from schemas.released import Metric, Ratio
 
 _SLICES = """
 SELECT u.segment, u.cluster, u.arm, {moments}
@@ -114,15 +114,30 @@ def estimate_by(
         manifest = read_manifest(connection)
         chosen = chosen_metrics(manifest, metrics)
         every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
-        segments = segments_of(connection, path, attribute)
-        rows = _read_slices(connection, every, ratios, attribute, segments)
-        group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
-        rows = rows.with_columns(group.alias("group"))
-        units = _units_by(connection, attribute, segments) if manifest.assigned else ""
-        estimates = estimates_of_slices(
-            connection, every, ratios, rows, chosen, level, segments, units
-        )
+        return estimate_values(connection, path, attribute, level, every, chosen)
+
+
+def estimate_values(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    attribute: str,
+    level: float,
+    every: Sequence[Released],
+    chosen: Sequence[Metric | Ratio],
+) -> AttributeEstimates:
+    """Estimate as :func:`estimate_by` does, from the file at ``path`` as it is open.
+
+    ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
+    attribute has too many values.
+    """
+    manifest = every[0].manifest
+    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+    segments = segments_of(connection, path, attribute)
+    rows = _read_slices(connection, every, ratios, attribute, segments)
+    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+    rows = rows.with_columns(group.alias("group"))
+    units = _units_by(connection, attribute, segments) if manifest.assigned else ""
+    estimates = estimates_of_slices(connection, every, ratios, rows, chosen, level, segments, units)
     return AttributeEstimates(
         attribute=attribute,
         estimates=among_segments(estimates, AttributeEstimate),
@@ -159,7 +174,7 @@ def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: l
     """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
     numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
     connection.register("values_to_number", numbered.to_arrow())
-    connection.execute("CREATE TEMP TABLE numbered_values AS FROM values_to_number")
+    connection.execute("CREATE OR REPLACE TEMP TABLE numbered_values AS FROM values_to_number")
     connection.unregister("values_to_number")
     segment = segment_sql(attribute).replace("$none", text(segments[-1]))
     segment = segment.replace("{", "{{").replace("}", "}}")

@@ -48,12 +48,19 @@ class CovariateEstimates(TableFit):
 
     same_shares: bool
     """Whether the release declares that all clusters were randomised with the same arm shares."""
+    left_out: tuple[str, ...]
+    """Ratios of the release, which have no adjusted effects, where all metrics are meant."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Sentences about what does not fit, and about effects that compare few people."""
         few = coverage_warnings(self.estimates, same_shares=self.same_shares)
-        return (*self.misfits, *few)
+        ratios = [
+            f"ratio {name!r} is not here: adjusted are effects on outcomes alone; "
+            f"`clusterdp estimate --metric {name}` has the unadjusted ones"
+            for name in self.left_out
+        ]
+        return (*ratios, *self.misfits, *few)
 
     @property
     def misfits(self) -> tuple[str, ...]:
@@ -162,6 +169,7 @@ def estimate_covariates(
         gaps={name: known[code].null_count() for name, code in column_codes(table)},
         lone=_lone(table, known),
         same_shares=manifest.same_shares,
+        left_out=() if metrics else tuple(one.metric for one in manifest.ratios),
         **fit,
     )
 

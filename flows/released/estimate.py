@@ -61,11 +61,18 @@ def estimate_release(
 ) -> ReleaseEstimates:
     """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
     with open_release(path) as connection:
-        manifest = read_manifest(connection)
-        chosen = chosen_metrics(manifest, metrics)
-        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
-        ratios = ratios_of_release(connection, every, chosen)
-        forecast = stated_forecast(connection)
+        return estimate_open(connection, level, metrics)
+
+
+def estimate_open(
+    connection: duckdb.DuckDBPyConnection, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> ReleaseEstimates:
+    """Estimate as :func:`estimate_release` does, from a file that is open."""
+    manifest = read_manifest(connection)
+    chosen = chosen_metrics(manifest, metrics)
+    every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+    ratios = ratios_of_release(connection, every, chosen)
+    forecast = stated_forecast(connection)
     names = {one.metric for one in chosen}
     found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
+from flows.released.file.read import open_release
 from flows.released.page.attributes import attribute_facts
-from flows.released.page.contents import Contents, MetricContents, read_contents
+from flows.released.page.contents import Contents, MetricContents, contents_of
 from flows.released.page.decision import decision_facts
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
@@ -19,7 +20,7 @@ from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
-from flows.released.stated_estimates import check_stated_estimates
+from flows.released.stated_estimates import check_stated
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
@@ -40,8 +41,10 @@ def write_report(release: Path, output: Path) -> Path:
         from flows.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
 
         return write_page(output, model_page(release))
-    check_stated_estimates(release)
-    return write_page(output, report(read_contents(release)))
+    with open_release(release) as connection:
+        check_stated(connection, release)
+        contents = contents_of(connection, release)
+    return write_page(output, report(contents))
 
 
 def write_effects_report(found: ReleaseEffects, output: Path) -> Path:

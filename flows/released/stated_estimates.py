@@ -8,8 +8,10 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
+
 from estimators.effects import Estimate
-from flows.released.estimate import estimate_file
+from flows.released.estimate import estimate_open
 from flows.released.file.evidence import read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.read import open_release
@@ -34,10 +36,15 @@ def check_stated_estimates(path: Path) -> None:
     It says what they are by these.
     """
     with open_release(path) as connection:
-        rows = read_frame(connection, _STATED).to_dicts()
+        check_stated(connection, path)
+
+
+def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Raise InputError as :func:`check_stated_estimates` does, of a file that is open."""
+    rows = read_frame(connection, _STATED).to_dicts()
     found: dict[tuple[str, str, str], Estimate] = {}
     for level in {row["confidence_level"] for row in rows} or {LEVEL}:
-        for one in estimate_file(path, level):
+        for one in estimate_open(connection, level).estimates:
             if one.estimate is not None:
                 found[one.metric, one.arm, one.estimator] = one
     differing = list(_differing(rows, found))

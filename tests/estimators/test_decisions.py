@@ -12,7 +12,6 @@ from estimators.decisions import (
     Rule,
     arms_to_keep,
     decide,
-    degrees_of_freedom_of,
     non_inferiority,
 )
 from estimators.effects import Estimate
@@ -65,14 +64,6 @@ def test_the_test_is_that_of_the_textbook() -> None:
     assert found.most_benefit == pytest.approx(benefit + student.ppf(0.95, df) * error, rel=1e-12)
     # The test and the bound say the same.
     assert ((found.p_value < 0.05) == (found.least_benefit > -margin)).all()
-
-
-def test_degrees_of_freedom_are_read_off_an_interval() -> None:
-    df = np.array([1.5, 4.0, 73.3, 2e4, np.inf])
-    error = np.array([1e-6, 2.0, 3e9, 1.0, 5.0])
-    half = t_interval(np.zeros(5), error**2, df, 0.99).upper
-    assert degrees_of_freedom_of(half, error, 0.99) == pytest.approx(df, rel=1e-4)
-    assert np.isnan(degrees_of_freedom_of(np.array([1.0]), np.array([0.0]), 0.95)).all()
 
 
 @pytest.mark.parametrize(

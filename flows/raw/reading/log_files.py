@@ -116,8 +116,7 @@ def open_bytes(path: LogFile) -> IO[bytes]:
     """Open a text file for bytes, decompressed where its name ends with ``.gz``."""
     content = open_stored(path) if isinstance(path, StoredFile) else path.open("rb")
     if path.suffix.lower() == ".gz":
-        # gzip's file object reads bytes as any other; its declared type is only "a stream".
-        return _Unpacked(content)  # type: ignore[return-value]
+        return _Unpacked(content)  # type: ignore[return-value] # it reads bytes; declared a stream
     return content
 
 

@@ -40,7 +40,7 @@ _LOW: Final = "min({outcome}) AS low"
 _BOUNDS: Final = f"""{_LOW}, max({{outcome}}) AS high,
     min({{debiased}}) AS low_debiased, max({{debiased}}) AS high_debiased"""
 _KEPT_AS: Final = "unit_counts "
-_KEEP: Final = "CREATE TEMP TABLE {name} AS "
+_KEEP: Final = "CREATE TEMP TABLE IF NOT EXISTS {name} AS "
 _KEPT: Final = "FROM temp.main.{name}"
 _IS_KEPT: Final = """
     SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = {name}"""
@@ -64,7 +64,8 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
 
     ``grid`` has the values that outcomes of the ``metric`` should have, in order.
     ``numbered_strata`` is there, see :mod:`flows.released.file.cells`. The counts stay in a
-    temporary table, for :func:`counts_by_level`.
+    temporary table, for :func:`counts_by_level` and for whoever counts them again: the file does
+    not change while it is open.
     """
     name = _kept_as(metric)
     connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _BOUNDS))

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.released.by_attribute import AttributeEstimate, estimate_by
+import duckdb
+
+from flows.released.by_attribute import AttributeEstimate, estimate_values
+from flows.released.file.evidence import Released
 from schemas.errors import InputError
 
 
@@ -16,13 +19,17 @@ class ByAttribute:
     estimates: Sequence[AttributeEstimate]
 
 
-def read_by_attribute(path: Path, names: Sequence[str], level: float) -> tuple[ByAttribute, ...]:
-    """Estimate the effects by each attribute of a release."""
-    return tuple(ByAttribute(name, _estimates(path, name, level)) for name in names)
-
-
-def _estimates(path: Path, name: str, level: float) -> Sequence[AttributeEstimate]:
-    try:
-        return estimate_by(path, name, level).estimates
-    except InputError:  # it has too many values
-        return ()
+def read_by_attribute(
+    connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released], level: float
+) -> tuple[ByAttribute, ...]:
+    """Estimate the effects by each attribute of the release at ``path``, which is open."""
+    manifest = every[0].manifest
+    found: list[ByAttribute] = []
+    for name in manifest.attributes:
+        try:
+            by = estimate_values(connection, path, name, level, every, manifest.metrics)
+        except InputError:  # it has too many values
+            found.append(ByAttribute(name, ()))
+        else:
+            found.append(ByAttribute(name, by.estimates))
+    return tuple(found)

@@ -116,26 +116,31 @@ class Contents:
 def read_contents(path: Path) -> Contents:
     """Read what the report needs; raises InputError where ``path`` is no release."""
     with open_release(path) as connection:
-        manifest = read_manifest(connection)
-        strata = read_frame(connection, _query("strata"))
-        others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
-        arms = (manifest.control, *others)
-        has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
-        every = read_every(connection, manifest)
-        metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
-        return Contents(
-            manifest=manifest,
-            arms=arms,
-            metrics=metrics,
-            strata=strata,
-            n_pools=strata["pool"].n_unique(),
-            has_units=has_units,
-            is_clustered=any(one.whole.parties is not None for one in every),
-            assigned=count_assigned(connection, manifest),
-            macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
-            by_attribute=read_by_attribute(path, manifest.attributes, _level(metrics)),
-            decisions=decisions_of(manifest, found),
-        )
+        return contents_of(connection, path)
+
+
+def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
+    """Read what the report needs of the release at ``path``, which is open."""
+    manifest = read_manifest(connection)
+    strata = read_frame(connection, _query("strata"))
+    others = sorted(set(strata["arm"].unique().to_list()) - {manifest.control})
+    arms = (manifest.control, *others)
+    has_units = bool(connection.execute("SELECT count(*) > 0 FROM main.units").fetchall()[0][0])
+    every = read_every(connection, manifest)
+    metrics, found = _read_metrics(connection, every, arms, strata, has_units=has_units)
+    return Contents(
+        manifest=manifest,
+        arms=arms,
+        metrics=metrics,
+        strata=strata,
+        n_pools=strata["pool"].n_unique(),
+        has_units=has_units,
+        is_clustered=any(one.whole.parties is not None for one in every),
+        assigned=count_assigned(connection, manifest),
+        macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
+        by_attribute=read_by_attribute(connection, path, every, _level(metrics)),
+        decisions=decisions_of(manifest, found),
+    )
 
 
 def _read_metrics(

@@ -280,3 +280,20 @@ def test_an_outcome_is_no_feature_of_private_clusters(experiment: Builder) -> No
         private_clusters={"epsilon": 0.5, "centres": centres, "features": ["spent"]},
     )
     assert str(error) == ("private_clusters.features: 'spent' is the column of an outcome already")
+
+
+def test_faults_of_sections_of_their_own_are_told_together(experiment: Builder) -> None:
+    error = refused(
+        experiment,
+        {**VISIT, "missing": 7},
+        {**SPEND, "guess": [1.0]},
+        columns={"attributes": ["visited"]},
+        arms={"treatments": []},
+        privacy={"budget_epsilon": -1.0},
+        publish={"unit_id": "keyed-hash"},
+    )
+    assert isinstance(error, SeveralConfigError)
+    told = [error.key, *(key for key, _ in error.others)]
+    assert {"arms.treatments", "privacy.budget_epsilon", "publish.key_file"} <= set(told)
+    assert {"columns.attributes", "outcomes[0].missing", "outcomes[1].guess"} <= set(told)
+    assert len(told) == len(set(told)) == 6

@@ -203,3 +203,32 @@ def test_python_shows_who_benefits(path: Path) -> None:
     with pytest.warns(front.ClusterdpWarning, match="rare values"):
         found = front.open(path).effects(features=["age", "plan"])
     assert set(found.subgroups()["name"]) == {"age", "plan"}
+
+
+def test_ratios_that_are_left_out_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = {"name": "seen", "column": "clicks", "values": [0, 1, 2, 3, 4, 5]}
+    log = LOG.join(ATTRIBUTES, left_on="customer", right_on="unit_id")
+    rates = ({"name": "rate", "numerator": "again", "denominator": "seen"},)
+    path = (
+        build_experiment(
+            tmp_path / "ratio",
+            log,
+            outcome=None,
+            columns={"outcome": None, "attributes": ["age"]},
+            outcomes=(seen, seen | {"name": "again"}),
+            ratios=rates,
+        )
+        .run()
+        .path
+    )
+    assert run(["estimate", str(path), "--adjust", "age"]) == 0
+    told = capsys.readouterr()
+    assert "ratio 'rate' is not here" in " ".join(told.err.split())
+    assert "on 'again'" in told.out
+    assert run(["estimate", str(path), "--adjust", "age", "--metric", "again"]) == 0
+    told = capsys.readouterr()
+    assert "rate" not in told.err
+    assert "against 'none' on 'again'" in told.out
+    assert "'seen'" not in told.out
