@@ -23,8 +23,8 @@ any version. Of the objects that are returned here, what the docstrings name is 
 **The privacy boundary.** Opening a release, or an effect model, and asking it anything, imports no
 code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`release`,
 :func:`release_due`, :func:`cate` and :func:`prune` do, or remove what they left: they are for
-whoever may read the raw log. :func:`status`,
-:func:`withdraw`, and :func:`verify` against a ledger, are for whoever may read the ledger.
+whoever may read the raw log. :func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and
+:func:`verify` against a ledger, are for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
@@ -90,6 +90,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flows.backup import BackupResult
     from flows.cate import CateResult
     from flows.check import CheckResult
     from flows.due import DueResult
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
     from flows.release import ReleaseResult
     from flows.released.effects.from_release import ReleaseEffects
     from flows.released.effects.model_file import ModelFile
+    from flows.restore import RestoreResult
     from flows.status import StatusResult
     from flows.verify import VerifyResult
     from flows.withdraw import WithdrawResult
@@ -115,6 +117,7 @@ __all__ = [
     "Release",
     "Series",
     "StepError",
+    "backup",
     "cate",
     "check",
     "open",
@@ -124,6 +127,7 @@ __all__ = [
     "prune",
     "release",
     "release_due",
+    "restore",
     "status",
     "verify",
     "withdraw",
@@ -817,11 +821,65 @@ def status(*configs: str | Path) -> StatusResult:
     return find_status([Path(config) for config in configs])
 
 
+def backup(configs: str | Path | Sequence[str | Path], *, output: str | Path) -> BackupResult:
+    """Copy a ledger, who is in which release, and keys into a new private folder.
+
+    The same as ``clusterdp backup``. Stable of the answer: ``warnings``, and ``as_json()``, the
+    document of ``clusterdp backup --json``.
+
+    Args:
+        configs: The configurations of all experiments that use the ledger.
+        output: The folder, which appears whole or not at all.
+
+    Raises:
+        ConfigError: A configuration cannot be used, they use several ledgers, a key is missing, or
+            there is something of the folder's name.
+        InputError: There is no ledger yet, or something cannot be read or written.
+    """
+    from flows.backup import backup as take  # noqa: PLC0415 - reads ledgers
+
+    return take(_paths(configs), Path(output))
+
+
+def restore(
+    folder: str | Path,
+    configs: str | Path | Sequence[str | Path],
+    *,
+    lost: Sequence[str] = (),
+    complete: bool = False,
+) -> RestoreResult:
+    """Put a ledger and keys back from a backup, so that never less is said to be spent.
+
+    The same as ``clusterdp restore``. Stable of the answer: ``warnings``, and ``as_json()``, the
+    document of ``clusterdp restore --json``.
+
+    Args:
+        folder: The backup.
+        configs: The configurations of all experiments that use the ledger; it goes where they say.
+        lost: Ids of releases that may have been published since, and whose files are gone.
+        complete: That no other release was published since than those whose files are there, and
+            those. Without it nothing is put back.
+
+    Raises:
+        InputError: The backup is damaged, or a file cannot be read.
+        ConfigError: Something is to be said first, or a configuration cannot be used.
+        ConflictError: A ledger with less in it, another key, or a run at work is in the way.
+    """
+    from flows.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
+
+    return put_back(Path(folder), _paths(configs), lost=lost, complete=complete)
+
+
+def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:
+    several = [given] if isinstance(given, str | Path) else given
+    return [Path(one) for one in several]
+
+
 def verify(
     releases: str | Path | Sequence[str | Path],
     *,
     ledger: str | Path | None = None,
-    key: str | Path | None = None,
+    key: str | Path | Sequence[str | Path] | None = None,
 ) -> VerifyResult:
     """Whether released files are what was published, by the SHA-256 of their bytes.
 
@@ -832,8 +890,8 @@ def verify(
     Args:
         releases: A released file, or several; ``latest.duckdb`` and copies, too.
         ledger: A configuration whose ledger knows them.
-        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them.
-            Without either, that list is taken as it is.
+        key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
+            several, of which one has to fit. Without either, that list is taken as it is.
 
     Raises:
         ConfigError: Both were given, or one of them cannot be used.
@@ -841,9 +899,8 @@ def verify(
     """
     from flows.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
-    several = [releases] if isinstance(releases, str | Path) else releases
-    beside = [None if path is None else Path(path) for path in (ledger, key)]
-    return verify_files([Path(release) for release in several], *beside)
+    beside = None if ledger is None else Path(ledger)
+    return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
 
 
 def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:

@@ -46,6 +46,8 @@ class Verdict:
     """Why the release was withdrawn since; None where nothing says that it was."""
     pruned_at: str | None = None
     """When its publisher removed the file as too old, UTC; None where nothing says so."""
+    key: Path | None = None
+    """The public key under which the list is signed that has its digest."""
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``releases`` of ``clusterdp verify --json``."""
@@ -57,6 +59,7 @@ class Verdict:
             "reason": self.reason,
             "withdrawn": self.withdrawn,
             "pruned_at": self.pruned_at,
+            "key": None if self.key is None else str(self.key),
         }
 
 
@@ -102,21 +105,23 @@ class _Known:
     """Which releases were withdrawn, or pruned."""
     doubt: str | None = None
     """Why nobody can tell which were."""
+    key: Path | None = None
+    """The public key that the list is signed under."""
 
 
 def verify(
-    releases: Sequence[Path], ledger: Path | None = None, key: Path | None = None
+    releases: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
 ) -> VerifyResult:
     """Compare files with the digests of their publication; ``latest.duckdb`` and copies, too.
 
     Against the ledger of the configuration ``ledger``, or the list beside each file as signed under
-    the public ``key``, or the list as it is. Raises InputError where a file, or a list that was
-    asked for, cannot be read.
+    one of the public ``keys`` (of an operator who has changed hers, the old ones, too), or the list
+    as it is. Raises InputError where a file, or a list that was asked for, cannot be read.
     """
-    if ledger is not None and key is not None:
+    if ledger is not None and keys:
         raise ConfigError("--key", "cannot go with --ledger; ask for one of them")
     of_ledger = None if ledger is None else _of_ledger(ledger)
-    fits = None if key is None else _public_key(key)
+    fits = {key.absolute(): _public_key(key) for key in keys}
     verdicts = []
     named = [path for path in releases if path.name != SERIES]
     notes = tuple(
@@ -127,7 +132,7 @@ def verify(
     if not named:
         raise InputError(notes[0])
     for path in named:
-        known = of_ledger or (_beside(path) if fits is None else _signed(path, fits))
+        known = of_ledger or (_signed(path, fits) if fits else _beside(path))
         _check_not_pruned(path, known)
         verdict = _verdict(path.absolute(), _digest(path), known)
         verdicts.append(_with_lists(verdict, known))
@@ -187,11 +192,11 @@ def _verdict(path: Path, digest: str, known: _Known) -> Verdict:
         return Verdict(path, release_id, False, known.against, known.problem)
     if named is None:
         if same is not None:  # latest.duckdb, or a copy under another name
-            return Verdict(path, same, True, known.against)
+            return Verdict(path, same, True, known.against, key=known.key)
         return _of_unknown_name(path, known)
     expected = known.digests.get(named.release_id)
     if expected == digest:
-        return Verdict(path, named.release_id, True, known.against)
+        return Verdict(path, named.release_id, True, known.against, key=known.key)
     if expected is not None or same is not None:
         reason = (
             "its bytes are not those that were published"
@@ -259,13 +264,15 @@ def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
     return None
 
 
-def _signed(path: Path, fits: "Fits") -> _Known:
+def _signed(path: Path, fits: "Mapping[Path, Fits]") -> _Known:
     folder = path.absolute().parent
-    sums = signed_sums(folder, fits)
-    if sums is None:
-        problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under this key"
-        return _Known("signature", {}, problem)
-    return _with_beside(folder, "signature", sums)
+    for key, one in fits.items():
+        sums = signed_sums(folder, one)
+        if sums is not None:
+            return replace(_with_beside(folder, "signature", sums), key=key)
+    which = "this key" if len(fits) == 1 else "any of these keys"
+    problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under {which}"
+    return _Known("signature", {}, problem)
 
 
 def _by_release(sums: Mapping[str, str]) -> dict[str, str]:

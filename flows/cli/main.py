@@ -31,6 +31,7 @@ from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
 from flows.cli.keeping import prune, withdraw
 from flows.cli.options import ConfigFiles, Json, Period
+from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
 from flows.cli.sites import aggregate, site
@@ -455,6 +456,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
     withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'prices were wrong'",
     prune: "clusterdp prune autumn.toml --dry-run",
+    backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
+    restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
     site: "clusterdp site north.toml",
     aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",

@@ -49,10 +49,10 @@ class Shelf:
         known = ledger.known(self.experiment) if names else set()
         unknown = [name for name in names if name.release_id not in known]
         if not (unknown and self.has_latest):
-            return [self._stray(name) for name in unknown]
+            return [self.read_stray(name) for name in unknown]
         lists = read_lists(self.directory)
         found = [
-            self._stray(name, lists) for name in unknown if name.release_id not in lists.pruned
+            self.read_stray(name, lists) for name in unknown if name.release_id not in lists.pruned
         ]
         pruned = [one for one in lists.pruned.values() if one.release_id not in known]
         return [*found, *(self._pruned(one, lists) for one in pruned)]
@@ -70,8 +70,16 @@ class Shelf:
         marks = {**_marks(one.release_id, lists), "pruned_at": _moment(one.pruned_at)}
         return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
 
-    def _stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
-        path = self.directory / f"{name.release_id}{self.suffix}"
+    def path_of(self, name: ReleaseName) -> Path:
+        """Where a file of that name lies."""
+        return self.directory / f"{name.release_id}{self.suffix}"
+
+    def read_stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
+        """Read what a file says it cost that no charge is known of; InputError if it is none.
+
+        ``lists`` say which releases were withdrawn.
+        """
+        path = self.path_of(name)
         try:
             stated, cost = self.read(path)
         except InputError as error:

@@ -171,7 +171,12 @@ def _by_public(period: str, due_at: datetime | None, public: Sequence[Entry]) ->
 
 
 def _outlook(entry: Entry) -> State | None:
-    """What the next run will make of a charge; None where it will publish it from its draft."""
+    """What the next run will make of a charge; None where it will publish it from its draft.
+
+    One that was lost is published again once its file is put back.
+    """
+    if entry.state == State.LOST and entry.path.is_file():
+        return State.PUBLISHED
     if entry.state not in (State.RESERVED, State.PUBLISHING) or entry.draft is None:
         return entry.state
     alive = is_alive(entry.draft, entry.host)

@@ -9,6 +9,7 @@ become public, and removes all other folders of dead runs.
 import os
 import re
 import shutil
+import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,12 @@ def workplace(directory: Path, run: str = "") -> Iterator[Path]:
             yield folder
     finally:
         remove_if_empty(new_folders)
+
+
+def at_work(directory: Path) -> list[Path]:
+    """The working folders of runs that live, as far as can be seen from this machine."""
+    host = socket.gethostname()
+    return [one for one in directory.glob(f"{WORKING}*") if working.is_alive(one, host)]
 
 
 def run_of(folder: Path) -> str | None:
