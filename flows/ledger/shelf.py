@@ -4,7 +4,7 @@ Of an experiment these are its releases, DuckDB files with a ``latest.duckdb`` b
 site its reports, and of effect models these themselves, JSON documents both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,14 +45,25 @@ class Shelf:
 
         The folder is looked at first, so that what is being published now is not among them.
         """
-        names = self.names()
-        known = ledger.known(self.experiment) if names else set()
-        unknown = [name for name in names if name.release_id not in known]
-        if not (unknown and self.has_latest):
-            return [self.read_stray(name) for name in unknown]
-        lists = read_lists(self.directory)
+        names, lists = self.names(), self._lists()
+        if not names and not lists.pruned:
+            return []
+        return self._unknown(names, lists, ledger.known(self.experiment))
+
+    def unknown_to(self, known: Collection[str]) -> list[UnknownRelease]:
+        """List what was published or pruned, and is not among the release ids ``known``."""
+        return self._unknown(self.names(), self._lists(), known)
+
+    def _lists(self) -> Lists:
+        return read_lists(self.directory) if self.has_latest else Lists()
+
+    def _unknown(
+        self, names: Sequence[ReleaseName], lists: Lists, known: Collection[str]
+    ) -> list[UnknownRelease]:
         found = [
-            self.read_stray(name, lists) for name in unknown if name.release_id not in lists.pruned
+            self.read_stray(name, lists)
+            for name in names
+            if name.release_id not in known and name.release_id not in lists.pruned
         ]
         pruned = [one for one in lists.pruned.values() if one.release_id not in known]
         return [*found, *(self._pruned(one, lists) for one in pruned)]

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from flows.ledger.rules import OPEN, Entry, State
+from flows.ledger.rules import OPEN, Entry, State, UnknownRelease
 from flows.ledger.shelf import Shelf
 from flows.ledger.tables import REGISTERS, insert, row_of, select, update
 from flows.released.checksums import SUMS, read_sums, sha256_of
@@ -66,18 +66,24 @@ def reconcile(
     by_experiment = {payer.shelf.experiment: payer for payer in payers}
     before = [entry for entry in select(connection, sa.true()) if entry.counts]
     known = {entry.name: entry for entry in before}
-    files = {name: payer for payer in payers for name in payer.shelf.names()}
-    for name, owner in files.items():
-        if name not in known:
-            stray = owner.shelf.read_stray(name)
-            _enter(connection, owner.population, name, stray.cost, State.PUBLISHED, stray.path)
-            found.entered.append(name.release_id)
+    charged = {name.release_id for name in known}
+    files = {name for payer in payers for name in payer.shelf.names()}
+    for owner in payers:
+        for stray in owner.shelf.unknown_to(charged):
+            _enter(connection, owner.population, stray, State.PUBLISHED)
+            found.entered.append(stray.name.release_id)
+            files.add(stray.name)
     for entry in before:
         payer = by_experiment.get(entry.name.experiment)
         path = entry.path if payer is None else payer.shelf.path_of(entry.name)
         if entry.state in OPEN:
             _settle(connection, entry, payer, path, found)
-        elif entry.state == State.PUBLISHED and payer is not None and entry.name not in files:
+        elif (
+            entry.state == State.PUBLISHED
+            and payer is not None
+            and entry.name not in files
+            and entry.pruned_at is None
+        ):
             found.without_file.append(entry.name.release_id)
     _enter_lost(connection, by_experiment, lost, {*known, *files}, found)
     _check_lists(payers, {*known, *files}, set(found.lost))
@@ -142,8 +148,8 @@ def _enter_lost(
                 "--lost", f"{shown(name.release_id)} is of no experiment whose CONFIG is named"
             )
         if name not in known:
-            path = payer.shelf.path_of(name)
-            _enter(connection, payer.population, name, payer.cost, State.LOST, path)
+            gone = UnknownRelease(name, payer.cost, payer.shelf.path_of(name))
+            _enter(connection, payer.population, gone, State.LOST)
             found.lost.append(name.release_id)
 
 
@@ -162,12 +168,6 @@ def _check_lists(payers: Sequence[Payer], known: set[ReleaseName], lost: set[str
                 )
 
 
-def _enter(
-    connection: sa.Connection,
-    population: str,
-    name: ReleaseName,
-    cost: Budget,
-    state: State,
-    path: Path,
-) -> None:
-    insert(connection, row_of(population, name, cost, state, path))
+def _enter(connection: sa.Connection, population: str, one: UnknownRelease, state: State) -> None:
+    row = row_of(population, one.name, one.cost, state, one.path)
+    insert(connection, {**row, **one.marks})
