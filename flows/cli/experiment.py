@@ -152,12 +152,13 @@ def verify(
         ),
     ] = None,
     key: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--key",
             metavar="PUBLIC",
             help="Compare with SHA256SUMS beside the file, if this public key (Ed25519, PEM) says "
-            "that SHA256SUMS.sig is its signature.",
+            "that SHA256SUMS.sig is its signature. May be given several times: one has to fit, so "
+            "lists that were signed under a key of before can be checked.",
         ),
     ] = None,
 ) -> Answer:
@@ -170,9 +171,10 @@ def verify(
     from flows.cli.show_due import verify_text
     from flows.verify import verify as verify_files
 
-    result = verify_files(releases, ledger, key)
+    result = verify_files(releases, ledger, key or ())
     text = partial(verify_text, result)
-    return Answer(text, result.as_json(), notes=result.notes, exit_code=result.exit_code)
+    code = result.exit_code
+    return Answer(text, result.as_json(), result.warnings, result.notes, exit_code=code)
 
 
 def hash_ids(

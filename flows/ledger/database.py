@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.place import is_there, make_durable, make_private
+from flows.ledger.questions import same_people
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -28,7 +29,6 @@ from flows.ledger.rules import (
     Terms,
     UnknownRelease,
     decide,
-    same_people,
 )
 from flows.ledger.statement import Statement
 from flows.ledger.tables import (
@@ -54,9 +54,17 @@ from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputErro
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VERSION = 2
+VERSION = 3
 _WAIT_SECONDS = 60
-_CONNECT_SECONDS = 60  # a busy server may take long to answer
+_PATIENCE = {
+    "connect_timeout": "60",  # a busy server may take long to answer
+    # A line that is dead without a word is noticed in a minute, not in a quarter of an hour.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""What a connection is given, unless the URL says something else."""
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
 ResolveCharge = Callable[[Entry], State]
@@ -125,9 +133,8 @@ class Ledger:
             f"-c lock_timeout={_WAIT_SECONDS}s {given if isinstance(given, str) else ''} "
             "-c synchronous_commit=on"
         )
-        patience = {"connect_timeout": url.query.get("connect_timeout", str(_CONNECT_SECONDS))}
         self._engine = sa.create_engine(
-            url.update_query_dict({"options": options, **patience}),
+            url.update_query_dict({**_PATIENCE, **url.query, "options": options}),
             poolclass=NullPool,
             isolation_level="READ COMMITTED",
             hide_parameters=True,
@@ -349,7 +356,7 @@ class Ledger:
             slot = CHARGES.c.slot == one.name.release_id
             if connection.execute(sa.select(CHARGES.c.id).where(slot)).first() is None:
                 row = row_of(population, one.name, one.cost, State.PUBLISHED, one.path)
-                insert(connection, row)
+                insert(connection, {**row, **one.marks})
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:

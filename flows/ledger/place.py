@@ -1,6 +1,7 @@
 """Where a ledger is: what a configuration says of it, and the file that one in SQLite is."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,20 @@ def ledger_url(url: str, directory: Path) -> sa.URL:
     check_place(directory, written, "ledger.url")
     path = absolute(directory, written, "ledger.url")
     return parsed.set(drivername="sqlite+pysqlite", database=str(path))
+
+
+def only_place(urls: Iterable[sa.URL]) -> sa.URL | None:
+    """The one ledger that all of these are; None where they are several.
+
+    A file is the same by whatever way it is reached.
+    """
+    places: dict[sa.URL, sa.URL] = {}
+    for url in urls:
+        in_file = url.get_backend_name() == "sqlite" and url.database
+        places.setdefault(
+            url.set(database=str(Path(url.database or "").resolve())) if in_file else url, url
+        )
+    return places.popitem()[1] if len(places) == 1 else None
 
 
 def make_durable(connection: Any, _record: object) -> None:

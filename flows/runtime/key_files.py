@@ -63,15 +63,35 @@ def _half_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.half-written")
 
 
+def put_key(path: Path, key: bytes) -> bool:
+    """Put a key back where there is none; returns whether there was none, or was this one already.
+
+    Raises InputError where it cannot be written.
+    """
+    try:
+        if not path.exists():
+            _write_key(path, key)
+        return read_small(path, _LARGEST) == key
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror})"
+    except UnreadableError as error:
+        problem = str(error)
+    raise InputError(f"{path}: {problem}; nothing was put back")
+
+
 def _make_key(path: Path) -> None:
-    """Make a key whole or not at all; of several processes at once, the first one's stays."""
+    _write_key(path, None)
+
+
+def _write_key(path: Path, key: bytes | None) -> None:
+    """Write a key whole or not at all, None for a new one; of several at once, the first stays."""
     if not path.parent.is_dir():
         private_directory(path.parent)
     with folder_lock(path.parent):
         half = _half_of(path)
         half.unlink(missing_ok=True)  # of a run that was killed: the lock is ours
         with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secret_key())
+            file.write(secret_key() if key is None else key)
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):

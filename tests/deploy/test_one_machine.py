@@ -10,6 +10,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from tests.docs.blocks import ROOT, blocks, run_shell
 DEPLOY = ROOT / "deploy"
 SYSTEMD = DEPLOY / "systemd"
 UNIT = SYSTEMD / "clusterdp@.service"
+BACKUP = "backup.conf"
 DEBIAN = ROOT / "docs" / "debian.md"
 
 SERVICE, ANALYSTS, ANALYST, STRANGER = 64_001, 64_002, 64_003, 64_004
@@ -60,7 +62,7 @@ def analyze(*arguments: str | Path) -> str:
 def test_the_unit_is_shut_in(tmp_path: Path) -> None:
     """Exposure, of 10, under 2.5 as it is, and with the network."""
     unit = tmp_path / UNIT.name
-    for more in ("", (SYSTEMD / "network.conf").read_text(encoding="utf-8")):
+    for more in ("", *((SYSTEMD / name).read_text("utf-8") for name in ("network.conf", BACKUP))):
         unit.write_text(f"{UNIT.read_text(encoding='utf-8')}\n{more}", encoding="utf-8")
         told = analyze("security", "--offline=yes", "--threshold=25", unit)
         assert "Overall exposure level" in told
@@ -82,6 +84,31 @@ def test_the_units_are_sound(tmp_path: Path) -> None:
     assert analyze("verify", *sorted(tmp_path.glob("*autumn*"))) == ""
     (line,) = re.findall(r"^OnCalendar=(.*)$", (SYSTEMD / "clusterdp@.timer").read_text(), re.M)
     assert "Next elapse" in analyze("calendar", line)
+
+
+def test_a_night_that_ended_well_is_backed_up(tmp_path: Path) -> None:
+    """The line as systemd reads it, run by the shell with another program in its place."""
+    text = (SYSTEMD / BACKUP).read_text(encoding="utf-8")
+    whole = f"{UNIT.read_text(encoding='utf-8')}\n{text}"
+    unit = tmp_path / "clusterdp@autumn.service"
+    unit.write_text(whole.replace("/opt/clusterdp/bin/clusterdp", "/bin/true"), encoding="utf-8")
+    assert analyze("verify", unit) == ""
+    (line,) = re.findall(r"^ExecStartPost=/bin/sh -c '(.*)'$", text, re.MULTILINE)
+    shell = line.replace("%i", "autumn").replace("%%", "%").replace("$$", "$")
+    shell = shell.replace("/opt/clusterdp/bin/clusterdp", "echo")
+    done = subprocess.run(
+        ["/bin/sh", "-c", shell],
+        cwd=tmp_path,
+        umask=0o077,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    made = re.fullmatch(
+        r"backup /etc/clusterdp/autumn\.toml -o backups/autumn-\d{8}T\d{6}\n", done.stdout
+    )
+    assert made
+    assert (tmp_path / "backups").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_unit_runs_the_program_as_the_page_installs_it() -> None:
@@ -143,19 +170,24 @@ def installed() -> Iterator[Path]:
         shutil.rmtree(base)
 
 
-def a_run(base: Path) -> "subprocess.Popen[str]":
-    """The unit's command, as its user, with its umask and environment."""
+def a_run(base: Path, *more: str) -> "subprocess.Popen[str]":
+    """The unit's command (and ``more`` options), as its user, with its umask and environment."""
     _, *arguments = settings(UNIT, "ExecStart")
+    inside = [re.sub(r"^/etc", f"{base}/etc", each).replace("%i", "autumn") for each in arguments]
+    return as_service(base, *inside, *more)
+
+
+def as_service(base: Path, *arguments: str) -> "subprocess.Popen[str]":
+    """A command as the unit's user, with its umask and environment; it sees ``base``."""
     (mask,) = settings(UNIT, "UMask")
     environment = dict(each.split("=", 1) for each in settings(UNIT, "Environment"))
-    inside = [re.sub(r"^/etc", f"{base}/etc", each).replace("%i", "autumn") for each in arguments]
     become = ["--reuid", str(SERVICE), "--regid", str(SERVICE), "--clear-groups", "--no-new-privs"]
     if not is_reached_by_all(Path(sys.executable).resolve()):  # as where it lies in root's home
         become += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     else:
         become += ["--inh-caps=-all", "--ambient-caps=-all"]
     return subprocess.Popen(
-        [program("setpriv"), *become, "--", sys.executable, "-m", "flows.cli", *inside],
+        [program("setpriv"), *become, "--", sys.executable, "-m", "flows.cli", *arguments],
         cwd=base / "var/lib/clusterdp",
         env={name: re.sub(r"^/var", f"{base}/var", each) for name, each in environment.items()},
         umask=int(mask, 8),
@@ -236,6 +268,160 @@ def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
     assert read_by(STRANGER, str(STRANGER), found) == set(ways)
     assert {path.name for path in found} >= {"account.key", "digest.key", "ledger.sqlite"}
     assert [path for path in found if is_writable_by_others(path)] == []
+
+
+@pytest.mark.slow
+def test_analysts_read_no_backup(installed: Path) -> None:
+    """Nor can a stranger, nor is what a killed one has left open to them."""
+    run = a_run(installed)
+    told, _ = run.communicate(timeout=600)
+    assert run.returncode == 0, told
+    output = installed / "srv/clusterdp/releases/backup"  # where an analyst may look, even there
+    backup = as_service(
+        installed, "backup", f"{installed}/etc/clusterdp/autumn.toml", "-o", str(output)
+    )
+    told, _ = backup.communicate(timeout=600)
+    assert backup.returncode == 0, told
+    files = sorted(output.iterdir())
+    assert {path.name for path in files} >= {"backup.json", "ledger.sqlite", "key-1-1", "key-1-2"}
+    assert read_by(SERVICE, str(SERVICE), files) == set(files)
+    for user, group in ((ANALYST, ANALYSTS), (STRANGER, STRANGER)):
+        assert read_by(user, str(group), [output, *files]) == set()
+
+
+# what a run starts
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that it has started, and these."""
+    parents: dict[int, int] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            after_name = (place / "stat").read_text().rpartition(")")[2].split()
+            parents[int(place.name)] = int(after_name[1])
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+def sockets_of(pids: list[int]) -> set[str]:
+    """The numbers of the sockets that processes hold."""
+    found = set()
+    for pid in pids:
+        with suppress(OSError):
+            for handle in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    if match := re.fullmatch(r"socket:\[(\d+)\]", str(handle.readlink())):
+                        found.add(match[1])
+    return found
+
+
+def ports_of(pids: list[int]) -> dict[int, str]:
+    """The ports of TCP that processes listen on, and at which address (in the kernel's words)."""
+    mine, found = sockets_of(pids), {}
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in mine:
+                address, _, port = words[1].rpartition(":")
+                found[int(port, 16)] = address
+    return found
+
+
+def doors_of(pids: list[int]) -> set[str]:
+    """The names of Unix sockets that processes listen on; with @ those that no folder guards."""
+    mine = sockets_of(pids)
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return {words[7] for words in lines if len(words) > 7 and words[6] in mine}
+
+
+def told_to(user: int, port: int, text: str) -> bytes:
+    """What a server answers to somebody else on the machine, in five seconds."""
+    talk = f"exec 3<>/dev/tcp/127.0.0.1/{port}; printf '{text}' >&3; timeout 5 head -c 900 <&3"
+    done = subprocess.run(
+        [program("setpriv"), "--reuid", str(user), "--regid", str(user), "--clear-groups",
+         "--inh-caps=-all", "--", program("bash"), "-c", talk],
+        capture_output=True, check=False, cwd="/", timeout=60,
+    )  # fmt: skip
+    return done.stdout
+
+
+def can_enter(user: int, door: str) -> bool:
+    """Whether somebody else can connect to a Unix socket."""
+    read = read_by(user, str(user), [Path(door).parent])
+    return read != set()
+
+
+def stop_with_servers(run: "subprocess.Popen[str]") -> None:
+    """Stop a run once a process of its own listens; that one goes on."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and run.poll() is None:
+        if ports_of(family(run.pid)[1:]):
+            run.send_signal(signal.SIGSTOP)
+            return
+        time.sleep(0.01)
+    pytest.fail(f"nobody listened: {run.communicate()[0]}")
+
+
+SECRETS = ("environ", "maps", "smaps", "mem", "fd", "fdinfo", "cwd", "root", "exe", "io", "auxv")
+"""Of a process, in /proc."""
+EMPTY = "/sitemap.json"
+"""Dask's list of all pages that there are: itself."""
+PAGES = (
+    *("/", "/docs", "/api/health", "/api/admin/version"),  # Prefect's
+    *("/health", "/metrics", "/info/main/workers.html", "/json/counts.json", EMPTY),
+    *("/status", "/statics/css/base.css", "/individual-plots.json"),  # Dask's
+)
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prefect", "workers"])
+def test_nobody_else_reads_or_talks_to_what_a_run_starts(installed: Path, kind: str) -> None:
+    """Prefect's server and database, Dask's scheduler and workers; each process in /proc."""
+    more = ["--prefect"] if kind == "prefect" else []
+    if kind == "workers":
+        pytest.importorskip("distributed")
+        config = installed / "etc/clusterdp/autumn.toml"
+        config.write_text(config.read_text("utf-8").replace("[run]\n", "[run]\nworkers = 2\n"))
+    run = a_run(installed, *more)
+    try:
+        if kind == "prefect":
+            stop_at_work(run, installed)
+        else:
+            stop_with_servers(run)
+        pids = family(run.pid)
+        at_work = everything(installed)
+        hidden = [Path(f"/proc/{pid}/{name}") for pid in pids for name in SECRETS]
+        for user, group in ((ANALYST, ANALYSTS), (STRANGER, STRANGER)):
+            assert read_by(user, str(group), hidden) == set()
+        assert read_by(ANALYST, str(ANALYSTS), at_work) == {
+            path for path in at_work if is_for_analysts(path, installed)
+        }
+        if kind == "prefect":
+            assert [path for path in at_work if path.name.endswith(".db")]
+        ports = ports_of(pids)
+        assert ports_of(pids[1:])  # of those that are not stopped
+        for port, address in ports.items():
+            assert address in LOOPBACK
+            for path in PAGES:
+                answer = told_to(STRANGER, port, f"GET {path} HTTP/1.0\\r\\n\\r\\n")
+                first = answer.splitlines()[0] if answer else b""
+                if kind == "prefect":
+                    assert b" 401 " in first, (path, answer)
+                elif path == EMPTY:
+                    assert b" 200 " not in first or answer.endswith(b'{"paths": ["/sitemap.json"]}')
+                else:  # nothing, an alert (it speaks TLS with who has its keys), or no page at all
+                    assert answer[:1] in (b"", b"\x15") or b" 404 " in first, path
+        doors = doors_of(pids)
+        assert not [door for door in doors if door.startswith("@")]
+        assert not [door for door in doors if can_enter(STRANGER, door)]
+    finally:
+        for pid in reversed(family(run.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        run.communicate()
 
 
 def is_writable_by_others(path: Path) -> bool:

@@ -83,6 +83,7 @@ RUN: dict[str, list[str]] = {
     "CONTRIBUTING.md": ["sh"],
     "docs/analyst.md": ["sql", "python", "sql"],
     "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
+    "docs/runbooks.md": ["sh"] * 2,  # likewise, and tests/flows/test_recovery.py its commands
     "deploy/README.md": ["sh"],  # secrets of the compose file: as for the page above
     "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below
     "docs/excel.md": ["sh"],

@@ -27,7 +27,8 @@ import pytest
 
 from flows.config.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.database import Ledger
+from flows.ledger.database import VERSION, Ledger
+from flows.ledger.migrations import OLDEST
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Fingerprint
 from flows.released.checksums import read_sums
@@ -37,6 +38,7 @@ from flows.runtime.files import replace_file
 from schemas.released import Manifest
 from schemas.series import SERIES
 from tests.conftest import PATIENCE, Builder, Experiment, a_log, build_experiment, released, rows
+from tests.flows.ledger.test_migrations import entries, version_of, written
 
 EPSILON = 2.0  # of one release
 
@@ -142,6 +144,10 @@ import gc
 import sqlalchemy.dialects.sqlite.pysqlite  # as above: what a child imports, it reads
 from flows.ledger.rules import Fingerprint
 from flows.ledger.account import Account
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
+import flows.ledger.attempts, flows.ledger.runs, alembic.operations, alembic.migration
+import alembic.ddl.sqlite
 from flows.config.experiment import Config
 from flows.config.load import load
 from flows.runtime.files import replace_file
@@ -190,6 +196,12 @@ def replace(folder, number):
     die_before_call(number)
     with replace_file(folder / "file", mode=0o600) as file:
         file.write(b"new")
+
+
+def migrate(folder, number):
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", folder))
+    die_before_call(number)
+    ledger.give_back(1)
 
 
 act, template = GIVEN
@@ -629,3 +641,24 @@ def test_replacing_a_file_that_is_killed_before_any_call_leaves_the_old_or_the_n
             file.write(b"newer")
         assert [path.name for path in folder.iterdir()] == ["file"]
         assert (folder / "file").read_text() == "newer"
+
+
+@pytest.mark.parametrize("version", range(OLDEST, VERSION))
+def test_a_migration_that_is_killed_before_any_call_leaves_the_old_or_the_new(
+    tmp_path: Path, version: int
+) -> None:
+    for name in ("template", "runs"):
+        (tmp_path / name).mkdir()
+    before = written(version, ledger_url("sqlite:///ledger.sqlite", tmp_path / "template"))
+    known = [entry.name for entry in entries(before)]
+    folders = calls_of("migrate", tmp_path / "template", tmp_path / "runs")
+    assert len(folders) > 5
+    seen = []
+    for folder in folders:
+        ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", folder))
+        seen.append((version_of(ledger), entries(ledger)[0].state))
+        assert [entry.name for entry in entries(ledger)] == known
+        ledger.give_back(1)
+        assert (version_of(ledger), entries(ledger)[0].state) == (VERSION, "void")
+    assert set(seen) == {(version, "reserved"), (VERSION, "void")}
+    assert seen == sorted(seen)  # once it is new it stays so

@@ -269,6 +269,13 @@ def test_a_release_that_was_lost_waits_for_a_person(
     night(monkeypatch, DAYS[2])
     begun(built, DAYS[0], publishing=True, draft=False)
     assert states(built)[DAYS[0]] == "lost"
+    file = built.releases / files_of(DAYS[0])[0]
+    account = Account(built.load())
+    account.settle()
+    file.write_bytes(b"from a copy")
+    assert states(built)[DAYS[0]] == "published"
+    file.unlink()
+    assert states(built)[DAYS[0]] == "lost"
     result = release_due(str(built.config))
     assert [(one.period, one.status) for one in result.releases] == [
         (DAYS[0], "lost"), (DAYS[1], "published"),

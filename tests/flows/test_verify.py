@@ -272,6 +272,49 @@ def test_a_signed_list_speaks_for_its_files(
     assert "so there is no signature to check" in capsys.readouterr().err
 
 
+def test_lists_that_were_signed_under_a_key_of_before_are_checked_with_it(
+    experiment: Builder, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A copy of before has the old signature, the folder has the new one after the next run."""
+    built = an_experiment(experiment, signed=True)
+    first = built.run("a").path
+    copy = Path(shutil.copytree(built.releases, tmp_path / "copy")) / first.name
+    old = built.folder / "public.pem"
+    old = old.rename(built.folder / "old.pem")
+    signing_key(built.folder)
+    new = built.folder / "public.pem"
+    second = built.run("b").path
+    assert verified(capsys, copy, "--key", old)[0] == 0
+    assert verified(capsys, copy, "--key", new)[0] == 4
+    assert verified(capsys, first, second, "--key", new)[0] == 0
+    assert verified(capsys, first, second, "--key", old)[0] == 4
+    code, found = verified(capsys, copy, first, second, "--key", old, "--key", new)
+    assert code == 0
+    assert [one["key"] for one in found] == [str(old), str(new), str(new)]
+    assert clusterdp.verify([copy, first], key=[new, old]).exit_code == 0
+    assert clusterdp.verify(copy, key=old).releases[0].key == old
+    altered(second)
+    code, found = verified(capsys, second, "--key", old, "--key", new)
+    assert (code, found[0]["key"]) == (4, None)
+    other = tmp_path / "other"
+    other.mkdir()
+    _, stranger = signing_key(other)
+    code, found = verified(capsys, first, "--key", old, "--key", stranger)
+    assert (code, found[0]["intact"]) == (4, False)
+    assert "under any of these keys" in found[0]["reason"]
+
+
+def test_a_new_key_signs_the_list_though_nothing_else_is_new(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = an_experiment(experiment, signed=True)
+    path = built.run("a").path
+    _, public = signing_key(built.folder)
+    assert verified(capsys, path, "--key", public)[0] == 4
+    assert built.run("a").status == "unchanged"
+    assert verified(capsys, path, "--key", public)[0] == 0
+
+
 def test_openssl_takes_the_signature(experiment: Builder) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:

@@ -52,7 +52,11 @@ def read_account_key(config: Config, *, begun: bool) -> AccountKey:
     none is named that has to be, InputError where it cannot be read or made.
     """
     path = account_key_path(config)
-    secret = kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun)
+    return account_key(kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun), config)
+
+
+def account_key(secret: bytes, config: Config) -> AccountKey:
+    """The key of the accounts of a configuration's population, made from the ledger's."""
     # Units and households have ids of their own: a population is one or the other.
     kind = b"units" if config.columns.privacy_unit is None else b"payers"
     population = config.population.encode()

@@ -104,7 +104,8 @@ def test_the_command_and_python_do_the_same(
     path = experiment().run().path
     out = tmp_path / "units.parquet"
     ended = command("export", path, "-o", out, "--json")
-    assert json.loads(ended.stdout) == {"path": str(out), "table": "units", "n_rows": 240}
+    found = json.loads(ended.stdout)
+    assert found == {"path": str(out), "table": "units", "n_rows": 240, "withdrawn": None}
     again = command("export", path, "-o", out, "--json")
     assert json.loads(again.stdout)["error"]["kind"] == "input"
     ended = command("export", path, "-o", tmp_path / "e.csv", "--table", "estimates")

@@ -119,7 +119,8 @@ def test_the_command_prints_the_absolute_path(
     assert run(["report", release, "-o", "a.html"]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'a.html'}\n"
     assert run(["report", release, "-o", "a.html", "--json"]) == 0  # a second time, too
-    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "a.html")}
+    found = json.loads(capsys.readouterr().out)
+    assert found == {"path": str(tmp_path / "a.html"), "withdrawn": None}
     assert (tmp_path / "a.html").read_bytes() == pages["plain"][1].read_bytes()
     assert [one.name for one in tmp_path.iterdir()] == ["a.html"]
 

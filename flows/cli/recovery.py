@@ -1,0 +1,74 @@
+"""The commands ``backup`` and ``restore``.
+
+They print nothing: :mod:`flows.cli.main` shows their :class:`~flows.cli.answer.Answer`.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.cli.answer import Answer
+from flows.cli.options import ConfigFiles, files
+
+
+def backup(
+    configs: ConfigFiles,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FOLDER", help="The new folder to put it into."),
+    ],
+) -> Answer:
+    """Copy a ledger, who is in which release, and keys into a new folder.
+
+    Name every CONFIG whose experiment uses the ledger. Runs need not wait, and may be at work. The
+    folder is as secret as the keys in it (mode 0700); it appears whole or not at all. Raw logs,
+    quarantine and releases are not in it. Changes nothing.
+    """
+    from flows.backup import backup as take
+    from flows.cli.show_recovery import backup_text
+
+    result = take(configs, output)
+    return Answer(partial(backup_text, result), result.as_json(), result.warnings)
+
+
+def restore(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A backup.")],
+    configs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CONFIG…",
+            help="The TOML files of all experiments on the ledger, also of those begun since.",
+            autocompletion=files(".toml"),
+        ),
+    ],
+    lost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RELEASE_ID",
+            help="A release that may have been published after the backup was taken, and whose "
+            "file is gone: everybody pays for it. May be given several times.",
+        ),
+    ] = None,
+    complete: Annotated[
+        bool,
+        typer.Option(
+            "--complete",
+            help="Say that no other release was published since than those whose files are there "
+            "and those that --lost names. Without it nothing is put back.",
+        ),
+    ] = False,
+) -> Answer:
+    """Put a ledger and keys back from a backup.
+
+    They go where CONFIG says that they are. What was published after the backup was taken is
+    charged to everybody, by the files in the folder of releases. A ledger or a key that is there is
+    never overwritten: of a ledger that has all charges of the backup, only lists of units that it
+    has lost are put back. A backup that is damaged is refused. Let no run begin meanwhile.
+    """
+    from flows.cli.show_recovery import restore_text
+    from flows.restore import restore as put_back
+
+    result = put_back(folder, configs, lost=lost or (), complete=complete)
+    return Answer(partial(restore_text, result), result.as_json(), result.warnings)

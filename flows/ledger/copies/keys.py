@@ -1,0 +1,80 @@
+"""The keys that a configuration names or makes: what a backup has of them, and who needs them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from flows.config.experiment import Config
+from flows.config.load import AnyConfig
+from flows.ledger.units.account_key import account_key, account_key_path
+from flows.runtime.small_files import UnreadableError, read_small
+from schemas.errors import ConfigError, InputError
+
+ACCOUNT = "ledger.key_file"
+UNIT_IDS = "publish.key_file"
+SIGNING = "publish.signing_key"
+DIGESTS = "quarantine.directory"
+"""The key of the digests by which a log is known again, which lies there."""
+_LARGEST = 1_000_000  # bytes, far more than any key has
+
+
+def key_paths(config: AnyConfig, digest_key: str) -> dict[str, Path]:
+    """Where the keys of a configuration lie, or are to lie, by the key that says so.
+
+    ``digest_key`` is the name of a file in the quarantine.
+    """
+    found = {DIGESTS: config.path(config.quarantine.directory) / digest_key}
+    if isinstance(config, Config):
+        if config.privacy.account == "unit" or config.columns.assigned_by is not None:
+            found[ACCOUNT] = account_key_path(config)
+        if config.publish.key_file is not None:
+            found[UNIT_IDS] = config.path(config.publish.key_file)
+        if config.publish.signing_key is not None:
+            found[SIGNING] = config.path(config.publish.signing_key)
+    return found
+
+
+def read_keys(
+    config: AnyConfig, digest_key: str, begun: Mapping[str, str]
+) -> dict[str, tuple[Path, bytes]]:
+    """Read the keys of a configuration; those that are made when first needed may be missing.
+
+    ``begun`` has the fingerprint of the key that a population's accounts were begun with. Raises
+    ConfigError where a key that has to be there is missing or is another.
+    """
+    found = {}
+    for key, path in key_paths(config, digest_key).items():
+        if key in (ACCOUNT, DIGESTS) and not path.exists():
+            continue
+        try:
+            found[key] = path, read_small(path, _LARGEST)
+        except UnreadableError as error:
+            problem = str(error)
+        else:
+            continue
+        raise ConfigError(key, f"{path}: {problem}; no backup is worth much without its keys")
+    check_account_key(config, found[ACCOUNT][1] if ACCOUNT in found else None, begun)
+    return found
+
+
+def check_account_key(config: AnyConfig, secret: bytes | None, begun: Mapping[str, str]) -> None:
+    """Raise ConfigError unless this is the key that the population's accounts were begun with."""
+    if not isinstance(config, Config) or config.population not in begun:
+        return
+    if config.privacy.account != "unit":
+        return
+    if secret is None or account_key(secret, config).fingerprint != begun[config.population]:
+        state = "is missing" if secret is None else "is another"
+        raise ConfigError(
+            ACCOUNT,
+            f"the key that the accounts of population {config.population!r} were begun with "
+            f"{state}: without it nobody who has paid can be recognised. Put it back from a copy",
+        )
+
+
+def read_kept(path: Path) -> bytes:
+    """Read a key in a backup."""
+    try:
+        return read_small(path, _LARGEST)
+    except UnreadableError as error:
+        problem = str(error)
+    raise InputError(f"{path}: {problem}")

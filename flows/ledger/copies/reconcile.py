@@ -1,0 +1,173 @@
+"""What became of charges and releases since a backup was taken, as far as files can tell.
+
+A ledger that is put back must never say that less was spent than was. It lacks what was charged
+after the backup, and does not know how open charges ended. So:
+
+- a published file that it does not know counts for everybody, at what the file says it cost;
+- an open charge whose very file (by its digest) is public counts as it was charged;
+- an open charge whose very file, or complete draft, is not there counts for everybody, at the
+  greater of what is known of its cost: it may have been given back, and its name taken by a release
+  of other people. Without any file it is lost: somebody may have seen it;
+- a release that was published and whose file is gone is known to a list beside it, or to a person;
+  it counts for everybody, as lost. Nobody else can know of it, so a person has to say that there
+  is no other.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from flows.ledger.rules import OPEN, Entry, State
+from flows.ledger.shelf import Shelf
+from flows.ledger.tables import REGISTERS, insert, row_of, select, update
+from flows.released.checksums import SUMS, read_sums, sha256_of
+from flows.released.file.draft import draft_in
+from privatizers.accounting.budget import Budget
+from schemas.errors import ConfigError, InputError, shown
+from schemas.names import ReleaseName
+
+
+@dataclass(frozen=True)
+class Payer:
+    """An experiment, site or effect models: where its files lie, and who pays what for them."""
+
+    shelf: Shelf
+    population: str
+    cost: Budget
+    """Of a release whose file is gone: what the configuration says one costs."""
+
+
+@dataclass
+class Found:
+    """What was found out, by release id."""
+
+    entered: list[str] = field(default_factory=list)
+    """Published after the backup: charged to everybody."""
+    widened: list[str] = field(default_factory=list)
+    """Being made when the backup was taken, and public now: charged to everybody."""
+    published: list[str] = field(default_factory=list)
+    """About to become public when it was taken, and public now, the very file."""
+    lost: list[str] = field(default_factory=list)
+    """May have been published; there is no file. Charged all the same."""
+    without_file: list[str] = field(default_factory=list)
+    """Published before the backup, and charged; their files are gone."""
+
+
+def reconcile(
+    connection: sa.Connection, payers: Sequence[Payer], lost: Iterable[ReleaseName]
+) -> Found:
+    """Charge for all that may have been published since; raises InputError and ConfigError.
+
+    ``lost`` are releases whose files are gone, as a person says.
+    """
+    found = Found()
+    by_experiment = {payer.shelf.experiment: payer for payer in payers}
+    before = [entry for entry in select(connection, sa.true()) if entry.counts]
+    known = {entry.name: entry for entry in before}
+    files = {name: payer for payer in payers for name in payer.shelf.names()}
+    for name, owner in files.items():
+        if name not in known:
+            stray = owner.shelf.read_stray(name)
+            _enter(connection, owner.population, name, stray.cost, State.PUBLISHED, stray.path)
+            found.entered.append(name.release_id)
+    for entry in before:
+        payer = by_experiment.get(entry.name.experiment)
+        path = entry.path if payer is None else payer.shelf.path_of(entry.name)
+        if entry.state in OPEN:
+            _settle(connection, entry, payer, path, found)
+        elif entry.state == State.PUBLISHED and payer is not None and entry.name not in files:
+            found.without_file.append(entry.name.release_id)
+    _enter_lost(connection, by_experiment, lost, {*known, *files}, found)
+    _check_lists(payers, {*known, *files}, set(found.lost))
+    return found
+
+
+def _settle(
+    connection: sa.Connection, entry: Entry, payer: Payer | None, path: Path, found: Found
+) -> None:
+    """Say what became of an open charge, by the file that has its name."""
+    name = entry.name.release_id
+    is_there = path.is_file()
+    if is_there and entry.file_sha256 is not None and sha256_of(path) == entry.file_sha256:
+        update(connection, entry, State.PUBLISHED)
+        found.published.append(name)
+    elif not is_there and _has_its_draft(entry):
+        return  # the next run makes it public: it is the very file that was charged
+    else:
+        costs = [entry.cost]
+        if payer is not None:
+            of_file = payer.shelf.read_stray(entry.name).cost if is_there else payer.cost
+            costs.append(of_file)
+        widened = dict.fromkeys(_OF_OTHER_ROWS) | {
+            "epsilon": repr(max(each.epsilon for each in costs)),
+            "delta": repr(max(each.delta for each in costs)),
+        }
+        update(connection, entry, State.PUBLISHED if is_there else State.LOST, **widened)
+        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
+        (found.widened if is_there else found.lost).append(name)
+
+
+_OF_OTHER_ROWS = (
+    "roster",
+    "most_epsilon",
+    "most_delta",
+    "rows_digest",
+    "units_digest",
+    "settings_digest",
+    "file_sha256",
+)
+"""What a charge says of rows and file that may not be those of the file that is there."""
+
+
+def _has_its_draft(entry: Entry) -> bool:
+    if entry.state != State.PUBLISHING or entry.draft is None:
+        return False
+    draft = draft_in(entry.draft)
+    return draft.is_file() and sha256_of(draft) == entry.file_sha256
+
+
+def _enter_lost(
+    connection: sa.Connection,
+    by_experiment: dict[str, Payer],
+    lost: Iterable[ReleaseName],
+    known: set[ReleaseName],
+    found: Found,
+) -> None:
+    for name in lost:
+        payer = by_experiment.get(name.experiment)
+        if payer is None:
+            raise ConfigError(
+                "--lost", f"{shown(name.release_id)} is of no experiment whose CONFIG is named"
+            )
+        if name not in known:
+            path = payer.shelf.path_of(name)
+            _enter(connection, payer.population, name, payer.cost, State.LOST, path)
+            found.lost.append(name.release_id)
+
+
+def _check_lists(payers: Sequence[Payer], known: set[ReleaseName], lost: set[str]) -> None:
+    """Raise InputError where a list beside the files names one that is neither there nor known."""
+    charged = {name.release_id for name in known} | lost
+    for payer in payers:
+        directory = payer.shelf.directory
+        for file in read_sums(directory) or {}:
+            name = ReleaseName.parse(file.removesuffix(payer.shelf.suffix))
+            if name is not None and name.release_id not in charged:
+                raise InputError(
+                    f"{directory / SUMS}: names {shown(file)}, which was published after the "
+                    f"backup was taken, and is not there. Put the file back, or charge everybody "
+                    f"for it with --lost {name.release_id}"
+                )
+
+
+def _enter(
+    connection: sa.Connection,
+    population: str,
+    name: ReleaseName,
+    cost: Budget,
+    state: State,
+    path: Path,
+) -> None:
+    insert(connection, row_of(population, name, cost, state, path))

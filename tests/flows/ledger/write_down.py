@@ -1,0 +1,135 @@
+"""Writes a ledger of the present version down as SQL, in both databases, for tests of migrations.
+
+Run it once when the version of ledgers rises, before anything else changes them::
+
+    python -m tests.flows.ledger.write_down
+
+What is in ``written/`` is never written anew: ledgers of that version are out there.
+"""
+
+import re
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from flows.ledger.database import VERSION, Ledger
+from flows.ledger.place import ledger_url
+from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms, UnknownRelease
+from privatizers.accounting.budget import Budget
+from schemas.names import ReleaseName
+
+WRITTEN = Path(__file__).parent / "written"
+HERE = Path("/somewhere/releases/trial")
+NO_LIMIT = Budget(float("inf"), float("inf"))
+DIGEST = "d" * 64
+NIGHTS = {"a": [1, 2, 3], "b": [2, 3, 4], "c": [5], "d": [6]}
+"""Who is in the nights of a population with accounts by unit: two that are public, one that is
+reserved, one that was given back."""
+
+
+def tell(ledger: Ledger) -> None:
+    """Charge in every state, for everybody; and by unit where the version has that."""
+    for state in State:
+        _charge(ledger, Terms("trial", "people", Budget(0.1, 1e-9), NO_LIMIT), state)
+    _charge(ledger, Terms("winter", "people", Budget(0.25), NO_LIMIT), State.PUBLISHED)
+    _charge(ledger, Terms("trial@north", "others", Budget(4.0), NO_LIMIT), State.PUBLISHED)
+    of = Terms("trial", "people", Budget(0.1, 1e-9), NO_LIMIT)
+    name = ReleaseName("trial", "found", 3)
+    stray = UnknownRelease(name, Budget(0.7), HERE / f"{name.release_id}.duckdb")
+    ledger.settle(of, found=[stray])
+
+
+def tell_of_units(ledger: Ledger) -> None:
+    """Charge by unit, and note an attempt."""
+    from flows.ledger.attempts import AttemptLog  # noqa: PLC0415 - version 1 has none
+    from tests.flows.ledger.people import (  # noqa: PLC0415 - likewise
+        members,
+        publish,
+        reserve,
+        terms,
+    )
+
+    of = terms("nights", cost=Budget(0.5))
+    for night, people in NIGHTS.items():
+        if night in "ab":
+            publish(ledger, of, night, members(people, "nights"))
+    reserve(ledger, of, "c", members(NIGHTS["c"], "nights"))
+    charge = reserve(ledger, of, "d", members(NIGHTS["d"], "nights")).charge
+    assert charge is not None
+    ledger.give_back(charge)
+    with AttemptLog(ledger, "nights").attempt("b"):
+        pass
+
+
+def _charge(ledger: Ledger, of: Terms, state: State) -> None:
+    digests = Fingerprint(f"k-1:rows {state}", f"k-1:units {of.experiment} {state}", "k-1:settings")
+    asked = ChargeRequest(of, str(state), digests, HERE, HERE / ".draft-of-a-run")
+    charge = ledger.reserve(asked).charge
+    assert charge is not None
+    if state == State.VOID:
+        ledger.give_back(charge)
+    if state in (State.PUBLISHING, State.PUBLISHED, State.LOST):
+        ledger.begin_publishing(charge, DIGEST)
+    if state == State.PUBLISHED:
+        ledger.publish(charge)
+    if state == State.LOST:
+        ledger.abandon(of.experiment, f"{of.experiment}.{state}.r1")
+
+
+def as_sqlite(folder: Path) -> str:
+    """SQL that makes a ledger in SQLite, its registers as comments."""
+    ledger = Ledger(ledger_url("sqlite:///ledger.sqlite", folder))
+    tell(ledger)
+    tell_of_units(ledger)
+    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
+        lines = list(connection.iterdump())
+    registers = sorted((folder / "ledger.sqlite.accounts").glob("*-*"))
+    lines += [f"-- register {path.name} {path.read_bytes().hex()}" for path in registers]
+    return "\n".join(lines) + "\n"
+
+
+def as_postgresql(url: str, folder: Path, pg_dump: Path) -> str:
+    """SQL that makes a ledger in PostgreSQL."""
+    ledger = Ledger(ledger_url(url, folder))
+    tell(ledger)
+    tell_of_units(ledger)
+    plain = url.replace("postgresql+psycopg", "postgresql")
+    done = subprocess.run(
+        [pg_dump, "--no-owner", "--no-acl", "--inserts", plain],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept = [line for line in done.stdout.splitlines() if _is_statement(line)]
+    return "\n".join(kept) + "\n"
+
+
+def _is_statement(line: str) -> bool:
+    return line != "" and not re.match(r"--|\\|SET |SELECT pg_catalog.set_config", line)
+
+
+def main() -> None:
+    """Write both files."""
+    from tests.postgresql import _programs, a_server  # noqa: PLC0415 - a plug-in of the tests
+
+    programs = _programs()
+    assert programs is not None
+    folder = Path(tempfile.mkdtemp())
+    socket.gethostname = lambda: "a-machine"
+    try:
+        file = WRITTEN / f"version-{VERSION}.sqlite.sql"
+        assert not file.exists(), f"{file} is written down already"
+        file.write_text(as_sqlite(folder), encoding="utf-8")
+        with a_server(programs) as server:
+            text = as_postgresql(server.emptied(), folder, programs / "pg_dump")
+        file.with_name(f"version-{VERSION}.postgresql.sql").write_text(text, encoding="utf-8")
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
