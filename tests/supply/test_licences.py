@@ -31,6 +31,7 @@ def fault(*lines: str, is_run: bool = True, policy: Path = POLICY) -> str | None
     return Policy(policy).judge(THING, Installed(*lines), is_run=is_run).fault
 
 
+@pytest.mark.process  # it reads the metadata of two hundred packages
 def test_every_locked_package_is_allowed() -> None:
     licences = judged(installed_here())
     assert {name: one.fault for name, one in licences.items() if one.fault} == {}
@@ -121,6 +122,7 @@ def test_a_review_of_what_is_not_locked_any_more_is_refused(tmp_path: Path) -> N
         judged({}, policy)
 
 
+@pytest.mark.process
 def test_reviews_are_of_packages_that_need_one() -> None:
     """Whose metadata would else be refused."""
     about, packages = installed_here(), installed_by([ROOT / name for name in LOCKS], here())
