@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from estimators.response_tables import SingularTableError, undo
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import (
     MOST_INPUTS,
@@ -178,14 +179,9 @@ def _times(low: int, factor: Decimal) -> int:
 
 
 def _least_square(probabilities: Floats, wanted: Floats) -> Floats:
-    """Return w with Σ_j Q(j|x) w_j = ``wanted``, shape [K], and the least Σ_j (Σ_x Q(j|x)) w_j²."""
-    weight = 1.0 / probabilities.sum(axis=0)
-    gram = (probabilities * weight) @ probabilities.T
+    """Return :func:`~estimators.response_tables.undo` of a table; UnsolvedError if it has none."""
     try:
-        found: Floats = weight * (np.linalg.solve(gram, wanted) @ probabilities)
-        for _ in range(2):  # iterative refinement: to the last bits
-            rest = wanted - probabilities @ found
-            found = found + weight * (np.linalg.solve(gram, rest) @ probabilities)
-    except np.linalg.LinAlgError:
-        raise UnsolvedError("the outputs tell too little of the inputs") from None
+        found: Floats = undo(probabilities[np.newaxis], wanted[np.newaxis])[0]
+    except SingularTableError as error:
+        raise UnsolvedError(str(error)) from None
     return found

@@ -1,0 +1,140 @@
+"""Which table each stratum gets: learnt from noisy counts, which post-processing may read freely.
+
+A table is solved for a guess at how outcomes are spread. Noisy counts, paid for and published, give
+one for every stratum and for every group of strata (an arm, say), whose counts are their sums. All
+tables keep the same ε, whatever the counts are; so which of them a stratum gets, and for which
+guess they were solved, costs nothing beyond the counts. A wrong guess costs noise, never bias.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from privatizers.optimal_response.response import OptimalResponse
+from privatizers.optimal_response.whole_numbers import ResponseTable, even_table, table_of
+from schemas.arrays import Floats, Ints
+
+_MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
+"""The part of an even guess that is mixed into a learnt one: for few people, for many."""
+_SOLVED_IN = 13
+"""Outcomes up to which a table is solved in some tenths of a second, so that strata have own ones.
+"""
+MOST_OWN, MOST_GROUPS = 48, 16
+"""Strata, and groups, that have tables of their own at most, so that a run takes seconds."""
+_LEAST_KNOWN = 4.0
+"""Units times ε of the counts, for each outcome, from which a stratum's own counts tell enough."""
+_WORTH = 0.97
+"""The noise that a stratum's own table must have at most, as a part of its group's."""
+
+
+def public_response(grid: Floats, guess: Floats, epsilon: float, n_strata: int) -> OptimalResponse:
+    """Return the table for a public ``guess``, shape [K], or even response where that is better."""
+    tables = (solved(grid, guess, epsilon), _even(grid, epsilon))
+    best = int(np.argmin([guess @ table.noise for table in tables]))
+    return OptimalResponse((tables[best],), np.zeros(n_strata, dtype=np.int64))
+
+
+def learnt_response(
+    grid: Floats,
+    guess: Floats,
+    epsilon: float,
+    noisy_counts: Ints,
+    n_units: Ints,
+    counts_epsilon: float,
+    group: Ints,
+) -> OptimalResponse:
+    """Return a table for every stratum, all at ``epsilon``: the best by the noisy counts.
+
+    Args:
+        grid: y, shape [K].
+        guess: The public guess, shape [K].
+        epsilon: What every table keeps.
+        noisy_counts: Ñ of the strata, shape [S, K].
+        n_units: Public sizes, shape [S].
+        counts_epsilon: What the counts have cost; it says how noisy they are.
+        group: The group of each stratum, from 0; shape [S].
+
+    Candidates are the table of the stratum's own counts (of the largest strata alone), that of its
+    group's, that of the public guess, and even response. Each is judged by the most particular
+    guess that tells enough. Nothing but the arguments decides: neither time nor memory.
+    """
+    n_groups = int(group.max()) + 1
+    of_groups = np.zeros((n_groups, len(grid)))
+    np.add.at(of_groups, group, noisy_counts)
+    sizes = np.bincount(group, n_units, n_groups).astype(np.float64)
+    # The noise on a sum of m counts is √m times as great.
+    known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
+    group_guesses = mixed(of_groups, sizes, known)
+    tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
+    candidates: list[list[int]] = []
+    for at in range(n_groups):
+        of_group = [0, 1]
+        if n_groups <= MOST_GROUPS and known[at] >= _LEAST_KNOWN:
+            of_group.append(len(tables))
+            tables.append(solved(grid, group_guesses[at], epsilon))
+        candidates.append(of_group)
+    noises = np.stack([table.noise for table in tables])  # [T, K]
+    best_of_group = np.array(
+        [of[int(np.argmin(noises[of] @ group_guesses[at]))] for at, of in enumerate(candidates)]
+    )
+    chosen: Ints = best_of_group[group]
+    for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
+        size = n_units[stratum : stratum + 1].astype(np.float64)
+        own = mixed(noisy_counts[stratum : stratum + 1], size, size * counts_epsilon)[0]
+        table = solved(grid, own, epsilon)
+        if own @ table.noise < _WORTH * (own @ tables[chosen[stratum]].noise):
+            chosen[stratum] = len(tables)
+            tables.append(table)
+    used, table_of_stratum = np.unique(chosen, return_inverse=True)
+    return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
+
+
+def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
+    """Return guesses at shares, shape [S, K]: noisy ones put on the simplex, mixed with 1/K.
+
+    The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
+    """
+    k = noisy_counts.shape[1]
+    shares = on_simplex(noisy_counts / n_units[:, np.newaxis])
+    part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
+    guess: Floats = (1.0 - part) * shares + part / k
+    return guess
+
+
+def on_simplex(shares: Floats) -> Floats:
+    """Return the nearest points that are not negative and add up to one; rows of shape [S, K]."""
+    ordered = -np.sort(-shares, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, shares.shape[1] + 1)
+    size = np.sum(ordered > excess, axis=1)
+    shift = excess[np.arange(len(shares)), size - 1]
+    found = np.maximum(shares - shift[:, np.newaxis], 0.0)
+    whole: Floats = found / found.sum(axis=1, keepdims=True)
+    return whole
+
+
+def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[int]:
+    """The strata whose own counts tell enough, the largest first: by public sizes alone."""
+    if n_outcomes > _SOLVED_IN:
+        return []
+    enough = np.flatnonzero(n_units * counts_epsilon >= _LEAST_KNOWN * n_outcomes)
+    order = enough[np.argsort(-n_units[enough], kind="stable")]
+    return [int(at) for at in order[:MOST_OWN]]
+
+
+def solved(grid: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+    """Return the table for a guess; even response where it cannot be solved."""
+    return _solved(tuple(grid.tolist()), tuple(guess.tolist()), epsilon)
+
+
+def _even(grid: Floats, epsilon: float) -> ResponseTable:
+    return _evened(tuple(grid.tolist()), epsilon)
+
+
+@lru_cache(maxsize=256)  # a design, its forecast and its release ask the same
+def _solved(grid: tuple[float, ...], guess: tuple[float, ...], epsilon: float) -> ResponseTable:
+    return table_of(np.array(grid), np.array(guess), epsilon)
+
+
+@lru_cache(maxsize=64)
+def _evened(grid: tuple[float, ...], epsilon: float) -> ResponseTable:
+    return even_table(np.array(grid), epsilon)
