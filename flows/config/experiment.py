@@ -37,11 +37,12 @@ from privatizers.planning.aggregate_design import (
     aggregate_design,
 )
 from privatizers.planning.design import Design, Request, design
+from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
 from schemas.errors import shown
 from schemas.names import NAME
 from schemas.tables import UNNAMED
 
-AnyDesign = Design | AggregateDesign
+AnyDesign = Design | OptimalDesign | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 
@@ -226,9 +227,11 @@ class Config(ConfigSection):
         request = self.request()
         if isinstance(request, AggregateRequest):
             return aggregate_design(request)
+        if isinstance(request, OptimalRequest):
+            return optimal_design(request)
         return design(request)
 
-    def request(self) -> Request | AggregateRequest:
+    def request(self) -> Request | OptimalRequest | AggregateRequest:
         """The declared mechanism and parameters of one outcome, from which its design is made."""
         if self.named_outcomes:
             raise AssertionError("several outcomes have a design each: see Config.of_outcome")
@@ -244,6 +247,15 @@ class Config(ConfigSection):
                 noise_scale=privacy.noise_scale,
                 lattice=lattice_of(support),
                 square_share=SQUARE_SHARE,
+            )
+        if name == "cluster-optimal-dp":
+            return OptimalRequest(
+                grid=support,
+                guess=self.outcome.weights,
+                epsilon=epsilon,
+                delta=privacy.delta,
+                strata_statistic=privacy.strata_statistic,
+                lattice=lattice_of(support),
             )
         return Request(
             mechanism=name,
