@@ -89,7 +89,8 @@ def check_optimal(request: OptimalRequest) -> None:
         raise ConfigError(
             "outcome",
             f"the grid has {k:,} points, and cluster-optimal-dp takes {MOST_INPUTS} at most: "
-            "outcomes between fewer points are rounded at random, which biases nothing",
+            'give low, high and fewer levels, or levels = "auto"; outcomes between points are '
+            "rounded at random, which biases nothing",
         )
     if request.epsilon is None:
         raise ConfigError("privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon")
