@@ -97,15 +97,16 @@ def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: F
     """Return guesses at shares, shape [S, K], between noisy ones and ``prior``, shape [S, K].
 
     Noisy shares are moved toward the prior as far as noise alone would explain how far they are
-    from it (the positive part of James and Stein's estimator), put on the simplex, and mixed with
-    1/K. The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the
-    counts, in which a share's noise has a variance of 8/``known``².
+    from it, and a little more (the positive part of James and Stein's estimator, with √K for the
+    chance in K squares), put on the simplex, and mixed with 1/K. The part of 1/K is K/``known``,
+    from 0.003 to 0.1; ``known`` is n times the ε of the counts, in which a share's noise has a
+    variance of 8/``known``².
     """
     k = noisy_counts.shape[1]
     apart = noisy_counts / n_units[:, np.newaxis] - prior
     distance = np.sum(apart**2, axis=1)
     told = known**2 * distance
-    kept = np.maximum(1.0 - 8.0 * k / np.maximum(told, 1e-300), 0.0)[:, np.newaxis]
+    kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)[:, np.newaxis]
     shares = on_simplex(prior + kept * apart)
     part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
     guess: Floats = (1.0 - part) * shares + part / k
