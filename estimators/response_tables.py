@@ -34,11 +34,15 @@ class OutputFunctions:
     """The same as ``noise``, of w."""
 
 
-def output_functions(probabilities: Floats, values: Floats, grid: Floats) -> OutputFunctions:
+def output_functions(
+    probabilities: Floats, values: Floats, grid: Floats, likely: Floats
+) -> OutputFunctions:
     """Return what the outputs of tables add to means.
 
-    ``probabilities`` Q have the shape [T, K, J], ``values`` v [T, J], ``grid`` y [K]. An output
-    with no probability at all has 0 everywhere.
+    ``probabilities`` Q have the shape [T, K, J], ``values`` v [T, J], ``grid`` y [K]. Of all
+    functions that are unbiased, those that vary least where outputs occur like ``likely``, shape
+    [T, J], which no unit's draw may have a part in. An output with no probability at all has 0
+    everywhere.
 
     Raises:
         SingularTableError: A table cannot be undone.
@@ -46,12 +50,12 @@ def output_functions(probabilities: Floats, values: Floats, grid: Floats) -> Out
     used = probabilities.sum(axis=1) > 0
     steps = grid - grid.mean()
     mean = np.where(used, values - grid.mean(), 0.0)
-    square = undo(probabilities, np.broadcast_to(steps**2, probabilities.shape[:2]))
+    square = undo(probabilities, np.broadcast_to(steps**2, probabilities.shape[:2]), likely)
     return OutputFunctions(
         mean=mean,
-        noise=undo(probabilities, spread(probabilities, mean)),
+        noise=undo(probabilities, spread(probabilities, mean), likely),
         square=square,
-        square_noise=undo(probabilities, spread(probabilities, square)),
+        square_noise=undo(probabilities, spread(probabilities, square), likely),
     )
 
 
@@ -63,15 +67,16 @@ def spread(probabilities: Floats, values: Floats) -> Floats:
     return found
 
 
-def undo(probabilities: Floats, wanted: Floats) -> Floats:
+def undo(probabilities: Floats, wanted: Floats, likely: Floats | None = None) -> Floats:
     """Return w, shape [T, J], with Σ_j Q(j|x) w_j = ``wanted``, shape [T, K].
 
-    Of all such w those with the least Σ_j (Σ_x Q(j|x)) w_j².
+    Of all such w those with the least Σ_j l_j w_j², l being ``likely``, shape [T, J]; None stands
+    for Σ_x Q(j|x).
 
     Raises:
         SingularTableError: A table cannot be undone.
     """
-    total = probabilities.sum(axis=1)
+    total = probabilities.sum(axis=1) if likely is None else likely
     weight = np.divide(1.0, total, out=np.zeros_like(total), where=total > 0)
     gram = np.einsum("tkj,tj,tlj->tkl", probabilities, weight, probabilities, optimize=True)
 

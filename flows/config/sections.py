@@ -348,6 +348,7 @@ class Privacy(ConfigSection):
         "cluster-dp",
         "cluster-free-dp",
         "uniform-prior-dp",
+        "cluster-optimal-dp",
         "noisy-histogram",
         "noisy-horvitz-thompson",
     ] = "auto"

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from estimators.pool_statistics import ResponseNoise
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import OptimalParameters
@@ -28,16 +29,6 @@ class OptimalRelease:
     response: OptimalResponse
     noisy_sums: Ints | None = None
     """S̃ in grid steps, shape [S]; None where none are published."""
-
-
-@dataclass(frozen=True)
-class ResponseNoise:
-    """What a table adds to the variance of a unit's debiased outcome, by the public guess."""
-
-    of_mean: float
-    """Of d = y − ȳ, in the squared unit of outcomes."""
-    of_square: float
-    """Of d², in the fourth power."""
 
 
 @dataclass(frozen=True)

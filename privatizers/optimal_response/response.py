@@ -11,6 +11,7 @@ from privatizers.noise.randomness import UNIT, random_words
 from privatizers.optimal_response.whole_numbers import ResponseTable
 from schemas.arrays import Floats, Integers, Ints, Levels
 
+_DOUBT = 1e-3  # of a guess: how much of it may be wrong anyhow
 _BATCH = 1 << 15  # words, entries and levels of a batch stay in the processor's cache
 
 
@@ -94,6 +95,19 @@ class OptimalResponse:
         table: Floats = self.units / UNIT
         return table
 
+    @cached_property
+    def likely(self) -> Floats:
+        """How likely outputs are where outcomes occur as each table was solved for, shape [T, J].
+
+        It adds up to one. What is thought to occur never is not quite left out, since it may.
+        """
+        k = self.units.shape[1]
+        guesses = np.stack([table.guess for table in self.tables_used])
+        found: Floats = np.einsum(
+            "tk,tkj->tj", (1.0 - _DOUBT) * guesses + _DOUBT / k, self.probabilities
+        )
+        return found
+
     @property
     def weights(self) -> Floats:
         """What each output counts as, v of every stratum's table, shape [S, J]."""
@@ -103,7 +117,8 @@ class OptimalResponse:
     @cached_property
     def functions(self) -> OutputFunctions:
         """What outputs add to means, shape [T, J]."""
-        return output_functions(self.probabilities, self.values, self.tables_used[0].inputs)
+        inputs = self.tables_used[0].inputs
+        return output_functions(self.probabilities, self.values, inputs, self.likely)
 
     def tables(self) -> OutputTables:
         """Build what is drawn from, once, for rows that come batch by batch."""

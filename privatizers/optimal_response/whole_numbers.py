@@ -44,6 +44,8 @@ class ResponseTable:
     """y, increasing, shape [K]."""
     units: Ints
     values: Floats
+    guess: Floats
+    """How often the inputs were thought to occur; shape [K]."""
 
     @property
     def probabilities(self) -> Floats:
@@ -107,7 +109,7 @@ def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     if epsilon > MOST_EPSILON:
         return even_table(values, epsilon)
     try:
-        return realised(solve(values, guess, epsilon), values)
+        return realised(solve(values, guess, epsilon), values, guess)
     except UnsolvedError:
         return even_table(values, epsilon)
 
@@ -121,13 +123,13 @@ def even_table(values: Floats, epsilon: float) -> ResponseTable:
     mass = np.full(size, 1.0 / (factor + size - 1.0))
     even = Randomiser(outputs, mass, favoured, epsilon, math.nan, math.nan)
     try:
-        return realised(even, values)
+        return realised(even, values, np.full(size, 1.0 / size))
     except UnsolvedError:
         raise ValueError(f"no randomiser of {size} values keeps epsilon = {epsilon!r}") from None
 
 
-def realised(randomiser: Randomiser, values: Floats) -> ResponseTable:
-    """Return a randomiser of ``values``, shape [K], in whole numbers.
+def realised(randomiser: Randomiser, values: Floats, guess: Floats) -> ResponseTable:
+    """Return a randomiser of ``values``, shape [K], in whole numbers; ``guess`` is noted in it.
 
     All probabilities are shrunk by 1 − 2⁻²⁰. The lesser one of an output is rounded up to l, and
     the greater one is ⌊l e^ε⌋. What an input then lacks is the probability of one further output,
@@ -152,7 +154,7 @@ def realised(randomiser: Randomiser, values: Floats) -> ResponseTable:
         start = np.append(randomiser.values, middle)
         probabilities = all_units / UNIT
         outputs = start + _least_square(probabilities, values - probabilities @ start)
-        table = ResponseTable(values, all_units, outputs)
+        table = ResponseTable(values, all_units, outputs, guess)
         if table.bias <= _BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
             return table
     raise UnsolvedError("no table in whole numbers")

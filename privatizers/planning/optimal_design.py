@@ -92,9 +92,7 @@ def check_optimal(request: OptimalRequest) -> None:
             "outcomes between fewer points are rounded at random, which biases nothing",
         )
     if request.epsilon is None:
-        raise ConfigError(
-            "privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon"
-        )
+        raise ConfigError("privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon")
     check_range("epsilon", request.epsilon, 0, float("inf"))
     check_workable("epsilon", request.epsilon, 1e-3, 12.0)
     if not 0 <= request.delta < 1:

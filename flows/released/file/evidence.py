@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 
 from estimators.debias import prior_moments
-from estimators.evidence import Evidence, Pools, Slices, Statistic
+from estimators.evidence import Evidence, OutputMeans, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_statistic
 from estimators.moments import Moments, moments_of_counts
 from estimators.parties import Parties
@@ -26,11 +26,21 @@ from estimators.pool_statistics import (
     statistic_noise,
 )
 from flows.released.file.cells import Cells
+from flows.released.file.outputs import (
+    FUNCTIONS,
+    Outputs,
+    function_column,
+    keep_functions,
+    read_outputs,
+    units_with_functions,
+    whole_moments,
+)
 from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric
+from schemas.tables import debiased
 
 Parameters = dict[str, str | float | list[str]]
 
@@ -39,6 +49,12 @@ _OF_ONE = """
     avg(d{at}) AS mean{at},
     coalesce(var_samp(d{at}), 0.0) AS variance{at},
     avg((d{at} * d{at}) * (d{at} * d{at})) AS fourth{at}
+"""
+_OF_OUTPUTS = """
+    avg(d{at}) AS mean{at},
+    coalesce(var_samp(d{at}), 0.0) AS variance{at},
+    avg(noise{at}) AS noise{at}, avg(square{at}) AS square{at},
+    avg(square_noise{at}) AS square_noise{at}
 """
 _COUNT = "count(*)::DOUBLE AS n"
 MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
@@ -101,6 +117,8 @@ class Released:
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
     """The same, with whole pools in place of strata."""
+    outputs: Outputs | None = None
+    """The tables that units were drawn by; None where they were drawn from a prior."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -189,25 +207,53 @@ class Released:
 
     @property
     def outcome(self) -> tuple[str, float, float]:
-        """The column of the outcomes, the middle of their grid, and λ."""
-        rate = self.metric.resampling_probability
-        return self.metric.metric, float(self.grid.mean()), rate or 0.0
+        """The column of the outcomes, the middle of their grid, and λ.
+
+        By tables they are debiased, with λ = 0.
+        """
+        rate, name = self.metric.resampling_probability, self.metric.metric
+        column = debiased(name) if self.metric.has_tables else name
+        return column, float(self.grid.mean()), rate or 0.0
 
 
 def deviations(every: Sequence[Released]) -> str:
     """SQL for the outcomes of several metrics, each less its grid's mean: ``d0``, ``d1`` and so on.
 
-    They are made of columns of ``units``, whose names stand for themselves alone.
+    They are made of columns of :func:`units_of`, whose names stand for themselves alone. By tables
+    they are debiased, and ``noise0``, ``square0`` and ``square_noise0`` stand beside them.
     """
-    return ", ".join(
-        f"{quote_name(one.metric.metric)} - {float(one.grid.mean())!r}::DOUBLE AS d{at}"
+    columns = [
+        f"{quote_name(one.outcome[0])} - {one.outcome[1]!r}::DOUBLE AS d{at}"
         for at, one in enumerate(every)
-    )
+    ]
+    if has_tables(every):
+        columns += [
+            f"{quote_name(function_column(name, at))} AS {name}{at}"
+            for at in range(len(every))
+            for name in FUNCTIONS
+        ]
+    return ", ".join(columns)
+
+
+def units_of(every: Sequence[Released]) -> str:
+    """SQL for the units that :func:`deviations` are made of."""
+    if has_tables(every):
+        return units_with_functions([one.metric.metric for one in every])
+    return "main.units"
+
+
+def has_tables(every: Sequence[Released]) -> bool:
+    """Whether units were drawn by response tables, which all outcomes of a release have or none."""
+    return any(one.metric.has_tables for one in every)
 
 
 def moments_of(every: Sequence[Released]) -> str:
-    """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``."""
-    return ", ".join([_COUNT, *(_OF_ONE.format(at=at) for at in range(len(every)))])
+    """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``.
+
+    By tables ``noise0 square0 square_noise0`` in place of ``fourth0``.
+    """
+    one = _OF_OUTPUTS if has_tables(every) else _OF_ONE
+    return ", ".join([_COUNT, *(one.format(at=at) for at in range(len(every)))])
 
 
 def read_every(
@@ -247,16 +293,21 @@ def read_released(
     """
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection, metric.metric, is_ours=is_ours)
+    cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
     pools = read_frame(connection, _POOLS, of_metric)
     layout = layout or _read_layout(connection, manifest)
+    outputs = None
+    if metric.has_tables:
+        outputs = read_outputs(cells, grid)
+        keep_functions(connection, metric.metric, outputs, layout.pool_names)
     return Released(
         manifest=manifest,
         metric=metric,
         grid=grid,
-        everyone=_whole_strata(connection, manifest, metric, grid, layout.places),
+        everyone=_whole_strata(connection, manifest, metric, grid, layout.places, outputs),
         pools=_pools(connection, cells, pools, layout.places, grid, manifest, metric),
         layout=layout,
+        outputs=outputs,
     ).with_parties(connection)
 
 
@@ -278,15 +329,21 @@ def _whole_strata(
     metric: Metric,
     grid: Floats,
     places: pl.DataFrame,
+    outputs: Outputs | None,
 ) -> Slices:
     """The moments of the outcomes in each stratum, in the order of ``places``."""
-    found = _moments(connection, manifest, metric.metric, grid, len(places))
     cluster, arm, pool = (
         places[name].to_numpy().astype(np.int64)
         for name in ("cluster_code", "arm_code", "pool_code")
     )
+    means: OutputMeans | None = None
+    if outputs is None:
+        found = _moments(connection, manifest, metric.metric, grid, len(places))
+    else:
+        whole = whole_moments(connection, metric.metric, outputs, pool)
+        found, means = whole.of_values, whole.outputs
     of_units = (found.n_units, found.mean, found.variance, found.fourth)
-    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units)
+    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)
 
 
 def _moments(
@@ -330,11 +387,15 @@ def slices_of(rows: pl.DataFrame, places: pl.DataFrame, at: int | str = "") -> S
         coded[name].to_numpy().astype(np.int64)
         for name in ("group", "cluster_code", "arm_code", "pool_code")
     )
-    n, mean, variance, fourth = (
-        coded[name].to_numpy().astype(np.float64)
-        for name in ("n", f"mean{at}", f"variance{at}", f"fourth{at}")
-    )
-    return Slices(group, cluster, arm, pool, n, mean, variance, fourth)
+    by_tables = f"square_noise{at}" in coded.columns
+    names = ["n", f"mean{at}", f"variance{at}"]
+    names += [f"{name}{at}" for name in (FUNCTIONS if by_tables else ("fourth",))]
+    n, mean, variance, *others = (coded[name].to_numpy().astype(np.float64) for name in names)
+    if by_tables:
+        nothing = np.zeros_like(n)
+        outputs = OutputMeans(*others)
+        return Slices(group, cluster, arm, pool, n, mean, variance, nothing, outputs=outputs)
+    return Slices(group, cluster, arm, pool, n, mean, variance, others[0])
 
 
 def _pools(
@@ -347,7 +408,12 @@ def _pools(
     metric: Metric,
 ) -> Pools:
     values = grid - grid.mean()
-    prior = cells.matrix("debias", "probability")  # 0 without units
+    # 0 without units, and where they were drawn by tables.
+    prior = (
+        np.zeros((len(pools), len(grid)))
+        if metric.has_tables
+        else cells.matrix("debias", "probability")
+    )
     mean, variance = (part[cells.rank] for part in prior_moments(values, prior))
     square, square_variance = (part[cells.rank] for part in prior_moments(values**2, prior))
     of_squares = read_frame(connection, _SQUARES, {"metric": metric.metric})
