@@ -56,7 +56,7 @@ def test_designs_keep_their_claim_exactly_and_attain_it() -> None:
 def test_whole_numbers_cost_next_to_nothing(epsilon: float) -> None:
     guess = np.full(12, 1 / 12)
     found = solve(RELEASED, guess, epsilon)
-    table = realised(found, RELEASED)
+    table = realised(found, RELEASED, guess)
     assert guess @ table.noise == pytest.approx(found.noise, rel=1e-4)
 
 
@@ -79,7 +79,9 @@ def test_values_without_bias_also_debias_squares_and_the_noise_itself() -> None:
 def test_a_table_that_tells_inputs_apart_too_little_debiases_nothing() -> None:
     units = np.full((3, 2), UNIT // 2)
     with pytest.raises(UnsolvedError):
-        ResponseTable(np.arange(3.0), units, np.zeros(2)).debiased(np.arange(3.0))
+        ResponseTable(np.arange(3.0), units, np.zeros(2), np.full(3, 1 / 3)).debiased(
+            np.arange(3.0)
+        )
 
 
 @pytest.mark.parametrize("epsilon", [20.0, 0.01])
