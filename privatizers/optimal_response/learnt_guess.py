@@ -66,17 +66,15 @@ def learnt_response(
     known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
     group_guesses = mixed(of_groups, sizes, known)
     tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
-    candidates: list[list[int]] = []
-    for at in range(n_groups):
-        of_group = [0, 1]
-        if n_groups <= MOST_GROUPS and known[at] >= _LEAST_KNOWN:
-            of_group.append(len(tables))
+    own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
+    if n_groups <= MOST_GROUPS:
+        for at in np.flatnonzero(known >= _LEAST_KNOWN).tolist():
+            own_table[at] = len(tables)
             tables.append(solved(grid, group_guesses[at], epsilon))
-        candidates.append(of_group)
-    noises = np.stack([table.noise for table in tables])  # [T, K]
-    best_of_group = np.array(
-        [of[int(np.argmin(noises[of] @ group_guesses[at]))] for at, of in enumerate(candidates)]
-    )
+    expected = group_guesses @ np.stack([table.noise for table in tables]).T
+    position = np.arange(len(tables))
+    of_another = (position > 1) & (position != own_table[:, np.newaxis])
+    best_of_group = np.argmin(np.where(of_another, np.inf, expected), axis=1)
     chosen: Ints = best_of_group[group]
     for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
         size = n_units[stratum : stratum + 1].astype(np.float64)
@@ -95,7 +93,8 @@ def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats
     The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
     """
     k = noisy_counts.shape[1]
-    shares = on_simplex(noisy_counts / n_units[:, np.newaxis])
+    # A group that has no units at all, an arm without any, has no counts either.
+    shares = on_simplex(noisy_counts / np.maximum(n_units, 1.0)[:, np.newaxis])
     part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
     guess: Floats = (1.0 - part) * shares + part / k
     return guess

@@ -29,6 +29,7 @@ from privatizers.audit import mechanism_laws as audit_mechanism
 from privatizers.audit.audit import AuditResult, audit
 from privatizers.audit.checks import Check
 from privatizers.audit.mechanism_laws import aggregate_laws, mechanism_laws
+from privatizers.audit.optimal_laws import optimal_laws
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms import label_response
@@ -268,6 +269,8 @@ def laws_of(design: AnyDesign) -> list[Check]:
     error = (1 - CONFIDENCE) / 2
     if isinstance(design, AggregateDesign):
         return aggregate_laws(design.mechanism, EFFORT, error)
+    if isinstance(design, OptimalDesign):
+        return optimal_laws(design.mechanism, EFFORT, error)
     return mechanism_laws(design.mechanism, EFFORT, error)
 
 
