@@ -101,6 +101,14 @@ CASES: dict[str, tuple[pl.DataFrame, dict[str, Section]]] = {
         uneven_log(SIZES),
         {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}, "arms": MERGED},
     ),
+    "tables learnt from counts": (
+        uneven_log(SIZES),
+        {"privacy": {"mechanism": "cluster-optimal-dp", "epsilon": 6.0}, "arms": MERGED},
+    ),
+    "tables alone": (
+        uneven_log(SIZES),
+        {"privacy": {"mechanism": "cluster-optimal-dp", "strata_statistic": "none"}},
+    ),
     "counts beside a uniform prior": (uneven_log(SIZES), {"privacy": COUNTS, "arms": MERGED}),
     "sums of squares": (
         uneven_log({name: 8 * n for name, n in SIZES.items()}, THREE, n_outcomes=6),
