@@ -234,11 +234,10 @@ def moments_by_tables(
     path: Path, release: Released, outputs: Outputs, segments: pl.DataFrame
 ) -> pl.DataFrame:
     """The same of units that response tables drew, by polars."""
-    names = {"pool": pl.String, "arm": pl.String, "cluster": pl.String}
     functions = outputs.frame("outcome", release.pool_names).drop("metric")
     units = released(path, "units").cast({"cluster": pl.String, "arm": pl.String})
-    strata = released(path, "strata").cast(names)
-    known = units.join(strata, on=["cluster", "arm"]).join(
+    strata = released(path, "strata")
+    known = units.join(strata.drop("n_units"), on=["cluster", "arm"]).join(
         functions.rename({"output": "outcome"}), on=["pool", "arm", "outcome"]
     )
     assert known.height == units.height
