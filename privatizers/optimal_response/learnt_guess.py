@@ -21,8 +21,10 @@ _SOLVED_IN = 13
 """
 MOST_OWN, MOST_GROUPS = 48, 16
 """Strata, and groups, that have tables of their own at most, so that a run takes seconds."""
-_LEAST_KNOWN = 4.0
-"""Units times ε of the counts, for each outcome, from which a stratum's own counts tell enough."""
+_LEAST_KNOWN = 1.5
+"""Units times ε of the counts, for each outcome, from which counts are looked at.
+
+They are shrunk toward what is known without them, so that noise alone rarely makes a table."""
 _WORTH = 0.97
 """The noise that a stratum's own table must have at most, as a part of its group's."""
 
@@ -64,11 +66,11 @@ def learnt_response(
     sizes = np.bincount(group, n_units, n_groups).astype(np.float64)
     # The noise on a sum of m counts is √m times as great.
     known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
-    group_guesses = mixed(of_groups, sizes, known)
+    group_guesses = shrunk(of_groups, sizes, known, np.broadcast_to(guess, of_groups.shape))
     tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
     own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
     if n_groups <= MOST_GROUPS:
-        for at in np.flatnonzero(known >= _LEAST_KNOWN).tolist():
+        for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
             own_table[at] = len(tables)
             tables.append(solved(grid, group_guesses[at], epsilon))
     expected = group_guesses @ np.stack([table.noise for table in tables]).T
@@ -78,7 +80,9 @@ def learnt_response(
     chosen: Ints = best_of_group[group]
     for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
         size = n_units[stratum : stratum + 1].astype(np.float64)
-        own = mixed(noisy_counts[stratum : stratum + 1], size, size * counts_epsilon)[0]
+        of_group = group_guesses[group[stratum]][np.newaxis]
+        counts = noisy_counts[stratum : stratum + 1]
+        own = shrunk(counts, size, size * counts_epsilon, of_group)[0]
         table = solved(grid, own, epsilon)
         if own @ table.noise < _WORTH * (own @ tables[chosen[stratum]].noise):
             chosen[stratum] = len(tables)
@@ -87,14 +91,21 @@ def learnt_response(
     return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
 
 
-def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
-    """Return guesses at shares, shape [S, K]: noisy ones put on the simplex, mixed with 1/K.
+def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
+    """Return guesses at shares, shape [S, K], between noisy ones and ``prior``, shape [S, K].
 
-    The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
+    Noisy shares are moved toward the prior as far as noise alone would explain how far they are
+    from it (the positive part of James and Stein's estimator), put on the simplex, and mixed with
+    1/K. The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the
+    counts, in which a share's noise has a variance of 8/``known``².
     """
     k = noisy_counts.shape[1]
     # A group that has no units at all, an arm without any, has no counts either.
-    shares = on_simplex(noisy_counts / np.maximum(n_units, 1.0)[:, np.newaxis])
+    apart = noisy_counts / np.maximum(n_units, 1.0)[:, np.newaxis] - prior
+    distance = np.sum(apart**2, axis=1)
+    told = known**2 * distance
+    kept = np.maximum(1.0 - 8.0 * k / np.maximum(told, 1e-300), 0.0)[:, np.newaxis]
+    shares = on_simplex(prior + kept * apart)
     part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
     guess: Floats = (1.0 - part) * shares + part / k
     return guess

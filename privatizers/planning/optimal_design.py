@@ -17,10 +17,11 @@ from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.planning.design import StatisticName, check_range, check_workable
 from schemas.errors import ConfigError
 
-COUNTS_SHARE = 0.01
+COUNTS_SHARE = 0.02
 """The part of ε that pays for the statistic of the strata, where no plan says another.
 
-Noise a unit of learnt tables was as little or less than at 2 or 3 % on all that was tried."""
+Of 1, 2 and 3 % it left the least noise a unit, or nearly, on Experiment 1, Hillstrom's spend and
+STAR at ε = 2, 4 and 6."""
 
 
 @dataclass(frozen=True)

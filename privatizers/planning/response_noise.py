@@ -11,7 +11,7 @@ from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_noise import MANY_LEVELS, learnt_guess, optimal_noise
 from schemas.arrays import Floats
 
-_KNOWN = 3.0
+_KNOWN = 5.0
 """Units of an arm times ε of its counts, for each outcome, from which these tell its outcomes."""
 
 Noises = tuple[Floats, Floats]

@@ -1,6 +1,7 @@
 """``clusterdp plan`` and ``check`` of ``mechanism = "cluster-optimal-dp"``."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +10,14 @@ import clusterdp
 from flows.cli.show import check_text
 from flows.cli.show_plan import plan_text
 from flows.plan import resolved_release_of
-from tests.conftest import Builder, Experiment, Section, a_log
+from tests.conftest import Builder, Experiment, a_log
 from tests.support.surroundings import Command
 
-OPTIMAL: Section = {"mechanism": "cluster-optimal-dp"}
-COUNTS: Section = OPTIMAL | {"strata_statistic": "counts"}
+OPTIMAL: dict[str, Any] = {"mechanism": "cluster-optimal-dp"}
+COUNTS: dict[str, Any] = OPTIMAL | {"strata_statistic": "counts"}
 
 
-def told(command: Command, *arguments: object) -> dict[str, Any]:
+def told(command: Command, *arguments: str | Path) -> dict[str, Any]:
     ended = command(*arguments, "--json")
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)

@@ -11,10 +11,10 @@ from privatizers.accounting.budget import Budget, total
 from privatizers.mechanisms.parameters import OptimalParameters
 from privatizers.planning.optimal_design import COUNTS_SHARE, OptimalDesign
 from schemas.errors import ConfigError
-from tests.conftest import Builder, Section
+from tests.conftest import Builder
 
-OPTIMAL: Section = {"mechanism": "cluster-optimal-dp"}
-RANGE: Section = {"values": None, "low": 0, "high": 10}
+OPTIMAL: dict[str, Any] = {"mechanism": "cluster-optimal-dp"}
+RANGE: dict[str, Any] = {"values": None, "low": 0, "high": 10}
 SIZES = np.array([[300, 400], [500, 200]])
 PRIVATE: dict[str, Any] = {
     "arms": {"same_shares": True},
