@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from flows.config.notify import NotifySection
 from flows.config.schedule import ScheduleSection
@@ -73,6 +73,8 @@ class Config(ConfigSection):
     notify: NotifySection | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder that the configuration file is in; not a key of the file."""
+    _has_private_sizes: bool = PrivateAttr(default=False)
+    """Whether this is the view of one outcome where clusters are private."""
 
     def path(self, relative: str) -> Path:
         """A path that the configuration names, made absolute."""
@@ -107,7 +109,11 @@ class Config(ConfigSection):
     @property
     def is_planned(self) -> bool:
         """Whether the planner chooses the design, for which it needs the sizes of the strata."""
-        return self.privacy.mechanism == "auto" and self.privacy.epsilon is not None
+        if self.privacy.epsilon is None:
+            return False
+        if self.privacy.mechanism == "cluster-optimal-dp":
+            return self.private_clusters is None and not self._has_private_sizes
+        return self.privacy.mechanism == "auto"
 
     @property
     def cluster_cost(self) -> Budget:
@@ -197,7 +203,7 @@ class Config(ConfigSection):
     def _view(self, outcome: NamedOutcome, part: Budget) -> "Config":
         epsilon = None if self.privacy.epsilon is None else part.epsilon
         privacy = {"epsilon": epsilon, "delta": part.delta}
-        return self.model_copy(
+        view = self.model_copy(
             update={
                 "outcome": outcome,
                 "named_outcomes": (),
@@ -207,6 +213,9 @@ class Config(ConfigSection):
                 "private_clusters": None,
             }
         )
+        private = self._has_private_sizes or self.private_clusters is not None
+        view._has_private_sizes = private
+        return view
 
     def design(self) -> AnyDesign:
         """The mechanism and its parameters as declared, where nothing is planned.

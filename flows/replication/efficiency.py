@@ -44,7 +44,7 @@ from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
-from privatizers.planning.design import Request, design
+from privatizers.planning.design import Design, Request, design
 from privatizers.planning.grids import grids_of
 from privatizers.planning.planner import Question, plan
 from privatizers.simulation.simulate import EstimateSample, simulate
@@ -224,6 +224,8 @@ def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -
         overall=overall,
     )
     chosen = plan(question)
+    if not isinstance(chosen.design, Design):
+        raise AssertionError("planned among uniform priors")
     grid = np.array(chosen.option.grid)
     return ReleaseKind(name, chosen.design.mechanism, grid, chosen.option.statistic_share)
 

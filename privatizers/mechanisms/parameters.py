@@ -54,6 +54,14 @@ class StrataStatistic:
             return "none"
         return "means" if self.counts is None else self.counts.statistic
 
+    @property
+    def statistic_epsilon(self) -> float:
+        """The pure ε of that statistic by itself, without squares; 0 where there is none."""
+        if self.noise_scale is None:
+            return 0.0
+        most = moved_cells(self.n_outcomes) if self.lattice is None else self.lattice.most
+        return most / self.noise_scale
+
 
 def _check_statistic(parameters: StrataStatistic, *, with_means: bool) -> None:
     """Refuse a lattice of another grid, an impossible scale, and squares that no estimate can use.
