@@ -5,7 +5,7 @@ segments, or the whole stratum. Outcomes are always measured from the grid's mea
 that squares do not cancel.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class Slices:
     """Their sample variance (divisor n − 1); 0 where n = 1."""
     fourth: Floats
     """Mean of d⁴."""
-    outputs: OutputMeans | None = None
+    outputs: OutputMeans | None = field(default=None, kw_only=True)
     """Where units were drawn by response tables: d is v − ȳ then, debiased already, and λ is 0."""
 
     def take(self, rows: Ints | Bools) -> "Slices":

@@ -177,7 +177,7 @@ def _weights(
         return None
     grid, guess = np.array(config.outcome.grid), np.array(config.outcome.weights)
     n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
-    response = _response_noise(design, grid, guess)
+    response = response_noise(design, grid, guess)
     weights = declared_weights(grid, response, noise, n)
     if squares is None:
         return weights
@@ -187,7 +187,7 @@ def _weights(
     return replace(weights, of_square=statistic_weight(of_arms[arm], response.of_square, variance))
 
 
-def _response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
+def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
     """What the response adds to a unit's variance by the declared guess."""
     mechanism = design.mechanism
     if isinstance(mechanism, ClusterOptimalDP):

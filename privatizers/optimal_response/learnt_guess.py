@@ -68,17 +68,15 @@ def learnt_response(
     known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
     group_guesses = shrunk(of_groups, sizes, known, np.broadcast_to(guess, of_groups.shape))
     tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
-    candidates: list[list[int]] = []
-    for at in range(n_groups):
-        of_group = [0, 1]
-        if n_groups <= MOST_GROUPS and known[at] >= _LEAST_KNOWN * len(grid):
-            of_group.append(len(tables))
+    own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
+    if n_groups <= MOST_GROUPS:
+        for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
+            own_table[at] = len(tables)
             tables.append(solved(grid, group_guesses[at], epsilon))
-        candidates.append(of_group)
-    noises = np.stack([table.noise for table in tables])  # [T, K]
-    best_of_group = np.array(
-        [of[int(np.argmin(noises[of] @ group_guesses[at]))] for at, of in enumerate(candidates)]
-    )
+    expected = group_guesses @ np.stack([table.noise for table in tables]).T
+    position = np.arange(len(tables))
+    of_another = (position > 1) & (position != own_table[:, np.newaxis])
+    best_of_group = np.argmin(np.where(of_another, np.inf, expected), axis=1)
     chosen: Ints = best_of_group[group]
     for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
         size = n_units[stratum : stratum + 1].astype(np.float64)
@@ -103,7 +101,8 @@ def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: F
     variance of 8/``known``².
     """
     k = noisy_counts.shape[1]
-    apart = noisy_counts / n_units[:, np.newaxis] - prior
+    # A group that has no units at all, an arm without any, has no counts either.
+    apart = noisy_counts / np.maximum(n_units, 1.0)[:, np.newaxis] - prior
     distance = np.sum(apart**2, axis=1)
     told = known**2 * distance
     kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)[:, np.newaxis]

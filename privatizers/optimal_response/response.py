@@ -1,5 +1,6 @@
 """Drawing from response tables: every stratum has one of them, several may share one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -129,3 +130,18 @@ class OptimalResponse:
     def draw(self, levels: Integers, strata: Integers) -> Ints:
         """Return the output of every unit; :meth:`tables` and :meth:`OutputTables.draw` in one."""
         return self.tables().draw(levels, strata).astype(np.int64)
+
+
+def joined(responses: Iterable[OptimalResponse]) -> OptimalResponse:
+    """Return several responses as one, whose strata are those of the first, then of the second."""
+    place: dict[int, int] = {}  # of each table that is used
+    tables: list[ResponseTable] = []
+    table_of: list[Ints] = []
+    for response in responses:
+        for table in response.tables_used:
+            if id(table) not in place:
+                place[id(table)] = len(tables)
+                tables.append(table)
+        places = np.array([place[id(table)] for table in response.tables_used])
+        table_of.append(places[response.table_of])
+    return OptimalResponse(tuple(tables), np.concatenate(table_of))

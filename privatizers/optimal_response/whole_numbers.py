@@ -83,17 +83,6 @@ class ResponseTable:
             low > 0 and high <= _times(low, factor) for high, low in zip(most, least, strict=True)
         )
 
-    def debiased(self, of_input: Floats) -> Floats:
-        """Return w, shape [J], with Σ_j Q(j|x) w_j = f(x) for ``of_input`` f, shape [K].
-
-        Of all such w the one with the least Σ_j (Σ_x Q(j|x)) w_j². With f = y² − or with
-        :attr:`noise` − the mean of w over released outputs estimates that of f without bias.
-
-        Raises:
-            UnsolvedError: The table tells the inputs apart too little.
-        """
-        return _least_square(self.probabilities, of_input)
-
 
 def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.

@@ -5,6 +5,7 @@ the operating system as always, so two simulations agree up to chance only. Outc
 neither: like the theory (:mod:`estimators.theory`) this speaks of a finite population.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
+from privatizers.optimal_response.response import joined
 from privatizers.simulation.pools import (
     Cells,
     UnitPositions,
@@ -201,13 +203,14 @@ class Trial:
         counts = stratum_counts(levels, cells, n_releases * n_cells, len(self.grid))
         pool, cell_arm = np.nonzero(strata.cell_of >= 0)
         arms = (nth * len(strata.arms) + cell_arm).ravel()
-        # Strata of an arm learn from each other, never from those of another release.
-        mechanism = self.mechanism
-        drawn: StrataRelease | OptimalRelease = (
-            mechanism.strata(counts, arms)
-            if isinstance(mechanism, ClusterOptimalDP)
-            else mechanism.strata(counts)
-        )
+        drawn: StrataRelease | OptimalRelease
+        if isinstance(self.mechanism, ClusterOptimalDP):  # no release learns from another
+            drawn = _side_by_side(
+                self.mechanism.strata(of_release, cell_arm)
+                for of_release in counts.reshape(n_releases, n_cells, len(self.grid))
+            )
+        else:
+            drawn = self.mechanism.strata(counts)
         randomised = drawn.response.draw(levels, cells)
         n_clusters = np.bincount(strata.pool_of, minlength=len(strata.pools))
         all_cells = Cells(
@@ -238,6 +241,18 @@ class Trial:
         np.add.at(arm_counts, arm, counts)
         noisy = squares.noised(arm_counts)
         return squares.released(noisy, arm_counts.sum(axis=1), self.grid.tolist())
+
+
+def _side_by_side(releases: Iterable[OptimalRelease]) -> OptimalRelease:
+    """Return releases as one, whose strata are those of the first, then those of the second."""
+    found = list(releases)
+    counts = [one.noisy_counts for one in found if one.noisy_counts is not None]
+    sums = [one.noisy_sums for one in found if one.noisy_sums is not None]
+    return OptimalRelease(
+        np.concatenate(counts) if counts else None,
+        joined(one.response for one in found),
+        np.concatenate(sums) if sums else None,
+    )
 
 
 def _draw_levels(shares: Floats, n_units: Ints, generator: Generator) -> Ints:

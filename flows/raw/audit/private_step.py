@@ -25,6 +25,7 @@ from flows.raw.audit.noise_laws import (
     fixed_columns,
     noise_in,
     publish_made_up,
+    responses_of,
 )
 from flows.raw.audit.several_outcomes import Whole, apart
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
@@ -33,6 +34,7 @@ from flows.raw.units.unit_ids import released_ids
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.audit.checks import Check, Events, exactly, judge_events
 from privatizers.audit.laws import (
+    AnyResponses,
     Responses,
     noise_events,
     not_around,
@@ -281,7 +283,7 @@ class _Draws:
 
     release: Published
     noise: list[Noise]
-    responses: Responses | None
+    responses: AnyResponses | None
     """The drawn outcomes; None where no units are published."""
     labels: Responses | None
     """The drawn clusters; None where clusters are public."""
@@ -301,13 +303,10 @@ def _draws(run: _Run, layout: Layout, truth: pl.DataFrame, release: Published) -
     units = release.units.join(truth, on="unit_id", how="left", maintain_order="left")
     cell = release.cells_of(units["cluster"], units["arm"])
     level = units["level"].to_numpy()
-    drawn = np.searchsorted(run.grid, units["outcome"].to_numpy())
-    prior = release.by_level("probability", run.grid)
-    rate = run.design.mechanism.parameters.resampling_probability
     return _Draws(
         release,
         _noise_beside(run, release, cell, level),
-        None if prior is None else Responses(level, cell, drawn, rate, prior),
+        responses_of(run.design, release, units, cell, level, run.grid),
         _labels(run, layout, units),
     )
 
@@ -396,7 +395,7 @@ def _noise_by_stratum(releases: list[_Draws]) -> list[Events]:
     return events
 
 
-def _kept_by_unit(responses: list[Responses]) -> list[Events]:
+def _kept_by_unit(responses: Sequence[AnyResponses]) -> list[Events]:
     """How often each unit, by its row in the table, kept its true value."""
     if not responses:
         return []

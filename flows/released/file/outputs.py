@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from estimators.output_moments import OutputMoments, moments_of_outputs
-from estimators.response_tables import OutputFunctions, output_functions
+from estimators.response_tables import OutputFunctions, output_functions, spread, undo
 from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import read_output_counts
@@ -44,11 +44,31 @@ class Outputs:
     functions: OutputFunctions
     table_of: Ints
     """The table of each numbered (pool, arm), shape [P]."""
+    probabilities: Floats
+    """Q(j|x), shape [T, K, J]."""
+    likely: Floats
+    """How likely outputs were thought to be, shape [T, J]."""
 
     @property
     def n_outputs(self) -> int:
         """J."""
         return int(self.functions.mean.shape[1])
+
+    def indicators(self) -> tuple[Floats, Floats]:
+        """Return what an output says of each outcome's indicator, and its noise: [T, K, J] each.
+
+        Means over units are unbiased for the share of the outcome, and for n times the variance
+        that the response adds to it.
+        """
+        n_tables, k, j = self.probabilities.shape
+        told, noise = np.empty((n_tables, k, j)), np.empty((n_tables, k, j))
+        for outcome in range(k):
+            wanted = np.zeros((n_tables, k))
+            wanted[:, outcome] = 1.0
+            told[:, outcome] = undo(self.probabilities, wanted, self.likely)
+            apart = spread(self.probabilities, told[:, outcome])
+            noise[:, outcome] = undo(self.probabilities, apart, self.likely)
+        return told, noise
 
     def frame(self, metric: str, pool_names: pl.DataFrame) -> pl.DataFrame:
         """A row for each pool, arm and output; ``pool_names`` has ``pool`` and ``arm`` of each."""
@@ -79,7 +99,7 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
     )
     probabilities = matrix[first].reshape(len(first), len(grid), n_outputs)
     functions = output_functions(probabilities, weight[first], grid, likely[first])
-    return Outputs(functions, table_of.reshape(-1))
+    return Outputs(functions, table_of.reshape(-1), probabilities, likely[first])
 
 
 def keep_functions(
