@@ -96,17 +96,25 @@ def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: F
 
     Noisy shares are moved toward the prior as far as noise alone would explain how far they are
     from it, and a little more (the positive part of James and Stein's estimator, with √K for the
-    chance in K squares), put on the simplex, and mixed with 1/K. The part of 1/K is K/``known``,
-    from 0.003 to 0.1; ``known`` is n times the ε of the counts, in which a share's noise has a
-    variance of 8/``known``².
+    chance in K squares); then they are :func:`mixed`. A share's noise has the variance
+    8/``known``².
     """
     k = noisy_counts.shape[1]
-    # A group that has no units at all, an arm without any, has no counts either.
-    apart = noisy_counts / np.maximum(n_units, 1.0)[:, np.newaxis] - prior
-    distance = np.sum(apart**2, axis=1)
-    told = known**2 * distance
-    kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)[:, np.newaxis]
-    shares = on_simplex(prior + kept * apart)
+    sizes = np.maximum(n_units, 1.0)[:, np.newaxis]
+    apart = noisy_counts / sizes - prior
+    told = known**2 * np.sum(apart**2, axis=1)
+    kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)
+    shares = prior + kept[:, np.newaxis] * apart
+    return mixed(shares, np.ones(len(shares)), known)
+
+
+def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
+    """Return guesses at shares, shape [S, K]: noisy ones put on the simplex, mixed with 1/K.
+
+    The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
+    """
+    k = noisy_counts.shape[1]
+    shares = on_simplex(noisy_counts / n_units[:, np.newaxis])
     part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
     guess: Floats = (1.0 - part) * shares + part / k
     return guess

@@ -13,7 +13,8 @@ SKEWED: Floats = np.array([0.7, 0.2, 0.06, 0.02, 0.01, 0.01])
 
 def one(noisy_counts: Floats, n_units: float, known: float, prior: Floats = EVEN) -> Floats:
     rows = (noisy_counts[np.newaxis], np.array([n_units]), np.array([known]))
-    return shrunk(*rows, prior[np.newaxis])[0]
+    (guess,) = shrunk(*rows, prior[np.newaxis])
+    return np.array(guess)
 
 
 def test_a_guess_is_a_distribution_that_leaves_nothing_out() -> None:
