@@ -28,10 +28,6 @@ from privatizers.audit.optimal_laws import TABLES, optimal_laws
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
-    ClusterOptimalDP,
-    OptimalRelease,
-    ResponseNoise,
-)
 from privatizers.noise.randomness import random_words
 from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
