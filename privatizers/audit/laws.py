@@ -243,7 +243,19 @@ class TableResponses:
             for j in range(n_outputs)
         ]
         trials = units.astype(np.float64)
-        return _of_cells(names, times, self.probabilities.ravel() * trials, trials)
+        return [
+            *_of_cells(names, times, self.probabilities.ravel() * trials, trials),
+            self._likeliest(whose),
+        ]
+
+    def _likeliest(self, whose: str) -> Events:
+        """Count how often the output is the likeliest of those that tell of the unit's outcome."""
+        q = self.probabilities.reshape(self._favoured.shape)
+        telling = np.where(self._favoured, q, 0.0)
+        most = np.count_nonzero(self.drawn == telling.argmax(axis=1)[self._rows])
+        expected = float(telling.max(axis=1)[self._rows].sum())
+        what = f"{whose} became its outcome's likeliest output"
+        return Events.one(what, most, expected, len(self.drawn))
 
     def agreements(self, first: Integers, second: Integers) -> float:
         """Return the sum of P(same output) over pairs of these units, for independent draws."""

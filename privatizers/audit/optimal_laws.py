@@ -23,6 +23,7 @@ from privatizers.audit.sampling import Effort, noised_cells
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.noise.randomness import UNIT
+from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.optimal_response.response import OptimalResponse
 from privatizers.optimal_response.whole_numbers import ResponseTable
 from schemas.arrays import Floats, Ints
@@ -138,10 +139,10 @@ def table_problems(units: Ints, values: Floats, grid: Floats, epsilon: float) ->
 
 def weight_problems(mechanism: ClusterOptimalDP) -> list[str]:
     """Return whether the noise that weights are made of is that of the public guess's table."""
-    guess = np.array(mechanism.parameters.guess)
-    public = mechanism.response(None, np.ones(1, dtype=np.int64))
-    expected = float(guess @ public.tables_used[0].noise)
+    parameters, guess = mechanism.parameters, np.array(mechanism.parameters.guess)
     stated = mechanism.response_noise(guess).of_mean
+    public = public_response(np.array(parameters.grid), guess, parameters.response_epsilon, 1)
+    expected = float(guess @ public.tables_used[0].noise)
     if np.isclose(stated, expected, rtol=1e-6, atol=0.0):
         return []
     return ["the noise that weights are made of is not that of the public guess's table"]

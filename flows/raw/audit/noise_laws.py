@@ -33,6 +33,9 @@ OF_LEARNT = ("debias", "randomiser")
 DRAWN = ("outcome", "outcome_debiased")
 """Columns of ``units`` that are drawn; ``cluster`` too, where clusters are private."""
 
+_TOLD = 40.0
+"""Units of an arm for each σ: some dozen strata then tell enough of their arm."""
+_MOST_TOLD = 100_000
 _NAME = ReleaseName("audit", "once", 1)
 
 
@@ -142,6 +145,14 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
 def learns(design: AnyDesign) -> bool:
     """Whether response tables are made of noisy counts."""
     return isinstance(design, OptimalDesign) and design.mechanism.parameters.counts is not None
+
+
+def units_to_learn(config: Config, design: AnyDesign, least: int) -> int:
+    """At least so many units, and as many as let the tables of arms be made of their counts."""
+    scale = design.mechanism.parameters.noise_scale
+    if not learns(design) or scale is None:
+        return least
+    return min(max(least, int(_TOLD * scale) * len(config.arms.names)), _MOST_TOLD)
 
 
 # what follows from noised numbers

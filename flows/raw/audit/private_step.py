@@ -23,9 +23,11 @@ from flows.raw.audit.noise_laws import (
     Published,
     dependence_problems,
     fixed_columns,
+    learns,
     noise_in,
     publish_made_up,
     responses_of,
+    units_to_learn,
 )
 from flows.raw.audit.several_outcomes import Whole, apart
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
@@ -195,7 +197,7 @@ class _Run:
 def _differences(run: _Run) -> Iterator[str]:
     """Name the columns that depend on outcomes though they may not."""
     _log.info("comparing releases of the same units")
-    units = layout(run.config, 3_000, 24)
+    units = layout(run.config, units_to_learn(run.config, run.design, 3_000), 24)
     first: dict[str, pl.Series] | None = None
     labels: Ints | None = None
     for outcomes, values in contrasting_outcomes(run.config, units.n_units).items():
@@ -255,7 +257,7 @@ def _compare_with_public(
 def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
     _log.info("releasing %d made-up units", effort.units)
     units = layout(run.config, effort.units, max(2, min(effort.clusters, run.most_strata)))
-    levels = on_grid(run.config, units.n_units)
+    levels = on_grid(run.config, units.n_units, uneven=learns(run.design))
     rows = units.rows(run.grid[levels])
     truth = _truth(run, units, levels)
     first, second = (_draws(run, units, truth, run.published(rows)) for _ in range(2))
@@ -365,7 +367,7 @@ def _repeated(run: _Run, again: int) -> list[Events]:
     """Events of each stratum's noise and of each unit's draws, over releases of one small log."""
     _log.info("releasing a small made-up log %d times", again)
     units = layout(run.config, 90, 2)
-    levels = on_grid(run.config, units.n_units, salt=5)
+    levels = on_grid(run.config, units.n_units, salt=5, uneven=learns(run.design))
     rows = units.rows(run.grid[levels])
     times = min(again, max(20, run.most_strata))
     truth = _truth(run, units, levels)

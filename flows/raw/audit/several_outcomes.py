@@ -134,8 +134,10 @@ def apart(whole: Whole, n_units: int, most_clusters: int, error: float) -> Check
     most = max(len(view.outcome.grid) for view in whole.config.views)
     units = layout(whole.config, n_units, max(2, min(most_clusters, (1 << 22) // most)))
     levels = [
-        on_grid(view, units.n_units, salt=20 + position)
-        for position, view in enumerate(whole.config.views)
+        on_grid(view, units.n_units, salt=20 + position, uneven=learns(design))
+        for position, (view, design) in enumerate(
+            zip(whole.config.views, whole.designs, strict=True)
+        )
     ]
     release = whole.published(whole.of_levels(units, levels))
     drawn = [

@@ -59,7 +59,8 @@ def brute_force(
         else list(itertools.product(line, repeat=k))
     )
     noised = slice(1, 2) if k == 2 else slice(None)
-    here, there = [], []
+    here: list[Floats] = []
+    there: list[Floats] = []
     for noisy in vectors:
         response = mechanism.response(np.array([noisy]), np.array([n]))
         table = response.probabilities[response.table_of[0]]
