@@ -5,7 +5,7 @@ segments, or the whole stratum. Outcomes are always measured from the grid's mea
 that squares do not cancel.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,6 +47,22 @@ _DENSE = 8
 
 
 @dataclass(frozen=True)
+class OutputMeans:
+    """Means over slices of what outputs of response tables add; shape [R] each.
+
+    See :class:`estimators.response_tables.OutputFunctions`.
+    """
+
+    noise: Floats
+    square: Floats
+    square_noise: Floats
+
+    def take(self, rows: Ints | Bools) -> "OutputMeans":
+        """Return the chosen rows."""
+        return OutputMeans(self.noise[rows], self.square[rows], self.square_noise[rows])
+
+
+@dataclass(frozen=True)
 class Slices:
     """One row a slice; all arrays have the shape [R]."""
 
@@ -63,10 +79,14 @@ class Slices:
     """Their sample variance (divisor n − 1); 0 where n = 1."""
     fourth: Floats
     """Mean of d⁴."""
+    outputs: OutputMeans | None = field(default=None, kw_only=True)
+    """Where units were drawn by response tables: d is v − ȳ then, debiased already, and λ is 0."""
 
     def take(self, rows: Ints | Bools) -> "Slices":
         """Return the chosen rows."""
-        return Slices(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        outputs = None if self.outputs is None else self.outputs.take(rows)
+        columns = (getattr(self, name) for name in self.__dataclass_fields__ if name != "outputs")
+        return replace(Slices(*(column[rows] for column in columns)), outputs=outputs)
 
 
 @dataclass(frozen=True)
@@ -131,8 +151,11 @@ class Debiased:
 def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
     """Return the mean of the debiased d over each slice, (mean − λ m)/(1 − λ), with its noise.
 
-    V̂_RR = r(1 + r)[mean (d − m)² + (1 − λ) Var_q̃]/n is unbiased given q̃ and never negative.
+    V̂_RR = r(1 + r)[mean (d − m)² + (1 − λ) Var_q̃]/n is unbiased given q̃ and never negative. Of
+    outputs of response tables it is the mean of u over n: unbiased given the tables.
     """
+    if slices.outputs is not None:
+        return Debiased(slices.mean, slices.outputs.noise / slices.n_units)
     n, m = slices.n_units, pools.prior_mean[slices.pool]
     square = slices.variance * (n - 1.0) / n + (slices.mean - m) ** 2
     spread = pools.prior_variance[slices.pool]
@@ -143,6 +166,8 @@ def debias_mean(slices: Slices, pools: Pools, rate: float) -> Debiased:
 
 def debias_square(slices: Slices, pools: Pools, rate: float) -> Debiased:
     """Return the mean of the debiased d² over each slice, with its noise, likewise."""
+    if slices.outputs is not None:
+        return Debiased(slices.outputs.square, slices.outputs.square_noise / slices.n_units)
     n, m = slices.n_units, pools.prior_square[slices.pool]
     mean_square = slices.variance * (n - 1.0) / n + slices.mean**2
     square = np.maximum(slices.fourth - 2.0 * m * mean_square + m * m, 0.0)
@@ -210,7 +235,7 @@ def calibrate(
     fourth = np.zeros(n_targets)
     used = weight[slices.pool] > 0
     if not used.any():
-        return Sums(value, noise, fourth)
+        return Sums(value, np.maximum(noise, 0.0), fourth)
     pool, n, spread = slices.pool, slices.n_units, debiased.noise
     if not used.all():
         target, share, pool = target[used], share[used], pool[used]
@@ -336,6 +361,7 @@ class Evidence:
             mean=mean[kept],
             variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
             fourth=sum_by(strata.pool, share * strata.fourth, size)[kept],
+            outputs=_outputs_by(strata, share, size, kept),
         )
         place = np.full(size, -1)
         place[kept] = np.arange(len(kept))
@@ -348,3 +374,14 @@ class Evidence:
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),
         )
+
+
+def _outputs_by(strata: Slices, share: Floats, size: int, kept: Ints) -> OutputMeans | None:
+    """Return the means of what outputs add over pools; ``share`` is that of each stratum."""
+    if strata.outputs is None:
+        return None
+    noise, square, square_noise = (
+        sum_by(strata.pool, share * part, size)[kept]
+        for part in (strata.outputs.noise, strata.outputs.square, strata.outputs.square_noise)
+    )
+    return OutputMeans(noise, square, square_noise)

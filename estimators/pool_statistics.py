@@ -112,21 +112,25 @@ class MeansStatisticNoise:
         return Cumulants(self.noise.second * step**2, self.noise.fourth * step**4)
 
 
-def square_weight(
-    grid: Floats,
-    guess: Floats,
-    prior: Floats,
-    resampling_probability: float,
-    noise_variance: float,
-    n_units: Floats,
-) -> Floats:
-    """Return the weights of noisy sums of squares over ``n_units`` beside randomised outcomes.
+@dataclass(frozen=True)
+class ResponseNoise:
+    """What the response adds to a unit's variance once debiased, by the declared guess."""
 
-    ``n_units`` are the numbers of units that are summed over; the weights have the same shape.
-    ``noise_variance`` is that of a sum; the rest is as in :func:`declared_weights`.
-    """
-    response = unit_noise((grid - grid.mean()) ** 2, guess, prior, resampling_probability)
-    return statistic_weight(n_units, response, noise_variance)
+    of_mean: float
+    """Of d = y − ȳ, in the squared unit of outcomes."""
+    of_square: float
+    """Of d², in the fourth power."""
+
+    @classmethod
+    def of_prior(
+        cls, grid: Floats, guess: Floats, prior: Floats, resampling_probability: float
+    ) -> "ResponseNoise":
+        """Return :func:`unit_noise` of both, of randomised response with this ``prior``."""
+        values = grid - grid.mean()
+        return cls(
+            unit_noise(values, guess, prior, resampling_probability),
+            unit_noise(values**2, guess, prior, resampling_probability),
+        )
 
 
 def square_noise(noise_scale: Rate) -> Rate:
@@ -163,28 +167,19 @@ class StatisticWeights:
 
 
 def declared_weights(
-    grid: Floats,
-    guess: Floats,
-    prior: Floats,
-    resampling_probability: float,
-    noise: StatisticNoise,
-    n_units: Floats,
+    grid: Floats, response: ResponseNoise, noise: StatisticNoise, n_units: Floats
 ) -> StatisticWeights:
     """Return the weights of the pools' statistics, for outcomes d = y − ȳ and for their squares.
 
-    Means say nothing about squares: the weight of squares is 0 then. ``guess`` is the declared
-    distribution over ``grid``, ``prior`` the prior that the mechanism would have for it (shape [K]
-    each), ``n_units`` the sizes of the pools, shape [P].
+    Means say nothing about squares: the weight of squares is 0 then. ``response`` is of the
+    declared guess, never of what was learnt from the statistics; ``n_units`` are the sizes of the
+    pools, shape [P].
     """
     values = grid - grid.mean()
-
-    def weight(function: Floats, sum_noise: Cumulants) -> Floats:
-        response = unit_noise(function, guess, prior, resampling_probability)
-        return statistic_weight(n_units, response, sum_noise.second)
-
     if isinstance(noise, MeansStatisticNoise):
-        return StatisticWeights(weight(values, noise.of_outcomes), np.zeros_like(n_units))
-    squares = values**2
+        of_mean = statistic_weight(n_units, response.of_mean, noise.of_outcomes.second)
+        return StatisticWeights(of_mean, np.zeros_like(n_units))
     return StatisticWeights(
-        weight(values, noise.of_sum(values)), weight(squares, noise.of_sum(squares))
+        statistic_weight(n_units, response.of_mean, noise.of_sum(values).second),
+        statistic_weight(n_units, response.of_square, noise.of_sum(values**2).second),
     )

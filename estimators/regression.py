@@ -39,11 +39,13 @@ class Units:
     cluster: Ints
     arm: Ints
     outcome: Floats
-    """Randomised outcomes, measured from the grid's mean."""
+    """Randomised outcomes, measured from the grid's mean; debiased where ``noise`` is given."""
     covariates: Floats
     """Finite numbers on any scale, shape [n, p]."""
     assigned: Words | None = None
     """What each was assigned with; None where each was by itself."""
+    noise: Floats | None = None
+    """What each adds to the variance of a sum, where units were drawn by response tables."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +202,12 @@ def _sample(
     pool = _pool_of(evidence, units, at)
     step, prior = units.outcome[at], pools.prior_mean[pool]
     debiased = (step - rate * prior) / (1.0 - rate)
-    noise = response_noise_variance(
-        np.ones(len(at)), (step - prior) ** 2, pools.prior_variance[pool], rate
+    noise = (
+        response_noise_variance(
+            np.ones(len(at)), (step - prior) ** 2, pools.prior_variance[pool], rate
+        )
+        if units.noise is None
+        else units.noise[at]
     )
     n = sum_by(stratum, np.ones(len(at)), size)
     share = strata.weight / strata.weight.sum()
@@ -413,7 +419,7 @@ def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
         plain,
         mean=plain.mean - fit.slope @ sample.gap,
         variance=_array(parts.sum()),
-        noise=_array((weight**2 * sample.noise).sum()),
+        noise=_array(max(float((weight**2 * sample.noise).sum()), 0.0)),
         scatter=_array((parts**2 / np.maximum(fit.freedom, 0.5)).sum()),
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.config.load import check_period, load
 from flows.config.notify_checks import notify_problems
-from flows.config.resolve import ResolvedRelease
+from flows.config.resolve import ResolvedDesign, ResolvedRelease
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
@@ -50,8 +50,21 @@ class CheckResult:
             "mechanism": self.chosen.mechanism,
             "epsilon": self.chosen.price.epsilon,
             "delta": self.chosen.price.delta,
+            "designs": [_design(one) for one in self.chosen.outcomes],
             "ledger": self.statement.as_json(),
         }
+
+
+def _design(one: ResolvedDesign) -> dict[str, Any]:
+    """What becomes of one outcome."""
+    (outcome,), parameters = one.config.outcomes, one.design.mechanism.parameters
+    return {
+        "metric": outcome.name,
+        "levels": parameters.n_outcomes,
+        "strata_statistic": parameters.strata_statistic,
+        "statistic_epsilon": parameters.statistic_epsilon,
+        "response_epsilon": parameters.response_epsilon,
+    }
 
 
 def check(config_path: Path, period: str | None) -> CheckResult:

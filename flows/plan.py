@@ -3,7 +3,7 @@
 Reads who is where in the log, and no outcome; draws, charges and writes nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,13 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
-from privatizers.planning.planner import Prediction, Question, with_more
+from privatizers.planning.planner import (
+    PlannedMechanism,
+    Prediction,
+    Question,
+    rank_options,
+    with_more,
+)
 from schemas.arrays import Ints
 from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
@@ -130,6 +136,8 @@ class OutcomePlan:
             "resampling_probability": parameters.resampling_probability,
             "truncation_threshold": parameters.truncation_threshold,
             "noise_scale": parameters.noise_scale,
+            "statistic_epsilon": parameters.statistic_epsilon,
+            "response_epsilon": parameters.response_epsilon,
             "epsilon": self.resolved_design.design.epsilon,
             "delta": self.resolved_design.design.delta,
             "runners_up": [self._other(one, arms) for one in self.runners_up],
@@ -279,12 +287,13 @@ def _planned(
     one_more: Other | None = None
     if chosen.plan is not None:
         own = (
-            Other("uniform-prior-dp", len(one.grid), one.strata_statistic, one.predicted)
+            Other(asked.mechanism, len(one.grid), one.strata_statistic, one.predicted)
             for one in chosen.plan.runners_up[:_SHOWN]
         )
-        runners_up = (*own, *_with_own_priors(asked, grid))
+        others = _with_own_priors if asked.mechanism == "uniform-prior-dp" else _with_no_table
+        runners_up = (*own, *others(asked, grid))
         more = with_more(asked, more_epsilon)
-        one_more = Other("uniform-prior-dp", len(more.grid), more.strata_statistic, more.predicted)
+        one_more = Other(asked.mechanism, len(more.grid), more.strata_statistic, more.predicted)
     return OutcomePlan(chosen, predicted, runners_up, one_more)
 
 
@@ -326,6 +335,13 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
         log = plain_step(ingest_without_outcomes)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)
         return known_sizes(config, rows), roster
+
+
+def _with_no_table(asked: Question, _: tuple[float, ...]) -> tuple[Other, ...]:
+    """What "auto" would choose among the same grids, at the same price."""
+    name: PlannedMechanism = "uniform-prior-dp"
+    best = rank_options(replace(asked, mechanism=name))[0]
+    return (Other(name, len(best.grid), best.strata_statistic, best.predicted),)
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

@@ -79,6 +79,18 @@ class Metric(_Row):
     n_outcomes: int
     texts: str | None = None
     """What its numbers stand for, where outcomes are text in the log."""
+    response_epsilon: float | None = None
+    """ε of the tables that units' outcomes are drawn from; None where there are none."""
+
+    @property
+    def has_units(self) -> bool:
+        """Whether randomised outcomes of units are published."""
+        return self.resampling_probability is not None or self.has_tables
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether units are drawn by tables of outputs, rather than from a prior."""
+        return self.response_epsilon is not None
 
     @property
     def kind(self) -> str:
@@ -176,7 +188,7 @@ class Manifest:
     @property
     def has_units(self) -> bool:
         """Whether randomised outcomes of units are published, or statistics of strata alone."""
-        return any(metric.resampling_probability is not None for metric in self.outcomes)
+        return any(metric.has_units for metric in self.outcomes)
 
     @property
     def has_private_clusters(self) -> bool:
@@ -224,6 +236,7 @@ class ReleaseTables:
     debias: "pl.DataFrame"
     counts: "pl.DataFrame"
     squares: "pl.DataFrame"
+    randomiser: "pl.DataFrame"
     units: UnitTable
 
     def frames(self) -> "dict[str, pl.DataFrame]":
@@ -235,6 +248,7 @@ class ReleaseTables:
             "debias": self.debias,
             "counts": self.counts,
             "squares": self.squares,
+            "randomiser": self.randomiser,
         }
 
 

@@ -39,7 +39,13 @@ ASSIGNED_TO: Final = "assigned_to"
 DIGEST: Final = "UBIGINT"
 """The type of that column."""
 
-LABELS: Final = (("units", "cluster"), ("units", "arm"), ("debias", "arm"), ("counts", "arm"))
+LABELS: Final = (
+    ("units", "cluster"),
+    ("units", "arm"),
+    ("debias", "arm"),
+    ("counts", "arm"),
+    ("randomiser", "arm"),
+)
 """The columns, each with its table, that may be an ENUM rather than text."""
 
 
@@ -207,11 +213,11 @@ _METRICS = Table(
         "resampling_probability": Column(
             NUMBER,
             "λ: the probability that an outcome was drawn anew from the prior; null where no units "
-            "are published.",
+            "are published, and where they are drawn by the tables of randomiser.",
         ),
         "truncation_threshold": Column(
             NUMBER,
-            "γ: the least prior probability of any value; null where no units are published.",
+            "γ: the least prior probability of any value; null likewise.",
         ),
         "noise_scale": Column(
             NUMBER,
@@ -244,6 +250,10 @@ _METRICS = Table(
         ),
         "direction": Column(
             TEXT, "Which way is good: 'increase' or 'decrease'; null where nothing is declared."
+        ),
+        "response_epsilon": Column(
+            NUMBER,
+            "The part of epsilon that the tables of randomiser keep; null where there are none.",
         ),
     },
 )
@@ -325,14 +335,20 @@ SCHEMA: Final[dict[str, Table]] = {
         },
     ),
     "debias": Table(
-        "How a randomised outcome counts: a row a value of the grid in an arm of a pool. Empty "
-        "where no units are published.",
+        "How a randomised outcome counts: a row a value of the grid in an arm of a pool, or, where "
+        "there are rows in randomiser, an output. Empty where no units are published.",
         {
             "metric": _METRIC,
             "pool": _POOL,
             "arm": _ARM,
-            "outcome": _OUTCOME,
-            "probability": Column(NUMBER, "The prior q̃: what redrawn outcomes were drawn from."),
+            "outcome": Column(
+                NUMBER, "As units have it: a value of the metric's grid, or an output's number."
+            ),
+            "probability": Column(
+                NUMBER,
+                "The prior q̃: what redrawn outcomes were drawn from; or how likely an output was "
+                "thought to be when its table was chosen.",
+            ),
             "weight": Column(NUMBER, "yᵀQ⁻¹: what the randomised outcome counts as in a mean."),
         },
     ),
@@ -369,7 +385,9 @@ SCHEMA: Final[dict[str, Table]] = {
             "pool": _POOL,
             "arm": _ARM,
             "outcome": _OUTCOME,
-            "output": Column(NUMBER, "What the outcome may be published as."),
+            "output": Column(
+                NUMBER, "The number that the outcome may be published as, see debias."
+            ),
             "probability": Column(NUMBER, "How likely that is, given the outcome."),
         },
     ),

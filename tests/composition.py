@@ -11,8 +11,9 @@ from typing import Any
 
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from privatizers.accounting.accountant import StepCounts, paths, pure_epsilon
+from privatizers.accounting.accountant import StepCounts, paths, pure_epsilon, pure_loss
 from privatizers.accounting.events import (
+    BoundedResponse,
     CountsNoise,
     Event,
     Response,
@@ -90,8 +91,8 @@ def _distribution(step: Step, interval: float) -> Distribution:
             sensitivity=step.most_steps,
             value_discretization_interval=interval,
         )
-    if isinstance(step, SquareNoise):  # binary randomised response, as in `accountant`
-        loss = step.most_steps / step.noise_scale
+    if isinstance(step, SquareNoise | BoundedResponse):  # binary randomised response
+        loss = float(pure_loss(step))
         above, under = -math.log1p(math.exp(-loss)), -math.log1p(math.exp(loss))
         return pld.from_two_probability_mass_functions(
             {0: under, 1: above}, {0: above, 1: under}, value_discretization_interval=interval

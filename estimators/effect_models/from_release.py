@@ -56,13 +56,15 @@ def pair_of(
     arms: tuple[int, int],
     *,
     same_shares: bool,
+    noise: Floats | None = None,
 ) -> Pair:
     """Return the units of ``arms`` (treatment, control) in strata where these can be compared.
 
     ``evidence`` is of the whole release; ``cluster``, ``arm`` and ``outcome`` (randomised, measured
     from the grid's mean) are of units, shape [n]. Strata are those of
     :func:`estimators.contrast_strata.contrast_strata`. A debiased outcome is (d − λ m)/(1 − λ) with
-    m the mean under its pool's prior.
+    m the mean under its pool's prior. Of units drawn by response tables ``outcome`` is debiased
+    already, less the grid's mean, and ``noise`` has what each adds to the variance of a sum.
     """
     slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
     strata = contrast_strata(slices, *arms, same_shares=same_shares)
@@ -83,13 +85,17 @@ def pair_of(
     half = (evidence.highest - evidence.lowest) / 2.0
     middle = (evidence.highest + evidence.lowest) / 2.0
     spread = pools.prior_variance[pool]
-    noise = response_noise_variance(np.ones(len(rows)), (found - prior) ** 2, spread, rate)
+    of_unit = (
+        response_noise_variance(np.ones(len(rows)), (found - prior) ** 2, spread, rate)
+        if noise is None
+        else noise[rows]
+    )
     return Pair(
         rows=rows,
         treated=(arm[rows] == arms[0]).astype(np.float64),
         propensity=share[stratum_of[cluster[rows]]],
         outcome=((found - rate * prior) / (1.0 - rate) - middle) / half,
-        noise=noise / half**2,
+        noise=of_unit / half**2,
     )
 
 

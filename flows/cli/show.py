@@ -19,6 +19,7 @@ from schemas.visible import visible
 if TYPE_CHECKING:
     from flows.audit import Audit, SeveralAudit
     from flows.check import CheckResult
+    from flows.config.resolve import ResolvedRelease
     from flows.release import ReleaseResult
     from flows.released.file.read import ReleaseFile
     from privatizers.audit.checks import Check
@@ -116,6 +117,7 @@ def check_text(result: CheckResult) -> str:
                         result.chosen.price.delta,
                         private_clusters=result.private_clusters,
                     ),
+                    **_tables(result.chosen),
                     **roster_pairs(result.roster),
                     "arms": ", ".join(
                         f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
@@ -126,6 +128,21 @@ def check_text(result: CheckResult) -> str:
             ),
         ]
     )
+
+
+def _tables(chosen: ResolvedRelease) -> dict[str, str]:
+    """What tables of the optimal randomiser keep, and what beside them; else nothing."""
+    found: dict[str, str] = {}
+    for one in chosen.outcomes:
+        (outcome,), parameters = one.config.outcomes, one.design.mechanism.parameters
+        if parameters.response_epsilon is None:
+            continue
+        name = "outcomes" if len(chosen.outcomes) == 1 else outcome.name
+        found[name] = (
+            f"{parameters.n_outcomes} levels at epsilon {parameters.response_epsilon:.4g}; of each "
+            f"stratum {parameters.strata_statistic} at epsilon {parameters.statistic_epsilon:.3g}"
+        )
+    return found
 
 
 def audit_text(found: Audit) -> str:

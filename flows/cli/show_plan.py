@@ -8,6 +8,7 @@ from flows.runtime.terminal import pairs, table
 if TYPE_CHECKING:
     from flows.plan import Nights, Other, OutcomePlan, PlanResult
     from privatizers.mechanisms.noisy_squares import NoisySquares
+    from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
     from privatizers.planning.planner import Prediction
 
 _STATISTICS = {
@@ -58,8 +59,9 @@ def _design(one: "OutcomePlan") -> dict[str, str]:
     noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
     return {
         "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
-        **_of_units(parameters.resampling_probability),
+        **_of_units(parameters),
         "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
+        **_learning(parameters),
         **_of_arms(parameters.squares),
     }
 
@@ -90,11 +92,24 @@ def _outcome_lines(one: "OutcomePlan", found: "PlanResult") -> list[str]:
     ]
 
 
-def _of_units(rate: float | None) -> dict[str, str]:
-    """What becomes of units' outcomes at λ, which is None where no unit is published."""
+def _of_units(parameters: "UnitParameters | AggregateParameters") -> dict[str, str]:
+    """What becomes of units' outcomes."""
+    rate, left = parameters.resampling_probability, parameters.response_epsilon
+    if left is not None:
+        return {"units' outcomes": f"randomised by the least noisy table at epsilon {left:.4g}"}
     if rate is None:
         return {"units' outcomes": "not published, not even randomised; segments have no estimates"}
     return {"kept": f"{100 * (1 - rate):.3g} % of outcomes; the others are drawn anew"}
+
+
+def _learning(parameters: "UnitParameters | AggregateParameters") -> dict[str, str]:
+    """What learning tables costs, and when they are not learnt; nothing of other mechanisms."""
+    if parameters.response_epsilon is None:
+        return {}
+    if parameters.counts is None:
+        return {"tables": "for the declared guess; without counts nothing is learnt"}
+    cost = f"which cost epsilon {parameters.statistic_epsilon:.3g}"
+    return {"tables": f"learnt in the run from the noisy counts, {cost}"}
 
 
 def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:

@@ -51,6 +51,7 @@ def check_config(config: Config) -> None:
         partial(_check_account, privacy),
         partial(_check_payers, config),
         partial(_check_without_units, privacy),
+        partial(_check_tables, privacy),
         *([] if several else [partial(check_grain, config)]),
         partial(check_public_facts, config),
         *([] if private is None else [partial(check_private_clusters, config, private)]),
@@ -213,6 +214,19 @@ def _check_without_units(privacy: Privacy) -> None:
             f'"{privacy.strata_statistic}" does not go with {name}, which says itself what it '
             "publishes of the strata; leave the key out",
         )
+
+
+def _check_tables(privacy: Privacy) -> None:
+    """What tables that are solved for an epsilon have no use for."""
+    if privacy.mechanism != "cluster-optimal-dp":
+        return
+    for key in ("resampling_probability", "truncation_threshold", "noise_scale"):
+        if getattr(privacy, key) is not None:
+            raise ConfigError(
+                f"privacy.{key}",
+                "does not go with cluster-optimal-dp, which is solved for privacy.epsilon; "
+                "leave the key out",
+            )
 
 
 def _check_goals(privacy: Privacy) -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, PrivateAttr
 
 from flows.config.notify import NotifySection
 from flows.config.retention import RetentionSection
@@ -38,11 +38,12 @@ from privatizers.planning.aggregate_design import (
     aggregate_design,
 )
 from privatizers.planning.design import Design, Request, design
+from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
 from schemas.errors import shown
 from schemas.names import NAME
 from schemas.tables import UNNAMED
 
-AnyDesign = Design | AggregateDesign
+AnyDesign = Design | OptimalDesign | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 
@@ -74,6 +75,8 @@ class Config(ConfigSection):
     retention: RetentionSection | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder that the configuration file is in; not a key of the file."""
+    _has_private_sizes: bool = PrivateAttr(default=False)
+    """Whether this is the view of one outcome where clusters are private."""
 
     def path(self, relative: str) -> Path:
         """A path that the configuration names, made absolute."""
@@ -108,7 +111,11 @@ class Config(ConfigSection):
     @property
     def is_planned(self) -> bool:
         """Whether the planner chooses the design, for which it needs the sizes of the strata."""
-        return self.privacy.mechanism == "auto" and self.privacy.epsilon is not None
+        if self.privacy.epsilon is None:
+            return False
+        if self.privacy.mechanism == "cluster-optimal-dp":
+            return self.private_clusters is None and not self._has_private_sizes
+        return self.privacy.mechanism == "auto"
 
     @property
     def cluster_cost(self) -> Budget:
@@ -198,7 +205,7 @@ class Config(ConfigSection):
     def _view(self, outcome: NamedOutcome, part: Budget) -> "Config":
         epsilon = None if self.privacy.epsilon is None else part.epsilon
         privacy = {"epsilon": epsilon, "delta": part.delta}
-        return self.model_copy(
+        view = self.model_copy(
             update={
                 "outcome": outcome,
                 "named_outcomes": (),
@@ -208,6 +215,9 @@ class Config(ConfigSection):
                 "private_clusters": None,
             }
         )
+        private = self._has_private_sizes or self.private_clusters is not None
+        view._has_private_sizes = private
+        return view
 
     def design(self) -> AnyDesign:
         """The mechanism and its parameters as declared, where nothing is planned.
@@ -228,9 +238,11 @@ class Config(ConfigSection):
         request = self.request()
         if isinstance(request, AggregateRequest):
             return aggregate_design(request)
+        if isinstance(request, OptimalRequest):
+            return optimal_design(request)
         return design(request)
 
-    def request(self) -> Request | AggregateRequest:
+    def request(self) -> Request | OptimalRequest | AggregateRequest:
         """The declared mechanism and parameters of one outcome, from which its design is made."""
         if self.named_outcomes:
             raise AssertionError("several outcomes have a design each: see Config.of_outcome")
@@ -246,6 +258,15 @@ class Config(ConfigSection):
                 noise_scale=privacy.noise_scale,
                 lattice=lattice_of(support),
                 square_share=SQUARE_SHARE,
+            )
+        if name == "cluster-optimal-dp":
+            return OptimalRequest(
+                grid=support,
+                guess=self.outcome.weights,
+                epsilon=epsilon,
+                delta=privacy.delta,
+                strata_statistic=privacy.strata_statistic,
+                lattice=lattice_of(support),
             )
         return Request(
             mechanism=name,

@@ -9,12 +9,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 from flows.config.experiment import Config
 from flows.config.sections import NamedOutcome, Outcome
 from privatizers.accounting.budget import written
+from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, check, check_range, check_workable
+from privatizers.planning.optimal_design import OptimalRequest, check_optimal
 from schemas.errors import ConfigError, SeveralConfigError, shown
 from schemas.names import metric_problem
 
@@ -23,6 +26,7 @@ _LEAST = 1e-60  # of the grid's range: so does that of its inverse
 _MOST_POINTS = 10_000  # of a grid: a plan takes time that grows faster than they do
 _MOST_OUTCOMES = 100  # each is two columns of every release
 _SHARES = "the parts of epsilon"
+_PLANNED = '"auto" (or "cluster-optimal-dp")'
 
 
 def check_form(config: Config) -> None:
@@ -112,7 +116,10 @@ def _share_problems(config: Config) -> Iterator[tuple[str, str]]:
                 '"auto" is for all outcomes or for none: their shares are planned together',
             )
         elif not config.is_planned:
-            yield f"outcomes[{planned[0]}].share", '"auto" needs privacy.mechanism = "auto"'
+            yield (
+                f"outcomes[{planned[0]}].share",
+                f'"auto" needs privacy.mechanism = {_PLANNED}',
+            )
         return
     if min(config.shares()) <= 0 or sum(config.shares()) > 1:
         whole = sum((written(float(one)) for one in given.values() if one != "auto"), Decimal(0))
@@ -163,7 +170,8 @@ def check_planned_grid(config: Config) -> None:
     if not config.is_planned:
         raise ConfigError(
             "outcome.levels",
-            '"auto" needs mechanism = "auto" and an epsilon, from which the grid is planned',
+            f'"auto" needs mechanism = {_PLANNED} and an epsilon, from which the grid is planned, '
+            "and clusters that are not private",
         )
     if config.outcome.rounding != "stochastic":
         raise ConfigError(
@@ -177,8 +185,16 @@ def check_design(config: Config) -> None:
     request = config.request()
     if isinstance(request, Request):
         check(request)
+    if isinstance(request, OptimalRequest):
+        check_optimal(_as_planned(request) if config.outcome.levels == "auto" else request)
     if not config.is_planned:
         config.design()
+
+
+def _as_planned(request: OptimalRequest) -> OptimalRequest:
+    """The request with a grid that may be planned: its ends, in place of what it is planned for."""
+    ends = (request.grid[0], request.grid[-1])
+    return replace(request, grid=ends, lattice=lattice_of(ends))
 
 
 # columns and grain

@@ -1,8 +1,8 @@
 """Resolving a configuration: the design of a release from public sizes.
 
-With ``mechanism = "auto"`` and an epsilon the design is planned: the grid, the statistic of the
-strata and the split of epsilon follow from the sizes of the strata and the declared guess. The
-resolved configuration has that grid, so that the later steps need not know of plans.
+With ``mechanism = "auto"``, or "cluster-optimal-dp", and an epsilon the design is planned: grid,
+statistic of the strata and split of epsilon follow from the sizes of the strata and the declared
+guess. The resolved configuration has that grid, so that the later steps need not know of plans.
 """
 
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ import numpy as np
 
 from flows.config.experiment import AnyDesign, Config
 from privatizers.accounting.budget import Budget
-from privatizers.mechanisms.parameters import AggregateParameters, Parameters
+from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
-from privatizers.planning.grids import grids_of
+from privatizers.planning.grids import grids_of, optimal_grids_of
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, Question, plan
 from schemas.arrays import Ints
@@ -132,7 +132,7 @@ def predicted_errors(
     return found
 
 
-def _sharpest(parameters: Parameters | AggregateParameters) -> str:
+def _sharpest(parameters: UnitParameters | AggregateParameters) -> str:
     """The name of the estimator that uses everything that a mechanism publishes."""
     if isinstance(parameters, AggregateParameters):
         return "horvitz_thompson" if parameters.differences else "histogram"
@@ -144,8 +144,10 @@ def question(config: Config, sizes: Ints) -> Question:
     outcome, privacy = config.outcome, config.privacy
     support = outcome.support
     grids: tuple[tuple[float, ...], ...] = (support,)
+    optimal = privacy.mechanism == "cluster-optimal-dp"
     if outcome.levels == "auto":
-        grids = grids_of(support, continuous=outcome.values is None)
+        to_choose = optimal_grids_of if optimal else grids_of
+        grids = to_choose(support, continuous=outcome.values is None)
     statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
     return Question(
@@ -160,4 +162,5 @@ def question(config: Config, sizes: Ints) -> Question:
         same_shares=config.arms.same_shares,
         segment_shares=privacy.segment_shares,
         overall=privacy.overall_effect,
+        mechanism="cluster-optimal-dp" if optimal else "uniform-prior-dp",
     )

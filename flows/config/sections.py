@@ -184,7 +184,8 @@ class Outcome(ConfigSection):
     high: Number | None = None
     """The greatest grid value, where ``values`` is left out."""
     levels: int | Literal["auto"] | None = None
-    """How many grid points, evenly spaced; "auto", of mechanism "auto": as many as is planned."""
+    """How many grid points, evenly spaced; "auto", of the mechanisms "auto" and
+    "cluster-optimal-dp": as many as is planned."""
     missing: Number | str | None = None
     """What a missing or unreadable outcome counts as: a number, or one of the texts; None: the
     least grid value."""
@@ -348,10 +349,12 @@ class Privacy(ConfigSection):
         "cluster-dp",
         "cluster-free-dp",
         "uniform-prior-dp",
+        "cluster-optimal-dp",
         "noisy-histogram",
         "noisy-horvitz-thompson",
     ] = "auto"
-    """How outcomes are randomised; "auto": planned from public facts."""
+    """How outcomes are randomised; "auto": planned from public facts. "cluster-optimal-dp": by the
+    least noisy tables there are, which are learnt from noisy counts."""
     epsilon: Number | None = None
     """ε of one release, everything in the file together; else give the parameters below."""
     delta: Number = 0.0

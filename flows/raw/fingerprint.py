@@ -27,6 +27,11 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, facts_of, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
+from privatizers.mechanisms.parameters import (
+    AggregateParameters,
+    OptimalParameters,
+    UnitParameters,
+)
 from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several
 
 KEY_FILE = "digest.key"
@@ -268,5 +273,17 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "epsilon": design.epsilon,
         "delta": design.delta,
         **{key: value for key, value in named.items() if value is not None},
+        **_table_settings(parameters),
         **outcome.goal,
+    }
+
+
+def _table_settings(parameters: UnitParameters | AggregateParameters) -> dict[str, Any]:
+    """What tables of the optimal randomiser are solved for; nothing of other mechanisms."""
+    if not isinstance(parameters, OptimalParameters):
+        return {}
+    return {
+        "response_grid": parameters.grid,
+        "response_guess": parameters.guess,
+        "response_epsilon": parameters.response_epsilon,
     }

@@ -8,10 +8,11 @@ import polars as pl
 
 from estimators.debias import debias_vector
 from estimators.pool_statistics import (
+    ResponseNoise,
     StatisticWeights,
     declared_weights,
-    square_weight,
     statistic_noise,
+    statistic_weight,
 )
 from flows.config.experiment import AnyDesign, Config
 from flows.ledger.units.account_key import read_assignment_key
@@ -19,19 +20,21 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing import tables
 from flows.raw.drawing.aggregate_tables import release_aggregates
-from flows.raw.drawing.strata_counts import count_strata
+from flows.raw.drawing.strata_counts import StrataCounts, count_strata
 from flows.raw.drawing.unit_stream import OutcomeResponse, unit_table
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.private_clusters import with_randomised_clusters
 from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import StrataRelease
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.raw import OUTCOME, several
-from schemas.released import ReleaseTables
+from schemas.released import ReleaseTables, no_rows
 from schemas.roster import Roster
 
 
@@ -75,7 +78,7 @@ def privatize(
     made = [
         _outcome_tables(view, private_rows, one, workspace, outcome)
         for view, one, outcome in zip(config.views, designs, outcomes, strict=True)
-        if isinstance(one, Design)
+        if not isinstance(one, AggregateDesign)
     ]
     return ReleaseTables(
         manifest=manifest,
@@ -85,6 +88,7 @@ def privatize(
         debias=tables.joined(one.debias for one in made),
         counts=tables.joined(one.counts for one in made),
         squares=tables.joined(one.squares for one in made),
+        randomiser=tables.joined(one.randomiser for one in made),
         units=unit_table(
             config, private_rows, [one.response for one in made], workspace, assignment_key
         ),
@@ -100,32 +104,67 @@ class _OutcomeTables:
     debias: pl.DataFrame
     counts: pl.DataFrame
     squares: pl.DataFrame
+    randomiser: pl.DataFrame
     response: OutcomeResponse
 
 
 def _outcome_tables(
-    config: Config, rows: Rows, design: Design, workspace: Workspace | None, outcome: str
+    config: Config,
+    rows: Rows,
+    design: Design | OptimalDesign,
+    workspace: Workspace | None,
+    outcome: str,
 ) -> _OutcomeTables:
     """Draw the statistics of the outcome in one column, with noise that no other has."""
-    grid = np.array(config.outcome.grid)
     found = count_strata(config, rows, design.mechanism, workspace, keep=True, outcome=outcome)
     strata = found.strata
-    statistics = design.mechanism.strata(found.counts)
-    response = statistics.response
-    weights = debias_vector(grid, response.prior, response.resampling_probability)
-    cells = tables.cells_table(strata, grid)
+    drawn = _drawn(config, design, found)
+    statistics = drawn.statistics
     noisy_means = _noisy_means(config, design, statistics, strata)
+    cells = tables.cells_table(strata, np.array(config.outcome.grid))
+    response = OutcomeResponse(config, found, statistics.response, drawn.outputs, drawn.weights)
     return _OutcomeTables(
         outcomes=tables.grid_table(config),
         pools=_pools(config, strata, noisy_means, _weights(config, design, strata)),
-        debias=_debias(config, cells, statistics, weights),
+        debias=_debias(config, strata, drawn),
         counts=tables.counts_table(config, cells, statistics.noisy_counts),
         squares=tables.squares_table(config, design, found.counts, strata),
-        response=OutcomeResponse(config, found, response, weights),
+        randomiser=no_rows("randomiser")
+        if isinstance(statistics, StrataRelease)
+        else tables.randomiser_table(config, strata, statistics.response),
+        response=response,
     )
 
 
-def _weights(config: Config, design: Design, strata: Strata) -> StatisticWeights | None:
+@dataclass(frozen=True)
+class _Drawn:
+    """What is drawn of strata, and what the positions that units are drawn to count as."""
+
+    statistics: StrataRelease | OptimalRelease
+    outputs: Floats
+    """What a position stands for in the release, shape [J]."""
+    probability: Floats
+    """What ``debias`` says of each cell and position, shape [S, J]."""
+    weights: Floats
+    """Debiased values, likewise."""
+
+
+def _drawn(config: Config, design: Design | OptimalDesign, found: StrataCounts) -> _Drawn:
+    if isinstance(design, OptimalDesign):
+        _, arm = np.nonzero(found.strata.cell_of >= 0)
+        learnt = design.mechanism.strata(found.counts, arm)
+        response = learnt.response
+        outputs = np.arange(response.n_outputs, dtype=np.float64)
+        return _Drawn(learnt, outputs, response.likely[response.table_of], response.weights)
+    grid = np.array(config.outcome.grid)
+    statistics = design.mechanism.strata(found.counts)
+    prior, rate = statistics.response.prior, statistics.response.resampling_probability
+    return _Drawn(statistics, grid, prior, debias_vector(grid, prior, rate))
+
+
+def _weights(
+    config: Config, design: Design | OptimalDesign, strata: Strata
+) -> StatisticWeights | None:
     """The weights of the statistics in the estimator ``combined``, from public facts alone.
 
     None where no statistics are published.
@@ -136,22 +175,32 @@ def _weights(config: Config, design: Design, strata: Strata) -> StatisticWeights
     )
     if noise is None:
         return None
-    guess = np.array(config.outcome.weights)
-    grid, prior = np.array(config.outcome.grid), design.mechanism.expected_prior(guess)
-    rate, squares = parameters.resampling_probability, parameters.squares
-    n = strata.cell_sizes.astype(np.float64)
-    weights = declared_weights(grid, guess, prior, rate, noise, n)
+    grid, guess = np.array(config.outcome.grid), np.array(config.outcome.weights)
+    n, squares = strata.cell_sizes.astype(np.float64), parameters.squares
+    response = response_noise(design, grid, guess)
+    weights = declared_weights(grid, response, noise, n)
     if squares is None:
         return weights
     _, arm = np.nonzero(strata.cell_of >= 0)
-    variance = squares.variance(config.outcome.grid)
     of_arms = np.bincount(arm, n).astype(np.float64)
-    of_square = square_weight(grid, guess, prior, rate, variance, of_arms[arm])
-    return replace(weights, of_square=of_square)
+    variance = squares.variance(config.outcome.grid)
+    return replace(weights, of_square=statistic_weight(of_arms[arm], response.of_square, variance))
+
+
+def response_noise(design: Design | OptimalDesign, grid: Floats, guess: Floats) -> ResponseNoise:
+    """What the response adds to a unit's variance by the declared guess."""
+    mechanism = design.mechanism
+    if isinstance(mechanism, ClusterOptimalDP):
+        return mechanism.response_noise(guess)
+    rate = mechanism.parameters.resampling_probability
+    return ResponseNoise.of_prior(grid, guess, mechanism.expected_prior(guess), rate)
 
 
 def _noisy_means(
-    config: Config, design: Design, statistics: StrataRelease, strata: Strata
+    config: Config,
+    design: Design | OptimalDesign,
+    statistics: StrataRelease | OptimalRelease,
+    strata: Strata,
 ) -> pl.Series:
     """y_1 + h S̃/n of every cell; null where no means are published."""
     step = tables.grid_step(config, design)
@@ -179,14 +228,12 @@ def _pools(
     )
 
 
-def _debias(
-    config: Config, cells: dict[str, pl.Series], statistics: StrataRelease, weights: Floats
-) -> pl.DataFrame:
+def _debias(config: Config, strata: Strata, drawn: _Drawn) -> pl.DataFrame:
     return tables.by_metric(
         config,
         {
-            **cells,
-            "probability": pl.Series(statistics.response.prior.ravel()),
-            "weight": pl.Series(weights.ravel()),
+            **tables.cells_table(strata, drawn.outputs),
+            "probability": pl.Series(drawn.probability.ravel()),
+            "weight": pl.Series(drawn.weights.ravel()),
         },
     )

@@ -23,6 +23,7 @@ from flows.released.file.evidence import (
     moments_of,
     read_every,
     read_frame,
+    units_of,
 )
 from flows.released.file.macros import LEVEL
 from flows.released.file.opening import open_safely
@@ -36,7 +37,7 @@ from schemas.released import Metric, Ratio
 
 _SLICES = """
 SELECT u.segment, u.cluster, u.arm, {moments}
-FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM main.units) AS u
+FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units}) AS u
 GROUP BY u.segment, u.cluster, u.arm
 ORDER BY u.segment, u.cluster, u.arm
 """
@@ -165,6 +166,7 @@ def _read_slices(
     query = _SLICES.format(
         moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
         deviations=deviations(every),
+        units=units_of(every),
         segment=segment_sql(attribute),
     )
     return read_frame(connection, query, {"none": segments[-1]})

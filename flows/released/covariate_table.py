@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from flows.released.analyst_table import UNIT_ID, AnalystTable
-from flows.released.file.evidence import Released, deviations, read_frame
+from flows.released.file.evidence import Released, deviations, read_frame, units_of
 from flows.runtime.table_files import id_column, read_table
 from schemas.arrays import Ints
 from schemas.errors import InputError
@@ -91,7 +91,7 @@ def units_beside(
     connection.register("covariates", renamed.to_arrow())
     query = f"""
     SELECT u.* EXCLUDE (unit_id), t.unit_id IS NOT NULL AS known, {codes}
-    FROM (SELECT unit_id, cluster, arm, {deviations(every)}{assigned} FROM main.units) AS u
+    FROM (SELECT unit_id, cluster, arm, {deviations(every)}{assigned} FROM {units_of(every)}) AS u
     LEFT JOIN covariates AS t ON t.unit_id = u.unit_id::VARCHAR
     ORDER BY u.unit_id
     """  # noqa: S608 - constants of ours

@@ -246,6 +246,7 @@ def _adjust(
                 if released.manifest.assigned
                 else None
             ),
+            noise=units[f"noise{at}"].to_numpy() if released.metric.has_tables else None,
         ),
         released.arms,
         released.manifest.control,

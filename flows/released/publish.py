@@ -142,7 +142,7 @@ def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
     """The definitions of the tables with a row for each outcome: the type of their arms."""
     kind = _label_kind(tables.pools["arm"].unique().to_list())
     made = {}
-    for name in ("debias", "counts"):
+    for name in ("debias", "counts", "randomiser"):
         columns = SCHEMA[name].columns
         arm = replace(columns["arm"], kind=kind)
         made[name] = replace(SCHEMA[name], columns=columns | {"arm": arm})

@@ -20,6 +20,7 @@ from flows.released.file.evidence import (
     read_every,
     read_frame,
     slices_of,
+    units_of,
 )
 from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.read import (
@@ -37,7 +38,7 @@ SEGMENT = "segment"
 
 _SLICES = """
 SELECT m.segment, u.cluster, u.arm, {moments}
-FROM (SELECT unit_id, cluster, arm, {deviations} FROM main.units) AS u
+FROM (SELECT unit_id, cluster, arm, {deviations} FROM {units}) AS u
 JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
 GROUP BY m.segment, u.cluster, u.arm
 ORDER BY m.segment, u.cluster, u.arm
@@ -218,4 +219,7 @@ def _read_slices(
 ) -> pl.DataFrame:
     """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
     moments = ", ".join(filter(None, [moments_of(every), covariances_of(ratios)]))
-    return read_frame(connection, _SLICES.format(moments=moments, deviations=deviations(every)))
+    return read_frame(
+        connection,
+        _SLICES.format(moments=moments, deviations=deviations(every), units=units_of(every)),
+    )

@@ -1,9 +1,7 @@
 """How much sharper estimates become at the same sound epsilon: Experiment 1, run again.
 
-Set-up of Javanmard, Mirrokni and Pouget-Abadie (2025), §4, Experiment 1: three clusters of 500,
-1,000 and 2,000 units, half of each treated; y′ = √β μ_c + √(v − β) w_i with standard normal μ_c and
-w_i, β = 4.5, v = 5, rounded to −5 … 5 in steps of 2√v/5 and cut off at 2√v; treatment adds 1. So
-there are K = 12 outcomes, −5 … 6, and the true effect is 1.
+The people are those of :mod:`flows.replication.experiment_one`: 3,500 units in three clusters,
+twelve outcomes, a true effect of 1.
 
 Every release is made by the product's functions at the same price: ε as the accountant computes it
 for everything published together, δ = 1e-4. (The paper's own ε does not hold; see the README.) The
@@ -33,12 +31,15 @@ from numpy.random import Generator, default_rng
 
 from estimators.debias import prior_moments
 from estimators.means import EstimatorName
-from flows.replication.efficiency_rows import EfficiencyRow
+from flows.replication.efficiency_noise import FULL_NOISE, QUICK_NOISE, noise_rows, noise_text
+from flows.replication.efficiency_rows import EfficiencyRow, NoiseRow
+from flows.replication.experiment_one import GRID, SIZES, K, population, shares_of
 from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.mechanisms.cluster_dp import ClusterDP
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import Parameters
@@ -46,16 +47,13 @@ from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of
+from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import Question, plan
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats, Ints
 
 NAME = "efficiency"
-SIZES: Ints = np.array([[250, 250], [500, 500], [1000, 1000]])
-GRID: Floats = np.arange(-5.0, 7.0)
-K = len(GRID)
-BETA, VARIANCE, EXTREME = 4.5, 5.0, 5
 DELTA = 1e-4
 THRESHOLDS = (0.01, 0.1, 0.24, 0.3, 0.6)
 """The values of γ K that are tried."""
@@ -85,7 +83,7 @@ class ReleaseKind:
     """A kind of release: its mechanism, its grid and how it splits ε."""
 
     name: str
-    mechanism: Mechanism
+    mechanism: Mechanism | ClusterOptimalDP
     grid: Floats
     statistic_share: float
     """The part of ε that pays for the statistic of the strata."""
@@ -97,6 +95,8 @@ class EfficiencyReplication:
 
     scale: Scale
     rows: tuple[EfficiencyRow, ...]
+    noise: tuple[NoiseRow, ...]
+    """What randomised outcomes add to the variance of a unit, on releases for segments."""
     figures: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -105,6 +105,7 @@ class EfficiencyReplication:
             "name": NAME,
             "quick": self.scale != FULL,
             "rows": [asdict(row) for row in self.rows],
+            "noise": [asdict(row) for row in self.noise],
             "figures": [str(path) for path in self.figures],
         }
 
@@ -114,17 +115,19 @@ class EfficiencyReplication:
 
 
 def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
-    """Run the experiment and draw its figure into ``folder``, which is made if it is missing.
+    """Run the experiment and draw its figures into ``folder``, which is made if it is missing.
 
     Raises InputError where the folder cannot be written to, before the experiment runs.
     """
-    from flows.replication.efficiency_figure import draw  # noqa: PLC0415 - matplotlib
+    from flows.replication.efficiency_figure import draw, draw_noise  # noqa: PLC0415 - matplotlib
     from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
 
     target = folder_for_figures(folder)
     scale = QUICK if quick else FULL
-    rows = run(scale)
-    return EfficiencyReplication(scale, rows, (draw(rows, target),))
+    rows, noise = run(scale), noise_rows(QUICK_NOISE if quick else FULL_NOISE)
+    return EfficiencyReplication(
+        scale, rows, noise, (draw(rows, target), draw_noise(noise, target))
+    )
 
 
 def run(scale: Scale) -> tuple[EfficiencyRow, ...]:
@@ -139,16 +142,6 @@ def run(scale: Scale) -> tuple[EfficiencyRow, ...]:
     return tuple(
         row for epsilon in scale.epsilons for row in _rows(epsilon, scale, people, inside, random)
     )
-
-
-def population(random: Generator) -> Ints:
-    """Draw the levels of every unit in control and under treatment, shape [2, n]."""
-    n = SIZES.sum(axis=1)
-    center = np.repeat(random.standard_normal(len(n)), n)
-    latent = np.sqrt(BETA) * center + np.sqrt(VARIANCE - BETA) * random.standard_normal(n.sum())
-    step = 2.0 * np.sqrt(VARIANCE) / EXTREME
-    control = np.clip(np.rint(latent / step), -EXTREME, EXTREME).astype(np.int64) + EXTREME
-    return np.stack([control, control + 1])
 
 
 # releases
@@ -181,7 +174,7 @@ def _tau_q_noise(
     """
     moved = moved_cells(K)
     odds = approximate_odds(epsilon, DELTA, SHARES, gamma, StatisticShift.of(K, None))
-    shares = np.concatenate([_shares(levels) for levels in people])
+    shares = np.concatenate([shares_of(levels) for levels in people])
     n = np.tile(SIZES.ravel(), len(people)).astype(np.float64)
     weight = np.repeat((SIZES.sum(axis=1) / SIZES.sum()) ** 2, 2)
     weight = np.tile(weight, len(people)) / n / len(people)
@@ -195,19 +188,19 @@ def _tau_q_noise(
     return variances
 
 
-def _shares(levels: Ints) -> Floats:
-    """The distribution of the outcomes of each (cluster, arm) over the grid, shape [6, K]."""
-    n = SIZES.sum(axis=1)
-    key = (np.repeat(np.arange(len(n)), n) * 2 + np.arange(2)[:, np.newaxis]) * K + levels
-    counts = np.bincount(key.ravel(), minlength=2 * len(n) * K).reshape(-1, K)
-    shares: Floats = counts / counts.sum(axis=1, keepdims=True)
-    return shares
-
-
 def uniform(epsilon: float) -> ReleaseKind:
     """Return the release that publishes only outcomes, with the least noise for its price."""
     request = Request("uniform-prior-dp", K, "none", epsilon=epsilon, delta=DELTA)
     return ReleaseKind("uniform-prior-dp, nothing else", design(request).mechanism, GRID, 0.0)
+
+
+def optimal(epsilon: float) -> ReleaseKind:
+    """Return the release that publishes only outcomes, by the table for a uniform guess."""
+    request = OptimalRequest(
+        tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, DELTA, strata_statistic="none"
+    )
+    mechanism = optimal_design(request).mechanism
+    return ReleaseKind("cluster-optimal-dp, public guess", mechanism, GRID, 0.0)
 
 
 def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -> ReleaseKind:
@@ -299,6 +292,8 @@ def _rows(
     yield _row(epsilon, "everybody", _errors(whole, scale, people, random)["combined"], base)
     of_half = _errors(alone, scale, people, random, inside)["tau_q"]
     yield _row(epsilon, "half", of_half)
+    tables = _errors(optimal(epsilon), scale, people, random, inside)["tau_q"]
+    yield _row(epsilon, "half", tables, of_half)
     for name, overall in (
         ("planned for everybody and a half", True),
         ("planned for a half alone", False),
@@ -372,6 +367,7 @@ def _text(result: EfficiencyReplication) -> list[str]:
     columns = ["epsilon", "release", "mechanism", "levels", "of strata", "its part", "γ K", "λ"]
     designs = {(row.epsilon, row.release): row for row in result.rows}.values()
     lines += table(columns, [_design_cells(row) for row in designs])
+    lines += ["", *noise_text(result.noise)]
     notes = [line for note in _NOTES for line in ("", *textwrap.wrap(note, 96))]
     return [*lines, *notes, "", *(f"figure: {path}" for path in result.figures)]
 
@@ -392,6 +388,6 @@ def _design_cells(row: EfficiencyRow) -> list[str]:
         str(row.levels),
         row.strata_statistic,
         f"{row.statistic_share:.1%}",
-        f"{row.truncation_threshold * row.levels:.2g}",
-        f"{row.resampling_probability:.5f}",
+        "" if row.truncation_threshold is None else f"{row.truncation_threshold * row.levels:.2g}",
+        "" if row.resampling_probability is None else f"{row.resampling_probability:.5f}",
     ]

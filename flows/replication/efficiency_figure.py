@@ -1,4 +1,4 @@
-"""The figure of `efficiency`: mean squared error against ε, for everybody and for a half."""
+"""The figures of `efficiency`: mean squared error, and the noise of a unit, against ε."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
-from flows.replication.efficiency_rows import EfficiencyRow
+from flows.replication.efficiency_rows import EfficiencyRow, NoiseRow
 from flows.runtime.plots import plain_matplotlib, save_figure
 
 FILE = "efficiency.svg"
+NOISE_FILE = "efficiency-noise.svg"
 _TITLES = {"everybody": "effect on everybody", "half": "effect on a random half"}
-_MARKS = ("o", "s", "^", "D")
+_MARKS = ("o", "s", "^", "D", "v", "P")
 
 
 def draw(rows: Sequence[EfficiencyRow], folder: Path) -> Path:
@@ -25,6 +26,30 @@ def draw(rows: Sequence[EfficiencyRow], folder: Path) -> Path:
         for axes, effect_on in zip(panels, _TITLES, strict=True):
             _panel(axes, [one for one in rows if one.effect_on == effect_on], labels)
             axes.set_title(_TITLES[effect_on])
+        save_figure(figure, path)
+    return path
+
+
+def draw_noise(rows: Sequence[NoiseRow], folder: Path) -> Path:
+    """Draw the noise of a unit into ``folder``; otherwise as :func:`draw`."""
+    path = folder / NOISE_FILE
+    with plain_matplotlib({"svg.hashsalt": "efficiency-noise"}):
+        figure = Figure(figsize=(7.0, 4.8), layout="constrained")
+        axes = figure.subplots()
+        for nth, release in enumerate(dict.fromkeys(row.release for row in rows)):
+            points = [one for one in rows if one.release == release]
+            axes.plot(
+                [one.epsilon for one in points],
+                [one.noise for one in points],
+                color=f"C{nth}",
+                marker=_MARKS[nth % len(_MARKS)],
+                label=release,
+            )
+        axes.set_yscale("log")
+        axes.set_xlabel("epsilon (everything published together, delta 0)")
+        axes.set_ylabel("variance that a unit's noise adds")
+        axes.grid(linewidth=0.4)
+        axes.legend(fontsize=8, frameon=False)
         save_figure(figure, path)
     return path
 

@@ -27,6 +27,22 @@ class EfficiencyRow:
     levels: int
     strata_statistic: str
     statistic_share: float
-    truncation_threshold: float
-    resampling_probability: float
+    truncation_threshold: float | None
+    resampling_probability: float | None
     noise_scale: float | None
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """What a release adds to the variance of a unit's debiased outcome, worked out and averaged."""
+
+    epsilon: float
+    """Of everything that is published together; δ = 0."""
+    release: str
+    noise: float
+    """In the squared unit of outcomes, rounding onto a coarser grid included."""
+    over_limit: float
+    """``noise`` over that of the limit."""
+    over_planned: float
+    """``noise`` over that of the release that is planned among uniform priors."""
+    n_populations: int

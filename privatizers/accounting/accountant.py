@@ -23,6 +23,7 @@ from typing import TypeVar
 from estimators.concentrated import concentrated_delta, concentrated_epsilon
 from privatizers.accounting.budget import written
 from privatizers.accounting.events import (
+    BoundedResponse,
     ConcentratedNoise,
     CountsNoise,
     Disjoint,
@@ -40,6 +41,7 @@ from schemas.errors import ConfigError
 
 _DIGITS = 60
 _RAISE = 1 + Decimal(10) ** -40
+_LEAST_PART, _MOST_PART = 1e-6, 2.0  # of ε: what a response may have of it, δ included
 _MOST_PATHS = 4096  # through disjoint parts; the strata of a release are alike and make one path
 _MOST_ATOMS = 2_000  # of an exact loss; a release with counts has nine
 SUM_ATOMS = 256
@@ -58,6 +60,7 @@ def pure_loss(event: Event) -> Decimal:
 
     ``Together``: the sum. ``Disjoint``: the greatest. ``CountsNoise``: moved cells / σ.
     ``SumNoise``: most steps / σ, ``SquareNoise`` likewise. ``Response``: ln(1 + (1 − λ)/(λ γ)).
+    ``BoundedResponse``: its ε.
     Theorem 3.1 of Javanmard, Mirrokni and Pouget-Abadie (2025) has 1/σ where two cells move, and a
     branch 2/γ; both do not hold. `cluster_dp.md` has the proof. Concentrated noise has no pure ε.
     """
@@ -66,8 +69,8 @@ def pure_loss(event: Event) -> Decimal:
             return counts_loss(event.noise_scale, event.moved_cells)
         case SumNoise() | SquareNoise():
             return counts_loss(event.noise_scale, event.most_steps)
-        case Response():
-            return response_loss(event.resampling_probability, event.least_probability)
+        case Response() | BoundedResponse():
+            return _response_loss(event)
         case Together():
             with localcontext(prec=_DIGITS):
                 return sum((pure_loss(part) for part in event.parts), Decimal(0))
@@ -75,6 +78,12 @@ def pure_loss(event: Event) -> Decimal:
             return max((pure_loss(part) for part in _distinct(event)), default=Decimal(0))
         case ConcentratedNoise() | Unprotected():
             return Decimal("Infinity")
+
+
+def _response_loss(event: Response | BoundedResponse) -> Decimal:
+    if isinstance(event, BoundedResponse):
+        return Decimal(event.epsilon)
+    return response_loss(event.resampling_probability, event.least_probability)
 
 
 def pure_epsilon(event: Event) -> float:
@@ -96,6 +105,7 @@ def delta_at(event: Event, epsilon: float) -> float:
     - a sum of squares moved by M has ±M/σ with the masses of binary randomised response, which
       dominates everything of the same pure ε (Kairouz, Oh and Viswanath 2015) and is close to the
       truth where M/σ is small,
+    - a bounded response has ±ε with those masses, for the same reason,
     - a response has the log ratios of P = (1 − λ + λγ, λγ, λ(1 − 2γ)) and Q, P with the first two
       swapped.
 
@@ -168,6 +178,35 @@ def calibrate(
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
     return high / UNIT
+
+
+@lru_cache(maxsize=256)  # likewise
+def calibrate_bounded(epsilon: float, delta: float, statistic: Event | None = None) -> float:
+    """Return the greatest ε₂ for which a release costs at most (ε, δ).
+
+    The release is ``statistic``, where there is one, and tables of
+    :class:`~privatizers.accounting.events.BoundedResponse` at ε₂. Found by bisection of the
+    doubles; δ(ε) at the ε₂ returned has been checked.
+
+    Raises:
+        ConfigError: ε is too small.
+    """
+    budget, allowed = _read(epsilon), _allowed(delta)
+
+    def fits(bound: float) -> bool:
+        response = BoundedResponse(bound)
+        event = response if statistic is None else Together((statistic, response))
+        return _delta(_curve(event), budget) <= allowed
+
+    low, high = _position(epsilon * _LEAST_PART), _position(epsilon * _MOST_PART)
+    if not fits(_double(low)):
+        raise ConfigError(
+            "privacy.epsilon", "too small: nothing would be left for outcomes; ask for more"
+        )
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(_double(middle)) else (low, middle)
+    return _double(low)
 
 
 def paths(event: Event) -> frozenset[StepCounts]:
@@ -263,8 +302,8 @@ def _atoms(step: Step, times: int) -> dict[Decimal, Decimal]:
         once = {1: 1 / (1 + a), -1: a / (1 + a)}
     elif isinstance(step, SumNoise):
         base, once = _sum_atoms(step)
-    elif isinstance(step, SquareNoise):
-        base = counts_loss(step.noise_scale, step.most_steps)
+    elif isinstance(step, SquareNoise | BoundedResponse):
+        base = pure_loss(step)
         once = {1: 1 / (1 + (-base).exp()), -1: 1 / (1 + base.exp())}
     elif isinstance(step, Response):
         rate, least = Decimal(step.resampling_probability), Decimal(step.least_probability)

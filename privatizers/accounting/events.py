@@ -67,6 +67,21 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundedResponse:
+    """Outcomes were released by tables in which no output tells two of them further apart than ε.
+
+    P(output | outcome) ≤ e^ε P(output | other outcome), whatever the outputs are.
+    """
+
+    epsilon: float
+    """ε."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no table can keep."""
+        _require(0 < self.epsilon < math.inf, f"epsilon {self.epsilon!r}: above 0")
+
+
+@dataclass(frozen=True, slots=True)
 class ConcentratedNoise:
     """Sums were published with discrete Gaussian noise: vectors of any length, chosen in turn.
 
@@ -103,7 +118,15 @@ class Unprotected:
     """Something was published without protection: the price is infinite."""
 
 
-Step = CountsNoise | SumNoise | SquareNoise | Response | ConcentratedNoise | Unprotected
+Step = (
+    CountsNoise
+    | SumNoise
+    | SquareNoise
+    | Response
+    | BoundedResponse
+    | ConcentratedNoise
+    | Unprotected
+)
 """An event that is not made of other events."""
 Event = Step | Together | Disjoint
 

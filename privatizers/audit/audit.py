@@ -1,12 +1,13 @@
 """Checks a claimed guarantee: the exact loss of small instances, bounds from samples, and laws.
 
 The exact part enumerates what the mechanism says it does (`enumeration`): it finds a claim that
-does not follow from λ, γ, σ and K. The sampled part runs the mechanism's code (`sampling`,
-`marked_replicates`): it finds code that does something else, as far as samples can show it, and its
-bound is valid whatever the mechanism does to a stratum. The laws (`mechanism_laws`) find noise and
-draws that differ from what is stated, even where that changes ε by little. None of them proves a
-guarantee: the notes beside the mechanisms do (`cluster_dp.md` and others). `audit.md` says which
-part finds which fault. Data are made up here; no audit reads anybody's outcomes.
+does not follow from λ, γ, σ and K, or from the tables. The sampled part runs the mechanism's code
+(`sampling`, `marked_replicates`): it finds code that does something else, as far as samples can
+show it, and its bound is valid whatever the mechanism does to a stratum. The laws
+(`mechanism_laws`) find noise and draws that differ from what is stated, even where that changes ε
+by little. None of them proves a guarantee: the notes beside the mechanisms do (`cluster_dp.md` and
+others). `audit.md` says which part finds which fault. Data are made up here; no audit reads
+anybody's outcomes.
 """
 
 import logging
@@ -36,10 +37,13 @@ from privatizers.audit.lower_bounds import Bound, lower_bound
 from privatizers.audit.marked_replicates import Marked, marked_bound, marked_size, telling_instance
 from privatizers.audit.mechanism_laws import aggregate_laws, mechanism_laws
 from privatizers.audit.neighbours import Instance
+from privatizers.audit.optimal_enumeration import optimal_enumerations, taught_instance
+from privatizers.audit.optimal_laws import optimal_laws
 from privatizers.audit.sampling import (
     UNDER_TWO_MINUTES,
     Effort,
     Neighbours,
+    UnitMechanism,
     joint_size,
     sample_called,
     sample_joint,
@@ -47,7 +51,10 @@ from privatizers.audit.sampling import (
     stacked_size,
 )
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
+
+AnyMechanism = UnitMechanism | AggregateMechanism
 
 ARITHMETIC = 1e-10  # error of an exact ε; no listed loss is above what λ, γ and σ allow
 SLACK = 1e-12  # error of δ, a sum of 100,000 probabilities
@@ -58,6 +65,7 @@ _BOUND = "no bound from samples exceeds the claim"
 _log = logging.getLogger("clusterdp")
 _MOST_ELEMENTS = 3_000_000  # of a table of priors: about a tenth of a second
 _MOST_UNITS = 200
+_FEW_UNITS = 8
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ class AuditResult:
 
 
 def audit(
-    mechanism: Mechanism | AggregateMechanism,
+    mechanism: AnyMechanism,
     claimed_epsilon: float,
     delta: float = 0.0,
     *,
@@ -120,11 +128,7 @@ def audit(
     error = (1 - confidence) / 2
     marked = _sample_bound(mechanism, listed_all, delta, error, effort)
     _log.info("comparing noise and draws with their laws")
-    laws = (
-        aggregate_laws(mechanism, effort, error)
-        if isinstance(mechanism, AggregateMechanism)
-        else mechanism_laws(mechanism, effort, error)
-    )
+    laws = _laws(mechanism, effort, error)
     return AuditResult(
         claimed_epsilon,
         delta,
@@ -139,12 +143,22 @@ def audit(
     )
 
 
-def enumerations(mechanism: Mechanism | AggregateMechanism) -> list[Enumeration]:
+def enumerations(mechanism: AnyMechanism) -> list[Enumeration]:
     """Return the outcomes of small instances of several kinds, without sums of squares."""
     if isinstance(mechanism, AggregateMechanism):
         return enumerate_aggregates(mechanism)
+    if isinstance(mechanism, ClusterOptimalDP):
+        return optimal_enumerations(mechanism)
     model = realised_model(mechanism)
     return [enumerate_outcomes(model, instance) for instance in instances(mechanism)]
+
+
+def _laws(mechanism: AnyMechanism, effort: Effort, error: float) -> list[Check]:
+    if isinstance(mechanism, AggregateMechanism):
+        return aggregate_laws(mechanism, effort, error)
+    if isinstance(mechanism, ClusterOptimalDP):
+        return optimal_laws(mechanism, effort, error)
+    return mechanism_laws(mechanism, effort, error)
 
 
 def realised_model(mechanism: Mechanism) -> Model:
@@ -171,13 +185,15 @@ def instances(mechanism: Mechanism) -> list[Instance]:
 
 
 def _choose_instance(
-    mechanism: Mechanism | AggregateMechanism,
+    mechanism: AnyMechanism,
     enumerations: list[Enumeration],
     delta: float,
     error: float,
     effort: Effort,
 ) -> tuple[Instance, int]:
     """Return the instance with the greatest expected bound, and its number of samples."""
+    if isinstance(mechanism, ClusterOptimalDP):  # many strata at once get no tables of their own
+        enumerations = [each for each in enumerations if each.instance.n_units <= _FEW_UNITS]
     sizes = [_size(mechanism, listed.instance, effort) for listed in enumerations]
     expected = [
         expected_bound(listed, size // 2, delta, error)
@@ -201,14 +217,14 @@ def expected_bound(listed: Enumeration, size: int, delta: float, error: float) -
     return best
 
 
-def _size(mechanism: Mechanism | AggregateMechanism, instance: Instance, effort: Effort) -> int:
+def _size(mechanism: AnyMechanism, instance: Instance, effort: Effort) -> int:
     if isinstance(mechanism, AggregateMechanism):
         return aggregate_size(mechanism, instance, effort)
     return stacked_size(mechanism, instance, effort.less)
 
 
 def _replicates(
-    mechanism: Mechanism | AggregateMechanism, instance: Instance, size: int, effort: Effort
+    mechanism: AnyMechanism, instance: Instance, size: int, effort: Effort
 ) -> list[Neighbours]:
     """Draw stacked, joint and called replicates."""
     calls = effort.calls // 2
@@ -218,15 +234,19 @@ def _replicates(
             sample_joint_aggregates(mechanism, instance, max(size // 3, 10)),
             sample_called_aggregates(mechanism, instance, calls),
         ]
+    called = instance
+    if isinstance(mechanism, ClusterOptimalDP):
+        called, most = taught_instance(mechanism)
+        calls = min(calls, most)
     return [
         sample_stacked(mechanism, instance, size),
         sample_joint(mechanism, instance, joint_size(mechanism, effort.less)),
-        sample_called(mechanism, instance, calls),
+        sample_called(mechanism, called, calls),
     ]
 
 
 def _sample_bound(
-    mechanism: Mechanism | AggregateMechanism,
+    mechanism: AnyMechanism,
     enumerations: list[Enumeration],
     delta: float,
     error: float,
@@ -259,8 +279,10 @@ def _sample_bound(
     return max(results, key=lambda marked: marked.epsilon)
 
 
-def _instances_to_mark(mechanism: Mechanism, enumerations: list[Enumeration]) -> list[Instance]:
+def _instances_to_mark(mechanism: UnitMechanism, enumerations: list[Enumeration]) -> list[Instance]:
     """Return the most telling instance, and for each size the one with the greatest exact loss."""
+    if isinstance(mechanism, ClusterOptimalDP):
+        return [telling_instance(mechanism)]
     worst: dict[int, Enumeration] = {}
     for listed in enumerations:
         n = listed.instance.n_units

@@ -7,7 +7,8 @@ randomness is shared.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -147,41 +148,146 @@ class Responses:
         keeping: Floats = 1.0 - self.rate + self.rate * self.prior[self.strata, self.levels]
         return keeping
 
+    @property
+    def n_outputs(self) -> int:
+        """K."""
+        return int(self.prior.shape[1])
+
     def part(self, rows: Integers) -> "Responses":
         """Return the responses of some of the units."""
         return Responses(
             self.levels[rows], self.strata[rows], self.drawn[rows], self.rate, self.prior
         )
 
+    def transitions(self, whose: str) -> list[Events]:
+        """Count, for every two outcomes, how often the one became the other."""
+        prior, rate, k = self.prior, self.rate, self.n_outputs
+        if k > _MOST_LEVELS:
+            return []
+        cells = np.bincount(self.strata * k + self.levels, minlength=prior.size)
+        raw = cells.reshape(-1, k).astype(np.float64)
+        expected = rate * raw.T @ prior + (1.0 - rate) * np.diag(raw.sum(axis=0))
+        times = np.bincount(self.levels * k + self.drawn, minlength=k * k)
+        names = [f"{whose} {i} became {j}" for i in range(k) for j in range(k)]
+        return _of_cells(names, times, expected.ravel(), np.repeat(raw.sum(axis=0), k))
 
-def response_events(responses: Responses, whose: str) -> list[Events]:
-    """Count how often each outcome became another, and was kept, in all and within batches."""
+    def agreements(self, first: Integers, second: Integers) -> float:
+        """Return the sum of P(ỹ = ỹ′) over pairs of these units, for independent draws."""
+        here, there, rate = self.part(first), self.part(second), self.rate
+        alike = (1.0 - rate) ** 2 * np.count_nonzero(here.levels == there.levels)
+        crossed = there.prior[there.strata, here.levels] + here.prior[here.strata, there.levels]
+        fresh = np.einsum("nk,nk->n", here.prior[here.strata], there.prior[there.strata])
+        return alike + rate * (1.0 - rate) * float(crossed.sum()) + rate**2 * float(fresh.sum())
+
+
+@dataclass(frozen=True, repr=False)
+class TableResponses:
+    """The draws from tables of outputs for units whose outcomes are made up; shape [n]."""
+
+    levels: Ints
+    strata: Ints
+    drawn: Ints
+    """Numbers of outputs."""
+    probabilities: Floats
+    """Q, shape [T, K, J]."""
+    table_of: Ints
+    """The table of each stratum, shape [S]."""
+
+    @cached_property
+    def _rows(self) -> Ints:
+        """Tables and outcomes of units, as rows of Q; shape [n]."""
+        rows: Ints = self.table_of[self.strata] * self.probabilities.shape[1] + self.levels
+        return rows
+
+    @cached_property
+    def _favoured(self) -> Bools:
+        """The outputs that an outcome has more often than most others have, as rows of Q."""
+        q = self.probabilities
+        middle = (q.max(axis=1, keepdims=True) + q.min(axis=1, keepdims=True)) / 2.0
+        favoured: Bools = (q > middle).reshape(-1, self.n_outputs)
+        return favoured
+
+    @property
+    def n_outputs(self) -> int:
+        """J."""
+        return int(self.probabilities.shape[2])
+
+    @property
+    def kept(self) -> Bools:
+        """Whether the output is one that tells of the unit's outcome."""
+        telling: Bools = self._favoured[self._rows, self.drawn]
+        return telling
+
+    @property
+    def keeping(self) -> Floats:
+        """The probability that it is."""
+        of_row = np.sum(self.probabilities.reshape(self._favoured.shape) * self._favoured, axis=1)
+        keeping: Floats = of_row[self._rows]
+        return keeping
+
+    def part(self, rows: Integers) -> "TableResponses":
+        """Return the responses of some of the units."""
+        return replace(
+            self, levels=self.levels[rows], strata=self.strata[rows], drawn=self.drawn[rows]
+        )
+
+    def transitions(self, whose: str) -> list[Events]:
+        """Count, for every table, outcome and output, how often the one became the other."""
+        n_tables, k, n_outputs = self.probabilities.shape
+        times = np.bincount(self._rows * n_outputs + self.drawn, minlength=self.probabilities.size)
+        units = np.repeat(np.bincount(self._rows, minlength=n_tables * k), n_outputs)
+        names = [
+            f"{whose} {i} became output {j} of table {table + 1}"
+            for table in range(n_tables)
+            for i in range(k)
+            for j in range(n_outputs)
+        ]
+        trials = units.astype(np.float64)
+        return [
+            *_of_cells(names, times, self.probabilities.ravel() * trials, trials),
+            self._likeliest(whose),
+        ]
+
+    def _likeliest(self, whose: str) -> Events:
+        """Count how often the output is the likeliest of those that tell of the unit's outcome."""
+        q = self.probabilities.reshape(self._favoured.shape)
+        telling = np.where(self._favoured, q, 0.0)
+        most = np.count_nonzero(self.drawn == telling.argmax(axis=1)[self._rows])
+        expected = float(telling.max(axis=1)[self._rows].sum())
+        what = f"{whose} became its outcome's likeliest output"
+        return Events.one(what, most, expected, len(self.drawn))
+
+    def agreements(self, first: Integers, second: Integers) -> float:
+        """Return the sum of P(same output) over pairs of these units, for independent draws."""
+        rows = self.probabilities.reshape(-1, self.n_outputs)
+        here, there = rows[self._rows[first]], rows[self._rows[second]]
+        return float(np.einsum("nj,nj->", here, there))
+
+
+AnyResponses = Responses | TableResponses
+
+
+def _of_cells(names: list[str], times: Ints, expected: Floats, trials: Floats) -> list[Events]:
+    """Return the events that had any trial."""
+    seen = trials > 0
+    what = tuple(name for name, here in zip(names, seen, strict=True) if here)
+    return [Events(what, times[seen].astype(np.float64), expected[seen], trials[seen])]
+
+
+def response_events(responses: AnyResponses, whose: str) -> list[Events]:
+    """Count how often each outcome became another, and was kept, in all and within batches.
+
+    Of tables: how often it became each output, and one that is likelier for it than for others.
+    """
     kept, keeping, n = responses.kept, responses.keeping, len(responses.levels)
     if n == 0:
         return []
     return [
         Events.one(f"{whose} is kept", np.count_nonzero(kept), float(keeping.sum()), n),
-        *_transitions(responses, whose),
+        *responses.transitions(whose),
         *_batch_events(kept, keeping, whose),
         *_draw_pairs(responses, whose),
     ]
-
-
-def _transitions(responses: Responses, whose: str) -> list[Events]:
-    """Count, for every two outcomes, how often the one became the other."""
-    prior, rate, k = responses.prior, responses.rate, responses.prior.shape[1]
-    if k > _MOST_LEVELS:
-        return []
-    cells = np.bincount(responses.strata * k + responses.levels, minlength=prior.size)
-    raw = cells.reshape(-1, k).astype(np.float64)
-    expected = rate * raw.T @ prior + (1.0 - rate) * np.diag(raw.sum(axis=0))
-    pairs = np.bincount(responses.levels * k + responses.drawn, minlength=k * k)
-    times = pairs.astype(np.float64)
-    trials = np.repeat(raw.sum(axis=0), k)
-    seen = trials > 0
-    names = [f"{whose} {i} became {j}" for i in range(k) for j in range(k)]
-    what = tuple(name for name, here in zip(names, seen, strict=True) if here)
-    return [Events(what, times[seen], expected.ravel()[seen], trials[seen])]
 
 
 def _batch_events(kept: Bools, keeping: Floats, whose: str) -> list[Events]:
@@ -201,11 +307,11 @@ def _batch_events(kept: Bools, keeping: Floats, whose: str) -> list[Events]:
     return events
 
 
-def _draw_pairs(responses: Responses, whose: str) -> list[Events]:
+def _draw_pairs(responses: AnyResponses, whose: str) -> list[Events]:
     """Count agreements of two units near each other, or half the table apart."""
     n, events = len(responses.levels), []
     for lag in sorted({*_LAGS, max(n // 2, 1)}):
-        first = _firsts(n, lag)[: _MOST_PRIORS // responses.prior.shape[1]]
+        first = _firsts(n, lag)[: _MOST_PRIORS // responses.n_outputs]
         if len(first) == 0:
             continue
         here, there = responses.part(first), responses.part(first + lag)
@@ -215,23 +321,23 @@ def _draw_pairs(responses: Responses, whose: str) -> list[Events]:
         pairs = f"two of {whose}, {lag:,} apart,"
         events += [
             Events.one(f"{pairs} are kept", both, expected, len(first)),
-            Events.one(f"{pairs} come out alike", same, _agreements(here, there), len(first)),
+            Events.one(
+                f"{pairs} come out alike",
+                same,
+                _agreements(responses, first, first + lag),
+                len(first),
+            ),
         ]
     return events
 
 
-def _agreements(first: Responses, second: Responses) -> float:
-    """Return the sum over pairs of P(ỹ = ỹ′), for independent draws."""
-    rate, total = first.rate, 0.0
-    step = max(1, (_PIECE << 2) // first.prior.shape[1])
-    for start in range(0, len(first.levels), step):
-        piece = np.arange(start, min(start + step, len(first.levels)))
-        here, there = first.part(piece), second.part(piece)
-        alike = (1.0 - rate) ** 2 * np.count_nonzero(here.levels == there.levels)
-        crossed = there.prior[there.strata, here.levels] + here.prior[here.strata, there.levels]
-        fresh = np.einsum("nk,nk->n", here.prior[here.strata], there.prior[there.strata])
-        total += alike + rate * (1.0 - rate) * float(crossed.sum()) + rate**2 * float(fresh.sum())
-    return total
+def _agreements(responses: AnyResponses, first: Ints, second: Ints) -> float:
+    """Return the sum over pairs of P(ỹ = ỹ′), piece by piece."""
+    step = max(1, (_PIECE << 2) // responses.n_outputs)
+    return sum(
+        responses.agreements(first[start : start + step], second[start : start + step])
+        for start in range(0, len(first), step)
+    )
 
 
 # rounding

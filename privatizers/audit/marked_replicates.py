@@ -16,8 +16,14 @@ from scipy import stats
 
 from privatizers.audit.lower_bounds import clopper_pearson
 from privatizers.audit.neighbours import Instance
-from privatizers.audit.sampling import Effort, kind_of, noised_cells, signature
-from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.audit.sampling import (
+    Effort,
+    UnitMechanism,
+    draw_strata,
+    kind_of,
+    noised_cells,
+    signature,
+)
 from schemas.arrays import Floats, Ints
 
 _CELLS = 1 << 16  # cells that get noise at once: they stay in the cache
@@ -38,30 +44,30 @@ class Marked:
     """Replicates under D, and as many under D′."""
 
 
-def telling_instance(mechanism: Mechanism) -> Instance:
+def telling_instance(mechanism: UnitMechanism) -> Instance:
     """Return neighbours for which samples show nearly the whole claim.
 
     One unit has the outcome given up, none the one taken, and n is so large that both priors stay
     at γ wherever the noise shows the change: γ n is 2 + 4 σ. A mechanism without a prior of its own
-    treats all sizes alike.
+    treats all sizes alike, and Cluster-Optimal-DP small ones.
     """
     parameters = mechanism.parameters
-    k, scale = parameters.n_outcomes, parameters.noise_scale
+    k, scale, gamma = parameters.n_outcomes, parameters.noise_scale, parameters.truncation_threshold
     n = 2
-    if scale is not None and mechanism.name != "uniform-prior-dp":
-        n = math.ceil((2.0 + _WIDE * scale) / parameters.truncation_threshold)
+    if scale is not None and gamma is not None and mechanism.name != "uniform-prior-dp":
+        n = math.ceil((2.0 + _WIDE * scale) / gamma)
     counts = [0] * k
     counts[0], counts[1] = 1, n - 1
     return Instance(tuple(counts), 0, k - 1)
 
 
-def marked_size(mechanism: Mechanism, effort: Effort) -> int:
+def marked_size(mechanism: UnitMechanism, effort: Effort) -> int:
     """Return the number of replicates of D, and of D′, that an effort allows."""
     return max(min(effort.units // 2, effort.noised_cells // (2 * noised_cells(mechanism))), 10)
 
 
 def marked_bound(
-    mechanism: Mechanism, instance: Instance, most: int, delta: float, error: float
+    mechanism: UnitMechanism, instance: Instance, most: int, delta: float, error: float
 ) -> Marked:
     """Return the greater lower bound of both directions, wrong with at most ``error``.
 
@@ -102,7 +108,7 @@ def _size_needed(happened: int, there: int, size: int, error: float) -> float:
     return float((z * (p**-0.5 + q**-0.5) / (_NEAR * epsilon)) ** 2)
 
 
-def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Ints]:
+def _neighbours(mechanism: UnitMechanism, instance: Instance, size: int) -> list[Ints]:
     """Count categories of ``size`` replicates under D, and of as many under D′, in two threads."""
     sets = ((instance.counts, instance.from_cell), (instance.neighbour, instance.to_cell))
     with ThreadPoolExecutor(len(sets)) as workers:
@@ -112,16 +118,18 @@ def _neighbours(mechanism: Mechanism, instance: Instance, size: int) -> list[Int
 
 
 def _tally(
-    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+    mechanism: UnitMechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Ints:
     """Count the replicates that fall into each category, shape [C]."""
     tally = np.zeros(_CATEGORIES, dtype=np.int64)
     step = max(1, _CELLS // instance.n_outcomes)
     for start in range(0, size, step):
         n = min(step, size - start)
-        release = mechanism.strata(np.tile(np.array(counts, dtype=np.int64), (n, 1)))
-        drawn = release.response.draw(np.full(n, level), np.arange(n))
-        category = signature(mechanism, instance, release, kind_of(drawn, instance))
+        release = draw_strata(mechanism, np.tile(np.array(counts, dtype=np.int64), (n, 1)))
+        strata = np.arange(n)
+        drawn = release.response.draw(np.full(n, level), strata)
+        kinds = kind_of(drawn, strata, instance, release)
+        category = signature(mechanism, instance, release, kinds)
         tally += np.bincount(category.astype(np.int64), minlength=_CATEGORIES)
     return tally
 

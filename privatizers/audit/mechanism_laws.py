@@ -15,7 +15,7 @@ from privatizers.audit.laws import (
     pair_events,
     response_events,
 )
-from privatizers.audit.sampling import Effort, noised_cells
+from privatizers.audit.sampling import Effort, UnitRelease, noised_cells
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism, AggregateRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
@@ -59,7 +59,7 @@ def mechanism_laws(mechanism: Mechanism, effort: Effort, error: float) -> list[C
 
 
 def drawn_noise(
-    parameters: StrataStatistic, counts: Ints, release: StrataRelease | AggregateRelease
+    parameters: StrataStatistic, counts: Ints, release: UnitRelease | AggregateRelease
 ) -> Ints:
     """Return the noise that was drawn, [S, cells]: the published statistic less the true one."""
     if release.noisy_counts is not None:

@@ -10,6 +10,10 @@ repeated draw by draw. Three kinds here, and the *marked* of `marked_replicates`
   either side, where nothing changes. Sums and differences of their noise are looked at.
 - *called*: a call for each replicate, with three strata: the one that holds the changed unit and
   one on either side, where nothing changes. The statistics of those two must tell nothing.
+
+Tables of Cluster-Optimal-DP may be made of the counts of all strata of an arm. Of the first two
+kinds each replicate is an arm by itself, so that they are independent; of the third all three
+strata are one arm.
 """
 
 from collections.abc import Callable
@@ -20,6 +24,7 @@ import numpy as np
 
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Sample
 from privatizers.audit.neighbours import Instance
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from schemas.arrays import Floats, Ints
 
@@ -29,6 +34,9 @@ _MOST_ROWS = 1_000_000  # replicates of which whole columns are kept
 
 Neighbours = tuple[Sample, Sample]
 """Samples under D and under D′."""
+UnitMechanism = Mechanism | ClusterOptimalDP
+"""A mechanism that publishes units."""
+UnitRelease = StrataRelease | OptimalRelease
 
 
 @dataclass(frozen=True)
@@ -58,14 +66,14 @@ UNDER_TWO_MINUTES = Effort()
 """On one slow core, on any grid."""
 
 
-def noised_cells(mechanism: Mechanism) -> int:
+def noised_cells(mechanism: UnitMechanism) -> int:
     """Return how many numbers of a stratum get noise, at least 1: this takes the time."""
     parameters = mechanism.parameters
     counts = parameters.noise_scale is not None and parameters.lattice is None
     return parameters.n_outcomes if counts and parameters.n_outcomes > 2 else 1
 
 
-def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> int:
+def stacked_size(mechanism: UnitMechanism, instance: Instance, effort: Effort) -> int:
     """Return the number of stacked replicates of D, and of D′, that an effort allows."""
     by_units = effort.units // (2 * instance.n_units)
     if mechanism.parameters.noise_scale is None:
@@ -74,33 +82,33 @@ def stacked_size(mechanism: Mechanism, instance: Instance, effort: Effort) -> in
     return max(min(by_units, by_noise, _MOST_ROWS), 10)
 
 
-def sample_stacked(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+def sample_stacked(mechanism: UnitMechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates of the stratum under D, and as many under D′, a call each."""
     here = _stacked(mechanism, instance, instance.counts, instance.from_cell, size)
     return here, _stacked(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
-def joint_size(mechanism: Mechanism, effort: Effort) -> int:
+def joint_size(mechanism: UnitMechanism, effort: Effort) -> int:
     """Return the number of joint replicates of D, and of D′, that an effort allows."""
     return max(min(effort.noised_cells // (6 * noised_cells(mechanism)), _MOST_ROWS // 3), 10)
 
 
-def sample_joint(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+def sample_joint(mechanism: UnitMechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of a stratum between two others."""
     here = _joint(mechanism, instance, instance.counts, instance.from_cell, size)
     return here, _joint(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
-def sample_called(mechanism: Mechanism, instance: Instance, size: int) -> Neighbours:
+def sample_called(mechanism: UnitMechanism, instance: Instance, size: int) -> Neighbours:
     """Draw ``size`` replicates under D, and as many under D′, of the statistics of other strata."""
     here = _called(mechanism, instance, instance.counts, instance.from_cell, size)
     return here, _called(mechanism, instance, instance.neighbour, instance.to_cell, size)
 
 
 def _stacked(
-    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+    mechanism: UnitMechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
-    release = mechanism.strata(np.tile(np.array(counts, dtype=np.int64), (size, 1)))
+    release = draw_strata(mechanism, np.tile(np.array(counts, dtype=np.int64), (size, 1)))
     draw, others = _draw_units(release, instance, counts, level, size)
     columns = _public_columns(release, instance, np.arange(size), "its stratum")
     category = signature(mechanism, instance, release, draw)
@@ -108,7 +116,7 @@ def _stacked(
 
 
 def _draw_units(
-    release: StrataRelease, instance: Instance, counts: tuple[int, ...], level: int, size: int
+    release: UnitRelease, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> tuple[Floats, dict[str, Floats]]:
     """Draw all units; return the changed unit's draw, and how often others drew its outcomes."""
     others = np.repeat(np.arange(len(counts)), counts)
@@ -121,27 +129,53 @@ def _draw_units(
         drawn = release.response.draw(
             np.tile(levels, len(rows)), np.repeat(rows, len(levels))
         ).reshape(len(rows), len(levels))
-        draw[rows] = kind_of(drawn[:, 0], instance)
-        given[rows] = (drawn[:, 1:] == instance.from_cell).sum(axis=1)
-        taken[rows] = (drawn[:, 1:] == instance.to_cell).sum(axis=1)
+        kinds = kind_of(drawn, np.repeat(rows, len(levels)).reshape(drawn.shape), instance, release)
+        draw[rows] = kinds[:, 0]
+        given[rows] = (kinds[:, 1:] == 0).sum(axis=1)
+        taken[rows] = (kinds[:, 1:] == 1).sum(axis=1)
     return draw, {
         "others' draws of the outcome given up": given,
         "others' draws of the outcome taken": taken,
     }
 
 
-def kind_of(drawn: Ints, instance: Instance) -> Floats:
-    """Return 0 for the outcome given up, 1 for the one taken, 2 for another."""
-    return np.where(drawn == instance.from_cell, 0.0, np.where(drawn == instance.to_cell, 1.0, 2.0))
+def draw_strata(mechanism: UnitMechanism, counts: Ints, together: int = 1) -> UnitRelease:
+    """Draw the strata of a call; so many ``together``, in a row, are of one arm."""
+    if isinstance(mechanism, ClusterOptimalDP):
+        return mechanism.strata(counts, np.arange(len(counts)) // together)
+    return mechanism.strata(counts)
+
+
+def kind_of(drawn: Ints, strata: Ints, instance: Instance, release: UnitRelease) -> Floats:
+    """Return 0 for the outcome given up, 1 for the one taken, 2 for another; any shape.
+
+    Outputs of a table are of the outcome that is likelier to have them, of neither where both are
+    as likely.
+    """
+    if isinstance(release, StrataRelease):
+        given, taken = drawn == instance.from_cell, drawn == instance.to_cell
+    else:
+        units, table = release.response.units, release.response.table_of[strata]
+        here, there = (units[table, cell, drawn] for cell in (instance.from_cell, instance.to_cell))
+        given, taken = here > there, here < there
+    return np.where(given, 0.0, np.where(taken, 1.0, 2.0))
 
 
 def _public_columns(
-    release: StrataRelease, instance: Instance, rows: Ints, whose: str
+    release: UnitRelease, instance: Instance, rows: Ints, whose: str
 ) -> dict[str, Floats]:
-    """Return the noisy counts and priors of the two changing outcomes, and noisy sums."""
+    """Return the noisy counts and priors of the two changing outcomes, and noisy sums.
+
+    In place of a prior a table has its noise, by which tables differ.
+    """
     columns: dict[str, Floats] = {}
     for cell, which in ((instance.from_cell, "given up"), (instance.to_cell, "taken")):
-        columns[f"prior of the outcome {which}, {whose}"] = release.response.prior[rows, cell]
+        if isinstance(release, StrataRelease):
+            columns[f"prior of the outcome {which}, {whose}"] = release.response.prior[rows, cell]
+        else:
+            noises = np.array([table.noise[cell] for table in release.response.tables_used])
+            name = f"noise of the table for the outcome {which}, {whose}"
+            columns[name] = noises[release.response.table_of[rows]]
         if release.noisy_counts is not None:
             noisy = release.noisy_counts[rows, cell].astype(np.float64)
             columns[f"noisy count of the outcome {which}, {whose}"] = noisy
@@ -151,17 +185,20 @@ def _public_columns(
 
 
 def signature(
-    mechanism: Mechanism, instance: Instance, release: StrataRelease, draw: Floats
+    mechanism: UnitMechanism, instance: Instance, release: UnitRelease, draw: Floats
 ) -> Floats:
     """Return categories of the changed unit's draw, the priors at γ, and the noisy counts' sides.
 
+    Tables have no γ.
     A noisy count is on D's side where it is at least D's count of the outcome given up, or at most
     D's count of the outcome taken; a noisy sum where it is D's sum or further from the neighbour's.
     Together these facts give the greatest ratios of probabilities.
     """
     gamma = mechanism.parameters.truncation_threshold
     moved = (instance.from_cell, instance.to_cell)
-    bits = [release.response.prior[:, cell] <= gamma for cell in moved]
+    bits = []
+    if isinstance(release, StrataRelease) and gamma is not None:
+        bits += [release.response.prior[:, cell] <= gamma for cell in moved]
     if release.noisy_counts is not None:
         given, taken = (release.noisy_counts[:, cell] - instance.counts[cell] for cell in moved)
         bits += [given >= 0, taken <= 0]
@@ -171,7 +208,7 @@ def signature(
         upward = lattice.steps[instance.to_cell] > lattice.steps[instance.from_cell]
         bits.append(release.noisy_sums <= total if upward else release.noisy_sums >= total)
     values = 3.0 * 2.0 ** np.arange(len(bits))
-    category: Floats = draw + values @ np.stack(bits)
+    category: Floats = draw + values @ np.stack(bits) if bits else draw
     return category
 
 
@@ -182,13 +219,15 @@ def unchanged_counts(instance: Instance) -> Ints:
 
 
 def _joint(
-    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+    mechanism: UnitMechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
     still = unchanged_counts(instance)
-    release = mechanism.strata(np.tile(np.stack([still, np.array(counts), still]), (size, 1)))
+    release = draw_strata(
+        mechanism, np.tile(np.stack([still, np.array(counts), still]), (size, 1)), together=3
+    )
     middle = 1 + 3 * np.arange(size)
     drawn = release.response.draw(np.full(size, level), middle)
-    columns = {DRAW: kind_of(drawn, instance)}
+    columns = {DRAW: kind_of(drawn, middle, instance, release)}
     return Sample(
         columns | joint_columns(partial(_public_columns, release, instance), middle, "stratum")
     )
@@ -223,7 +262,7 @@ def _sums_and_differences(
 
 
 def _called(
-    mechanism: Mechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
+    mechanism: UnitMechanism, instance: Instance, counts: tuple[int, ...], level: int, size: int
 ) -> Sample:
     """Draw three strata a call, the middle one with the changed unit; columns of the outer two."""
     k, still = instance.n_outcomes, unchanged_counts(instance)
@@ -235,15 +274,16 @@ def _called(
 
 
 def _sample_call(
-    mechanism: Mechanism, instance: Instance, data: Ints, levels: Ints, strata: Ints
+    mechanism: UnitMechanism, instance: Instance, data: Ints, levels: Ints, strata: Ints
 ) -> dict[str, float]:
-    release = mechanism.strata(data)
+    release = draw_strata(mechanism, data, together=3)
     drawn = release.response.draw(levels, strata)
-    row = {DRAW: float(kind_of(drawn[:1], instance)[0])}
+    kinds = kind_of(drawn, strata, instance, release)
+    row = {DRAW: float(kinds[0])}
     for stratum, whose in ((0, "stratum before"), (2, "stratum after")):
         columns = _public_columns(release, instance, np.array([stratum]), whose)
         row |= {name: float(values[0]) for name, values in columns.items()}
-        here = drawn[strata == stratum]
-        row[f"draws of the outcome given up, {whose}"] = float((here == instance.from_cell).sum())
-        row[f"draws of the outcome taken, {whose}"] = float((here == instance.to_cell).sum())
+        here = kinds[strata == stratum]
+        row[f"draws of the outcome given up, {whose}"] = float((here == 0).sum())
+        row[f"draws of the outcome taken, {whose}"] = float((here == 1).sum())
     return row

@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.audit.audit import ARITHMETIC, SLACK, enumerations
+from privatizers.audit.audit import ARITHMETIC, SLACK, AnyMechanism, enumerations
 from privatizers.audit.checks import Check, Events
 from privatizers.audit.count_lattice import sum_groups
 from privatizers.audit.enumeration import Enumeration, with_squares
-from privatizers.audit.laws import Laplace, Responses
-from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
-from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.audit.laws import AnyResponses, Laplace
 from schemas.arrays import Ints
 
 JOINT = "the exact loss of small releases, of all outcomes together, is within the claim"
@@ -43,7 +41,7 @@ class JointLoss:
 
 
 def joint_loss(
-    mechanisms: Sequence[Mechanism | AggregateMechanism],
+    mechanisms: Sequence[AnyMechanism],
     claimed_epsilon: float,
     delta: float = 0.0,
 ) -> JointLoss:
@@ -64,7 +62,7 @@ def joint_loss(
     return JointLoss(claimed_epsilon, delta, claimed_epsilon if close else epsilon)
 
 
-def _worst(mechanism: Mechanism | AggregateMechanism) -> Enumeration:
+def _worst(mechanism: AnyMechanism) -> Enumeration:
     listed = [with_squares(mechanism.parameters, one) for one in enumerations(mechanism)]
     return max(listed, key=lambda one: one.epsilon)
 
@@ -101,10 +99,11 @@ def merged(listed: Enumeration) -> Enumeration:
 # laws of two outcomes
 
 
-def response_pairs(first: Responses, second: Responses, whose: str) -> list[Events]:
+def response_pairs(first: AnyResponses, second: AnyResponses, whose: str) -> list[Events]:
     """Count how often the same unit's two outcomes are both kept, and both redrawn.
 
-    They are independent. The units are the same, in the same order.
+    Of tables: become outputs that tell of them, and others. They are independent. The units are
+    the same, in the same order.
     """
     n = len(first.levels)
     if n == 0:

@@ -1,9 +1,11 @@
 """The parameters of a mechanism, the statistics it publishes, and the event to be priced."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from privatizers.accounting.events import (
+    BoundedResponse,
     CountsNoise,
     Event,
     Response,
@@ -19,6 +21,7 @@ from privatizers.mechanisms.noisy_squares import NoisySquares, is_even, square_s
 from privatizers.mechanisms.noisy_sums import NoisySums
 from privatizers.noise.geometric_digits import digits_of
 from privatizers.noise.randomness import UNIT
+from privatizers.optimal_response.programme import MOST_INPUTS
 
 
 class StrataStatistic:
@@ -50,6 +53,14 @@ class StrataStatistic:
         if self.noise_scale is None:
             return "none"
         return "means" if self.counts is None else self.counts.statistic
+
+    @property
+    def statistic_epsilon(self) -> float:
+        """The pure ε of that statistic by itself, without squares; 0 where there is none."""
+        if self.noise_scale is None:
+            return 0.0
+        most = moved_cells(self.n_outcomes) if self.lattice is None else self.lattice.most
+        return most / self.noise_scale
 
 
 def _check_statistic(parameters: StrataStatistic, *, with_means: bool) -> None:
@@ -90,6 +101,8 @@ class Parameters(StrataStatistic):
     lattice: Lattice | None = None
     """The lattice of the grid, where sums are published; None for counts."""
     squares: NoisySquares | None = None
+
+    response_epsilon: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Refuse parameters that are not rounded: the guarantee would not hold exactly."""
@@ -136,6 +149,7 @@ class AggregateParameters(StrataStatistic):
 
     resampling_probability: ClassVar[None] = None
     truncation_threshold: ClassVar[None] = None
+    response_epsilon: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         """Refuse parameters that no mechanism can have."""
@@ -154,7 +168,46 @@ class AggregateParameters(StrataStatistic):
         return "differences" if self.differences else super().strata_statistic
 
 
-def event_of(parameters: Parameters | AggregateParameters) -> Event:
+@dataclass(frozen=True)
+class OptimalParameters(StrataStatistic):
+    """What an optimal randomiser is solved for, and the statistic beside it; there are no λ and γ.
+
+    Raises:
+        ValueError: Shapes differ, there are too many outcomes, or the statistic cannot be.
+    """
+
+    grid: tuple[float, ...]
+    """y, increasing, shape [K]."""
+    guess: tuple[float, ...]
+    """The public guess at how often the outcomes occur, shape [K]."""
+    response_epsilon: float
+    """ε₂, which every table keeps."""
+    noise_scale: float | None
+    """σ, in units for counts, in grid steps for sums; None where no statistic is published."""
+    lattice: Lattice | None = None
+    squares: NoisySquares | None = None
+
+    n_outcomes: int = field(init=False)
+    """K."""
+
+    resampling_probability: ClassVar[None] = None
+    truncation_threshold: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no table can be made of."""
+        object.__setattr__(self, "n_outcomes", len(self.grid))
+        if len(self.guess) != len(self.grid) or not 2 <= len(self.grid) <= MOST_INPUTS:
+            raise ValueError(f"from 2 to {MOST_INPUTS} outcomes, and a guess of as many")
+        if not 0 < self.response_epsilon < math.inf:
+            raise ValueError(f"response_epsilon is {self.response_epsilon!r}")
+        _check_statistic(self, with_means=True)
+
+
+UnitParameters = Parameters | OptimalParameters
+"""Those of mechanisms that publish units."""
+
+
+def event_of(parameters: UnitParameters | AggregateParameters) -> Event:
     """Return the event of a mechanism with these parameters for the people of one stratum.
 
     The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
@@ -167,12 +220,14 @@ def event_of(parameters: Parameters | AggregateParameters) -> Event:
     parts: list[Event] = [] if noise is None else [noise]
     if squares is not None:
         parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
-    if rate is not None and least is not None:  # else no unit is published
+    if rate is not None and least is not None:
         parts.append(Response(rate, least))
+    if parameters.response_epsilon is not None:
+        parts.append(BoundedResponse(parameters.response_epsilon))
     return parts[0] if len(parts) == 1 else Together(tuple(parts))
 
 
-def _noise_of(parameters: Parameters | AggregateParameters) -> StratumNoise | None:
+def _noise_of(parameters: StrataStatistic) -> StratumNoise | None:
     if parameters.noise_scale is None:
         return None
     if parameters.lattice is not None:

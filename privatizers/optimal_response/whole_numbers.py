@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from estimators.response_tables import SingularTableError, undo
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import (
     MOST_INPUTS,
@@ -43,6 +44,8 @@ class ResponseTable:
     """y, increasing, shape [K]."""
     units: Ints
     values: Floats
+    guess: Floats
+    """How often the inputs were thought to occur; shape [K]."""
 
     @property
     def probabilities(self) -> Floats:
@@ -80,17 +83,6 @@ class ResponseTable:
             low > 0 and high <= _times(low, factor) for high, low in zip(most, least, strict=True)
         )
 
-    def debiased(self, of_input: Floats) -> Floats:
-        """Return w, shape [J], with Σ_j Q(j|x) w_j = f(x) for ``of_input`` f, shape [K].
-
-        Of all such w the one with the least Σ_j (Σ_x Q(j|x)) w_j². With f = y² − or with
-        :attr:`noise` − the mean of w over released outputs estimates that of f without bias.
-
-        Raises:
-            UnsolvedError: The table tells the inputs apart too little.
-        """
-        return _least_square(self.probabilities, of_input)
-
 
 def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.
@@ -106,7 +98,7 @@ def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     if epsilon > MOST_EPSILON:
         return even_table(values, epsilon)
     try:
-        return realised(solve(values, guess, epsilon), values)
+        return realised(solve(values, guess, epsilon), values, guess)
     except UnsolvedError:
         return even_table(values, epsilon)
 
@@ -120,13 +112,13 @@ def even_table(values: Floats, epsilon: float) -> ResponseTable:
     mass = np.full(size, 1.0 / (factor + size - 1.0))
     even = Randomiser(outputs, mass, favoured, epsilon, math.nan, math.nan)
     try:
-        return realised(even, values)
+        return realised(even, values, np.full(size, 1.0 / size))
     except UnsolvedError:
         raise ValueError(f"no randomiser of {size} values keeps epsilon = {epsilon!r}") from None
 
 
-def realised(randomiser: Randomiser, values: Floats) -> ResponseTable:
-    """Return a randomiser of ``values``, shape [K], in whole numbers.
+def realised(randomiser: Randomiser, values: Floats, guess: Floats) -> ResponseTable:
+    """Return a randomiser of ``values``, shape [K], in whole numbers; ``guess`` is noted in it.
 
     All probabilities are shrunk by 1 − 2⁻²⁰. The lesser one of an output is rounded up to l, and
     the greater one is ⌊l e^ε⌋. What an input then lacks is the probability of one further output,
@@ -151,7 +143,7 @@ def realised(randomiser: Randomiser, values: Floats) -> ResponseTable:
         start = np.append(randomiser.values, middle)
         probabilities = all_units / UNIT
         outputs = start + _least_square(probabilities, values - probabilities @ start)
-        table = ResponseTable(values, all_units, outputs)
+        table = ResponseTable(values, all_units, outputs, guess)
         if table.bias <= _BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
             return table
     raise UnsolvedError("no table in whole numbers")
@@ -178,14 +170,9 @@ def _times(low: int, factor: Decimal) -> int:
 
 
 def _least_square(probabilities: Floats, wanted: Floats) -> Floats:
-    """Return w with Σ_j Q(j|x) w_j = ``wanted``, shape [K], and the least Σ_j (Σ_x Q(j|x)) w_j²."""
-    weight = 1.0 / probabilities.sum(axis=0)
-    gram = (probabilities * weight) @ probabilities.T
+    """Return :func:`~estimators.response_tables.undo` of a table; UnsolvedError if it has none."""
     try:
-        found: Floats = weight * (np.linalg.solve(gram, wanted) @ probabilities)
-        for _ in range(2):  # iterative refinement: to the last bits
-            rest = wanted - probabilities @ found
-            found = found + weight * (np.linalg.solve(gram, rest) @ probabilities)
-    except np.linalg.LinAlgError:
-        raise UnsolvedError("the outputs tell too little of the inputs") from None
+        found: Floats = undo(probabilities[np.newaxis], wanted[np.newaxis])[0]
+    except SingularTableError as error:
+        raise UnsolvedError(str(error)) from None
     return found

@@ -12,6 +12,7 @@ from estimators.horvitz_thompson import difference_statistic
 from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise, unit_noise
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
@@ -39,13 +40,16 @@ _MOST_SIZES = 40
 
 
 def forecast(
-    question: Question, grid: tuple[float, ...], mechanism: Mechanism | AggregateMechanism
+    question: Question,
+    grid: tuple[float, ...],
+    mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
 ) -> tuple[Prediction, ...]:
     """Predict the standard error of every effect that matters from a release on ``grid``.
 
     Where units are published, half of the interval is predicted too. With a right guess at outcomes
     the prediction is right to about 10 %; with the uniform guess for skewed outcomes it is too
-    great, up to 14 times. An arm that cannot be compared has no prediction, and no error is raised;
+    great, up to 14 times. Tables that are learnt from counts are taken to be as noisy as that for
+    the declared guess. An arm that cannot be compared has no prediction, and no error is raised;
     segments have none where no units are published.
     """
     points = np.array(grid)
@@ -133,17 +137,27 @@ def _difference_variances(
 
 
 def _unit_variance(
-    question: Question, grid: Floats, guess: Floats, mechanism: Mechanism, weights: ContrastWeights
+    question: Question,
+    grid: Floats,
+    guess: Floats,
+    mechanism: Mechanism | ClusterOptimalDP,
+    weights: ContrastWeights,
 ) -> UnitVariance:
     parameters = mechanism.parameters
-    rate, prior = parameters.resampling_probability, mechanism.expected_prior(guess)
-    declared = unit_noise(grid, guess, prior, rate)
-    response = np.array([[declared]])
-    if mechanism.name != "uniform-prior-dp":
-        response = _own_prior_noise(grid, guess, parameters, weights.pool_units)[np.newaxis]
+    if isinstance(mechanism, ClusterOptimalDP):
+        noise = mechanism.response_noise(guess)
+        declared, of_square = noise.of_mean, noise.of_square
+        response = np.array([[declared]])
+    else:
+        own = mechanism.parameters
+        rate, prior = own.resampling_probability, mechanism.expected_prior(guess)
+        declared = unit_noise(grid, guess, prior, rate)
+        of_square = unit_noise((grid - grid.mean()) ** 2, guess, prior, rate)
+        response = np.array([[declared]])
+        if mechanism.name != "uniform-prior-dp":
+            response = _own_prior_noise(grid, guess, own, weights.pool_units)[np.newaxis]
     statistic = _statistic_noise(grid, parameters)
-    squares = (grid - grid.mean()) ** 2
-    square_response = np.array([unit_noise(squares, guess, prior, rate)])
+    square_response = np.array([of_square])
     return UnitVariance(
         sampling=sampling_variance(question, grid),
         response=response,

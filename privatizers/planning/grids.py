@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from privatizers.optimal_response.programme import MOST_INPUTS
 from schemas.arrays import Floats, Ints
 
 PESSIMISM = 10.0
@@ -11,6 +12,9 @@ PESSIMISM = 10.0
 
 MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
 """Numbers of grid points that are tried where outcomes are continuous."""
+
+OPTIMAL_LEVELS = (2, 3, 4, 5, 6, 8, 10, 12, 16)
+"""The same, for tables of the optimal randomiser."""
 
 
 def grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float, ...], ...]:
@@ -22,6 +26,18 @@ def grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float,
     levels = MORE_LEVELS if continuous else tuple(n for n in MORE_LEVELS if n < len(values))
     even = tuple(even_grid(low, high, n) for n in levels)
     return even if continuous else (*even, tuple(values))
+
+
+def optimal_grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float, ...], ...]:
+    """Return grids to choose from for tables of the optimal randomiser, likewise.
+
+    They are fewer, and have 16 points at most, since every one takes linear programmes to be
+    judged; the values themselves are tried up to what is solved for at all.
+    """
+    low, high = values[0], values[-1]
+    levels = OPTIMAL_LEVELS if continuous else tuple(n for n in OPTIMAL_LEVELS if n < len(values))
+    even = tuple(even_grid(low, high, n) for n in levels)
+    return even if continuous or len(values) > MOST_INPUTS else (*even, tuple(values))
 
 
 def even_grid(low: float, high: float, levels: int) -> tuple[float, ...]:

@@ -8,30 +8,23 @@ the variance of outcomes has sharp estimates and useless intervals, whatever the
 the standard error by the declared guess comes on top: at most 1.5 times the least possible.
 
 It chooses among uniform priors: at a given pure ε no prior that gives every outcome at least γ has
-less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Nothing here reads an
-outcome, and the same question always has the same answer.
+less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Or, where the optimal
+randomiser is asked for, among its tables. Nothing here reads an outcome, and the same question
+always has the same answer.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
-from estimators.pool_statistics import (
-    Cumulants,
-    MeansStatisticNoise,
-    PoolCountsNoise,
-    discrete_laplace_cumulants,
-    square_noise,
-    unit_noise,
-)
-from privatizers.domain.lattice import Lattice, lattice_of
+from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import Strata, lay_out, small_clusters_share
-from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
 from privatizers.mechanisms.noisy_squares import is_even, square_steps
-from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.grids import pessimistic, project_guess, rounding_variance
+from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
     SquareVariance,
@@ -39,6 +32,8 @@ from privatizers.planning.predicted_variance import (
     contrast_weights,
     segment_weights,
 )
+from privatizers.planning.response_noise import Splits, prior_noise, table_noise
+from privatizers.planning.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.thinned_sizes import leaves_few
 from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
@@ -51,6 +46,9 @@ SQUARE_SHARES = (0.0, 0.05, 0.075, 0.1)
 
 MOST_ERROR = 1.5
 """The standard error chosen is at most this times the least possible one."""
+
+PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
+"""The mechanisms that designs can be planned for."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,8 @@ class Question:
     segment_shares: tuple[float, ...] = ()
     overall: bool = True
     """Whether the effect on everybody matters too; it is predicted in any case."""
+    mechanism: PlannedMechanism = "uniform-prior-dp"
+    """What to plan for."""
 
     @cached_property
     def contrast_weights(self) -> list[ContrastWeights | None]:
@@ -144,7 +144,7 @@ class Option:
 class Plan:
     """The design chosen, and the other options."""
 
-    design: Design
+    design: Design | OptimalDesign
     option: Option
     guess: tuple[float, ...]
     """The declared guess, brought onto the chosen grid."""
@@ -160,19 +160,36 @@ def plan(question: Question) -> Plan:
     """
     options = rank_options(question)
     best = options[0]
-    request = Request(
-        "uniform-prior-dp",
-        len(best.grid),
-        best.strata_statistic,
-        epsilon=question.epsilon,
-        delta=question.delta,
-        lattice=lattice_of(best.grid),
-        statistic_share=best.statistic_share,
-        square_share=best.square_share,
+    guess = tuple(project_guess(question.values, question.guess, np.array(best.grid)).tolist())
+    return Plan(_design(question, best, guess), best, guess, tuple(options[1:]))
+
+
+def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
+    if question.mechanism == "cluster-optimal-dp":
+        return optimal_design(
+            OptimalRequest(
+                best.grid,
+                guess,
+                epsilon=question.epsilon,
+                delta=question.delta,
+                strata_statistic=best.strata_statistic,
+                lattice=lattice_of(best.grid),
+                statistic_share=best.statistic_share,
+                square_share=best.square_share,
+            )
+        )
+    return design(
+        Request(
+            question.mechanism,
+            len(best.grid),
+            best.strata_statistic,
+            epsilon=question.epsilon,
+            delta=question.delta,
+            lattice=lattice_of(best.grid),
+            statistic_share=best.statistic_share,
+            square_share=best.square_share,
+        )
     )
-    chosen = design(request)
-    guess = project_guess(question.values, question.guess, np.array(best.grid))
-    return Plan(chosen, best, tuple(guess.tolist()), tuple(options[1:]))
 
 
 def with_more(question: Question, epsilon: float) -> Option:
@@ -185,7 +202,7 @@ def rank_options(question: Question) -> list[Option]:
     if all(weights is None for weights in question.contrast_weights):
         raise ConfigError(
             "privacy.mechanism",
-            '"auto" has nothing to plan for: no cluster has 2 units of a treatment arm and of '
+            "there is nothing to plan for: no cluster has 2 units of a treatment arm and of "
             "control (with arms.same_shares = true small clusters are compared together)",
         )
     tried = [
@@ -342,50 +359,32 @@ def unit_variance(
     ``square_shares`` pay for arms' sums of squares. Outcomes follow ``truth``, shape [V], in place
     of the declared guess; weights are always computed from the declared guess.
     """
-    k, values = len(grid), question.values
     squared = np.zeros(len(shares)) if square_shares is None else square_shares
     lattice = lattice_of(grid.tolist()) if statistic == "means" else None
-    shift = None if statistic == "none" else StatisticShift.of(k, lattice)
-    odds = approximate_odds(question.epsilon, question.delta, shares, 1.0 / k, shift, squared)
-    guess = project_guess(values, question.guess, grid)
-    outcomes = guess if truth is None else project_guess(values, truth, grid)
-    uniform, rate = np.full(k, 1.0 / k), odds / (1.0 + odds)
-    second, fourth = _statistic_noise(grid, grid, lattice, statistic, question.epsilon * shares)
-    squares = (grid - grid.mean()) ** 2
+    guess = project_guess(question.values, question.guess, grid)
+    outcomes = guess if truth is None else project_guess(question.values, truth, grid)
+    splits = Splits(question.epsilon, question.delta, statistic, shares, squared)
+    if question.mechanism == "cluster-optimal-dp":
+        informed = float(question.sizes.sum(axis=0).min() / np.sqrt(len(question.sizes)))
+        declared, response = table_noise(splits, grid, guess, outcomes, informed)
+    else:
+        declared, response = prior_noise(splits, grid, guess, outcomes)
+    spent = question.epsilon * shares
+    second, fourth = statistic_noise(grid, grid, lattice, statistic, spent)
     return UnitVariance(
         sampling=sampling_variance(question, grid, truth),
-        response=unit_noise(grid, outcomes, uniform, rate)[:, np.newaxis],
-        declared=unit_noise(grid, guess, uniform, rate),
+        response=response[0][:, np.newaxis],
+        declared=declared[0],
         statistic=second,
         fourth=fourth,
         square=SquareVariance(
-            response=unit_noise(squares, outcomes, uniform, rate),
-            declared=unit_noise(squares, guess, uniform, rate),
-            statistic=_square_noise(question, grid, statistic, shares, squared),
+            response=response[1],
+            declared=declared[1],
+            statistic=squares_noise(grid, statistic, spent, question.epsilon * squared),
             by_arm=statistic == "means",
             widest=float(((grid[-1] - grid[0]) / 2.0) ** 2),
         ),
     )
-
-
-def _square_noise(
-    question: Question, grid: Floats, statistic: StatisticName, shares: Floats, squared: Floats
-) -> Floats:
-    """Return the noise variance of sums of squares: of pools by counts, or of arms.
-
-    Infinite where nothing tells squares; shape [J].
-    """
-    variance = np.full(len(shares), np.inf)
-    if statistic == "counts":
-        squares = (grid - grid.mean()) ** 2
-        spent = question.epsilon * shares
-        variance, _ = _statistic_noise(grid, squares, None, statistic, spent)
-    paid = squared > 0
-    if paid.any():
-        centred = (grid - (grid[0] + grid[-1]) / 2.0) ** 2
-        width = centred.max() - centred.min()
-        variance[paid] = square_noise(width / (question.epsilon * squared[paid]))
-    return variance
 
 
 def sampling_variance(question: Question, grid: Floats, truth: Floats | None = None) -> float:
@@ -393,28 +392,3 @@ def sampling_variance(question: Question, grid: Floats, truth: Floats | None = N
     values, guess = question.values, question.guess if truth is None else truth
     deviation = values - float(guess @ values)
     return float(guess @ deviation**2) + rounding_variance(values, guess, grid)
-
-
-def _statistic_noise(
-    grid: Floats,
-    values: Floats,
-    lattice: Lattice | None,
-    statistic: StatisticName,
-    epsilons: Floats,
-) -> tuple[Floats, Floats]:
-    """Return variance and fourth cumulant of the noise of a pool's sum of ``values``, shape [J].
-
-    ``values`` are those of the points of ``grid``: these themselves for means. ``epsilons`` pay
-    for the statistic.
-    """
-    if statistic == "none":
-        return np.full(len(epsilons), np.inf), np.zeros(len(epsilons))
-    one, k = Cumulants(1.0, 1.0), len(grid)
-    if lattice is not None:
-        of_one = MeansStatisticNoise(one, lattice.step_of(grid.tolist())).of_outcomes
-        second, fourth = discrete_laplace_cumulants(lattice.most / epsilons)
-    else:
-        complement = NoisyCounts(k, 1.0).statistic == "count-and-complement"
-        of_one = PoolCountsNoise(one, complement).of_sum(values)
-        second, fourth = discrete_laplace_cumulants(moved_cells(k) / epsilons)
-    return second * of_one.second, fourth * of_one.fourth

@@ -1,11 +1,12 @@
 """Turns simulated units and releases into the slices and pools that estimators are given."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from estimators.debias import prior_moments
 from estimators.evidence import Evidence, Pools, Slices, Statistic, sum_by
+from estimators.output_moments import moments_of_outputs
 from estimators.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
@@ -14,8 +15,10 @@ from estimators.pool_statistics import (
     square_noise,
     statistic_noise,
 )
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
+from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Ints
 
 _MOST_COUNTS = 2
@@ -45,6 +48,26 @@ def slices_of(steps: Floats, positions: UnitPositions) -> Slices:
     mean = sum_by(key, steps, size) / n
     square = sum_by(key, (steps - mean[key]) ** 2, size)
     return keys.slices(mean, square, sum_by(key, squares**2, size) / n)
+
+
+def slices_of_outputs(response: OptimalResponse, outputs: Ints, positions: UnitPositions) -> Slices:
+    """Return the slices of units that were released as ``outputs``, shape [n], by their tables."""
+    keys, key = _Keys.of(positions)
+    at = np.flatnonzero(keys.n_units)
+    place = np.full(len(keys.n_units), -1)
+    place[at] = np.arange(len(at))
+    found = moments_of_outputs(
+        response.functions,
+        response.table_of[positions.pool],
+        outputs,
+        place[key],
+        np.ones(len(key), dtype=np.int64),
+        len(at),
+    )
+    of_all = np.zeros((2, len(keys.n_units)))
+    of_all[0, at], of_all[1, at] = found.of_values.mean, found.of_values.variance
+    squares = of_all[1] * np.maximum(keys.n_units - 1, 1)
+    return replace(keys.slices(of_all[0], squares, np.zeros(len(squares))), outputs=found.outputs)
 
 
 def slices_of_levels(levels: Ints, steps: Floats, positions: UnitPositions) -> Slices:
@@ -111,7 +134,7 @@ class Cells:
     """Position of the arm among those of all releases."""
 
 
-def noise_of(mechanism: Mechanism, grid: Floats) -> StatisticNoise | None:
+def noise_of(mechanism: Mechanism | ClusterOptimalDP, grid: Floats) -> StatisticNoise | None:
     """Return the noise on the statistic that ``mechanism`` publishes of pools; None without one."""
     parameters = mechanism.parameters
     lattice = parameters.lattice
@@ -120,8 +143,8 @@ def noise_of(mechanism: Mechanism, grid: Floats) -> StatisticNoise | None:
 
 
 def pools_of(
-    mechanism: Mechanism,
-    drawn: StrataRelease,
+    mechanism: Mechanism | ClusterOptimalDP,
+    drawn: StrataRelease | OptimalRelease,
     grid: Floats,
     cells: Cells,
     weights: StatisticWeights,
@@ -135,7 +158,7 @@ def pools_of(
     The statistic of d = y − ȳ is (y_1 − ȳ) + h S̃/n where sums are published, and says nothing of
     d² then; else it is that of the noisy counts, for both.
     """
-    steps, prior = grid - grid.mean(), drawn.response.prior
+    steps, prior = grid - grid.mean(), _prior(drawn, len(cells.n_units), len(grid))
     mean, variance = prior_moments(steps, prior)
     square, square_variance = prior_moments(steps**2, prior)
     nothing, n = np.full(len(prior), np.nan), cells.n_units
@@ -165,6 +188,13 @@ def pools_of(
         cells.n_clusters,
         square_cell=square_cell,
     )
+
+
+def _prior(drawn: StrataRelease | OptimalRelease, n_cells: int, n_outcomes: int) -> Floats:
+    """Return the priors of cells, [P, K]; 0 where units are drawn by tables, which have none."""
+    if isinstance(drawn, OptimalRelease):
+        return np.zeros((n_cells, n_outcomes))
+    return drawn.response.prior
 
 
 def _square_statistic(squares: ReleasedSquares, cells: Cells, weight: Floats) -> Statistic:

@@ -5,6 +5,7 @@ the operating system as always, so two simulations agree up to chance only. Outc
 neither: like the theory (:mod:`estimators.theory`) this speaks of a finite population.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,17 +13,25 @@ import numpy as np
 from numpy.random import Generator
 
 from estimators.evidence import Evidence, Pools, Slices
-from estimators.pool_statistics import StatisticWeights, declared_weights, square_weight
+from estimators.pool_statistics import (
+    ResponseNoise,
+    StatisticWeights,
+    declared_weights,
+    statistic_weight,
+)
 from privatizers.domain.outcome_grid import stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
+from privatizers.optimal_response.response import joined
 from privatizers.simulation.pools import (
     Cells,
     UnitPositions,
     noise_of,
     pools_of,
     slices_of_levels,
+    slices_of_outputs,
     without_privacy,
 )
 from schemas.arrays import Bools, Floats, Ints
@@ -44,7 +53,7 @@ class Trial:
     """Units by cluster and arm, control first; shape [C, A]."""
     levels: Ints
     """The level that every unit would have in each arm; shape [A, n], cluster by cluster."""
-    mechanism: Mechanism
+    mechanism: Mechanism | ClusterOptimalDP
     min_stratum: int = 0
     """Clusters with a smaller arm share a pool."""
     guess: Floats | None = None
@@ -150,17 +159,22 @@ class Trial:
         if noise is None:
             return StatisticWeights(np.zeros(len(n)), np.zeros(len(n)))
         guess = np.full(k, 1 / k) if self.guess is None else self.guess
-        prior = self.mechanism.expected_prior(guess)
-        parameters = self.mechanism.parameters
-        rate, squares = parameters.resampling_probability, parameters.squares
-        weights = declared_weights(self.grid, guess, prior, rate, noise, n)
+        squares, response = self.mechanism.parameters.squares, self._response_noise(guess)
+        weights = declared_weights(self.grid, response, noise, n)
         if squares is None:
             return weights
         _, arm = np.nonzero(self.strata.cell_of >= 0)
         arm_sizes = np.bincount(arm, n).astype(np.float64)[arm]
         variance = squares.variance(self.grid.tolist())
-        of_square = square_weight(self.grid, guess, prior, rate, variance, arm_sizes)
+        of_square = statistic_weight(arm_sizes, response.of_square, variance)
         return replace(weights, of_square=of_square)
+
+    def _response_noise(self, guess: Floats) -> ResponseNoise:
+        mechanism = self.mechanism
+        if isinstance(mechanism, ClusterOptimalDP):
+            return mechanism.response_noise(guess)
+        rate = mechanism.parameters.resampling_probability
+        return ResponseNoise.of_prior(self.grid, guess, mechanism.expected_prior(guess), rate)
 
     def assign(self, n_releases: int, generator: Generator) -> Ints:
         """Draw the arm of every unit, shape [releases, n]: sizes fixed within each cluster."""
@@ -187,11 +201,18 @@ class Trial:
         cell = strata.cells(np.broadcast_to(self.cluster, arm.shape), arm)
         cells = (nth * n_cells + cell).ravel()
         counts = stratum_counts(levels, cells, n_releases * n_cells, len(self.grid))
-        drawn = self.mechanism.strata(counts)
-        randomised = drawn.response.draw(levels, cells)
-        n_clusters = np.bincount(strata.pool_of, minlength=len(strata.pools))
         pool, cell_arm = np.nonzero(strata.cell_of >= 0)
         arms = (nth * len(strata.arms) + cell_arm).ravel()
+        drawn: StrataRelease | OptimalRelease
+        if isinstance(self.mechanism, ClusterOptimalDP):  # no release learns from another
+            drawn = _side_by_side(
+                self.mechanism.strata(of_release, cell_arm)
+                for of_release in counts.reshape(n_releases, n_cells, len(self.grid))
+            )
+        else:
+            drawn = self.mechanism.strata(counts)
+        randomised = drawn.response.draw(levels, cells)
+        n_clusters = np.bincount(strata.pool_of, minlength=len(strata.pools))
         all_cells = Cells(
             np.tile(strata.cell_sizes.astype(np.float64), n_releases),
             (nth * len(strata.pools) + pool).ravel(),
@@ -222,6 +243,18 @@ class Trial:
         return squares.released(noisy, arm_counts.sum(axis=1), self.grid.tolist())
 
 
+def _side_by_side(releases: Iterable[OptimalRelease]) -> OptimalRelease:
+    """Return releases as one, whose strata are those of the first, then those of the second."""
+    found = list(releases)
+    counts = [one.noisy_counts for one in found if one.noisy_counts is not None]
+    sums = [one.noisy_sums for one in found if one.noisy_sums is not None]
+    return OptimalRelease(
+        np.concatenate(counts) if counts else None,
+        joined(one.response for one in found),
+        np.concatenate(sums) if sums else None,
+    )
+
+
 def _draw_levels(shares: Floats, n_units: Ints, generator: Generator) -> Ints:
     """Draw the levels of units, cluster by cluster, from ``shares`` of shape [C, K]."""
     n_clusters, k = shares.shape
@@ -241,9 +274,9 @@ class Releases:
     levels: Ints
     """Positions on the trial's values before privacy (and rounding), shape [releases · n]."""
     randomised: Ints
-    """Positions on the grid, as released."""
+    """Positions on the grid, or outputs of response tables, as released."""
     pools: Pools
-    drawn: StrataRelease
+    drawn: StrataRelease | OptimalRelease
 
     @property
     def n_releases(self) -> int:
@@ -273,10 +306,20 @@ class Releases:
 
     def evidence(self, inside: Bools | None = None, rate: float | None = None) -> Evidence:
         """What an analyst has of the releases; a ``rate`` other than λ is an error on purpose."""
-        everyone = self.slices(self.randomised)
-        segment = everyone if inside is None else self.slices(self.randomised, inside)
-        true_rate = self.trial.mechanism.parameters.resampling_probability
+        everyone = self._released()
+        segment = everyone if inside is None else self._released(inside)
+        true_rate = self.trial.mechanism.parameters.resampling_probability or 0.0
         return Evidence.of(segment, everyone, self.pools, rate or true_rate, self.trial.grid)
+
+    def _released(self, inside: Bools | None = None) -> Slices:
+        """Return the slices of what was released."""
+        if not isinstance(self.drawn, OptimalRelease):
+            return self.slices(self.randomised, inside)
+        positions, outputs = self.positions, self.randomised
+        if inside is not None:
+            at = np.flatnonzero(np.tile(inside, self.n_releases))
+            positions, outputs = positions.take(at), outputs[at]
+        return slices_of_outputs(self.drawn.response, outputs, positions)
 
     def of_pools(self, evidence: Evidence, *, same_shares: bool) -> Evidence:
         """Return the evidence on whole pools, for the histogram, as a release has it.
@@ -286,7 +329,7 @@ class Releases:
         """
         pool_of = self.trial.strata.pool_of
         by_pool = replace(self.positions, cluster=pool_of[self.positions.cluster])
-        slices = replace(self, positions=by_pool).slices(self.randomised)
+        slices = replace(self, positions=by_pool)._released()
         pooled = Evidence.of(slices, evidence.slices, self.pools, evidence.rate, self.trial.grid)
         alone = self.pools.n_clusters[slices.pool] == 1
         kept = np.flatnonzero(alone | same_shares)

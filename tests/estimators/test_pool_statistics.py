@@ -9,6 +9,7 @@ import pytest
 from estimators.debias import debias_vector
 from estimators.pool_statistics import (
     Cumulants,
+    ResponseNoise,
     counts_noise,
     declared_weights,
     statistic_weight,
@@ -109,7 +110,8 @@ def test_a_count_and_its_complement_have_one_draw(values: Floats) -> None:
 def test_declared_weights_are_those_of_the_guess_for_every_pool() -> None:
     guess, prior = np.array([0.7, 0.1, 0.1, 0.1]), np.full(4, 0.25)
     n, noise = np.array([4.0, 400.0]), counts_noise(2.0, "counts")
-    found = declared_weights(GRID, guess, prior, 0.5, noise, n)
+    response = ResponseNoise.of_prior(GRID, guess, prior, 0.5)
+    found = declared_weights(GRID, response, noise, n)
     steps = GRID - 1.0
     for of, weights in ((steps, found.of_mean), (steps**2, found.of_square)):
         own = unit_noise(of, guess, prior, 0.5)
@@ -123,6 +125,8 @@ def test_squares_of_two_outcomes_need_no_statistic() -> None:
     """They are the same for both outcomes about the middle."""
     noise = counts_noise(2.0, "count-and-complement")
     half = np.array([0.5, 0.5])
-    found = declared_weights(np.array([0.0, 1.0]), half, half, 0.5, noise, np.array([9.0]))
+    grid = np.array([0.0, 1.0])
+    response = ResponseNoise.of_prior(grid, half, half, 0.5)
+    found = declared_weights(grid, response, noise, np.array([9.0]))
     assert found.of_square.tolist() == [0.0]
     assert 0 < found.of_mean[0] < 1

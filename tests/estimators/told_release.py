@@ -183,7 +183,7 @@ def _slices(told: Told, units: list[tuple[int, Unit]], keys: list[tuple[int, int
         fourths.append(fmean(value**4 for value in values))
     group, cluster, arm = (np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
     pool = np.array([keys.index((told.pool_of[c], a)) for _, c, a in rows], dtype=np.int64)
-    moments = (np.array(column) for column in (n, means, variances, fourths))
+    moments = [np.array(column) for column in (n, means, variances, fourths)]
     return Slices(group, cluster, arm, pool, *moments)
 
 

@@ -17,6 +17,14 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_experiment(tmp_path_factory.mktemp("sound") / "e", a_log(400)).run().path
 
 
+@pytest.fixture(scope="module")
+def sound_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release whose units were drawn by response tables."""
+    privacy = {"mechanism": "cluster-optimal-dp", "epsilon": 4.0}
+    folder = tmp_path_factory.mktemp("tables") / "e"
+    return build_experiment(folder, a_log(400), privacy=privacy).run().path
+
+
 def release_says(what: str) -> str:
     return f"UPDATE release SET {what}"
 
@@ -269,7 +277,10 @@ CASES = {
         "INSERT INTO squares VALUES ('outcome', 'mail', 1, -1, 0)",
     ],
     "squares: each arm of the release": ["INSERT INTO squares VALUES ('outcome', 'x', 1, 1, 0)"],
-    "randomiser: is empty": ["INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, 1, 1)"],
+    "randomiser: every row is about an outcome whose units": [
+        "INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, 1, 1)"
+    ],
+    "metrics: response_epsilon is above 0": [metrics_say("response_epsilon = 1")],
     "means: every row has": ["UPDATE means SET mean = 'inf'", "UPDATE means SET std_error = -1"],
     "means: each arm of the release": ["UPDATE means SET arm = 'nobody'"],
     "estimates: they are of units": [
@@ -283,6 +294,58 @@ CASES = {
     ],
 }
 """What breaks each rule; a rule is named by the beginning of its message."""
+
+
+CASES_OF_TABLES = {
+    "metrics: response_epsilon is above 0": [
+        metrics_say(f"response_epsilon = {value}") for value in ("0", "-1", "'nan'", "9")
+    ]
+    + [metrics_say("resampling_probability = 0.5, truncation_threshold = 0.1")],
+    "randomiser: every row is about an outcome whose units": [
+        metrics_say(
+            "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"
+        )
+    ],
+    "debias and randomiser: each pool and arm has each output once": [
+        "DELETE FROM randomiser",
+        "INSERT INTO randomiser FROM randomiser",
+        "DELETE FROM debias WHERE outcome = 1",
+        "UPDATE debias SET outcome = outcome + 0.5",
+        "UPDATE debias SET outcome = outcome + 1",
+        "UPDATE randomiser SET output = output + 1",
+        "UPDATE randomiser SET outcome = outcome + 1",
+        "UPDATE randomiser SET pool = 'x' WHERE pool = (SELECT min(pool) FROM pools)",
+    ],
+    "randomiser: probabilities are from 0 to 1": [
+        "UPDATE randomiser SET probability = -probability",
+        "UPDATE randomiser SET probability = NULL",
+        "UPDATE randomiser SET probability = 'nan'",
+    ],
+    "randomiser: probabilities add up to 1": [
+        "UPDATE randomiser SET probability = 0.99 * probability"
+    ],
+    "randomiser: no output tells outcomes apart": [metrics_say("response_epsilon = 3.8")],
+    "debias: probabilities add up to 1": ["UPDATE debias SET probability = 0.99 * probability"],
+    "debias: weights are those that undo": ["UPDATE debias SET weight = 1.01 * weight"],
+    "units: each has an id, and an outcome": [
+        "UPDATE units SET outcome_debiased = 1.01 * outcome_debiased",
+        f"UPDATE units SET outcome = outcome + 1 {_ONE}",
+        f"UPDATE units SET outcome = 0.5 {_ONE}",
+    ],
+}
+"""The same of a release by response tables."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement"),
+    [(rule, statement) for rule, statements in CASES_OF_TABLES.items() for statement in statements],
+)
+def test_tables_that_contradict_themselves(
+    sound_tables: Path, tmp_path: Path, rule: str, statement: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        read_release(changed(sound_tables, tmp_path, said(statement)))
+    assert rule in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -300,8 +363,10 @@ def test_a_release_that_contradicts_itself(
     assert rule in told
 
 
-def test_what_is_sound_stays_so(sound: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", ["sound", "sound_tables"])
+def test_what_is_sound_stays_so(which: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The negative control: a copy in which every row was written anew."""
+    sound: Path = request.getfixturevalue(which)
     again = [f"CREATE TEMP TABLE {one}_was AS FROM {one}; DELETE FROM {one}" for one in TABLES]
     again += [f"INSERT INTO {one} FROM {one}_was ORDER BY random()" for one in TABLES]
     path = changed(sound, tmp_path, said(*again))

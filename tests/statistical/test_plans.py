@@ -18,7 +18,8 @@ import pytest
 
 from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
-from flows.replication.efficiency import GRID, SIZES, planned, population
+from flows.replication.efficiency import planned
+from flows.replication.experiment_one import GRID, SIZES, population
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
 from privatizers.simulation.simulate import EstimateSample, simulate

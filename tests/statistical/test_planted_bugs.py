@@ -16,18 +16,20 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from estimators.pool_statistics import StatisticWeights, declared_weights
+from estimators.pool_statistics import ResponseNoise
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit import private_step as audited
 from flows.raw.audit.private_step import StepEffort, audit_step, checks_of_step
 from flows.raw.drawing import unit_stream
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, count_strata
+from flows.raw.privatize import response_noise
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.audit import mechanism_laws as audit_mechanism
 from privatizers.audit.audit import AuditResult, audit
 from privatizers.audit.checks import Check
 from privatizers.audit.mechanism_laws import aggregate_laws, mechanism_laws
+from privatizers.audit.optimal_laws import optimal_laws
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms import label_response
@@ -43,6 +45,7 @@ from privatizers.mechanisms.randomised_response import RandomisedResponse, Respo
 from privatizers.noise.randomness import discrete_laplace, random_words
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design, Request, design
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Ints
 from tests.conftest import Builder, Section
 
@@ -150,11 +153,11 @@ def raw_weights(patch: pytest.MonkeyPatch) -> None:
         seen.append(found.counts.sum(axis=0))
         return found
 
-    def broken(grid: Floats, _: Floats, *public: Any) -> StatisticWeights:
-        return declared_weights(grid, seen[-1] / seen[-1].sum(), *public)
+    def broken(design: Design | OptimalDesign, grid: Floats, _: Floats) -> ResponseNoise:
+        return response_noise(design, grid, seen[-1] / seen[-1].sum())
 
     patch.setattr("flows.raw.privatize.count_strata", looking)
-    patch.setattr("flows.raw.privatize.declared_weights", broken)
+    patch.setattr("flows.raw.privatize.response_noise", broken)
 
 
 def short_noise(patch: pytest.MonkeyPatch) -> None:
@@ -266,6 +269,8 @@ def laws_of(design: AnyDesign) -> list[Check]:
     error = (1 - CONFIDENCE) / 2
     if isinstance(design, AggregateDesign):
         return aggregate_laws(design.mechanism, EFFORT, error)
+    if isinstance(design, OptimalDesign):
+        return optimal_laws(design.mechanism, EFFORT, error)
     return mechanism_laws(design.mechanism, EFFORT, error)
 
 

@@ -27,7 +27,7 @@ from scipy.stats import binom, chi2, norm
 from estimators.debias import debias_vector
 from estimators.effects import Estimate, effects
 from estimators.evidence import Evidence, Slices
-from estimators.pool_statistics import counts_noise, declared_weights
+from estimators.pool_statistics import ResponseNoise, counts_noise, declared_weights
 from flows.config.experiment import Config
 from flows.config.load import load
 from flows.config.resolve import resolve_design
@@ -41,6 +41,7 @@ from flows.released.file.read import open_release, read_manifest, read_release
 from privatizers.domain.outcome_grid import nearest_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from schemas.arrays import Floats, Ints
@@ -352,14 +353,14 @@ class Prepared:
         n = strata.cell_sizes.astype(np.float64)
         assert parameters.counts is not None
         guess = np.array(self.config.outcome.weights)
-        weights = declared_weights(
+        response = ResponseNoise.of_prior(
             self.grid,
             guess,
             self.mechanism.expected_prior(guess),
             parameters.resampling_probability,
-            counts_noise(parameters.counts.noise_scale, parameters.counts.statistic),
-            n,
         )
+        noise = counts_noise(parameters.counts.noise_scale, parameters.counts.statistic)
+        weights = declared_weights(self.grid, response, noise, n)
         members = np.bincount(strata.pool_of, minlength=len(strata.pools))
         cells = Cells(n, pool, members[pool], np.zeros_like(pool))
         pools = pools_of(self.mechanism, drawn, self.grid, cells, weights)
@@ -386,7 +387,7 @@ def prepare(config: Config) -> Prepared:
     frame = plain_rows(rows.open())
     chosen = resolve_design(config, known_sizes(config, rows))
     grid, mechanism = np.array(chosen.config.outcome.grid), chosen.design.mechanism
-    assert not isinstance(mechanism, AggregateMechanism)
+    assert not isinstance(mechanism, AggregateMechanism | ClusterOptimalDP)
     clusters = frame[CLUSTER].unique().sort().to_list()
     arms = [config.arms.control, *sorted(config.arms.treatments)]
     cluster, arm = codes(frame[CLUSTER], clusters), codes(frame[ARM], arms)

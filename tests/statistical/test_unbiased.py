@@ -26,7 +26,7 @@ from estimators.effects import Contrasts, contrasts
 from estimators.evidence import Evidence
 from estimators.means import EstimatorName
 from estimators.pool_statistics import counts_noise
-from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.planning.design import MechanismName, Request, design
 from tests.statistical.found import errors_off
 from tests.statistical.simulate import Releases, Trial
@@ -278,11 +278,13 @@ def test_the_check_of_the_mean_catches_weights_taken_from_the_released_priors() 
     grid, far = np.array([0.0, 1.0, 10.0]), np.arange(100) % 10 == 0
     levels = np.stack([2 * far.astype(np.int64), 2 * (~far).astype(np.int64)])
     people = Trial(grid, np.array([[50, 50]]), levels, design(asked).mechanism)
-    rate, steps = people.mechanism.parameters.resampling_probability, grid - grid.mean()
+    steps = grid - grid.mean()
     # They bias it by about 20 standard errors of 20,000 releases: a miss is rarer than 1e-15.
     releases = people.release(people.assign(20_000, np.random.default_rng(1)))
-    _, spread = prior_moments(steps, releases.drawn.response.prior)
-    odds = rate / (1 - rate)
+    assert isinstance(releases.drawn, StrataRelease)
+    response = releases.drawn.response
+    _, spread = prior_moments(steps, response.prior)
+    odds = response.resampling_probability / (1 - response.resampling_probability)
     own = 50 * (odds + odds * (1 + odds)) * spread  # unit_noise at the prior, times units
     weight = own / (own + counts_noise(4.0, "counts").of_sum(steps).second)
     of_mean = replace(releases.pools.of_mean, weight=weight)

@@ -21,6 +21,7 @@ from schemas.released import ALL
 
 _PARTS = 3
 _VALUES = 30  # of a made-up attribute
+_UNEVEN = 2.5
 _SMALL = 4  # clusters that share a pool
 
 
@@ -126,10 +127,11 @@ def _sizes(min_stratum: int, n_arms: int, n_units: int, most_clusters: int) -> I
     return np.concatenate([sizes, small])
 
 
-def on_grid(config: Config, n_units: int, salt: int = 2) -> Ints:
-    """Positions on the grid, each about equally often, shape [n]."""
+def on_grid(config: Config, n_units: int, salt: int = 2, *, uneven: bool = False) -> Ints:
+    """Positions on the grid, each about equally often, or lower ones more often; shape [n]."""
     k = len(config.outcome.grid)
-    levels: Ints = np.minimum((mixed(n_units, salt) * k).astype(np.int64), k - 1)
+    share = mixed(n_units, salt) ** (_UNEVEN if uneven else 1.0)
+    levels: Ints = np.minimum((share * k).astype(np.int64), k - 1)
     return levels
 
 

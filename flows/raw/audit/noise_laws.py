@@ -12,9 +12,13 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing.tables import grid_step
 from flows.raw.privatize import privatize
 from flows.raw.units.rows import Rows
+from privatizers.audit.laws import AnyResponses, Responses, TableResponses
 from privatizers.audit.mechanism_laws import prior_problems
+from privatizers.audit.optimal_laws import table_problems
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
+from privatizers.noise.randomness import UNIT
 from privatizers.planning.aggregate_design import AggregateDesign
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
 from schemas.released import Manifest
@@ -24,9 +28,14 @@ NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
 OF_NOISED = ("probability", "weight")
 """Columns computed from noised statistics, where the mechanism makes its prior from these."""
+OF_LEARNT = ("debias", "randomiser")
+"""Tables computed from noisy counts as a whole, where response tables are learnt from these."""
 DRAWN = ("outcome", "outcome_debiased")
 """Columns of ``units`` that are drawn; ``cluster`` too, where clusters are private."""
 
+_TOLD = 40.0
+"""Units of an arm for each σ: some dozen strata then tell enough of their arm."""
+_MOST_TOLD = 100_000
 _NAME = ReleaseName("audit", "once", 1)
 
 
@@ -83,6 +92,16 @@ class Published:
         values[placed["cell"].to_numpy(), level] = placed[name].to_numpy()
         return values
 
+    def response_tables(self, grid: Floats) -> Floats:
+        """What units are drawn with, Q, by (pool, arm), outcome and output: shape [S, K, J]."""
+        frame = self.frames["randomiser"]
+        placed = frame.join(self.cells, on=["pool", "arm"], how="left", maintain_order="left")
+        output = placed["output"].to_numpy().astype(np.int64)
+        level = np.searchsorted(grid, placed["outcome"].to_numpy())
+        found = np.full((self.cells.height, len(grid), int(output.max()) + 1), np.nan)
+        found[placed["cell"].to_numpy(), level, output] = placed["probability"].to_numpy()
+        return found
+
 
 def publish_made_up(
     config: Config, design: AnyDesign | Sequence[AnyDesign], rows: Rows
@@ -109,6 +128,8 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
     """Each column that may not depend on outcomes, under its name, ``table.column``."""
     own_prior = design.mechanism.name in ("cluster-dp", "cluster-free-dp")
     for table, frame in release.frames.items():
+        if learns(design) and table in OF_LEARNT:
+            continue  # `dependence_problems` makes the whole of them again
         for name in frame.columns:
             if not name.startswith(NOISED) and not (own_prior and name in OF_NOISED):
                 yield f"{table}.{name}", frame[name]
@@ -121,6 +142,19 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
             yield f"release.{name}", pl.Series([str(value)])
 
 
+def learns(design: AnyDesign) -> bool:
+    """Whether response tables are made of noisy counts."""
+    return isinstance(design, OptimalDesign) and design.mechanism.parameters.counts is not None
+
+
+def units_to_learn(config: Config, design: AnyDesign, least: int) -> int:
+    """At least so many units, and as many as let the tables of arms be made of their counts."""
+    scale = design.mechanism.parameters.noise_scale
+    if not learns(design) or scale is None:
+        return least
+    return min(max(least, int(_TOLD * scale) * len(config.arms.names)), _MOST_TOLD)
+
+
 # what follows from noised numbers
 
 
@@ -128,6 +162,8 @@ def dependence_problems(config: Config, design: AnyDesign, release: Published) -
     """Problems with priors, weights and unit values, which must follow from the noisy counts."""
     if isinstance(design, AggregateDesign):
         return []
+    if isinstance(design, OptimalDesign):
+        return _table_problems(config, design, release)
     grid = np.array(config.outcome.grid)
     parameters = design.mechanism.parameters
     prior, weight = (release.by_level(name, grid) for name in OF_NOISED)
@@ -146,6 +182,66 @@ def dependence_problems(config: Config, design: AnyDesign, release: Published) -
     if not np.array_equal(weight[cell, level], release.units["outcome_debiased"].to_numpy()):
         problems.append("a unit's debiased outcome is not the weight of its outcome")
     return problems
+
+
+def _table_problems(config: Config, design: OptimalDesign, release: Published) -> list[str]:
+    """Problems with response tables, which must be those that the mechanism makes of the counts."""
+    grid, mechanism = np.array(config.outcome.grid), design.mechanism
+    noisy = release.by_level("noisy_count", grid)
+    whole = None if noisy is None else noisy.astype(np.int64)
+    sizes = release.frames["pools"]["n_units"].to_numpy().astype(np.int64)
+    arm = release.cells["arm"].cast(pl.Enum(config.arms.names)).to_physical().to_numpy()
+    stated = mechanism.response(whole, sizes, arm.astype(np.int64))
+    outputs = np.arange(stated.n_outputs, dtype=np.float64)
+    tables = release.response_tables(grid)
+    likely, values = (release.by_level(name, outputs) for name in OF_NOISED)
+    if likely is None or values is None:
+        return ["there are no outputs or values"]
+    problems = []
+    if not np.array_equal(tables, stated.probabilities[stated.table_of]):
+        problems.append("response tables are not those of the published counts")
+    if not np.array_equal(values, stated.weights):
+        problems.append("values of outputs are not those of the published counts")
+    if not np.array_equal(likely, stated.likely[stated.table_of]):
+        problems.append("probabilities of outputs are not those of the published counts")
+    epsilon = mechanism.parameters.response_epsilon
+    if release.manifest.outcomes[0].response_epsilon != epsilon:
+        problems.append("the epsilon that is published of tables is not the one that is claimed")
+    for cell in np.unique(stated.table_of, return_index=True)[1].tolist():
+        units = tables[cell] * UNIT
+        if not np.array_equal(units, np.rint(units)):
+            problems.append("a probability of a response table is no multiple of 2⁻⁵³")
+            continue
+        wrong = table_problems(units.astype(np.int64), values[cell], grid, epsilon)
+        problems += [f"a response table {what}" for what in wrong]
+    cell = release.cells_of(release.units["cluster"], release.units["arm"])
+    output = np.searchsorted(outputs, release.units["outcome"].to_numpy())
+    if not np.array_equal(values[cell, output], release.units["outcome_debiased"].to_numpy()):
+        problems.append("a unit's debiased outcome is not the value of its output")
+    return problems
+
+
+def responses_of(
+    design: AnyDesign,
+    release: Published,
+    units: pl.DataFrame,
+    cell: Ints,
+    level: Ints,
+    grid: Floats,
+) -> AnyResponses | None:
+    """The draws of ``units`` of a release, in these cells and with these levels, shape [n] each."""
+    parameters = design.mechanism.parameters
+    outcome = units["outcome"].to_numpy()
+    if parameters.response_epsilon is not None:
+        tables = release.response_tables(grid)
+        shape = tables.shape
+        found, table_of = np.unique(tables.reshape(shape[0], -1), axis=0, return_inverse=True)
+        q = found.reshape(-1, *shape[1:])
+        return TableResponses(level, cell, outcome.astype(np.int64), q, table_of)
+    prior, rate = release.by_level("probability", grid), parameters.resampling_probability
+    if prior is None or rate is None:
+        return None
+    return Responses(level, cell, np.searchsorted(grid, outcome), rate, prior)
 
 
 # noise

@@ -23,8 +23,11 @@ from flows.raw.audit.noise_laws import (
     Published,
     dependence_problems,
     fixed_columns,
+    learns,
     noise_in,
     publish_made_up,
+    responses_of,
+    units_to_learn,
 )
 from flows.raw.audit.several_outcomes import Whole, apart
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
@@ -33,6 +36,7 @@ from flows.raw.units.unit_ids import released_ids
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.audit.checks import Check, Events, exactly, judge_events
 from privatizers.audit.laws import (
+    AnyResponses,
     Responses,
     noise_events,
     not_around,
@@ -193,7 +197,7 @@ class _Run:
 def _differences(run: _Run) -> Iterator[str]:
     """Name the columns that depend on outcomes though they may not."""
     _log.info("comparing releases of the same units")
-    units = layout(run.config, 3_000, 24)
+    units = layout(run.config, units_to_learn(run.config, run.design, 3_000), 24)
     first: dict[str, pl.Series] | None = None
     labels: Ints | None = None
     for outcomes, values in contrasting_outcomes(run.config, units.n_units).items():
@@ -253,7 +257,7 @@ def _compare_with_public(
 def _large(run: _Run, effort: StepEffort, error: float) -> list[Check]:
     _log.info("releasing %d made-up units", effort.units)
     units = layout(run.config, effort.units, max(2, min(effort.clusters, run.most_strata)))
-    levels = on_grid(run.config, units.n_units)
+    levels = on_grid(run.config, units.n_units, uneven=learns(run.design))
     rows = units.rows(run.grid[levels])
     truth = _truth(run, units, levels)
     first, second = (_draws(run, units, truth, run.published(rows)) for _ in range(2))
@@ -281,7 +285,7 @@ class _Draws:
 
     release: Published
     noise: list[Noise]
-    responses: Responses | None
+    responses: AnyResponses | None
     """The drawn outcomes; None where no units are published."""
     labels: Responses | None
     """The drawn clusters; None where clusters are public."""
@@ -301,13 +305,10 @@ def _draws(run: _Run, layout: Layout, truth: pl.DataFrame, release: Published) -
     units = release.units.join(truth, on="unit_id", how="left", maintain_order="left")
     cell = release.cells_of(units["cluster"], units["arm"])
     level = units["level"].to_numpy()
-    drawn = np.searchsorted(run.grid, units["outcome"].to_numpy())
-    prior = release.by_level("probability", run.grid)
-    rate = run.design.mechanism.parameters.resampling_probability
     return _Draws(
         release,
         _noise_beside(run, release, cell, level),
-        None if prior is None else Responses(level, cell, drawn, rate, prior),
+        responses_of(run.design, release, units, cell, level, run.grid),
         _labels(run, layout, units),
     )
 
@@ -366,7 +367,7 @@ def _repeated(run: _Run, again: int) -> list[Events]:
     """Events of each stratum's noise and of each unit's draws, over releases of one small log."""
     _log.info("releasing a small made-up log %d times", again)
     units = layout(run.config, 90, 2)
-    levels = on_grid(run.config, units.n_units, salt=5)
+    levels = on_grid(run.config, units.n_units, salt=5, uneven=learns(run.design))
     rows = units.rows(run.grid[levels])
     times = min(again, max(20, run.most_strata))
     truth = _truth(run, units, levels)
@@ -396,7 +397,7 @@ def _noise_by_stratum(releases: list[_Draws]) -> list[Events]:
     return events
 
 
-def _kept_by_unit(responses: list[Responses]) -> list[Events]:
+def _kept_by_unit(responses: Sequence[AnyResponses]) -> list[Events]:
     """How often each unit, by its row in the table, kept its true value."""
     if not responses:
         return []

@@ -14,12 +14,19 @@ import polars as pl
 
 from flows.config.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, layout, on_grid
-from flows.raw.audit.noise_laws import Noise, Published, noise_in, publish_made_up
+from flows.raw.audit.noise_laws import (
+    Noise,
+    Published,
+    learns,
+    noise_in,
+    publish_made_up,
+    responses_of,
+)
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import Rows
 from flows.raw.units.unit_ids import released_ids
 from privatizers.audit.checks import Check, Events, judge_events
-from privatizers.audit.laws import Responses
+from privatizers.audit.laws import AnyResponses
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Bound, Sample, lower_bound
 from privatizers.audit.several_outcomes import noise_pairs, response_pairs
 from schemas.arrays import Bools, Floats, Ints
@@ -89,7 +96,7 @@ class _Drawn:
     """What was drawn of one outcome."""
 
     name: str
-    responses: Responses | None
+    responses: AnyResponses | None
     noise: list[Noise]
 
 
@@ -110,12 +117,7 @@ def _drawn(whole: Whole, position: int, units: Layout, levels: Ints, release: Pu
     cell = own.cells_of(placed["cluster"], placed["arm"])
     level = placed["level"].to_numpy()
     noise = _noise(view, design, own, cell, level)
-    prior, parameters = own.by_level("probability", grid), design.mechanism.parameters
-    rate = parameters.resampling_probability
-    if prior is None or rate is None:
-        return _Drawn(name, None, noise)
-    drawn = np.searchsorted(grid, placed["outcome"].to_numpy())
-    return _Drawn(name, Responses(level, cell, drawn, rate, prior), noise)
+    return _Drawn(name, responses_of(design, own, placed, cell, level, grid), noise)
 
 
 def _noise(
@@ -132,8 +134,10 @@ def apart(whole: Whole, n_units: int, most_clusters: int, error: float) -> Check
     most = max(len(view.outcome.grid) for view in whole.config.views)
     units = layout(whole.config, n_units, max(2, min(most_clusters, (1 << 22) // most)))
     levels = [
-        on_grid(view, units.n_units, salt=20 + position)
-        for position, view in enumerate(whole.config.views)
+        on_grid(view, units.n_units, salt=20 + position, uneven=learns(design))
+        for position, (view, design) in enumerate(
+            zip(whole.config.views, whole.designs, strict=True)
+        )
     ]
     release = whole.published(whole.of_levels(units, levels))
     drawn = [
@@ -165,13 +169,16 @@ def sampled_bound(whole: Whole, n_units: int, error: float) -> tuple[Bound, int]
     has the lowest of every outcome and all others have the highest; in the other this unit has the
     highest, too. The bound is above the true ε with a probability of at most ``error``. Where
     clusters share a pool, or are private, draws of units alone are looked at, each unit a
-    replicate; where these depend on statistics of a shared pool there is no bound: 0.
+    replicate; where these depend on statistics of a shared pool, or on those of a whole arm, there
+    is no bound: 0.
     """
     config = whole.config
     mechanism = whole.designs[0].mechanism.name
+    if any(learns(design) for design in whole.designs):
+        return Bound(0.0, None), 0
     own_pools = config.private_clusters is None and bool(config.columns.clusters)
     own_pools &= mechanism != "cluster-free-dp"
-    if not own_pools and mechanism != "uniform-prior-dp":
+    if not own_pools and mechanism not in ("uniform-prior-dp", "cluster-optimal-dp"):
         return Bound(0.0, None), 0
     least = max(config.privacy.min_stratum, 2)
     n_arms = len(config.arms.names)
@@ -219,14 +226,20 @@ def _sample(whole: Whole, units: Layout, changed: Bools, *, moved: bool, own_poo
     cluster = pl.Series(units.clusters, dtype=pl.String).gather(units.cluster[changed])
     arm = pl.Series(units.arms, dtype=pl.String).gather(units.arm[changed])
     category, draws = np.zeros(n), []
-    for view in views[:_IN_SIGNATURE]:
+    for view, design in list(zip(views, whole.designs, strict=True))[:_IN_SIGNATURE]:
         own = release.of_outcome(view.outcomes[0].name)
         grid = np.array(view.outcome.grid)
         drawn = np.full(n, 2.0)
         if own.units.height:
             rows = chosen.join(own.units, on="unit_id", how="left", maintain_order="left")
             value = rows["outcome"].to_numpy()
-            drawn = np.where(value == grid[0], 0.0, np.where(value == grid[-1], 1.0, 2.0))
+            low, high = value == grid[0], value == grid[-1]
+            if design.mechanism.parameters.response_epsilon is not None:
+                at = own.cells_of(cluster, arm), value.astype(np.int64)
+                tables = own.response_tables(grid)
+                of_low, of_high = tables[at[0], 0, at[1]], tables[at[0], -1, at[1]]
+                low, high = of_low > of_high, of_low < of_high
+            drawn = np.where(low, 0.0, np.where(high, 1.0, 2.0))
         sides = np.zeros((2, n))
         if own_pools:
             sides = _sides(own, grid)[:, own.cells_of(cluster, arm)]

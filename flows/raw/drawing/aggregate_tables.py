@@ -52,6 +52,7 @@ def release_aggregates(
         debias=no_rows("debias"),  # nothing is resampled
         counts=tables.joined(one.counts for one in made),
         squares=tables.joined(one.squares for one in made),
+        randomiser=no_rows("randomiser"),
         units=empty_units(tuple(metric.metric for metric in manifest.outcomes)),
     )
 

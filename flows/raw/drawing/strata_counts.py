@@ -16,6 +16,7 @@ from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
 from schemas.arrays import Ints, Levels
 from schemas.raw import ARM, CLUSTER, OUTCOME
@@ -76,7 +77,7 @@ class StrataCounter:
 def count_strata(
     config: Config,
     rows: Rows,
-    mechanism: Mechanism | AggregateMechanism,
+    mechanism: Mechanism | ClusterOptimalDP | AggregateMechanism,
     workspace: Workspace | None,
     *,
     keep: bool,

@@ -20,6 +20,7 @@ from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
+from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Integers, Ints
 from schemas.names import ReleaseName
 from schemas.released import (
@@ -113,6 +114,7 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         label=outcome.label,
         measured_in=outcome.measured_in,
         texts=outcome.texts_in_words,
+        response_epsilon=parameters.response_epsilon,
         **_goal_of(outcome),
     )
 
@@ -170,6 +172,16 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
         "arm": arm.cat.to(pl.Enum(strata.arms)),
         "outcome": pl.Series(np.tile(grid, len(strata.cell_sizes))),
     }
+
+
+def randomiser_table(config: Config, strata: Strata, response: OptimalResponse) -> pl.DataFrame:
+    """A row for each output of each value of the grid, in every (pool, arm) with units."""
+    probabilities = response.probabilities[response.table_of]
+    n_cells, n_outcomes, n_outputs = probabilities.shape
+    cells = cells_table(strata, np.repeat(np.array(config.outcome.grid), n_outputs))
+    outputs = np.tile(np.arange(n_outputs, dtype=np.float64), n_cells * n_outcomes)
+    drawn = {"output": pl.Series(outputs), "probability": pl.Series(probabilities.ravel())}
+    return by_metric(config, cells | drawn)
 
 
 def counts_table(config: Config, cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:

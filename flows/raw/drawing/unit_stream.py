@@ -24,6 +24,7 @@ from flows.raw.units.rows import Rows, facts_of, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Integers, Levels
 from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered, several
 from schemas.released import UnitTable
@@ -42,9 +43,11 @@ class OutcomeResponse:
     config: Config
     """That of the outcome."""
     counts: StrataCounts
-    response: RandomisedResponse
+    response: RandomisedResponse | OptimalResponse
+    outputs: Floats
+    """What a drawn position stands for in the release, shape [J]: the grid, or outputs' numbers."""
     weights: Floats
-    """The debiased values of each cell and level, shape [S, K]."""
+    """The debiased values of each cell and drawn position, shape [S, J]."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +55,17 @@ class _OutcomeDrawing:
     """Randomises one outcome."""
 
     name: str
-    tables: ResponseTables
-    grid: Floats
+    tables: ResponseTables | OutputTables
+    outputs: Floats
     weights: Floats
 
     def places(self, levels: Levels, cells: Cells) -> Integers:
-        """Drawn levels with their cells, in place of raw levels, shape [n] each.
+        """Drawn positions with their cells, in place of raw levels, shape [n] each.
 
-        That is the position in a table with a row a cell and a column a level.
+        That is the place in a table with a row a cell and a column a position.
         """
         drawn = self.tables.draw(levels, cells)
-        place = cells.astype(np.int64) * len(self.grid) + drawn
+        place = cells.astype(np.int64) * len(self.outputs) + drawn
         return place.astype(np.uint32 if self.weights.size < 1 << 32 else np.int64)
 
 
@@ -107,7 +110,7 @@ class _Drawing:
         }
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
-            columns[outcome.name] = outcome.grid[place % len(outcome.grid)]
+            columns[outcome.name] = outcome.outputs[place % len(outcome.outputs)]
             columns[debiased(outcome.name)] = outcome.weights.ravel()[place]
         named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}
@@ -245,7 +248,7 @@ def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -
             _OutcomeDrawing(
                 name=one.config.outcomes[0].name,
                 tables=one.response.tables(),
-                grid=np.array(one.config.outcome.grid),
+                outputs=one.outputs,
                 weights=one.weights,
             )
             for one in responses

@@ -260,6 +260,7 @@ def _fitted(
         known["d0"].to_numpy(),
         (released.arms.index(arm), 0),
         same_shares=manifest.same_shares,
+        noise=known["noise0"].to_numpy() if released.metric.has_tables else None,
     )
     if len(np.unique(pair.treated)) < 2:
         raise InputError(

@@ -8,7 +8,7 @@ _clusterdp_wide AS MATERIALIZED (
     SELECT segment, cluster, arm, $moments
     FROM (
         SELECT coalesce($values, $nothing) AS segment, cluster, arm, $deviations
-        FROM query_table($units)
+        FROM $source
     )
     GROUP BY segment, cluster, arm
 ),

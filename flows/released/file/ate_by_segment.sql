@@ -14,7 +14,7 @@ _clusterdp_wide AS MATERIALIZED (
     SELECT m.segment, u.cluster, u.arm, $moments
     FROM _clusterdp_members AS m
     LEFT JOIN (
-        SELECT unit_id, cluster, arm, $deviations FROM query_table($units)
+        SELECT unit_id, cluster, arm, $deviations FROM $source
     ) AS u ON u.unit_id = m.unit_id
     GROUP BY m.segment, u.cluster, u.arm
 ),

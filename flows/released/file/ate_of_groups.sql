@@ -23,31 +23,7 @@ _clusterdp_moments AS MATERIALIZED (
     FROM _clusterdp_long AS m
     JOIN _clusterdp_asked AS q ON q.place = m.place AND q.segment = m.segment
 ),
-_clusterdp_known AS (
-    SELECT m.*, p.pool, p.prior_mean, p.prior_variance, p.prior_square, p.prior_square_variance,
-        m.variance * (m.n - 1) / m.n + m.mean * m.mean AS found
-    FROM _clusterdp_moments AS m
-    JOIN query_table($strata) AS s ON s.cluster = m.cluster AND s.arm = m.arm
-    JOIN query_table($pools) AS p ON p.place = m.place AND p.pool = s.pool AND p.arm = s.arm
-),
--- debias_mean and debias_square: (f − λ m)/(1 − λ) and its noise
--- V̂_RR = r(1 + r)[mean (f − m)² + (1 − λ) Var_q̃]/n.
-_clusterdp_slices AS (
-    SELECT asked, place, cluster, arm, pool, n,
-        variance / ((1 - rate) * (1 - rate)) AS within,
-        (mean - rate * prior_mean) / (1 - rate) AS mean,
-        noise * (
-            variance * (n - 1) / n + (mean - prior_mean) * (mean - prior_mean)
-            + (1 - rate) * prior_variance
-        ) / n AS mean_noise,
-        (found - rate * prior_square) / (1 - rate) AS square,
-        noise * (
-            greatest(fourth - 2 * prior_square * found + prior_square * prior_square, 0)
-            + (1 - rate) * prior_square_variance
-        ) / n AS square_noise
-    FROM _clusterdp_known
-),
--- contrast_strata: clusters with two units in both arms stand for themselves, the others are merged
+$debiased-- contrast_strata: clusters with two units in both arms stand for themselves, the others are merged
 -- where all clusters were randomised with the same arm shares.
 _clusterdp_treatments AS (SELECT DISTINCT arm FROM query_table($strata) WHERE arm <> $control),
 _clusterdp_clusters AS (

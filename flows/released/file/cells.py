@@ -69,6 +69,11 @@ _SORTED: Final = """
     JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     WHERE t.metric = {metric}
     ORDER BY p.rowid, t.outcome"""
+_SORTED_OUTPUTS: Final = """
+    SELECT t.{column}::DOUBLE AS value FROM main.{table} AS t
+    JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
+    WHERE t.metric = {metric}
+    ORDER BY p.rowid, t.outcome, t.output"""
 _OF_CELLS: Final = ("debias", "counts")
 
 
@@ -86,17 +91,24 @@ class Cells:
     """The pools and strata of a release, numbered, and a metric's rows for each outcome."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, metric: str, *, is_ours: bool = False
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        metric: str,
+        *,
+        is_ours: bool = False,
+        has_tables: bool = False,
     ) -> None:
         """Number the pools and strata of the release that is the connection's current schema.
 
         ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
-        the tables, so that their order is known. The connection gets temporary tables, the same for
-        every metric: ``numbered_pools``, ``numbered_strata``, and ``orders``, for what was found of
-        the order of rows. The file is open for reading alone.
+        the tables, so that their order is known, and ``has_tables`` that units are drawn by
+        response tables: rows of ``debias`` are about outputs then, in any order. The connection
+        gets temporary tables, the same for every metric: ``numbered_pools``, ``numbered_strata``,
+        and ``orders``, for what was found of the order of rows. The file is open for reading alone.
         """
         self._connection = connection
         self._metric = metric
+        self._has_tables = has_tables
         self._orders = dict.fromkeys(_OF_CELLS, True) if is_ours else {}
         self._blocks: dict[str, _Block] = {}
         connection.execute(_NUMBER)
@@ -134,14 +146,26 @@ class Cells:
     def matrix(self, table: str, column: str) -> Floats:
         """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
 
-        The columns are the values of the metric's grid, in order. Where no row is in the table, all
-        are 0. The ``table`` has each outcome once in every pool and arm, or no row, which callers
-        have checked or have written themselves.
+        The columns are the values of the metric's grid, in order; of ``debias`` outputs where these
+        are released, and of ``randomiser`` each value's outputs, one value after the other, shape
+        [P, K J]. Where no row is in the table, all are 0. The ``table`` has each once in every pool
+        and arm, or no row, which callers have checked or have written themselves.
         """
-        query = _AS_IT_LIES if self.is_in_order(table) else _SORTED
+        is_about_outputs = self._has_tables and table != "counts"
+        if is_about_outputs:
+            query, width = _SORTED, self.n_outputs
+            if table == "randomiser":
+                query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_outputs
+        else:
+            query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
         (found,) = read_columns(self._connection, self._filled(query, table, column=column))
-        shape = (len(self.rank), self.n_outcomes)
+        shape = (len(self.rank), width)
         return found.reshape(shape) if len(found) else np.zeros(shape)
+
+    @property
+    def n_outputs(self) -> int:
+        """J, the outputs of each pool and arm in ``debias``."""
+        return self._block("debias").size // max(self._block("pools").size, 1)
 
     @property
     def n_outcomes(self) -> int:

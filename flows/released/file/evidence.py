@@ -13,24 +13,26 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from estimators.debias import prior_moments
-from estimators.evidence import Evidence, Pools, Slices, Statistic
-from estimators.horvitz_thompson import difference_statistic
+from estimators.evidence import Evidence, OutputMeans, Pools, Slices
 from estimators.moments import Moments, moments_of_counts
 from estimators.parties import Parties
-from estimators.pool_statistics import (
-    Cumulants,
-    MeansStatisticNoise,
-    PoolCountsNoise,
-    StatisticNoise,
-    statistic_noise,
-)
 from flows.released.file.cells import Cells
+from flows.released.file.outputs import (
+    FUNCTIONS,
+    Outputs,
+    function_column,
+    keep_functions,
+    read_outputs,
+    units_with_functions,
+    whole_moments,
+)
 from flows.released.file.parties import OF_POOLS, OF_STRATA, read_parties, read_products
+from flows.released.file.pool_facts import pool_facts, runs
 from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
+from schemas.tables import debiased
 
 Parameters = dict[str, str | float | list[str]]
 
@@ -39,6 +41,12 @@ _OF_ONE = """
     avg(d{at}) AS mean{at},
     coalesce(var_samp(d{at}), 0.0) AS variance{at},
     avg((d{at} * d{at}) * (d{at} * d{at})) AS fourth{at}
+"""
+_OF_OUTPUTS = """
+    avg(d{at}) AS mean{at},
+    coalesce(var_samp(d{at}), 0.0) AS variance{at},
+    avg(noise{at}) AS noise{at}, avg(square{at}) AS square{at},
+    avg(square_noise{at}) AS square_noise{at}
 """
 _COUNT = "count(*)::DOUBLE AS n"
 MOMENTS = f"{_COUNT}, {_OF_ONE.format(at='')}"
@@ -101,6 +109,8 @@ class Released:
     """The units that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
     """The same, with whole pools in place of strata."""
+    outputs: Outputs | None = None
+    """The tables that units were drawn by; None where they were drawn from a prior."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -189,25 +199,53 @@ class Released:
 
     @property
     def outcome(self) -> tuple[str, float, float]:
-        """The column of the outcomes, the middle of their grid, and λ."""
-        rate = self.metric.resampling_probability
-        return self.metric.metric, float(self.grid.mean()), rate or 0.0
+        """The column of the outcomes, the middle of their grid, and λ.
+
+        By tables they are debiased, with λ = 0.
+        """
+        rate, name = self.metric.resampling_probability, self.metric.metric
+        column = debiased(name) if self.metric.has_tables else name
+        return column, float(self.grid.mean()), rate or 0.0
 
 
 def deviations(every: Sequence[Released]) -> str:
     """SQL for the outcomes of several metrics, each less its grid's mean: ``d0``, ``d1`` and so on.
 
-    They are made of columns of ``units``, whose names stand for themselves alone.
+    They are made of columns of :func:`units_of`, whose names stand for themselves alone. By tables
+    they are debiased, and ``noise0``, ``square0`` and ``square_noise0`` stand beside them.
     """
-    return ", ".join(
-        f"{quote_name(one.metric.metric)} - {float(one.grid.mean())!r}::DOUBLE AS d{at}"
+    columns = [
+        f"{quote_name(one.outcome[0])} - {one.outcome[1]!r}::DOUBLE AS d{at}"
         for at, one in enumerate(every)
-    )
+    ]
+    if has_tables(every):
+        columns += [
+            f"{quote_name(function_column(name, at))} AS {name}{at}"
+            for at in range(len(every))
+            for name in FUNCTIONS
+        ]
+    return ", ".join(columns)
+
+
+def units_of(every: Sequence[Released]) -> str:
+    """SQL for the units that :func:`deviations` are made of."""
+    if has_tables(every):
+        return units_with_functions([one.metric.metric for one in every])
+    return "main.units"
+
+
+def has_tables(every: Sequence[Released]) -> bool:
+    """Whether units were drawn by response tables, which all outcomes of a release have or none."""
+    return any(one.metric.has_tables for one in every)
 
 
 def moments_of(every: Sequence[Released]) -> str:
-    """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``."""
-    return ", ".join([_COUNT, *(_OF_ONE.format(at=at) for at in range(len(every)))])
+    """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``.
+
+    By tables ``noise0 square0 square_noise0`` in place of ``fourth0``.
+    """
+    one = _OF_OUTPUTS if has_tables(every) else _OF_ONE
+    return ", ".join([_COUNT, *(one.format(at=at) for at in range(len(every)))])
 
 
 def read_every(
@@ -247,16 +285,21 @@ def read_released(
     """
     of_metric: Parameters = {"metric": metric.metric}
     grid = read_frame(connection, _GRID, of_metric)["outcome"].to_numpy()
-    cells = Cells(connection, metric.metric, is_ours=is_ours)
-    pools = read_frame(connection, _POOLS, of_metric)
+    cells = Cells(connection, metric.metric, is_ours=is_ours, has_tables=metric.has_tables)
+    pools, of_squares = (read_frame(connection, query, of_metric) for query in (_POOLS, _SQUARES))
     layout = layout or _read_layout(connection, manifest)
+    outputs = None
+    if metric.has_tables:
+        outputs = read_outputs(cells, grid)
+        keep_functions(connection, metric.metric, outputs, layout.pool_names)
     return Released(
         manifest=manifest,
         metric=metric,
         grid=grid,
-        everyone=_whole_strata(connection, manifest, metric, grid, layout.places),
-        pools=_pools(connection, cells, pools, layout.places, grid, manifest, metric),
+        everyone=_whole_strata(connection, manifest, metric, grid, layout.places, outputs),
+        pools=pool_facts(cells, pools, of_squares, layout.places, grid, manifest, metric),
         layout=layout,
+        outputs=outputs,
     ).with_parties(connection)
 
 
@@ -266,7 +309,7 @@ def _read_layout(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> L
     others = sorted(set(pools["arm"].unique().to_list()) - {manifest.control})
     arms = (manifest.control, *others)
     places = read_frame(connection, _PLACES).with_columns(
-        _runs(pl.col("cluster")).alias("cluster_code"),
+        runs(pl.col("cluster")).alias("cluster_code"),
         pl.col("arm").cast(pl.Enum(arms)).to_physical().cast(pl.Int64).alias("arm_code"),
     )
     return Layout(arms, places, pools)
@@ -278,15 +321,21 @@ def _whole_strata(
     metric: Metric,
     grid: Floats,
     places: pl.DataFrame,
+    outputs: Outputs | None,
 ) -> Slices:
     """The moments of the outcomes in each stratum, in the order of ``places``."""
-    found = _moments(connection, manifest, metric.metric, grid, len(places))
     cluster, arm, pool = (
         places[name].to_numpy().astype(np.int64)
         for name in ("cluster_code", "arm_code", "pool_code")
     )
+    means: OutputMeans | None = None
+    if outputs is None:
+        found = _moments(connection, manifest, metric.metric, grid, len(places))
+    else:
+        whole = whole_moments(connection, metric.metric, outputs, pool)
+        found, means = whole.of_values, whole.outputs
     of_units = (found.n_units, found.mean, found.variance, found.fourth)
-    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units)
+    return Slices(np.zeros_like(cluster), cluster, arm, pool, *of_units, outputs=means)
 
 
 def _moments(
@@ -330,162 +379,15 @@ def slices_of(rows: pl.DataFrame, places: pl.DataFrame, at: int | str = "") -> S
         coded[name].to_numpy().astype(np.int64)
         for name in ("group", "cluster_code", "arm_code", "pool_code")
     )
-    n, mean, variance, fourth = (
-        coded[name].to_numpy().astype(np.float64)
-        for name in ("n", f"mean{at}", f"variance{at}", f"fourth{at}")
-    )
-    return Slices(group, cluster, arm, pool, n, mean, variance, fourth)
-
-
-def _pools(
-    connection: duckdb.DuckDBPyConnection,
-    cells: Cells,
-    pools: pl.DataFrame,
-    places: pl.DataFrame,
-    grid: Floats,
-    manifest: Manifest,
-    metric: Metric,
-) -> Pools:
-    values = grid - grid.mean()
-    prior = cells.matrix("debias", "probability")  # 0 without units
-    mean, variance = (part[cells.rank] for part in prior_moments(values, prior))
-    square, square_variance = (part[cells.rank] for part in prior_moments(values**2, prior))
-    of_squares = read_frame(connection, _SQUARES, {"metric": metric.metric})
-    noise = _noise(metric)
-    counts = None
-    if isinstance(noise, PoolCountsNoise):
-        counts = _ByCounts(cells.matrix("counts", "noisy_count"), cells.rank, pools["n"].to_numpy())
-    of_square, square_cell = _of_square(pools, of_squares, grid, noise, counts)
-    pool = pools.select(_runs(pl.col("pool"))).to_series().to_numpy()
-    return Pools(
-        prior_mean=mean,
-        prior_variance=variance,
-        prior_square=square,
-        prior_square_variance=square_variance,
-        of_mean=_of_mean(pools, grid, noise, counts),
-        of_square=of_square,
-        pool=pool,
-        n_clusters=_clusters_of(places, pool),
-        of_difference=_of_difference(pools, pool, manifest.control, metric),
-        square_cell=square_cell,
-    )
-
-
-def _clusters_of(places: pl.DataFrame, pool: Ints) -> Ints:
-    """The number of clusters in the pool of each (pool, arm), whose pools are numbered ``pool``.
-
-    A cluster lies in one pool, and its strata stand one after the other in ``places``.
-    """
-    cluster = places["cluster_code"].to_numpy()
-    is_first = np.diff(cluster, prepend=-1) != 0
-    of_cluster = pool[places["pool_code"].to_numpy()[is_first]]
-    found: Ints = np.bincount(of_cluster, minlength=int(pool[-1]) + 1)[pool]
-    return found
-
-
-@dataclass(frozen=True)
-class _ByCounts:
-    """Means of functions of the outcomes by noisy counts."""
-
-    noisy: Floats
-    """Ñ, shape [P, K]."""
-    rank: Ints
-    """The row of it for each (pool, arm), shape [P]."""
-    n_units: Floats
-
-    def mean(self, values: Floats) -> Floats:
-        """f̄ + Σ_y (f(y) − f̄) Ñ_y / n, for f = ``values``, shape [K]; the result has shape [P]."""
-        middle = float(values.mean())
-        means: Floats = middle + (self.noisy @ (values - middle))[self.rank] / self.n_units
-        return means
-
-
-def _of_mean(
-    pools: pl.DataFrame, grid: Floats, noise: StatisticNoise | None, counts: _ByCounts | None
-) -> Statistic:
-    """The published statistic of the mean of d = y − ȳ in each (pool, arm)."""
-    steps = grid - grid.mean()
-    if isinstance(noise, MeansStatisticNoise):
-        value = pools["noisy_mean"].to_numpy() - grid.mean()
-        return _statistic(value, noise.of_outcomes, pools, "mean_weight")
-    if noise is None or counts is None:
-        return _nothing(len(pools))
-    return _statistic(counts.mean(steps), noise.of_sum(steps), pools, "mean_weight")
-
-
-def _of_square(
-    pools: pl.DataFrame,
-    of_squares: pl.DataFrame,
-    grid: Floats,
-    noise: StatisticNoise | None,
-    counts: _ByCounts | None,
-) -> tuple[Statistic, Ints | None]:
-    """The published statistic of squares, and which row of it each (pool, arm) has.
-
-    From counts it is the mean of d² in each (pool, arm), and the second value is None: each has its
-    own row. From sums of squares it is the mean of (y − centre)² in each arm. Otherwise all its
-    values are NaN.
-    """
-    if len(of_squares):
-        return _of_arms(pools, of_squares)
-    if counts is None or not isinstance(noise, PoolCountsNoise):
-        return _nothing(len(pools)), None
-    squares = (grid - grid.mean()) ** 2
-    return _statistic(counts.mean(squares), noise.of_sum(squares), pools, "square_weight"), None
-
-
-def _of_arms(pools: pl.DataFrame, of_squares: pl.DataFrame) -> tuple[Statistic, Ints]:
-    """The mean square of every arm, and the position of the arm of each row of ``pools``."""
-    arms = sorted(pools["arm"].unique().to_list())
-    cell = pools["arm"].cast(pl.Enum(arms)).to_physical().to_numpy().astype(np.int64)
-    n = np.bincount(cell, pools["n"].to_numpy())
-    published = {arm: numbers for arm, *numbers in of_squares.iter_rows()}
-    noisy, scale = np.array([published[arm] for arm in arms], dtype=np.float64).T
-    weight = np.zeros(len(arms))
-    weight[cell] = pools["square_weight"].to_numpy()
-    return Statistic(noisy / n, 2.0 * scale**2 / n**2, np.zeros(len(arms)), weight), cell
-
-
-def _of_difference(
-    pools: pl.DataFrame, pool: Ints, control: str, metric: Metric
-) -> Statistic | None:
-    """The published difference between the two arms of each pool; None where there is none."""
-    scale, step = metric.noise_scale, metric.grid_step
-    if metric.strata_statistic != "differences" or scale is None or step is None:
-        return None
-    n = pools["n"].to_numpy()
-    is_control = (pools["arm"] == control).to_numpy()
-    of_control = np.bincount(pool[is_control], n[is_control], minlength=int(pool[-1]) + 1)[pool]
-    value = pools["noisy_difference"].to_numpy().astype(np.float64)
-    sizes = (n.astype(np.int64), np.maximum(of_control, 1).astype(np.int64))
-    return difference_statistic(value, *sizes, scale, step)
-
-
-def _noise(metric: Metric) -> StatisticNoise | None:
-    """The noise in the published counts or means; None where neither is published."""
-    if metric.strata_statistic == "differences":
-        return None
-    return statistic_noise(metric.noise_scale, metric.strata_statistic, metric.grid_step)
-
-
-def _nothing(size: int) -> Statistic:
-    none = np.full(size, np.nan)
-    return Statistic(none, none, none, np.zeros(size))
-
-
-def _statistic(value: Floats, of_sum: Cumulants, pools: pl.DataFrame, weight: str) -> Statistic:
-    n = pools["n"].to_numpy()
-    return Statistic(
-        value=value,
-        variance=of_sum.second / n**2,
-        fourth=of_sum.fourth / n**4,
-        weight=pools[weight].to_numpy().astype(np.float64),
-    )
-
-
-def _runs(labels: pl.Expr) -> pl.Expr:
-    """The number of each label among those that differ, where equal ones stand together."""
-    return (labels != labels.shift()).fill_null(value=False).cum_sum().cast(pl.Int64)
+    by_tables = f"square_noise{at}" in coded.columns
+    names = ["n", f"mean{at}", f"variance{at}"]
+    names += [f"{name}{at}" for name in (FUNCTIONS if by_tables else ("fourth",))]
+    n, mean, variance, *others = (coded[name].to_numpy().astype(np.float64) for name in names)
+    if by_tables:
+        nothing = np.zeros_like(n)
+        outputs = OutputMeans(*others)
+        return Slices(group, cluster, arm, pool, n, mean, variance, nothing, outputs=outputs)
+    return Slices(group, cluster, arm, pool, n, mean, variance, others[0])
 
 
 def read_frame(

@@ -31,7 +31,8 @@ from estimators.contrast_strata import MIN_UNITS
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
 from estimators.ratios import SURE_ERRORS
-from flows.released.file.evidence import Released, deviations, moments_of
+from flows.released.file.evidence import Released, deviations, has_tables, moments_of
+from flows.released.file.outputs import units_with_functions
 from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
@@ -96,6 +97,8 @@ class _Macros:
             self._write_table(
                 connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
             )
+            if self.has_tables:
+                self._write_table(connection, "outputs", pl.concat(map(_output_facts, self.every)))
             if self.ratios:
                 self._write_table(connection, "ratio_facts", _ratio_facts(self.every, self.ratios))
         by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
@@ -144,10 +147,29 @@ class _Macros:
             for name, file in (("effect", "effect_in_words"), ("note", "few_compared"))
         }
         made = tables | functions | constants | words
+        made["source"] = self._source(tables)
+        by = "tables" if self.has_tables else "prior"
+        made["debiased"] = filled(f"debiased_by_{by}", made)
         made |= self._party_parts(made)
         made |= self._ratio_parts(made)
         made["spreads"] = filled("spreads_of_arms", made | {"prefix": "_clusterdp_"})
         return made | {"effects": filled("ate_of_groups", made)}
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether units were drawn by response tables."""
+        return has_tables(self.every)
+
+    def _source(self, tables: Mapping[str, str]) -> str:
+        """The units, with what their outputs add where they were drawn by tables."""
+        units, strata, outputs = (
+            f"query_table({tables[name]})" for name in ("units", "strata", "outputs")
+        )
+        if not self.has_tables:
+            return units
+        return units_with_functions(
+            [one.metric.metric for one in self.every], units, strata, outputs
+        )
 
     def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
         """What ratios add to the queries: nothing where there are none."""
@@ -195,7 +217,8 @@ class _Macros:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
         schemas = dict.fromkeys(("estimates", "units", "strata"), "main")
-        schemas |= dict.fromkeys(("metrics", "pools", "t_quantile", "ratio_facts"), self.schema)
+        ours = ("metrics", "pools", "t_quantile", "ratio_facts", "outputs")
+        schemas |= dict.fromkeys(ours, self.schema)
         return {
             name: f"'\"' || {database} || '\".{schema}.{name}'" for name, schema in schemas.items()
         }
@@ -221,7 +244,7 @@ class _Macros:
                 filter(None, [moments_of(self.every), covariances_of(self.ratios)])
             ),
             "deviations": ("assigned_to, " if manifest.assigned else "") + deviations(self.every),
-            "long": _long(len(self.every)),
+            "long": _long(self.every),
             "id_words": text("text" if self.id_kind == "VARCHAR" else "whole numbers"),
             "matched": _as_released(self.id_kind),
             "values": _values(self.manifest.attributes),
@@ -252,13 +275,17 @@ def _number(value: float) -> str:
     return f"({float(value)!r}::DOUBLE)"
 
 
-def _long(n_metrics: int) -> str:
+def _long(every: Sequence[Released]) -> str:
     """The moments of all metrics, one below the other, each with its place."""
-    names = ("mean", "variance", "fourth")
+    others = {"fourth": "fourth"}
+    if has_tables(every):
+        others = {"noise": "response", "square": "square", "square_noise": "square_noise"}
+    names = {"mean": "mean", "variance": "variance", **others}
     return " UNION ALL ".join(
         f"SELECT segment, cluster, arm, n, {at} AS place, "  # noqa: S608 - our own names
-        f"{', '.join(f'{name}{at} AS {name}' for name in names)} FROM _clusterdp_wide"
-        for at in range(n_metrics)
+        f"{', '.join(f'{name}{at} AS {called}' for name, called in names.items())} "
+        "FROM _clusterdp_wide"
+        for at in range(len(every))
     )
 
 
@@ -366,6 +393,13 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
         pl.all(),
         **{name: pl.Series(np.nan_to_num(values, nan=0.0)) for name, values in facts.items()},
     )
+
+
+def _output_facts(released: Released) -> pl.DataFrame:
+    """What the outputs of response tables add, a row for each pool, arm and output."""
+    if released.outputs is None:
+        raise AssertionError("all outcomes of a release are drawn by tables, or none is")
+    return released.outputs.frame(released.metric.metric, released.pool_names)
 
 
 def _t_quantile() -> pl.DataFrame:

@@ -3,7 +3,7 @@ _clusterdp_party_wide AS MATERIALIZED (
     SELECT segment, cluster, arm, assigned_to AS party, $party_totals
     FROM (
         SELECT coalesce($values, $nothing) AS segment, cluster, arm, $deviations
-        FROM query_table($units)
+        FROM $source
     )
     GROUP BY segment, cluster, arm, assigned_to
 ),

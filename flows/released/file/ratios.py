@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 
 from estimators.ratios import RatioEvidence
-from flows.released.file.evidence import Released, deviations, read_frame
+from flows.released.file.evidence import Released, deviations, read_frame, units_of
 from schemas.arrays import Floats
 from schemas.released import Ratio
 
@@ -15,7 +15,7 @@ _WHOLE = """
 SELECT {names}
 FROM (
     SELECT cluster, arm, {covariances}
-    FROM (SELECT cluster, arm, {deviations} FROM main.units)
+    FROM (SELECT cluster, arm, {deviations} FROM {units})
     GROUP BY cluster, arm
 ) AS w
 JOIN temp.main.numbered_strata AS s ON s.cluster = w.cluster::VARCHAR AND s.arm = w.arm::VARCHAR
@@ -95,6 +95,7 @@ def read_whole(
             names=", ".join(names),
             covariances=covariances_of(ratios),
             deviations=deviations(every),
+            units=units_of(every),
         ),
     )
     return tuple(

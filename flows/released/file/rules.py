@@ -26,6 +26,10 @@ _OF_OUTCOMES: Final = {
     "resampling_probability is between 0 and 1": """(
         t.resampling_probability IS NULL
         OR (t.resampling_probability > 0 AND t.resampling_probability < 1))""",
+    "response_epsilon is above 0, and without a resampling_probability": """(
+        t.response_epsilon IS NULL OR (
+            t.resampling_probability IS NULL
+            AND t.response_epsilon > 0 AND t.response_epsilon <= 2 * t.epsilon))""",
     "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
         WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
         ELSE t.truncation_threshold >= 0
@@ -33,7 +37,8 @@ _OF_OUTCOMES: Final = {
     "strata_statistic is one of those there are": """t.strata_statistic IN
         ('counts', 'count-and-complement', 'means', 'differences', 'none')""",
     "something is published: units, or a statistic of strata": """(
-        t.resampling_probability IS NOT NULL OR t.strata_statistic <> 'none')""",
+        t.resampling_probability IS NOT NULL OR t.response_epsilon IS NOT NULL
+        OR t.strata_statistic <> 'none')""",
     "noise_scale fits strata_statistic": """CASE t.strata_statistic
         WHEN 'none' THEN t.noise_scale IS NULL
         ELSE t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18 END""",
@@ -100,7 +105,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
                 AND t.denominator IN (SELECT metric FROM main.metrics WHERE kind = 'outcome')
                 AND coalesce(
                     t.epsilon, t.delta, t.resampling_probability, t.truncation_threshold,
-                    t.noise_scale, t.grid_step, t.n_outcomes
+                    t.noise_scale, t.grid_step, t.n_outcomes, t.response_epsilon
                 ) IS NULL
                 AND t.strata_statistic IS NULL
             ELSE t.numerator IS NULL AND t.denominator IS NULL END""",
@@ -134,7 +139,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "every row has a pool, an arm and an outcome": """
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
         "probabilities are from truncation_threshold to 1": """
-            t.probability BETWEEN m.truncation_threshold * (1 - 1e-9) AND 1 + 1e-9""",
+            t.probability BETWEEN coalesce(m.truncation_threshold, 0) * (1 - 1e-9) AND 1 + 1e-9""",
         "weights are numbers": "isfinite(t.weight)",
     },
     "counts": _OF_OUTCOME
@@ -149,7 +154,14 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.arm <> '' AND abs(t.noisy_square) <= 1e180 AND abs(t.centre) <= 1e70
             AND t.noise_scale > 0 AND t.noise_scale <= 1e180""",
     },
-    "randomiser": {"is empty: no mechanism of this version has one": "false"},
+    "randomiser": _OF_OUTCOME
+    | {
+        "every row is about an outcome whose units are drawn by tables": """
+            m.response_epsilon IS NOT NULL""",
+        "every row has a pool, an arm, an outcome and an output": """
+            t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL AND t.output >= 0""",
+        "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
+    },
     "means": _OF_METRIC
     | {
         "every row has an arm, an estimator and numbers": """

@@ -24,6 +24,26 @@ _ONCE_A_CELL = """
     FROM (FROM main.{table} WHERE metric = {metric}) AS t
     LEFT JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     LEFT JOIN main.outcomes AS o ON o.metric = t.metric AND o.outcome = t.outcome"""
+# Outputs are numbered from 0 without a gap, at most two for each outcome and one more.
+_ONCE_AN_OUTPUT: Final = """
+    WITH found AS (SELECT * FROM main.debias WHERE metric = {metric}),
+    drawn AS (SELECT * FROM main.randomiser WHERE metric = {metric}),
+    known AS (SELECT * FROM main.pools WHERE metric = {metric}),
+    grid AS (SELECT outcome FROM main.outcomes WHERE metric = {metric}),
+    sizes AS (
+        SELECT (SELECT count(*) FROM known) AS n_pools, (SELECT count(*) FROM grid) AS k,
+            (SELECT max(outcome) + 1 FROM found) AS j
+    )
+    SELECT j BETWEEN 2 AND 2 * k + 1
+        AND (SELECT count(*) = n_pools * j AND count(DISTINCT (pool, arm, outcome)) = n_pools * j
+            AND bool_and(outcome = floor(outcome) AND outcome >= 0) FROM found)
+        AND (SELECT count(*) FROM found SEMI JOIN known USING (pool, arm)) = n_pools * j
+        AND (SELECT count(*) = n_pools * k * j
+            AND count(DISTINCT (pool, arm, outcome, output)) = n_pools * k * j
+            AND bool_and(output = floor(output) AND output < j) FROM drawn)
+        AND (SELECT count(*) FROM drawn SEMI JOIN known USING (pool, arm) SEMI JOIN grid
+            USING (outcome)) = n_pools * k * j
+    FROM sizes"""
 _CELLS: Final = {
     "debias: each pool and arm has each outcome once, where units are published": "debias",
     "counts: each pool and arm has each outcome once, where counts are published": "counts",
@@ -70,7 +90,8 @@ _OF_SEVERAL: Final[dict[str, dict[str, str]]] = {
         "epsilons add up to the release's at most": """
             sum(epsilon) <= (SELECT epsilon FROM main.release) * (1 + 1e-9)""",
         "units are published of all outcomes or of none": """
-            count(resampling_probability) IN (0, count(*) FILTER (kind = 'outcome'))""",
+            count(resampling_probability) IN (0, count(*) FILTER (kind = 'outcome'))
+            AND count(response_epsilon) IN (0, count(*) FILTER (kind = 'outcome'))""",
     },
     "pools": {
         "they are the same for every outcome": """(
@@ -161,7 +182,7 @@ def _broken_grid(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str |
 
 
 def _broken_statistics(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
-    cells = Cells(connection, metric.metric)
+    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
     return (
         _broken_cells(connection, cells, metric)
         or broken_debias_rule(connection, cells, metric)
@@ -170,7 +191,8 @@ def _broken_statistics(connection: duckdb.DuckDBPyConnection, metric: Metric) ->
 
 
 def _broken_units(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
-    return broken_unit_rule(connection, Cells(connection, metric.metric), metric)
+    cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
+    return broken_unit_rule(connection, cells, metric)
 
 
 def _parts(metric: Metric, n_metrics: int = 1) -> dict[str, str]:
@@ -179,7 +201,7 @@ def _parts(metric: Metric, n_metrics: int = 1) -> dict[str, str]:
         "metric": text(metric.metric),
         "n_metrics": str(n_metrics),
         "n_outcomes": str(metric.n_outcomes),
-        "has_units": str(metric.resampling_probability is not None),
+        "has_units": str(metric.has_units),
         "has_differences": str(metric.strata_statistic == "differences"),
         "has_steps": str(metric.strata_statistic in ("means", "differences")),
     }
@@ -213,6 +235,11 @@ def _broken_cells(
         "counts": metric.strata_statistic in ("counts", "count-and-complement"),
     }
     for name, table in _CELLS.items():
+        if table == "debias" and metric.has_tables:
+            query = _ONCE_AN_OUTPUT.format(metric=text(metric.metric))
+            if connection.execute(query).fetchall() != [(True,)]:
+                return "debias and randomiser: each pool and arm has each output once"
+            continue
         if published[table] and cells.is_in_order(table):
             continue
         query = _ONCE_A_CELL.format(

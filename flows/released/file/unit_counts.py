@@ -99,6 +99,31 @@ def counts_by_level(
     return counts.reshape(n_strata, len(grid))
 
 
+@dataclass(frozen=True)
+class OutputCounts:
+    """A row for each stratum and output that units of it have; all arrays have the shape [G]."""
+
+    stratum: Ints
+    output: Ints
+    n: Ints
+
+
+def read_output_counts(
+    connection: duckdb.DuckDBPyConnection, metric: str, n_outputs: int
+) -> OutputCounts:
+    """Read how often each of a metric's outputs stands in each stratum; all keep the rules."""
+    query = f"SELECT stratum, low, n {_KEPT.format(name=_kept_as(metric))}"
+    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
+    if connection.execute(is_kept).fetchall() == [(0,)]:  # a draft, which nobody had to check
+        counting = _counting(metric, np.arange(n_outputs, dtype=np.float64), _LOW)
+        query = f"SELECT stratum, low, n FROM ({counting})"  # noqa: S608 - our own names
+    stratum, output, n = read_columns(connection, query)
+    order = np.lexsort((output, stratum))  # so that sums are the same every time
+    return OutputCounts(
+        stratum[order].astype(np.int64), output[order].astype(np.int64), n[order].astype(np.int64)
+    )
+
+
 def _kept_as(metric: str) -> str:
     return quote_name(_KEPT_AS + metric)
 

@@ -5,7 +5,9 @@ from typing import Final
 import duckdb
 import numpy as np
 
+from estimators.response_tables import SingularTableError
 from flows.released.file.cells import Cells, read_columns
+from flows.released.file.outputs import read_outputs
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import count_units
 from schemas.arrays import Floats
@@ -13,6 +15,7 @@ from schemas.released import Metric
 from schemas.tables import debiased
 
 _GRID: Final = "SELECT outcome FROM main.outcomes WHERE metric = {metric} ORDER BY 1"
+_ADDS_UP: Final = 1e-9
 _N_UNITS: Final = "SELECT count(*), count(unit_id), count({debiased}) FROM main.units"
 _SIZES: Final = """
     SELECT s.n_units, p.code AS pool FROM temp.main.numbered_strata AS s
@@ -28,6 +31,8 @@ def broken_debias_rule(
     ``debias`` has each outcome once in every pool and arm, or no row where no units are published.
     """
     rate = metric.resampling_probability
+    if metric.response_epsilon is not None:
+        return _broken_table_rule(connection, cells, metric.metric, metric.response_epsilon)
     if rate is None:
         return None
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
@@ -46,7 +51,7 @@ def broken_unit_rule(
 
     ``debias`` keeps its own.
     """
-    if metric.resampling_probability is None or _units_fit(connection, cells, metric.metric):
+    if not metric.has_units or _units_fit(connection, cells, metric):
         return None
     return "units: each has an id, and an outcome and its weight as in debias; strata count them"
 
@@ -62,24 +67,65 @@ def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> 
     return bool(np.all(np.abs(apart, out=apart) <= 1e-9 * np.max(np.abs(grid))))
 
 
-def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: str) -> bool:
+def _broken_table_rule(
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: str, epsilon: float
+) -> str | None:
+    """Name the first rule that the numbers of response tables break; None where they keep all.
+
+    ``randomiser`` and ``debias`` have each output once in every pool and arm.
+    """
+    (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
+    drawn = cells.matrix("randomiser", "probability")
+    shape = (len(drawn), len(grid), cells.n_outputs)
+    drawn = drawn.reshape(shape)
+    likely, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
+    most, least = drawn.max(axis=1), drawn.min(axis=1)
+    rules = {
+        "randomiser: probabilities add up to 1": np.abs(drawn.sum(axis=2) - 1.0) <= _ADDS_UP,
+        "randomiser: no output tells outcomes apart by more than response_epsilon": (
+            most <= least * np.exp(epsilon) * (1.0 + 1e-9)
+        ),
+        "debias: probabilities add up to 1": np.abs(likely.sum(axis=1) - 1.0) <= _ADDS_UP,
+        "debias: what randomiser has not is never likely, and all else is": (
+            (most > 0) == (likely > 0)
+        ),
+        "debias: weights are those that undo the randomisation": (
+            np.abs(np.einsum("pkj,pj->pk", drawn, weights) - grid)
+            <= _ADDS_UP * np.max(np.abs(grid))
+        ),
+    }
+    for name, held in rules.items():
+        if not bool(np.all(held)):
+            return name
+    try:
+        read_outputs(cells, grid)
+    except SingularTableError:
+        return "randomiser: outcomes can be told apart"
+    return None
+
+
+def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric) -> bool:
     """Whether units have ids, outcomes and weights as in debias, and strata count them.
 
     Units of one outcome in a stratum are counted together, so this takes memory for strata alone.
     """
-    counting = _N_UNITS.format(debiased=quote_name(debiased(metric)))
+    name = metric.metric
+    counting = _N_UNITS.format(debiased=quote_name(debiased(name)))
     n_units, *known = connection.execute(counting).fetchall()[0]
     if known != [n_units, n_units]:
         return False
-    (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
+    if metric.has_tables:
+        grid = np.arange(cells.n_outputs, dtype=np.float64)
+    else:
+        (grid,) = read_columns(connection, _GRID.format(metric=text(name)))
     sizes, pool = read_columns(connection, _SIZES)
-    found = count_units(connection, metric, grid)
+    found = count_units(connection, name, grid)
     if int(found.n.sum()) != n_units:  # some have a cluster or an arm that nobody counts
         return False
     if not np.array_equal(np.bincount(found.stratum, found.n, minlength=len(sizes)), sizes):
         return False
     level = np.minimum(np.searchsorted(grid, found.low), len(grid) - 1)
-    place = cells.rank[pool][found.stratum] * cells.n_outcomes + level
+    place = cells.rank[pool][found.stratum] * len(grid) + level
     weight = cells.matrix("debias", "weight").reshape(-1)[place]
     return bool(np.all((found.low == grid[level]) & (found.high == grid[level]))) and bool(
         np.all((found.low_debiased == weight) & (found.high_debiased == weight))

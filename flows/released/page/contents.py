@@ -20,8 +20,10 @@ from flows.released.estimate import estimates_of_every, ratios_of_release
 from flows.released.file.assigned import count_assigned
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
+from flows.released.file.outputs import Outputs
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name, statement
+from flows.released.file.unit_counts import read_output_counts
 from flows.released.page import figures
 from flows.released.page.by_attribute import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
@@ -162,6 +164,7 @@ def _read_metrics(
     level = levels[0] if levels else LEVEL
     found = estimates_of_every(every, ratios, level)
     between = _between(every, ratios, level)
+    by_metric = {one.metric.metric: one for one in every if has_units}
     contents = tuple(
         MetricContents(
             metric=metric,
@@ -169,7 +172,7 @@ def _read_metrics(
             estimates=_with_following(stated[metric.metric], found),
             between=between.get(metric.metric, []),
             distribution=(
-                _distribution(connection, metric, arms, strata, has_units=has_units)
+                _distribution(connection, metric, arms, strata, by_metric.get(metric.metric))
                 if isinstance(metric, Metric)
                 else None
             ),
@@ -196,6 +199,7 @@ def _debias(
         "listed": MOST_WEIGHTS,
         "drawn": MOST_LINES,
         "arms": list(arms[:MOST_ARMS]),
+        "by_tables": isinstance(metric, Metric) and metric.has_tables,
     }
     return read_frame(connection, _query("debias"), limits)
 
@@ -255,21 +259,51 @@ def _distribution(
     metric: Metric,
     arms: Sequence[str],
     strata: pl.DataFrame,
-    *,
-    has_units: bool,
+    released: Released | None,
 ) -> Distribution | None:
-    """By the noisy counts where they are published, else by the debiased histogram of the units."""
+    """By the noisy counts where they are published, else by the debiased histogram of the units.
+
+    ``released`` has what is read of these; None where no units are published.
+    """
     of_metric: Parameters = {"metric": metric.metric}
     counts = read_frame(connection, _query("counts"), of_metric)
     if counts.height:
         return counted_shares(counts, metric.noise_scale, arms, strata)
+    if released is None:
+        return None
+    if released.outputs is not None:
+        return _shares_by_tables(connection, released, released.outputs, arms)
     rate = metric.resampling_probability
-    if not has_units or rate is None:
+    if rate is None:
         return None
     query = _query("found").format(outcome=quote_name(metric.metric))
     found = read_frame(connection, query, of_metric)
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None
+
+
+def _shares_by_tables(
+    connection: duckdb.DuckDBPyConnection,
+    released: Released,
+    outputs: Outputs,
+    arms: Sequence[str],
+) -> Distribution:
+    """An arm's distribution of outcomes: means of what outputs say of each outcome's indicator."""
+    pool, arm = (released.places[name].to_numpy() for name in ("pool_code", "arm_code"))
+    names = [released.arms[code] for code in arm]
+    found = read_output_counts(connection, released.metric.metric, outputs.n_outputs)
+    table = outputs.table_of[pool[found.stratum]]
+    told, noise = outputs.indicators()
+    shares = []
+    for one in arms:
+        here = np.array([name == one for name in names])[found.stratum]
+        weight = found.n[here] / max(int(found.n[here].sum()), 1)
+        share = weight @ told[table[here], :, found.output[here]]
+        spread = (weight / max(int(found.n[here].sum()), 1)) @ noise[
+            table[here], :, found.output[here]
+        ]
+        shares.append(figures.Shares(one, share, np.sqrt(np.maximum(spread, 0.0))))
+    return Distribution(shares, None)
 
 
 def counted_shares(

@@ -150,18 +150,20 @@ def _brief(sizes: pl.Series) -> dict[str, Any]:
 def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str, Any] | None:
     """How a randomised outcome counts, by pool and arm; None where no outcome is published."""
     rows = one.debias
-    rate = one.metric.resampling_probability if isinstance(one.metric, Metric) else None
-    if rate is None or not contents.has_units or not rows.height:
+    metric = one.metric
+    if not isinstance(metric, Metric) or not contents.has_units or not rows.height:
         return None
+    rate = metric.resampling_probability
     vectors = rows.partition_by("pool", "arm", maintain_order=True)
-    listed, size = one.n_vectors, max(len(one.outcomes), 1)
+    listed, size = one.n_vectors, max(vectors[0].height, 1)
     if listed * size > MOST_WEIGHTS:
         listed = max(1, MOST_WEIGHTS // 2 // size)
     arms = contents.arms[:MOST_ARMS]
     drawn = [vector for vector in vectors if vector["arm"][0] in arms][:MOST_LINES]
     return {
-        "kept": 1 - rate,
-        "svg": _debias_figure(one, arms, drawn, mark),
+        "kept": None if rate is None else 1 - rate,
+        # Outputs of tables are numbers without a meaning of their own: there is no line to draw.
+        "svg": None if rate is None else _debias_figure(one, arms, drawn, mark),
         "n_vectors": one.n_vectors,
         "n_drawn": len(drawn),
         "n_arms": len(arms),

@@ -28,7 +28,9 @@ from flows.ledger.rules import Fingerprint
 from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.noise.randomness import secret_key
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.errors import ClusterdpError, InputError
 from schemas.raw import attribute_columns
 from tests.conftest import (
@@ -732,6 +734,47 @@ def test_what_a_plan_depends_on_matters_as_far_as_it_changes_the_design(
     assert settings_of(coarse) not in (*found, settings_of(experiment(privacy=less)))
     same = auto | {"segment_shares": [0.02], "strata_statistic": "none"}
     assert settings_of(experiment(privacy=same)) == found[0]
+
+
+def test_what_tables_are_solved_for_matters(experiment: Builder) -> None:
+    """Grid, guess, what they keep and the noise of counts; the guess as far as it is one."""
+    optimal: dict[str, Any] = {"mechanism": "cluster-optimal-dp", "strata_statistic": "counts"}
+    changes: list[dict[str, Any]] = [
+        {"privacy": optimal},
+        {"privacy": optimal, "outcome": {"guess": [4, 3, 2, 1]}},
+        {"privacy": optimal, "outcome": {"values": [0, 1, 2, 4]}},
+        {"privacy": optimal | {"epsilon": 2.5}},
+        {"privacy": optimal | {"strata_statistic": "none"}},
+        {"privacy": optimal | {"mechanism": "uniform-prior-dp"}},
+    ]
+    found = [settings_of(experiment(**change)) for change in changes]
+    assert len(set(found)) == len(changes)
+    same = {"privacy": optimal, "outcome": {"guess": [2, 2, 2, 2]}}
+    assert settings_of(experiment(**same)) == found[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"response_epsilon": 1.5},
+        {"noise_scale": 99.0},
+        {"guess": (0.4, 0.3, 0.2, 0.1)},
+        {"grid": (0.0, 1.0, 2.0, 4.0)},
+    ],
+)
+def test_each_parameter_of_tables_is_in_what_is_digested(
+    experiment: Builder, change: dict[str, Any]
+) -> None:
+    privacy = {"mechanism": "cluster-optimal-dp", "strata_statistic": "counts"}
+    config = experiment(privacy=privacy).load()
+    chosen = resolve_design(config, SIZES)
+    assert isinstance(chosen.design, OptimalDesign)
+    parameters = replace(chosen.design.mechanism.parameters, **change)
+    other = replace(chosen.design, mechanism=ClusterOptimalDP(parameters))
+    sealed = sealed_rows(kept_rows(BASE), arms_of(kept_rows(BASE)))
+    one, two = (fingerprint(chosen.config, sealed, each) for each in (chosen.design, other))
+    assert one.settings != two.settings
+    assert one.rows == two.rows
 
 
 def test_no_key_of_unit_ids_is_in_what_is_digested(

@@ -68,6 +68,7 @@ TABLES = {
         "role": "VARCHAR",
         "margin": "DOUBLE",
         "direction": "VARCHAR",
+        "response_epsilon": "DOUBLE",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
@@ -90,7 +91,7 @@ TABLES = {
         "noise_scale": "DOUBLE",
         "centre": "DOUBLE",
     },
-    "randomiser": {**CELL, "output": "DOUBLE", "probability": "DOUBLE"},
+    "randomiser": {**CELL, **ARMS, "output": "DOUBLE", "probability": "DOUBLE"},
     "units": {
         "unit_id": "VARCHAR",
         "cluster": "ENUM('east', 'west')",  # in the order of text, so that both stand in one order
@@ -137,7 +138,7 @@ NOT_KNOWN = {
 }  # fmt: skip
 """Columns of text that are null in a release such as these."""
 
-MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp"]
+MECHANISMS = ["cluster-dp", "cluster-free-dp", "uniform-prior-dp", "cluster-optimal-dp"]
 
 
 def columns_of(path: Path) -> dict[str, dict[str, str]]:
@@ -278,6 +279,7 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "role": None,
         "margin": None,
         "direction": None,
+        "response_epsilon": None,
     }
 
 

@@ -17,8 +17,9 @@ import pytest
 
 from estimators.theory import Population, uniform_prior_variance
 from flows.cli.main import run
-from flows.replication.efficiency import GRID, QUICK, SIZES, EfficiencyReplication, population
-from flows.replication.efficiency_rows import EfficiencyRow
+from flows.replication.efficiency import QUICK, EfficiencyReplication
+from flows.replication.efficiency_rows import EfficiencyRow, NoiseRow
+from flows.replication.experiment_one import GRID, SIZES, population
 from tests.conftest import PATIENCE
 
 SPARE = 3.0
@@ -71,9 +72,12 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
     assert {one["epsilon"] for one in found["rows"]} == {0.2, 1.0}
     assert {one["delta"] for one in found["rows"]} == {1e-4}
     assert {one["repetitions"] for one in found["rows"]} == {800}
-    (figure,) = (Path(path) for path in found["figures"])
-    assert figure == found["folder"] / "efficiency.svg"
-    assert [path.name for path in found["folder"].iterdir()] == ["efficiency.svg"]
+    names = ["efficiency.svg", "efficiency-noise.svg"]
+    figures = [Path(path) for path in found["figures"]]
+    assert figures == [found["folder"] / name for name in names]
+    assert sorted(path.name for path in found["folder"].iterdir()) == sorted(names)
+    figure, noise = figures
+    assert "a unit&#x27;s noise adds" in noise.read_text() or "a unit's noise" in noise.read_text()
     svg = figure.read_text(encoding="utf-8")
     assert svg.startswith("<?xml")
     assert "mean squared error" in svg
@@ -82,7 +86,11 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
 
 def test_people_are_told_every_number_and_how_it_was_had(found: dict[str, Any]) -> None:
     every = tuple(EfficiencyRow(**one) for one in found["rows"])
-    text = EfficiencyReplication(QUICK, every, (Path("/somewhere/efficiency.svg"),)).text()
+    noise = tuple(NoiseRow(**one) for one in found["noise"])
+    figures = (Path("/somewhere/efficiency.svg"),)
+    text = EfficiencyReplication(QUICK, every, noise, figures).text()
+    for each in noise:
+        assert f"{each.noise:.4g}" in text
     assert "800 repetitions a row: a quick run" in text
     assert "mean squared errors are about the true effect" in text.lower()
     assert "figure: /somewhere/efficiency.svg" in text

@@ -22,7 +22,7 @@ from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.outcome_grid import stochastic_levels
 from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.planning.design import Request, StatisticName, design
+from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import (
     MORE_LEVELS,
@@ -68,6 +68,12 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> np.random.Generator:
     for module in ("mechanisms.randomised_response", "domain.outcome_grid"):
         monkeypatch.setattr(f"privatizers.{module}.random_words", words)
     return own
+
+
+def mechanism_of(found: Plan) -> Mechanism:
+    """The mechanism of a plan among uniform priors."""
+    assert isinstance(found.design, Design)
+    return found.design.mechanism
 
 
 # Questions
@@ -225,7 +231,7 @@ def test_a_plan_predicts_the_standard_error_of_a_release(
     )
     assert len(found.option.predicted) == n_arms * n_shares
     grid = np.array(found.option.grid)
-    simulation = Simulation(asked, grid, found.design.mechanism, generator)
+    simulation = Simulation(asked, grid, mechanism_of(found), generator)
     assert_comes_true(found.option.predicted, simulation)
 
 
@@ -243,7 +249,7 @@ def test_a_prediction_30_per_cent_off_is_found_out(generator: np.random.Generato
     """A negative control of the simulation."""
     asked = question(1.0, "two", "twelve")
     found = plan(asked)
-    simulation = Simulation(asked, np.array(found.option.grid), found.design.mechanism, generator)
+    simulation = Simulation(asked, np.array(found.option.grid), mechanism_of(found), generator)
     for factor in (0.77, 1.3):
         wrong = tuple(
             replace(one, std_error=factor * one.std_error) for one in found.option.predicted
@@ -269,7 +275,7 @@ def test_a_release_of_means_states_its_own_standard_error(
     They come from randomised outcomes, which the default segments leave a good part of ε.
     """
     found = plan(asked)
-    simulation = Simulation(asked, np.array(found.option.grid), found.design.mechanism, generator)
+    simulation = Simulation(asked, np.array(found.option.grid), mechanism_of(found), generator)
     made = simulation.contrasts(found.option.predicted[0])
     assert float(made.variance.mean()) == pytest.approx(float(made.estimate.var()), rel=0.15)
     within = np.abs(made.estimate) < 1.96 * np.sqrt(made.variance)
@@ -509,7 +515,7 @@ def test_the_width_of_intervals_comes_true(
         question(epsilon, "two", "twelve", (statistic,), coarser=False), sizes=10 * LARGE
     )
     found = plan(asked)
-    simulation = Simulation(asked, np.array(found.option.grid), found.design.mechanism, generator)
+    simulation = Simulation(asked, np.array(found.option.grid), mechanism_of(found), generator)
     (told,) = found.option.predicted
     made = simulation.contrasts(told)
     half = t_interval(made.estimate, made.variance, made.degrees_of_freedom, 0.95).upper
@@ -722,7 +728,7 @@ def told(
 ) -> tuple[float, float]:
     """Half the width of an interval in true standard errors, and how often intervals cover."""
     trial = Trial.from_guess(
-        values, sizes, found.design.mechanism, np.full(12, 1 / 12), np.zeros(1), generator
+        values, sizes, mechanism_of(found), np.full(12, 1 / 12), np.zeros(1), generator
     )
     answers = simulate(trial, 1_500, generator).of("combined")
     width = float(np.mean(answers.interval.upper - answers.interval.lower))

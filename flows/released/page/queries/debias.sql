@@ -12,4 +12,5 @@ FROM shown AS s
 JOIN main.debias AS d ON d.metric = s.metric AND d.pool = s.pool AND d.arm = s.arm
 LEFT JOIN main.counts AS c
 ON c.metric = d.metric AND c.pool = d.pool AND c.arm = d.arm AND c.outcome = d.outcome
+    AND NOT $by_tables -- whose rows in debias are about outputs
 ORDER BY s.size DESC, d.pool, d.arm, d.outcome

@@ -70,7 +70,7 @@ def shared_coins(patch: pytest.MonkeyPatch) -> None:
 
     def broken(self: Any, levels: Levels, cells: Any) -> Any:
         places = honest(self, levels, cells)
-        size = len(self.grid)
+        size = len(self.outputs)
         true = cells.astype(np.int64) * size + levels
         if self.name == "clicks":
             kept[:] = [places == true]

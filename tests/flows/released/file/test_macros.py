@@ -23,6 +23,7 @@ from estimators.coverage import LEAST_COVERAGE, percent, remedy
 from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
+from flows.released.file.outputs import Outputs
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import statement
 from schemas.released import TABLES
@@ -100,6 +101,14 @@ CASES: dict[str, tuple[pl.DataFrame, dict[str, Section]]] = {
     "no counts": (
         uneven_log(SIZES),
         {"privacy": {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}, "arms": MERGED},
+    ),
+    "tables learnt from counts": (
+        uneven_log(SIZES),
+        {"privacy": {"mechanism": "cluster-optimal-dp", "epsilon": 6.0}, "arms": MERGED},
+    ),
+    "tables alone": (
+        uneven_log(SIZES),
+        {"privacy": {"mechanism": "cluster-optimal-dp", "strata_statistic": "none"}},
     ),
     "counts beside a uniform prior": (uneven_log(SIZES), {"privacy": COUNTS, "arms": MERGED}),
     "sums of squares": (
@@ -201,9 +210,12 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
         GROUP BY m.segment, u.cluster, u.arm ORDER BY ALL
     """
     release = read_once(path)
-    with duckdb.connect(str(path), read_only=True) as connection:
-        connection.register("members", segments.unique().to_arrow())
-        rows = read_frame(connection, query, {"center": float(release.grid.mean())})
+    if release.outputs is not None:
+        rows = moments_by_tables(path, release, release.outputs, segments.unique())
+    else:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            connection.register("members", segments.unique().to_arrow())
+            rows = read_frame(connection, query, {"center": float(release.grid.mean())})
     names = segments["segment"].unique().sort().to_list()
     groups = pl.Series([names.index(one) for one in rows["segment"].to_list()], dtype=pl.Int64)
     found = effects(
@@ -216,6 +228,33 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     frame = pl.DataFrame([asdict(one) for one in found], infer_schema_length=None)
     numbers = frame.select(name for name in COLUMNS if name not in IN_WORDS)
     return numbers.sort("estimator", maintain_order=True)
+
+
+def moments_by_tables(
+    path: Path, release: Released, outputs: Outputs, segments: pl.DataFrame
+) -> pl.DataFrame:
+    """The same of units that response tables drew, by polars."""
+    functions = outputs.frame("outcome", release.pool_names).drop("metric")
+    units = released(path, "units").cast({"cluster": pl.String, "arm": pl.String})
+    strata = released(path, "strata")
+    known = units.join(strata.drop("n_units"), on=["cluster", "arm"]).join(
+        functions.rename({"output": "outcome"}), on=["pool", "arm", "outcome"]
+    )
+    assert known.height == units.height
+    d = pl.col("outcome_debiased") - float(release.grid.mean())
+    return (
+        segments.join(known.cast({"unit_id": pl.String}), on="unit_id")
+        .group_by("segment", "cluster", "arm")
+        .agg(
+            n=pl.len().cast(pl.Float64),
+            mean=d.mean(),
+            variance=d.var().fill_null(0.0),
+            noise=pl.col("noise").mean(),
+            square=pl.col("square").mean(),
+            square_noise=pl.col("square_noise").mean(),
+        )
+        .sort("segment", "cluster", "arm")
+    )
 
 
 def stated(path: Path) -> pl.DataFrame:

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[int, Section]] = {
     "tiny clusters": (1_200, {**HARD, "epsilon": 16.0}),
     "tiny clusters, no statistic": (1_200, {**HARD, "strata_statistic": "none", "epsilon": 24.0}),
     "priors of clusters": (4, {**HARD, "mechanism": "cluster-dp", "epsilon": 12.0}),
+    "tables": (5, {**HARD, "mechanism": "cluster-optimal-dp", "epsilon": 8.0}),
     "planned": (5, {"mechanism": "auto", "strata_statistic": None, "epsilon": 8.0}),
 }
 every_case = pytest.mark.parametrize("name", CASES)
@@ -52,6 +53,7 @@ HOUSEHOLDS: dict[str, tuple[int, bool, Section]] = {
     "within clusters": (5, True, {**HARD, "epsilon": 8.0}),
     "across clusters": (4, False, {**HARD, "strata_statistic": "means", "epsilon": 5.0}),
     "across tiny clusters": (700, False, {**HARD, "epsilon": 16.0}),
+    "tables": (5, False, {**HARD, "mechanism": "cluster-optimal-dp", "epsilon": 8.0}),
     "no statistic": (3, True, {**HARD, "strata_statistic": "none", "epsilon": 24.0}),
 }
 """Clusters, whether a household is in one of them, and privacy."""

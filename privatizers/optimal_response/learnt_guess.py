@@ -1,0 +1,159 @@
+"""Which table each stratum gets: learnt from noisy counts, which post-processing may read freely.
+
+A table is solved for a guess at how outcomes are spread. Noisy counts, paid for and published, give
+one for every stratum and for every group of strata (an arm, say), whose counts are their sums. All
+tables keep the same ε, whatever the counts are; so which of them a stratum gets, and for which
+guess they were solved, costs nothing beyond the counts. A wrong guess costs noise, never bias.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+
+from privatizers.optimal_response.response import OptimalResponse
+from privatizers.optimal_response.whole_numbers import ResponseTable, even_table, table_of
+from schemas.arrays import Floats, Ints
+
+_MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
+"""The part of an even guess that is mixed into a learnt one: for few people, for many."""
+_SOLVED_IN = 13
+"""Outcomes up to which a table is solved in some tenths of a second, so that strata have own ones.
+"""
+MOST_OWN, MOST_GROUPS = 48, 16
+"""Strata, and groups, that have tables of their own at most, so that a run takes seconds."""
+_LEAST_KNOWN = 1.5
+"""Units times ε of the counts, for each outcome, from which counts are looked at.
+
+They are shrunk toward what is known without them, so that noise alone rarely makes a table."""
+_WORTH = 0.97
+"""The noise that a stratum's own table must have at most, as a part of its group's."""
+
+
+def public_response(grid: Floats, guess: Floats, epsilon: float, n_strata: int) -> OptimalResponse:
+    """Return the table for a public ``guess``, shape [K], or even response where that is better."""
+    tables = (solved(grid, guess, epsilon), _even(grid, epsilon))
+    best = int(np.argmin([guess @ table.noise for table in tables]))
+    return OptimalResponse((tables[best],), np.zeros(n_strata, dtype=np.int64))
+
+
+def learnt_response(
+    grid: Floats,
+    guess: Floats,
+    epsilon: float,
+    noisy_counts: Ints,
+    n_units: Ints,
+    counts_epsilon: float,
+    group: Ints,
+) -> OptimalResponse:
+    """Return a table for every stratum, all at ``epsilon``: the best by the noisy counts.
+
+    Args:
+        grid: y, shape [K].
+        guess: The public guess, shape [K].
+        epsilon: What every table keeps.
+        noisy_counts: Ñ of the strata, shape [S, K].
+        n_units: Public sizes, shape [S].
+        counts_epsilon: What the counts have cost; it says how noisy they are.
+        group: The group of each stratum, from 0; shape [S].
+
+    Candidates are the table of the stratum's own counts (of the largest strata alone), that of its
+    group's, that of the public guess, and even response. Each is judged by the most particular
+    guess that tells enough. Nothing but the arguments decides: neither time nor memory.
+    """
+    n_groups = int(group.max()) + 1
+    of_groups = np.zeros((n_groups, len(grid)))
+    np.add.at(of_groups, group, noisy_counts)
+    sizes = np.bincount(group, n_units, n_groups).astype(np.float64)
+    # The noise on a sum of m counts is √m times as great.
+    known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
+    group_guesses = shrunk(of_groups, sizes, known, np.broadcast_to(guess, of_groups.shape))
+    tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
+    own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
+    if n_groups <= MOST_GROUPS:
+        for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
+            own_table[at] = len(tables)
+            tables.append(solved(grid, group_guesses[at], epsilon))
+    expected = group_guesses @ np.stack([table.noise for table in tables]).T
+    position = np.arange(len(tables))
+    of_another = (position > 1) & (position != own_table[:, np.newaxis])
+    best_of_group = np.argmin(np.where(of_another, np.inf, expected), axis=1)
+    chosen: Ints = best_of_group[group]
+    for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
+        size = n_units[stratum : stratum + 1].astype(np.float64)
+        of_group = group_guesses[group[stratum]][np.newaxis]
+        counts = noisy_counts[stratum : stratum + 1]
+        own = shrunk(counts, size, size * counts_epsilon, of_group)[0]
+        table = solved(grid, own, epsilon)
+        if own @ table.noise < _WORTH * (own @ tables[chosen[stratum]].noise):
+            chosen[stratum] = len(tables)
+            tables.append(table)
+    used, table_of_stratum = np.unique(chosen, return_inverse=True)
+    return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
+
+
+def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
+    """Return guesses at shares, shape [S, K], between noisy ones and ``prior``, shape [S, K].
+
+    Noisy shares are moved toward the prior as far as noise alone would explain how far they are
+    from it, and a little more (the positive part of James and Stein's estimator, with √K for the
+    chance in K squares); then they are :func:`mixed`. A share's noise has the variance
+    8/``known``².
+    """
+    k = noisy_counts.shape[1]
+    sizes = np.maximum(n_units, 1.0)[:, np.newaxis]
+    apart = noisy_counts / sizes - prior
+    told = known**2 * np.sum(apart**2, axis=1)
+    kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)
+    shares = prior + kept[:, np.newaxis] * apart
+    return mixed(shares, np.ones(len(shares)), known)
+
+
+def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
+    """Return guesses at shares, shape [S, K]: noisy ones put on the simplex, mixed with 1/K.
+
+    The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
+    """
+    k = noisy_counts.shape[1]
+    shares = on_simplex(noisy_counts / n_units[:, np.newaxis])
+    part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
+    guess: Floats = (1.0 - part) * shares + part / k
+    return guess
+
+
+def on_simplex(shares: Floats) -> Floats:
+    """Return the nearest points that are not negative and add up to one; rows of shape [S, K]."""
+    ordered = -np.sort(-shares, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1.0) / np.arange(1, shares.shape[1] + 1)
+    size = np.sum(ordered > excess, axis=1)
+    shift = excess[np.arange(len(shares)), size - 1]
+    found = np.maximum(shares - shift[:, np.newaxis], 0.0)
+    whole: Floats = found / found.sum(axis=1, keepdims=True)
+    return whole
+
+
+def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[int]:
+    """The strata whose own counts tell enough, the largest first: by public sizes alone."""
+    if n_outcomes > _SOLVED_IN:
+        return []
+    enough = np.flatnonzero(n_units * counts_epsilon >= _LEAST_KNOWN * n_outcomes)
+    order = enough[np.argsort(-n_units[enough], kind="stable")]
+    return [int(at) for at in order[:MOST_OWN]]
+
+
+def solved(grid: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+    """Return the table for a guess; even response where it cannot be solved."""
+    return _solved(tuple(grid.tolist()), tuple(guess.tolist()), epsilon)
+
+
+def _even(grid: Floats, epsilon: float) -> ResponseTable:
+    return _evened(tuple(grid.tolist()), epsilon)
+
+
+@lru_cache(maxsize=256)  # a design, its forecast and its release ask the same
+def _solved(grid: tuple[float, ...], guess: tuple[float, ...], epsilon: float) -> ResponseTable:
+    return table_of(np.array(grid), np.array(guess), epsilon)
+
+
+@lru_cache(maxsize=64)
+def _evened(grid: tuple[float, ...], epsilon: float) -> ResponseTable:
+    return even_table(np.array(grid), epsilon)

@@ -1,0 +1,194 @@
+"""Guesses come of noisy counts and public facts alone, and every table keeps the same ε."""
+
+import numpy as np
+import pytest
+
+from privatizers.optimal_response import learnt_guess
+from privatizers.optimal_response.learnt_guess import (
+    MOST_GROUPS,
+    MOST_OWN,
+    learnt_response,
+    mixed,
+    on_simplex,
+    public_response,
+    solved,
+)
+from privatizers.optimal_response.response import OptimalResponse
+from privatizers.optimal_response.whole_numbers import ResponseTable, even_table
+from schemas.arrays import Floats, Ints
+
+GRID = np.array([0.0, 1.0, 2.0])
+GUESS = np.array([0.5, 0.3, 0.2])
+EPSILON, PRICE = 2.0, 0.1
+
+
+def learnt(
+    noisy: Ints, sizes: Ints, group: Ints | None = None, grid: Floats = GRID, price: float = PRICE
+) -> OptimalResponse:
+    groups = np.zeros(len(sizes), dtype=np.int64) if group is None else group
+    guess = GUESS if len(grid) == 3 else np.full(len(grid), 1 / len(grid))
+    return learnt_response(grid, guess, EPSILON, noisy, sizes, price, groups)
+
+
+def own_tables(found: OptimalResponse) -> list[bytes]:
+    return [found.tables_used[at].units.tobytes() for at in found.table_of]
+
+
+# guesses
+
+
+def test_a_guess_is_the_nearest_point_of_the_simplex() -> None:
+    """By the conditions that mark it: what is kept is moved by one number, the rest is above it."""
+    draw = np.random.default_rng(3)
+    shares = draw.normal(0.2, 2.0, (400, 5))
+    found = on_simplex(shares)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-14)
+    assert (found >= 0).all()
+    for row, point in zip(shares, found, strict=True):
+        moved = (row - point)[point > 0]
+        assert np.ptp(moved) < 1e-12
+        assert (row[point == 0] <= moved.mean() + 1e-12).all()
+    on_it = draw.dirichlet(np.ones(5), 20)
+    np.testing.assert_allclose(on_simplex(on_it), on_it, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("known", "part"), [(0.0, 0.1), (20.0, 0.1), (100.0, 0.03), (1e4, 0.003), (1e9, 0.003)]
+)
+def test_an_even_guess_is_mixed_in_by_what_is_known(known: float, part: float) -> None:
+    found = mixed(np.array([[10, 0, 0]]), np.array([10.0]), np.array([known]))[0]
+    np.testing.assert_allclose(found, [1 - part + part / 3, part / 3, part / 3], rtol=1e-12)
+
+
+@pytest.mark.parametrize("noisy", [[0, 0, 0], [-50, -50, -50], [10**15, 3, -(10**15)]])
+def test_any_noisy_counts_make_a_guess(noisy: list[int]) -> None:
+    found = mixed(np.array([noisy]), np.array([7.0]), np.array([0.7]))[0]
+    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+    assert found.min() >= 0.1 / 3 - 1e-15
+
+
+# tables
+
+
+@pytest.mark.parametrize("n", [3, 100, 5_000])
+def test_every_table_keeps_the_same_epsilon_for_any_noisy_counts(n: int) -> None:
+    draw = np.random.default_rng(n)
+    rows = [[n, 0, 0], [-n, 3 * n, -n], [0, 0, 0], *draw.integers(-n, 2 * n, (3, 3)).tolist()]
+    for noisy in rows:
+        found = learnt(np.array([noisy, [n, n, n]]), np.array([n, 3 * n]))
+        for table in found.tables_used:
+            assert table.keeps(EPSILON)
+            assert table.bias <= 1e-12 * 2
+
+
+def test_equal_arguments_give_equal_tables_also_when_solved_again() -> None:
+    noisy, sizes = np.array([[700, 200, 101], [30, 40, 31]]), np.array([1000, 100])
+    first = learnt(noisy, sizes)
+    learnt_guess._solved.cache_clear()
+    again = learnt(noisy, sizes)
+    np.testing.assert_array_equal(first.table_of, again.table_of)
+    for one, other in zip(first.tables_used, again.tables_used, strict=True):
+        np.testing.assert_array_equal(one.units, other.units)
+        np.testing.assert_array_equal(one.values, other.values)
+
+
+def solved_for(monkeypatch: pytest.MonkeyPatch) -> list[Floats]:
+    """The guesses that tables are asked for, from now on; all get that of the public guess."""
+    asked: list[Floats] = []
+    table = solved(GRID, GUESS, EPSILON)
+
+    def watching(_: Floats, guess: Floats, __: float) -> ResponseTable:
+        asked.append(guess)
+        return table
+
+    monkeypatch.setattr(learnt_guess, "solved", watching)
+    return asked
+
+
+def test_public_sizes_alone_decide_how_many_tables_are_solved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The public guess's, one a group, and those of the strata with n ε of 1.5 K at least: 45."""
+    sizes = np.array([44, 45, 46, 30, 5_000])
+    group = np.array([0, 0, 0, 1, 1])
+    asked = solved_for(monkeypatch)
+    draw = np.random.default_rng(5)
+    for _ in range(6):
+        asked.clear()
+        learnt(draw.integers(-300, 6_000, (5, 3)), sizes, group)
+        assert len(asked) == 1 + 2 + 3
+    noisy = np.array([[n, 0, 0] for n in sizes.tolist()])
+    noisy[4] = [0, 0, 5_000]
+    asked.clear()
+    learnt(noisy, sizes, group)
+    favourites = [int(np.argmax(guess)) for guess in asked[3:]]
+    assert favourites == [2, 0, 0]  # the largest first
+
+
+@pytest.mark.parametrize(
+    ("n_strata", "n_groups", "solved_of_groups"), [(5, 5, 5), (MOST_GROUPS + 1, MOST_GROUPS + 1, 0)]
+)
+def test_many_groups_have_no_tables_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, n_strata: int, n_groups: int, solved_of_groups: int
+) -> None:
+    asked = solved_for(monkeypatch)
+    sizes = np.full(n_strata, 100)
+    learnt(np.full((n_strata, 3), 33), sizes, np.arange(n_strata) % n_groups)
+    assert len(asked) == 1 + solved_of_groups + n_strata  # these have tables of their own
+
+
+def test_at_most_so_many_strata_have_tables_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = solved_for(monkeypatch)
+    sizes = np.full(MOST_OWN + 9, 1_000)
+    learnt(np.full((len(sizes), 3), 333), sizes)
+    assert len(asked) == 1 + 1 + MOST_OWN
+
+
+def test_on_fine_grids_no_stratum_has_a_table_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = solved_for(monkeypatch)
+    monkeypatch.setattr(learnt_guess, "_even", lambda *_: solved(GRID, GUESS, EPSILON))
+    grid = np.arange(14.0)
+    noisy = np.full((2, 14), 10_000)
+    with pytest.raises(ValueError, match="matmul"):  # the table handed out is of three outcomes
+        learnt(noisy, noisy.sum(axis=1), grid=grid)
+    assert len(asked) == 2
+
+
+def test_strata_of_different_outcomes_get_tables_of_their_own_and_small_ones_their_arms() -> None:
+    noisy = np.array([[9_000, 500, 500], [500, 500, 9_000], [9, 1, 0], [0, 1, 9]])
+    found = learnt(noisy, noisy.sum(axis=1), np.array([0, 1, 0, 1]))
+    tables = own_tables(found)
+    assert tables[0] != tables[1]
+    assert tables[2] != tables[3]  # of its arm, which is like the large one's
+
+
+def test_where_nothing_is_known_the_public_guess_or_even_response_is_taken() -> None:
+    found = learnt(np.array([[1, 0, 0], [0, 1, 1]]), np.array([1, 2]), np.array([0, 1]))
+    public = {
+        solved(GRID, GUESS, EPSILON).units.tobytes(),
+        even_table(GRID, EPSILON).units.tobytes(),
+    }
+    assert set(own_tables(found)) <= public
+
+
+def test_a_group_without_strata_is_no_trouble() -> None:
+    noisy = np.array([[40, 30, 30], [10, 10, 80]])
+    whole = learnt(noisy, np.array([100, 100]), np.array([0, 1]))
+    apart = learnt(noisy, np.array([100, 100]), np.array([0, 3]))
+    assert own_tables(whole) == own_tables(apart)
+
+
+def test_the_names_of_groups_do_not_matter() -> None:
+    noisy = np.array([[400, 30, 30], [10, 10, 800], [300, 40, 20]])
+    sizes = noisy.sum(axis=1)
+    one, other = (learnt(noisy, sizes, np.array(group)) for group in ([0, 1, 0], [1, 0, 1]))
+    assert own_tables(one) == own_tables(other)
+
+
+def test_without_counts_the_better_of_two_public_tables_is_taken() -> None:
+    found = public_response(GRID, GUESS, EPSILON, 3)
+    (table,) = found.tables_used
+    even = even_table(GRID, EPSILON)
+    assert GUESS @ table.noise <= GUESS @ even.noise
+    np.testing.assert_array_equal(found.table_of, 0)
+    assert found.weights.shape == (3, len(table.values))

@@ -1,0 +1,69 @@
+"""Noise that plans reckon with is near that of the tables that releases draw from."""
+
+import numpy as np
+import pytest
+
+from privatizers.optimal_response.learnt_guess import public_response
+from privatizers.planning.optimal_noise import learnt_guess, optimal_noise
+from privatizers.planning.response_noise import Splits, table_noise
+from schemas.arrays import Floats
+
+GUESSES: dict[str, tuple[Floats, Floats]] = {
+    "binary": (np.array([0.0, 1.0]), np.array([0.9, 0.1])),
+    "even": (np.arange(-5.0, 1.0), np.full(6, 1 / 6)),
+    "skewed": (np.array([0.0, 1.0, 2.0, 10.0]), np.array([0.6, 0.3, 0.06, 0.04])),
+}
+
+
+def of_table(grid: Floats, guess: Floats, epsilon: float) -> tuple[float, float]:
+    """The noise of a release's table for a guess, where that is right."""
+    response = public_response(grid, guess, epsilon, 1)
+    occurs = guess @ response.probabilities[0]
+    functions = response.functions
+    return float(occurs @ functions.noise[0]), float(occurs @ functions.square_noise[0])
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_interpolated_noise_is_near_that_of_tables(name: str) -> None:
+    grid, guess = GUESSES[name]
+    epsilons = np.array([0.03, 1.1, 2.6, 4.4, 11.0])
+    found = optimal_noise(grid, guess, guess, epsilons)
+    told = np.array([of_table(grid, guess, one) for one in epsilons.tolist()])
+    np.testing.assert_allclose(found.of_mean, told[:, 0], rtol=0.15)
+    assert np.all(np.diff(found.of_mean) < 0)
+    # Tables that are as good as each other for means are not so for squares.
+    np.testing.assert_allclose(found.of_square[1:], told[1:, 1], rtol=0.5, atol=1e-12)
+
+
+def test_noise_below_the_least_epsilon_falls_as_its_square() -> None:
+    grid, guess = GUESSES["even"]
+    found = optimal_noise(grid, guess, guess, np.array([0.01, 0.02, 0.04]))
+    np.testing.assert_allclose(found.of_mean[:-1] / found.of_mean[1:], 4.0)
+
+
+def test_noise_goes_with_the_unit_of_outcomes() -> None:
+    grid, guess = GUESSES["skewed"]
+    epsilons = np.array([0.5, 3.0])
+    one, other = (optimal_noise(at, guess, guess, epsilons) for at in (grid, 7.0 + 3.0 * grid))
+    np.testing.assert_allclose(other.of_mean, 9.0 * one.of_mean, rtol=1e-9)
+    np.testing.assert_allclose(other.of_square, 81.0 * one.of_square, rtol=1e-9)
+
+
+def test_counts_that_tell_little_bring_nothing() -> None:
+    """And those that tell much bring a table for the outcomes as they are, at the same epsilon."""
+    grid, guess = GUESSES["even"]
+    outcomes = np.array([0.9, 0.1, 0.0, 0.0, 0.0, 0.0])
+    shares = np.array([0.001, 0.02])
+    splits = Splits(4.0, 0.0, "counts", shares, np.zeros(2))
+    declared, response = table_noise(splits, grid, guess, outcomes, informed=1_000.0)
+    left = 4.0 * (1.0 - shares)
+    fixed = optimal_noise(grid, guess, outcomes, left).of_mean
+    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left).of_mean
+    np.testing.assert_array_equal(response[0], [fixed[0], learnt[1]])
+    assert learnt[1] < 0.6 * fixed[1]
+    np.testing.assert_array_equal(declared[0], optimal_noise(grid, guess, guess, left).of_mean)
+    without = Splits(4.0, 0.0, "none", np.zeros(1), np.zeros(1))
+    (never, _) = table_noise(without, grid, guess, outcomes, informed=1e9)[1]
+    np.testing.assert_array_equal(
+        never, optimal_noise(grid, guess, outcomes, np.full(1, 4.0)).of_mean
+    )

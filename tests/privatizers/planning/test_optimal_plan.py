@@ -1,0 +1,167 @@
+"""Plans of Cluster-Optimal-DP: at the price asked for, as good as claimed, and soon made."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privatizers.accounting.accountant import delta_at
+from privatizers.domain.lattice import lattice_of
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
+from privatizers.mechanisms.parameters import event_of
+from privatizers.optimal_response.programme import MOST_INPUTS
+from privatizers.planning.design import StatisticName
+from privatizers.planning.forecast import forecast
+from privatizers.planning.grids import even_grid, grids_of, optimal_grids_of, project_guess
+from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
+from privatizers.planning.outcome_shares import plan_shares
+from privatizers.planning.planner import Question, plan, rank_options, with_more
+from privatizers.simulation.simulate import simulate
+from privatizers.simulation.trial import Trial
+from schemas.arrays import Floats
+from schemas.errors import ConfigError
+
+EVERY: tuple[StatisticName, ...] = ("counts", "means", "none")
+SIZES = np.array([[250, 250], [500, 500]])
+
+
+def question(
+    epsilon: float,
+    levels: int = 6,
+    statistics: tuple[StatisticName, ...] = EVERY,
+    guess: Floats | None = None,
+    *,
+    coarser: bool = True,
+    segments: tuple[float, ...] = (0.5,),
+    delta: float = 0.0,
+) -> Question:
+    values = np.arange(float(levels))
+    grids = optimal_grids_of(values.tolist(), continuous=False)
+    return Question(
+        epsilon,
+        delta,
+        values,
+        np.full(levels, 1.0 / levels) if guess is None else guess,
+        grids if coarser else (tuple(values.tolist()),),
+        statistics,
+        SIZES,
+        segment_shares=segments,
+        mechanism="cluster-optimal-dp",
+    )
+
+
+@pytest.mark.parametrize("statistic", EVERY)
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_a_plan_is_a_design_at_the_price_asked_for(statistic: StatisticName, delta: float) -> None:
+    asked = question(2.0, statistics=(statistic,), delta=delta)
+    found = plan(asked)
+    design, option = found.design, found.option
+    assert isinstance(design, OptimalDesign)
+    parameters = design.mechanism.parameters
+    assert (design.epsilon, design.delta) == (2.0, delta)
+    assert delta_at(event_of(parameters), 2.0) <= delta
+    assert (parameters.grid, parameters.guess) == (option.grid, found.guess)
+    assert parameters.strata_statistic in (statistic, "count-and-complement")
+    assert parameters.statistic_epsilon == pytest.approx(2.0 * option.statistic_share)
+    assert 0 < parameters.response_epsilon <= 2.0 * (1.0 + delta)  # δ may buy a hair
+    if delta == 0.0:
+        spent = option.statistic_share + option.square_share
+        assert parameters.response_epsilon == pytest.approx(2.0 * (1.0 - spent), rel=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_no_plan_among_uniform_priors_is_predicted_to_be_better(epsilon: float) -> None:
+    asked = question(epsilon, segments=(0.1, 0.5))
+    grids = grids_of(asked.values.tolist(), continuous=False)
+    other = replace(asked, mechanism="uniform-prior-dp", grids=grids)
+    assert rank_options(asked)[0].score < rank_options(other)[0].score + 0.02
+
+
+@pytest.mark.parametrize("statistic", EVERY)
+def test_a_forecast_is_that_of_the_plan(statistic: StatisticName) -> None:
+    """The one by the table that a release has, the other interpolated between a few values of ε."""
+    asked = question(3.0, statistics=(statistic,), guess=np.array([0.4, 0.3, 0.1, 0.1, 0.05, 0.05]))
+    found = plan(asked)
+    told = forecast(asked, found.option.grid, found.design.mechanism)
+    for one, other in zip(found.option.predicted, told, strict=True):
+        assert one.std_error == pytest.approx(other.std_error, rel=0.04)
+        assert one.half_width == pytest.approx(other.half_width, rel=0.08)
+
+
+def test_a_plan_is_the_same_whenever_it_is_made() -> None:
+    assert plan(question(1.3)) == plan(question(1.3))
+
+
+def test_more_epsilon_is_predicted_to_tell_more() -> None:
+    asked = question(2.0)
+    now, more = rank_options(asked)[0], with_more(asked, 1.0)
+    for one, other in zip(now.predicted, more.predicted, strict=True):
+        assert other.std_error < one.std_error
+
+
+def test_several_outcomes_share_epsilon() -> None:
+    shares = plan_shares([question(2.0, 4), question(2.0, 4, guess=np.array([1.0, 0, 0, 0]))])
+    assert sum(shares) == 1.0
+    assert min(shares) >= 1 / 32
+
+
+def test_where_nothing_can_be_compared_nothing_is_planned() -> None:
+    with pytest.raises(ConfigError, match="nothing to plan for"):
+        plan(replace(question(1.0), sizes=np.array([[5, 0]])))
+
+
+def test_grids_to_choose_from_have_tables() -> None:
+    for values, continuous in ((even_grid(0.0, 9.0, 501), True), (tuple(range(40)), False)):
+        grids = optimal_grids_of(values, continuous=continuous)
+        assert max(map(len, grids)) <= MOST_INPUTS
+        assert all((grid[0], grid[-1]) == (values[0], values[-1]) for grid in grids)
+    assert tuple(map(float, range(7))) in optimal_grids_of(
+        list(map(float, range(7))), continuous=False
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("values", "continuous"), [(201, True), (25, False)])
+def test_a_plan_is_soon_made(values: int, continuous: bool) -> None:
+    """On a machine that does other things as well: time of this process alone."""
+    grid = even_grid(0.0, 100.0, values)
+    asked = replace(
+        question(8.0),
+        values=np.array(grid),
+        guess=np.full(values, 1.0 / values),
+        grids=optimal_grids_of(grid, continuous=continuous),
+        segment_shares=(0.1, 0.5),
+    )
+    start = time.process_time()
+    assert plan(asked).option.grid
+    assert time.process_time() - start < 40.0
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("epsilon", "statistic"), [(1.0, "means"), (2.0, "counts"), (4.0, "none"), (0.5, "counts")]
+)
+def test_what_is_predicted_comes_true(epsilon: float, statistic: StatisticName) -> None:
+    """With a right guess, which the learnt tables are near: see the docstring of the forecast."""
+    guess = np.array([0.5, 0.25, 0.15, 0.1])
+    asked = question(epsilon, 4, (statistic,), guess, segments=())
+    found = plan(asked)
+    assert isinstance(found.design.mechanism, ClusterOptimalDP)
+    grid = np.array(found.option.grid)
+    assert project_guess(asked.values, guess, grid) == pytest.approx(found.guess)
+    people = np.random.default_rng(5)
+    levels = people.choice(len(grid), SIZES.sum(), p=found.guess)
+    trial = Trial(grid, SIZES, np.stack([levels, levels]), found.design.mechanism)
+    seen = simulate(trial, 300, np.random.default_rng(6))
+    sample = seen.of("tau_q" if statistic == "none" else "combined")
+    (told,) = forecast(asked, found.option.grid, found.design.mechanism)
+    assert sample.std_dev == pytest.approx(told.std_error, rel=0.15)
+
+
+def test_one_can_be_designed_without_a_plan() -> None:
+    grid = (0.0, 1.0, 2.0)
+    request = OptimalRequest(grid, (0.5, 0.3, 0.2), 1.0, lattice=lattice_of(grid))
+    parameters = optimal_design(request).mechanism.parameters
+    assert parameters.strata_statistic == "counts"
+    assert parameters.statistic_epsilon + parameters.response_epsilon <= 1.0 + 1e-12
