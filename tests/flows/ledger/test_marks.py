@@ -1,7 +1,8 @@
 """What the ledger notes of releases after they were published, in both databases."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from flows.ledger.marks import (
     note_withdrawal,
     unfinished_folders,
 )
+from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
 from flows.ledger.standing import standings
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError, InputError
+from tests.flows.ledger.write_down import WRITTEN
 
 NOW = datetime(2026, 11, 20, 3, 15, 30, tzinfo=UTC)
 TERMS = Terms("trial", "people", Budget(1.0, 0.25), Budget(10.0, 1.0))
@@ -109,3 +112,13 @@ def test_a_time_that_is_none_is_told_by_its_row(
 
 def test_without_an_end_nothing_closes() -> None:
     assert closing_of("trial", None, [], NOW) is None
+
+
+def test_a_ledger_that_was_written_down_has_its_notes(tmp_path: Path) -> None:
+    text = (WRITTEN / "version-3.sqlite.sql").read_text(encoding="utf-8")
+    url = ledger_url("sqlite:///ledger.sqlite", tmp_path)
+    with closing(sqlite3.connect(str(url.database))) as connection:
+        connection.executescript(text)
+    lists = lists_of(entries_of(Ledger(url), "trial"), None)
+    assert [one.reason for one in lists.withdrawn.values()] == ["wrong prices"]
+    assert set(lists_of(entries_of(Ledger(url), "winter"), None).pruned) == {"winter.published.r1"}

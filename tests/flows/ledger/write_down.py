@@ -14,6 +14,7 @@ import sqlite3
 import subprocess
 import tempfile
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 from flows.ledger.database import VERSION, Ledger
@@ -41,6 +42,17 @@ def tell(ledger: Ledger) -> None:
     name = ReleaseName("trial", "found", 3)
     stray = UnknownRelease(name, Budget(0.7), HERE / f"{name.release_id}.duckdb")
     ledger.settle(of, found=[stray])
+    _note(ledger)
+
+
+def _note(ledger: Ledger) -> None:
+    """Withdraw a release, and prune another."""
+    from flows.ledger.digests import entries_of  # noqa: PLC0415 - since version 3
+    from flows.ledger.marks import note_pruned, note_withdrawal  # noqa: PLC0415 - likewise
+
+    moment = datetime(2026, 11, 20, 3, 15, tzinfo=UTC)
+    note_withdrawal(ledger, "trial", "trial.published.r1", "wrong prices", moment)
+    note_pruned(ledger, [one.id for one in entries_of(ledger, "winter")], moment)
 
 
 def tell_of_units(ledger: Ledger) -> None:
