@@ -22,9 +22,9 @@ any version. Of the objects that are returned here, what the docstrings name is 
 
 **The privacy boundary.** Opening a release, or an effect model, and asking it anything, imports no
 code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`release`,
-:func:`release_due` and :func:`cate` do: they are for whoever may read the raw log. :func:`status`,
-:func:`backup`, :func:`restore`, and :func:`verify` against a ledger, are for whoever may read the
-ledger.
+:func:`release_due`, :func:`cate` and :func:`prune` do, or remove what they left: they are for
+whoever may read the raw log. :func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and
+:func:`verify` against a ledger, are for whoever may read the ledger.
 
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
@@ -73,6 +73,7 @@ from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
 from flows.released.series.queries import series_sql
+from flows.released.withdrawal import withdrawal_of
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -94,12 +95,14 @@ if TYPE_CHECKING:
     from flows.check import CheckResult
     from flows.due import DueResult
     from flows.plan import PlanResult
+    from flows.prune import PruneResult
     from flows.release import ReleaseResult
     from flows.released.effects.from_release import ReleaseEffects
     from flows.released.effects.model_file import ModelFile
     from flows.restore import RestoreResult
     from flows.status import StatusResult
     from flows.verify import VerifyResult
+    from flows.withdraw import WithdrawResult
 
 __all__ = [
     "BudgetError",
@@ -121,11 +124,13 @@ __all__ = [
     "open_model",
     "open_series",
     "plan",
+    "prune",
     "release",
     "release_due",
     "restore",
     "status",
     "verify",
+    "withdraw",
 ]
 
 
@@ -169,6 +174,16 @@ class Release:
         ``created_at`` (UTC). The fields are the columns of the two tables.
         """
         return self._file.manifest
+
+    @property
+    def withdrawn(self) -> str | None:
+        """Why its publisher has withdrawn it, as a list beside the file says; None: it has not.
+
+        Raises:
+            InputError: The list beside the file cannot be read.
+        """
+        found = withdrawal_of(self.path)
+        return None if found is None else found.reason
 
     @property
     def row_counts(self) -> dict[str, int]:
@@ -453,6 +468,16 @@ class Series:
         return tuple(open(night.path) for night in self._nights.nights)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of them: periods that are missing, withdrawn or pruned, say."""
+        return self._nights.notes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the experiment has ended, as a list beside the releases says: no more come."""
+        return self._nights.closing is not None
+
+    @property
     def sql(self) -> str:
         """SQL for a DuckDB of yours: it attaches all releases, with views of units and estimates.
 
@@ -576,12 +601,16 @@ def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well
     """Open a released file, whoever made it.
 
     The file is read by the same rules as on the command line: it can reach no other file, runs
-    nothing of its maker's, and is refused where it contradicts itself.
+    nothing of its maker's, and is refused where it contradicts itself. Where a list beside it says
+    that it was withdrawn, a :class:`ClusterdpWarning` says so.
 
     Raises:
         InputError: There is no such file, or it is not a sound release.
     """
-    return Release(read_release(Path(path)))
+    file = read_release(Path(path))
+    found = withdrawal_of(file.path)
+    _warn(() if found is None else (found.warning,))
+    return Release(file)
 
 
 class EffectModel:
@@ -855,8 +884,8 @@ def verify(
     """Whether released files are what was published, by the SHA-256 of their bytes.
 
     The same as ``clusterdp verify``. Stable of the answer: ``exit_code`` (4 where one differs, 2
-    where no digest of one is known), and ``path``, ``release_id``, ``intact`` and ``reason`` of
-    each of its ``releases``.
+    where no digest of one is known), and ``path``, ``release_id``, ``intact``, ``reason``,
+    ``withdrawn`` and ``pruned_at`` of each of its ``releases``.
 
     Args:
         releases: A released file, or several; ``latest.duckdb`` and copies, too.
@@ -872,6 +901,50 @@ def verify(
 
     beside = None if ledger is None else Path(ledger)
     return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
+
+
+def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
+    """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
+
+    The same as ``clusterdp prune``. Stable of the answer: ``warnings`` and ``as_json()``, the
+    document of ``clusterdp prune --json``.
+
+    Args:
+        config: The configuration file, with a section ``[retention]``.
+        dry_run: Say what would be removed, and remove nothing.
+
+    Raises:
+        ConfigError: The configuration cannot be used, says nothing of retention, or asks for the
+            history of a Prefect server that is not ours.
+        InputError: The ledger cannot be used.
+    """
+    from flows.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
+
+    return remove(Path(config), dry_run=dry_run)
+
+
+def withdraw(
+    config: str | Path, release_id: str, reason: str | None = None, *, undo: bool = False
+) -> WithdrawResult:
+    """Tell everybody that a release is not to be used any more; its file and its charge stay.
+
+    The same as ``clusterdp withdraw``. Stable of the answer: ``warnings`` and ``as_json()``, the
+    document of ``clusterdp withdraw --json``.
+
+    Args:
+        config: The configuration file.
+        release_id: The release, such as ``autumn.2026-11-20.r1``.
+        reason: Why, in one line; it is published.
+        undo: Take a withdrawal back instead.
+
+    Raises:
+        ConfigError: The configuration cannot be used, there is no such release that is public, or
+            no reason that can be published.
+        InputError: The ledger cannot be used.
+    """
+    from flows.withdraw import withdraw as take_back  # noqa: PLC0415 - reads ledgers
+
+    return take_back(Path(config), release_id, reason, undo=undo)
 
 
 def _warn(texts: Sequence[str], level: int = 3) -> None:

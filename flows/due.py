@@ -17,6 +17,7 @@ from flows.ledger.attempts import reason_of
 from flows.ledger.standing import PeriodState, Standing
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.release import ReleaseResult, release_period
+from flows.released.lists import Closing
 from flows.runtime import clock
 from flows.runtime.interruption import stop_if_interrupted
 from flows.schedule.periods import Schedule
@@ -32,6 +33,7 @@ from schemas.errors import (
 ReleasePeriod = Callable[[str, str], ReleaseResult]
 """Releases a period of a configuration."""
 
+_CLOSED = "closed"  # the event that people are told of
 _FIRST = 3  # periods that a failure names
 _CODES: dict[PeriodState, int] = {
     PeriodState.REFUSED: BudgetError.exit_code,
@@ -77,6 +79,15 @@ class DueResult:
     """The oldest first."""
     notes: tuple[str, ...] = ()
     """Warnings about what dead runs left."""
+    closing: Closing | None = None
+    """How the experiment ended; None while one of its periods may still come by itself."""
+    farewell: str | None = None
+    """That it has ended, and what is left to do; said once."""
+
+    @property
+    def farewells(self) -> tuple[str, ...]:
+        """That the experiment has ended, where it is said."""
+        return () if self.farewell is None else (self.farewell,)
 
     @property
     def exit_code(self) -> int:
@@ -100,6 +111,7 @@ class DueResult:
             "experiment": self.experiment,
             "releases": self.releases_as_json(),
             "warnings": list(self.warnings),
+            "closing": None if self.closing is None else self.closing.as_json(),
         }
 
     def releases_as_json(self) -> list[dict[str, Any]]:
@@ -162,6 +174,12 @@ class SeveralDue:
         return next((one.exit_code for one in self.configs if one.exit_code), 0)
 
     @property
+    def farewells(self) -> tuple[str, ...]:
+        """That experiments have ended, each said once."""
+        found = (one.result for one in self.configs if one.result is not None)
+        return tuple(said for one in found for said in one.farewells)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What the operator should look into."""
         found = (one.result for one in self.configs if one.result is not None)
@@ -222,7 +240,25 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
         if one.is_to_try or one.state in (PeriodState.LOST, PeriodState.RUNNING)
     ]
     after_all(config, account, standings)
-    return DueResult(config.experiment, tuple(results), tuple(notes))
+    closing = account.closing(clock.now())
+    farewell = None if closing is None else _farewell(config, account, closing)
+    return DueResult(config.experiment, tuple(results), tuple(notes), closing, farewell)
+
+
+def _farewell(config: Config, account: Account, closing: Closing) -> str | None:
+    """Say that an experiment has ended, unless it was said already."""
+    told = (closing.last_period, _CLOSED)
+    try:
+        if told in account.told_notices():
+            return None
+        account.settle()  # lets the list beside the releases say so, whatever the last run did
+        account.note_told(*told, clock.now())
+    except ClusterdpError:  # it is said once too often then
+        pass
+    return (
+        f"{config.experiment} {closing.in_words}; nothing more comes by itself. Write the final "
+        f"report: clusterdp report {config.releases} -o FOLDER"
+    )
 
 
 def _scheduled(path: Path) -> tuple[Config, Schedule]:

@@ -10,6 +10,7 @@ from flows.config.load import load
 from flows.config.schedule_checks import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.standing import PeriodState, Standing, utc_text
+from flows.released.lists import Closing
 from flows.runtime import clock
 from flows.watch.metrics import write_metrics
 from schemas.errors import ConfigError
@@ -30,6 +31,8 @@ class ExperimentStatus:
     """What the next release costs."""
     last_period: str | None = None
     """The last period, where the schedule has an end (``until``)."""
+    closing: Closing | None = None
+    """How it ended; None while one of its periods may still come by itself."""
 
     @property
     def closed(self) -> bool:
@@ -38,8 +41,9 @@ class ExperimentStatus:
 
     @property
     def n_unpublished(self) -> int:
-        """How many of its periods are not public."""
-        return sum(one.state != PeriodState.PUBLISHED for one in self.periods)
+        """How many of its periods were never public."""
+        public = (PeriodState.PUBLISHED, PeriodState.PRUNED, PeriodState.WITHDRAWN)
+        return sum(one.state not in public for one in self.periods)
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``experiments`` of ``clusterdp status --json``."""
@@ -49,6 +53,7 @@ class ExperimentStatus:
             "next_due_at": None if self.next_due_at is None else utc_text(self.next_due_at),
             "least_epsilon_left": self.least_epsilon_left,
             "closed": self.closed,
+            "closing": None if self.closing is None else self.closing.as_json(),
         }
 
 
@@ -95,4 +100,5 @@ def _status(path: Path) -> ExperimentStatus:
         least_epsilon_left=None if left == float("inf") else left,
         epsilon=statement.terms.cost.epsilon,
         last_period=None if schedule is None or not schedule.until else schedule.until.isoformat(),
+        closing=account.closing(now),
     )

@@ -10,13 +10,15 @@ import hashlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
-from flows.runtime.regular_files import check_regular
+from flows.released.lists import LISTS, Lists, read_lists
+from flows.runtime.regular_files import check_regular, is_link
 from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.names import ReleaseName
 from schemas.series import SERIES
@@ -39,7 +41,11 @@ class Verdict:
     against: str | None
     """What it was compared with: ``ledger``, ``signature`` or ``SHA256SUMS``."""
     reason: str | None = None
-    """Why it is not intact, or cannot be told."""
+    """Why it is not intact, or what cannot be told."""
+    withdrawn: str | None = None
+    """Why the release was withdrawn since; None where nothing says that it was."""
+    pruned_at: str | None = None
+    """When its publisher removed the file as too old, UTC; None where nothing says so."""
     key: Path | None = None
     """The public key under which the list is signed that has its digest."""
 
@@ -52,6 +58,8 @@ class Verdict:
             "path": str(self.path),
             "reason": self.reason,
             "key": None if self.key is None else str(self.key),
+            "withdrawn": self.withdrawn,
+            "pruned_at": self.pruned_at,
         }
 
 
@@ -62,6 +70,15 @@ class VerifyResult:
     releases: tuple[Verdict, ...]
     notes: tuple[str, ...] = ()
     """Which files were left out, and why."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which releases were withdrawn, whatever their bytes are."""
+        return tuple(
+            f"{one.release_id} was withdrawn: {one.withdrawn}"
+            for one in self.releases
+            if one.withdrawn is not None
+        )
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +103,10 @@ class _Known:
     """Why no digest can be believed: the list is not what was signed."""
     key: Path | None = None
     """The public key that the list is signed under."""
+    lists: Lists = field(default_factory=Lists)
+    """Which releases were withdrawn, or pruned."""
+    doubt: str | None = None
+    """Why nobody can tell which were."""
 
 
 def verify(
@@ -111,10 +132,33 @@ def verify(
     if not named:
         raise InputError(notes[0])
     for path in named:
-        digest = _digest(path)
         known = of_ledger or (_signed(path, fits) if fits else _beside(path))
-        verdicts.append(_verdict(path.absolute(), digest, known))
+        _check_not_pruned(path, known)
+        verdict = _verdict(path.absolute(), _digest(path), known)
+        verdicts.append(_with_lists(verdict, known))
     return VerifyResult(tuple(verdicts), notes)
+
+
+def _check_not_pruned(path: Path, known: _Known) -> None:
+    """Raise InputError where a file is gone because it was pruned."""
+    one = known.lists.pruned.get(path.stem)
+    if one is not None and not path.exists():
+        raise InputError(
+            f"{path.absolute()}: there is no such file, as it was pruned on "
+            f"{shown(one.pruned_at[:10])}; a copy of it can be compared all the same"
+        )
+
+
+def _with_lists(verdict: Verdict, known: _Known) -> Verdict:
+    """What lists say of the release that a file is, or says it is."""
+    withdrawn = known.lists.withdrawn.get(verdict.release_id or "")
+    pruned = known.lists.pruned.get(verdict.release_id or "")
+    return replace(
+        verdict,
+        reason="; ".join(one for one in (verdict.reason, known.doubt) if one) or None,
+        withdrawn=None if withdrawn is None else withdrawn.reason,
+        pruned_at=None if pruned is None else pruned.pruned_at,
+    )
 
 
 def _digest(path: Path) -> str:
@@ -194,12 +238,30 @@ def _of_ledger(config_path: Path) -> _Known:
     from flows.ledger.account import account_of  # noqa: PLC0415 - see above
 
     _, account = account_of(config_path)
-    return _Known("ledger", account.digests())
+    return _Known("ledger", account.digests(), lists=account.lists())
 
 
 def _beside(path: Path) -> _Known:
-    sums = read_sums(path.absolute().parent)
-    return _Known(SUMS, _by_release(sums or {}))
+    folder = path.absolute().parent
+    return _with_beside(folder, SUMS, read_sums(folder))
+
+
+def _with_beside(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Known:
+    """What a list of digests says, and the lists of releases that it has digests of."""
+    doubt = None if sums is None else _doubt(folder, sums)
+    lists = read_lists(folder) if doubt is None else Lists()
+    of_pruned = {name: one.sha256 for name, one in lists.pruned.items() if one.sha256}
+    return _Known(against, of_pruned | _by_release(sums or {}), lists=lists, doubt=doubt)
+
+
+def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
+    """Why the lists of releases cannot be believed; None where they are what was listed."""
+    for name in LISTS:
+        path = folder / name
+        there = path.exists() or is_link(path)
+        if (_digest(path) if there else None) != sums.get(name):
+            return f"{path} is not the one that {SUMS} lists, so what it says of releases is open"
+    return None
 
 
 def _signed(path: Path, fits: "Mapping[Path, Fits]") -> _Known:
@@ -207,7 +269,7 @@ def _signed(path: Path, fits: "Mapping[Path, Fits]") -> _Known:
     for key, one in fits.items():
         sums = signed_sums(folder, one)
         if sums is not None:
-            return _Known("signature", _by_release(sums), key=key)
+            return replace(_with_beside(folder, "signature", sums), key=key)
     which = "this key" if len(fits) == 1 else "any of these keys"
     problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under {which}"
     return _Known("signature", {}, problem)

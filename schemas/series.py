@@ -10,7 +10,7 @@ from schemas.tables import COUNT, NUMBER, SCHEMA, TEXT, Column, Table
 SERIES: Final = "series.duckdb"
 """The name of the file, beside the releases that it is made from."""
 
-SERIES_VERSION: Final = 1
+SERIES_VERSION: Final = 2
 
 _PERIOD = {
     "period": Column(TEXT, "Which part of the log was released."),
@@ -75,6 +75,20 @@ SERIES_TABLES: Final[dict[str, Table]] = {
                 "standard error allows for any correlation between them; clusterdp estimate "
                 "FOLDER finds a smaller one where ids can be matched.",
             ),
+        },
+    ),
+    "notes": Table(
+        "What was noted of releases after they were published, a row each.",
+        {
+            "period": _PERIOD["period"],
+            "release_id": Column(TEXT, "The release."),
+            "state": Column(
+                TEXT,
+                "'withdrawn': not to be used, and in no other table here. 'pruned': its file was "
+                "removed as too old; its rows here stay.",
+            ),
+            "noted_at": Column(TEXT, "When, UTC."),
+            "reason": Column(TEXT, "Why it was withdrawn, in the operator's words."),
         },
     ),
 }  # fmt: skip

@@ -311,7 +311,8 @@ def test_every_name_is_explained() -> None:
         assert inspect.getdoc(getattr(clusterdp, name)), name
     public = [one for one in vars(clusterdp.Release) if not one.startswith("_")]
     assert sorted(public) == [
-        "ate", "decisions", "effects", "export", "manifest", "path", "row_counts", "table", "units"
+        "ate", "decisions", "effects", "export", "manifest", "path", "row_counts", "table", "units",
+        "withdrawn",
     ]  # fmt: skip
     for name in public:
         assert inspect.getdoc(getattr(clusterdp.Release, name)), name

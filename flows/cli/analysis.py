@@ -14,6 +14,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles, files
+from flows.cli.withdrawn import of_withdrawn
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def estimate(  # noqa: PLR0913, PLR0917 - an option each
         if are_several(releases):
             return _estimate_series(releases, asked, level, people, looks)
         _refuse_for_one(people, looks)
-        return _estimate_one(releases[0], asked, level)
+        return of_withdrawn(_estimate_one(releases[0], asked, level), releases[0])
     except ConfigError as error:
         if error.key not in ("by", "adjust", "metric"):
             raise
@@ -287,7 +288,7 @@ def inspect(
 
     file = read_release(release)
     check_stated_estimates(release)
-    return Answer(partial(inspect_text, file), file.as_json())
+    return of_withdrawn(Answer(partial(inspect_text, file), file.as_json()), release)
 
 
 def report(
@@ -325,7 +326,7 @@ def report(
     from flows.released.report import write_report
 
     path = write_report(releases[0], output)
-    return Answer(lambda: str(path), {"path": str(path)})
+    return of_withdrawn(Answer(lambda: str(path), {"path": str(path)}), releases[0])
 
 
 def export(
@@ -362,7 +363,7 @@ def export(
 
     result = write_table(release, output, table, keep_formulas=keep_formulas)
     text = f"{result.path}: {result.n_rows:,} rows of {result.table}"
-    return Answer(lambda: text, result.as_json())
+    return of_withdrawn(Answer(lambda: text, result.as_json()), release)
 
 
 def _refuse_for_one(people: str | None, looks: int | None) -> None:

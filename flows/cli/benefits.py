@@ -11,6 +11,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import TABLES, ReleaseFile
+from flows.cli.withdrawn import of_withdrawn
 from schemas.errors import ConfigError
 
 
@@ -80,4 +81,5 @@ def effects(
         write_effects_report(found, output)
     from flows.cli.show_benefits import effects_text
 
-    return Answer(partial(effects_text, found, output), found.as_json(), found.warnings)
+    answer = Answer(partial(effects_text, found, output), found.as_json(), found.warnings)
+    return of_withdrawn(answer, release)

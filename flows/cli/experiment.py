@@ -173,7 +173,8 @@ def verify(
 
     result = verify_files(releases, ledger, key or ())
     text = partial(verify_text, result)
-    return Answer(text, result.as_json(), notes=result.notes, exit_code=result.exit_code)
+    code = result.exit_code
+    return Answer(text, result.as_json(), result.warnings, result.notes, exit_code=code)
 
 
 def hash_ids(

@@ -29,6 +29,7 @@ from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.init import init
+from flows.cli.keeping import prune, withdraw
 from flows.cli.options import ConfigFiles, Json, Period
 from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
@@ -395,11 +396,13 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
         if is_one:
             one = release_due(paths[0], way)
             text = partial(due_text, one)
-            return Answer(text, one.as_json(), one.warnings, exit_code=one.exit_code)
+            said = one.farewells
+            return Answer(text, one.as_json(), one.warnings, said, exit_code=one.exit_code)
         all_of_them = release_all_due(paths, way)
     text = partial(several_due_text, all_of_them)
     code = all_of_them.exit_code
-    return Answer(text, all_of_them.as_json(), all_of_them.warnings, exit_code=code)
+    document, said = all_of_them.as_json(), all_of_them.farewells
+    return Answer(text, document, all_of_them.warnings, said, exit_code=code)
 
 
 def serve(
@@ -451,6 +454,8 @@ _EXAMPLES: dict[Callable[..., Answer], str] = {
     experiment.audit: "clusterdp audit autumn.toml",
     experiment.status: "clusterdp status autumn.toml winter.toml",
     experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
+    withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'prices were wrong'",
+    prune: "clusterdp prune autumn.toml --dry-run",
     backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
     restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
     experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",

@@ -49,6 +49,8 @@ def _experiment_text(one: "ExperimentStatus") -> str:
     if one.closed:
         still = f"; of its periods {one.n_unpublished:,} not published" if one.n_unpublished else ""
         following = f"never: closed after {one.last_period}, its last period{still}"
+    if one.closing is not None:
+        following += "; nothing more comes by itself, so write the final report (clusterdp report)"
     rows = [
         (
             period.period,
@@ -101,7 +103,9 @@ def _about(one: "Verdict") -> str:
     named = "" if one.release_id is None else f" ({one.release_id})"
     against = "" if one.against is None else f", against the {_SOURCES[one.against]}"
     reason = "" if one.reason is None else f": {one.reason}"
-    return f"{one.path}{named}{against}{reason}"
+    pruned = "" if one.pruned_at is None else f"; pruned by its publisher on {one.pruned_at[:10]}"
+    withdrawn = "" if one.withdrawn is None else f"; WITHDRAWN: {one.withdrawn}"
+    return f"{one.path}{named}{against}{reason}{pruned}{withdrawn}"
 
 
 _SOURCES = {

@@ -9,6 +9,7 @@ from flows.runtime.terminal import pairs, table
 from privatizers.accounting.budget import NO_LIMIT, Budget, total
 
 if TYPE_CHECKING:
+    from flows.ledger.rules import Entry
     from flows.ledger.statement import Statement
 
 
@@ -29,7 +30,7 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             entry.name.release_id,
             amount_text(entry.cost.epsilon),
             amount_text(entry.cost.delta),
-            str(entry.state),
+            _state_text(entry),
             f"{entry.created_at:%Y-%m-%d %H:%M}",
             entry.host,
         )
@@ -54,6 +55,14 @@ def ledger_text(statement: "Statement", *, everything: bool) -> str:
             *(table(head, rows) if rows else ["Nothing was charged yet."]),
         ]
     )
+
+
+def _state_text(entry: "Entry") -> str:
+    """How far a charge has come, and what was noted of its release since."""
+    noted = [str(entry.state)]
+    noted += ["withdrawn"] if entry.withdrawal is not None else []
+    noted += ["pruned"] if entry.pruned_at is not None else []
+    return ", ".join(noted)
 
 
 def _by_unit(statement: "Statement") -> dict[str, str]:

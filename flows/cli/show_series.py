@@ -43,6 +43,7 @@ def series_text(series: "SeriesEstimates") -> str:
                 "releases": f"{len(manifests):,}, {first} to {last}",
                 "people": f"{people} ({series.people.because})",
                 **_of_errors(manifests),
+                **_of_closing(series.nights),
             }
         ),
         "",
@@ -64,6 +65,11 @@ def series_text(series: "SeriesEstimates") -> str:
     if not any(one.segment is not None for one in pooled):
         lines += ["", f"each release, {ESTIMATORS[named[0]]}", *_periods_table(series, named[0])]
     return "\n".join(lines)
+
+
+def _of_closing(nights: "Nights") -> dict[str, str]:
+    """That the experiment has ended, if it has."""
+    return {} if nights.closing is None else {"final": nights.closing.in_words}
 
 
 def _of_errors(manifests: Sequence[Manifest]) -> dict[str, str]:
@@ -175,5 +181,6 @@ def nights_text(nights: "Nights") -> str:
         "experiment": manifests[0].experiment,
         "arms": f"{', '.join(nights.arms[1:])}; control {nights.arms[0]!r}",
         "releases": f"{len(manifests):,}, a period each",
+        **_of_closing(nights),
     }
     return "\n".join([*pairs(about), "", *table(head, rows)])

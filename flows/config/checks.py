@@ -20,6 +20,7 @@ from flows.config.outcome_checks import (
 )
 from flows.config.public_facts import check_public_facts
 from flows.config.ratio_checks import check_ratios
+from flows.config.retention_checks import check_retention
 from flows.config.sections import Arms, Privacy, Publish, Quarantine
 from flows.runtime.paths import check_place, check_source
 from schemas.errors import ConfigError, SeveralConfigError, shown
@@ -57,6 +58,7 @@ def check_config(config: Config) -> None:
         *([partial(check_several, config)] if several else []),
         partial(check_ratios, config),
         partial(check_notify, config),
+        partial(check_retention, config),
         partial(check_decision, config),
     )
     if not several:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from flows.config.notify import NotifySection
+from flows.config.retention import RetentionSection
 from flows.config.schedule import ScheduleSection
 from flows.config.sections import (
     Arms,
@@ -70,6 +71,7 @@ class Config(ConfigSection):
     quarantine: Quarantine = Quarantine()
     run: Run = Run()
     notify: NotifySection | None = None
+    retention: RetentionSection | None = None
     directory: Path = Field(default=Path(), exclude=True)
     """The folder that the configuration file is in; not a key of the file."""
 

@@ -6,7 +6,7 @@ draft → note that it is about to become public → give it its name → note t
 
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,13 +15,22 @@ from pathlib import Path
 
 from flows.config.experiment import Config
 from flows.config.load import AnyConfig, load_any
+from flows.config.schedule_checks import schedule_of
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
-from flows.ledger.digests import digests
+from flows.ledger.digests import digests, entries_of
+from flows.ledger.marks import (
+    closing_of,
+    lists_of,
+    note_pruned,
+    note_withdrawal,
+    unfinished_folders,
+)
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import ledger_url
+from flows.ledger.questions import refuse_early
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -32,7 +41,6 @@ from flows.ledger.rules import (
     amount_text,
     check_accounts,
     of_period,
-    refuse_early,
 )
 from flows.ledger.runs import RunRecord, note_told, read_runs, told_notices, write_run
 from flows.ledger.shelf import shelf_of
@@ -47,6 +55,8 @@ from flows.released.file.draft import (
     make_public,
     sweep,
 )
+from flows.released.lists import Closing, Lists
+from flows.runtime import clock
 from flows.runtime.working_folders import lock_if_dead
 from flows.schedule.periods import Schedule
 from schemas.errors import ClusterdpError
@@ -217,6 +227,12 @@ class Account:
             notes += self._renew_beside()  # a run may have been killed just before it
         sweep(shelf.directory, keep=receipt.unfinished)
         is_new = receipt.charge is not None
+        unchanged = receipt.decision.unchanged
+        if unchanged is not None and unchanged.withdrawal is not None:
+            notes.append(
+                f"{unchanged.name.release_id} was withdrawn ({unchanged.withdrawal.reason}); "
+                "another draw costs privacy again: ask for it with --revise"
+            )
         return Charge(receipt.decision.name, receipt.path, is_new, receipt, folder, tuple(notes))
 
     def digests(self) -> dict[str, str]:
@@ -295,9 +311,49 @@ class Account:
         else:
             warnings += self._renew_beside()
 
+    def entries(self) -> list[Entry]:
+        """All charges for the experiment, the oldest first; changes nothing."""
+        return entries_of(self._ledger, self._shelf.experiment)
+
+    def unfinished(self) -> set[Path]:
+        """Working folders of charges that are not settled, which nobody may clear away."""
+        return unfinished_folders(self._ledger)
+
+    def closing(self, now: datetime) -> Closing | None:
+        """How the experiment ended; None while one of its periods may still come by itself."""
+        schedule = schedule_of(self._config) if isinstance(self._config, Config) else None
+        if schedule is None or schedule.until is None:
+            return None
+        periods = self.standings(schedule, now)
+        return closing_of(self._shelf.experiment, schedule, periods, now)
+
+    def lists(self) -> Lists:
+        """What there is to say beside the releases, by the ledger."""
+        return lists_of(self.entries(), self.closing(clock.now()))
+
+    def latest(self) -> str | None:
+        """The release that ``latest.duckdb`` is; None where there is none to be used."""
+        without = self.lists().left_out
+        names = [name.release_id for name in self._shelf.names()]
+        return next((name for name in reversed(names) if name not in without), None)
+
+    def note_withdrawal(self, release_id: str, reason: str | None) -> bool:
+        """Note why a release is withdrawn, or that it is no longer (None); whether that is news.
+
+        What lies beside releases is to be brought up to date then (:meth:`settle`). Raises
+        ConfigError where there is no such release that is public.
+        """
+        now = clock.now()
+        return note_withdrawal(self._ledger, self._shelf.experiment, release_id, reason, now)
+
+    def note_pruned(self, charges: Collection[int]) -> None:
+        """Note that the files of these charges are pruned from now on; likewise."""
+        note_pruned(self._ledger, charges, clock.now())
+
     def _renew_beside(self) -> list[str]:
         key = self._signing_key
-        return renew_beside(self._shelf, self._ledger, None if key is None else key.sign)
+        sign = None if key is None else key.sign
+        return renew_beside(self._shelf, self._ledger, self.lists, sign)
 
 
 def account_of(path: Path) -> tuple[str, Account]:

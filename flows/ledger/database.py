@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.place import is_there, make_durable, make_private
+from flows.ledger.questions import same_people
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -28,7 +29,6 @@ from flows.ledger.rules import (
     Terms,
     UnknownRelease,
     decide,
-    same_people,
 )
 from flows.ledger.statement import Statement
 from flows.ledger.tables import (
@@ -54,7 +54,7 @@ from schemas.errors import ClusterdpError, ConfigError, ConflictError, InputErro
 P = ParamSpec("P")
 R = TypeVar("R")
 
-VERSION = 2
+VERSION = 3
 _WAIT_SECONDS = 60
 _PATIENCE = {
     "connect_timeout": "60",  # a busy server may take long to answer
@@ -356,7 +356,7 @@ class Ledger:
             slot = CHARGES.c.slot == one.name.release_id
             if connection.execute(sa.select(CHARGES.c.id).where(slot)).first() is None:
                 row = row_of(population, one.name, one.cost, State.PUBLISHED, one.path)
-                insert(connection, row)
+                insert(connection, {**row, **one.marks})
 
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection | None]:

@@ -25,7 +25,14 @@ def _to_version_2(operations: "Operations") -> None:
     operations.create_index("ix_clusterdp_charges_roster", CHARGES.name, ["roster"])
 
 
-_STEPS: dict[int, Callable[["Operations"], None]] = {1: _to_version_2}
+def _to_version_3(operations: "Operations") -> None:
+    """Releases that were withdrawn, and those whose files were pruned: none of them so far."""
+    operations.add_column(CHARGES.name, sa.Column("withdrawn", sa.Text))
+    for name in ("withdrawn_at", "pruned_at"):
+        operations.add_column(CHARGES.name, sa.Column(name, sa.DateTime))
+
+
+_STEPS: dict[int, Callable[["Operations"], None]] = {1: _to_version_2, 2: _to_version_3}
 """What brings each version to the next."""
 
 

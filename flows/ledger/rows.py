@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flows.ledger.rules import Entry, Fingerprint, State
+from flows.ledger.rules import Entry, Fingerprint, State, Withdrawal
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError, shown
 from schemas.names import ReleaseName
@@ -47,6 +47,8 @@ def entry_of(row: sa.Row[Any]) -> Entry:
         roster=found.text_or_nothing("roster"),
         most=found.most(),
         file_sha256=found.digest("file_sha256"),
+        withdrawal=found.withdrawal(),
+        pruned_at=found.time_or_nothing("pruned_at"),
     )
 
 
@@ -122,6 +124,13 @@ class _Row:
         if found not in tuple(State):
             raise self.wrong("state", f"none of {', '.join(State)}")
         return State(found)
+
+    def withdrawal(self) -> Withdrawal | None:
+        reason = self.text_or_nothing("withdrawn")
+        return None if reason is None else Withdrawal(reason, self.time("withdrawn_at"))
+
+    def time_or_nothing(self, column: str) -> datetime | None:
+        return None if self._values[column] is None else self.time(column)
 
     def time(self, column: str) -> datetime:
         """UTC, without a time zone attached; SQLite keeps it as text."""

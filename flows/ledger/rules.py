@@ -67,6 +67,16 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
+class Withdrawal:
+    """That a release is not to be used any more, as its operator says."""
+
+    reason: str
+    """The operator's words, which are published."""
+    at: datetime
+    """UTC, without a time zone attached."""
+
+
+@dataclass(frozen=True)
 class Entry:
     """A charge in the ledger."""
 
@@ -90,6 +100,10 @@ class Entry:
     """The most that one of these units had paid for releases with a register, with this one."""
     file_sha256: str | None = None
     """Of the file that is published; None before it is complete, and where nobody knew it."""
+    withdrawal: Withdrawal | None = None
+    """Why it is not to be used any more; its charge stays."""
+    pruned_at: datetime | None = None
+    """When its file was removed as too old, UTC without a time zone attached; its charge stays."""
 
     @property
     def counts(self) -> bool:
@@ -108,6 +122,8 @@ class Entry:
             "state": str(self.state),
             "created_at": self.created_at.isoformat() + "Z",
             "run": None if self.draft is None else run_of(self.draft),
+            "withdrawn": None if self.withdrawal is None else self.withdrawal.reason,
+            "pruned_at": None if self.pruned_at is None else self.pruned_at.isoformat() + "Z",
         }
 
     def same_as(self, asked: "ChargeRequest") -> bool:
@@ -123,6 +139,8 @@ class UnknownRelease:
     name: ReleaseName
     cost: Budget
     path: Path
+    marks: Mapping[str, str | datetime] = field(default_factory=dict)
+    """What was noted of it: columns of the ledger."""
 
 
 @dataclass(frozen=True)
@@ -230,21 +248,6 @@ def decide(entries: Sequence[Entry], asked: ChargeRequest) -> Decision:
     return Decision(ReleaseName(asked.terms.experiment, asked.period, revision))
 
 
-def refuse_early(
-    entries: Sequence[Entry], terms: Terms, period: str, *, revise: bool = False
-) -> None:
-    """Raise BudgetError where no log could change that; so that no log is read in vain.
-
-    A period that was released may turn out unchanged, and an unfinished run may turn out dead:
-    neither is refused here.
-    """
-    if revise or not of_period(entries, terms.experiment, period):
-        done = [entry for entry in entries if entry.state not in OPEN]
-        if terms.by_unit:  # who is in the log, nobody knows yet
-            done = [entry for entry in done if entry.roster is None]
-        check_budget(done, terms.population, terms.cost, terms.limit)
-
-
 def check_accounts(entries: Sequence[Entry], terms: Terms, accounts: Accounts) -> None:
     """Raise BudgetError where a unit cannot pay, saying how many cannot and for what they paid.
 
@@ -332,19 +335,6 @@ def _spending(paid: Sequence[Entry], which: str, units: Mapping[int, int] | None
     return f"Spent by {', '.join(named)}{rest}.\n"
 
 
-def same_people(entries: Iterable[Entry], asked: ChargeRequest) -> dict[str, Budget]:
-    """What other populations paid for releases of exactly the units that are asked for."""
-    theirs = [
-        entry
-        for entry in entries
-        if entry.population != asked.terms.population
-        and entry.counts
-        and entry.fingerprint is not None
-        and entry.fingerprint.units == asked.fingerprint.units
-    ]
-    return {name: spent(theirs, name) for name in sorted({each.population for each in theirs})}
-
-
 def of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[Entry]:
     """The charges of a period that count."""
     wanted = (experiment, period)
@@ -356,9 +346,12 @@ def of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[En
 
 
 def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
-    same = [entry for entry in period if entry.same_as(asked)]
+    kept = [entry for entry in period if entry.pruned_at is None]
+    if not kept:  # said alike whatever the rows are
+        raise _pruned(max(period, key=lambda entry: entry.name))
+    same = [entry for entry in kept if entry.same_as(asked)]
     if not same:
-        raise _conflict(max(period, key=lambda entry: entry.name), asked)
+        raise _conflict(max(kept, key=lambda entry: entry.name), asked)
     found = max(same, key=lambda entry: entry.name)
     for path in (found.path, asked.path_of(found.name)):
         if path.is_file():
@@ -386,6 +379,14 @@ def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
         f"period {asked.period!r} is published already, as {latest.name.release_id} ({why}); "
         "nothing was done. Another draw on the same people costs privacy again: ask for it with "
         "--revise"
+    )
+
+
+def _pruned(entry: Entry) -> ConflictError:
+    return ConflictError(
+        f"period {entry.name.period!r} was released as {entry.name.release_id}, whose file was "
+        f"pruned on {entry.pruned_at:%Y-%m-%d} as older than retention.releases; nothing was done. "
+        "Another draw on the same people costs privacy again: ask for it with --revise"
     )
 
 

@@ -4,8 +4,9 @@ Of an experiment these are its releases, DuckDB files with a ``latest.duckdb`` b
 site its reports, and of effect models these themselves, JSON documents both.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from flows.config.effects import EffectConfig
@@ -14,8 +15,10 @@ from flows.config.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
+from flows.released.lists import PRUNED, Lists, PrunedRelease, read_lists
+from flows.runtime import clock
 from privatizers.accounting.budget import Budget, of_group
-from schemas.errors import InputError
+from schemas.errors import InputError, shown
 from schemas.names import ReleaseName
 
 
@@ -44,13 +47,51 @@ class Shelf:
         """
         names = self.names()
         known = ledger.known(self.experiment) if names else set()
-        return [self.read_stray(name) for name in names if name.release_id not in known]
+        if all(name.release_id in known for name in names):
+            return []
+        return self.beyond(known, names)
+
+    def beyond(self, known: Collection[str], names: Sequence[ReleaseName]) -> list[UnknownRelease]:
+        """What was published that is not ``known``: of these files, and those that were pruned."""
+        unknown = [name for name in names if name.release_id not in known]
+        if not self.has_latest:
+            return [self.read_stray(name) for name in unknown]
+        lists = read_lists(self.directory)
+        found = [
+            self.read_stray(name, lists) for name in unknown if name.release_id not in lists.pruned
+        ]
+        pruned = [one for one in lists.pruned.values() if one.release_id not in known]
+        return [*found, *(self._pruned(one, lists) for one in pruned)]
+
+    def marks(self) -> dict[str, dict[str, str | datetime]]:
+        """What a ledger notes of releases that lists beside them name, by release id."""
+        if not self.has_latest:
+            return {}
+        lists = read_lists(self.directory)
+        found = {release_id: _marks(release_id, lists) for release_id in lists.withdrawn}
+        for one in lists.pruned.values():
+            pruned: dict[str, str | datetime] = {"pruned_at": _moment(one.pruned_at)}
+            found[one.release_id] = found.get(one.release_id, {}) | pruned
+        return found
 
     def path_of(self, name: ReleaseName) -> Path:
         """Where a file of that name lies."""
         return self.directory / f"{name.release_id}{self.suffix}"
 
-    def read_stray(self, name: ReleaseName) -> UnknownRelease:
+    def _pruned(self, one: PrunedRelease, lists: Lists) -> UnknownRelease:
+        """A release that was paid for, and whose file is gone on purpose."""
+        name = ReleaseName.parse(one.release_id)
+        if name is None or name.experiment != self.experiment:
+            raise InputError(
+                f"{self.directory / PRUNED}: names {shown(one.release_id)}, which is no release of "
+                f"{self.experiment!r}; nothing was done. Put the list back from a copy, and run "
+                "again"
+            )
+        path = self.path_of(name)
+        marks = {**_marks(one.release_id, lists), "pruned_at": _moment(one.pruned_at)}
+        return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
+
+    def read_stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
         """Read what a file says it cost that no charge is known of; InputError if it is none."""
         path = self.path_of(name)
         try:
@@ -59,13 +100,30 @@ class Shelf:
             problem = str(error)
         else:
             if stated == name.release_id:
-                return UnknownRelease(name, cost, path)
+                marks = {} if lists is None else _marks(stated, lists)
+                return UnknownRelease(name, cost, path, marks)
             problem = f"{path}: says that it is {stated}"
         raise InputError(
             f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
             "not know, so it would have to be charged; nothing was done. Move it out of the folder "
             "if it is none, or put the whole file back from a copy, and run again"
         )
+
+
+def _marks(release_id: str, lists: Lists) -> dict[str, str | datetime]:
+    """What a ledger notes of a withdrawn release, as the list beside it says."""
+    one = lists.withdrawn.get(release_id)
+    if one is None:
+        return {}
+    return {"withdrawn": one.reason, "withdrawn_at": _moment(one.withdrawn_at)}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = clock.now()
+    return found.astimezone(UTC).replace(tzinfo=None)
 
 
 def shelf_of(config: AnyConfig) -> Shelf:

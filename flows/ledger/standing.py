@@ -36,6 +36,10 @@ class PeriodState(StrEnum):
     FAILED = "failed"
     LOST = "lost"
     """Its run died while publishing, and its file is gone: it may have been seen."""
+    WITHDRAWN = "withdrawn"
+    """Public, and not to be used any more, as its operator says."""
+    PRUNED = "pruned"
+    """Was public; its file was removed as too old."""
 
 
 _TO_TRY = (PeriodState.DUE, PeriodState.REFUSED, PeriodState.FAILED, PeriodState.WAITING)
@@ -126,13 +130,12 @@ def _by_charges(
 ) -> Standing | None:
     """By the charges for it, the last that is public first; None where none of them counts."""
     seen = [(entry, _outlook(entry)) for entry in entries]
-    for state in (State.PUBLISHED, State.LOST):
-        names = [entry.name for entry, outlook in seen if outlook == state]
-        if not names:
-            continue
+    public = [entry for entry, outlook in seen if outlook == State.PUBLISHED]
+    if public:
+        return _by_public(period, due_at, public)
+    names = [entry.name for entry, outlook in seen if outlook == State.LOST]
+    if names:
         release_id = max(names).release_id
-        if state == State.PUBLISHED:
-            return Standing(period, PeriodState.PUBLISHED, due_at, release_id)
         reason = (
             f"the run of {release_id} died while publishing, and its file is gone: somebody may "
             "have seen it. Put the file back from a copy, or ask for another draw with: clusterdp "
@@ -147,6 +150,24 @@ def _by_charges(
         is_due = due_at is not None and due_at <= now
         return Standing(period, PeriodState.DUE, due_at, None, reason, is_due)
     return None
+
+
+def _by_public(period: str, due_at: datetime | None, public: Sequence[Entry]) -> Standing:
+    """By the releases of a period that are public, or were: the one to be used, if there is one."""
+    good = [entry for entry in public if entry.withdrawal is None]
+    files = [entry for entry in good if entry.pruned_at is None]
+    last = max(files or good or public, key=lambda entry: entry.name)
+    release_id = last.name.release_id
+    if files:
+        return Standing(period, PeriodState.PUBLISHED, due_at, release_id)
+    if last.withdrawal is not None:
+        reason = (
+            f"withdrawn on {last.withdrawal.at:%Y-%m-%d}: {last.withdrawal.reason} (another draw "
+            f"costs privacy again: clusterdp release CONFIG --period {period} --revise)"
+        )
+        return Standing(period, PeriodState.WITHDRAWN, due_at, release_id, reason)
+    reason = f"its file was pruned on {last.pruned_at:%Y-%m-%d}, as retention.releases says"
+    return Standing(period, PeriodState.PRUNED, due_at, release_id, reason)
 
 
 def _outlook(entry: Entry) -> State | None:

@@ -44,6 +44,11 @@ CHARGES = sa.Table(
     sa.Column("most_delta", sa.Text),
     # SHA-256 of the file, known once it is complete: when the run begins to publish.
     sa.Column("file_sha256", sa.Text),
+    # Since version 3. Why the release is not to be used, in public words; null: it may be.
+    sa.Column("withdrawn", sa.Text),
+    sa.Column("withdrawn_at", sa.DateTime),
+    # When its file was removed, as older than the configuration keeps them; null: it was not.
+    sa.Column("pruned_at", sa.DateTime),
 )
 POPULATIONS = sa.Table(
     "clusterdp_populations",
@@ -74,7 +79,11 @@ PIECES = sa.Table(
 
 _READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
 """All columns as the database gives them: :func:`entry_of` finds out what they are."""
-_SINCE_2 = ("roster", "most_epsilon", "most_delta", "file_sha256")
+_SINCE = {
+    **dict.fromkeys(("roster", "most_epsilon", "most_delta", "file_sha256"), 2),
+    **dict.fromkeys(("withdrawn", "withdrawn_at", "pruned_at"), 3),
+}
+"""The version of the ledger that a column came with, where it is not the first."""
 
 
 def concerns(terms: Terms) -> sa.ColumnElement[bool]:
@@ -92,10 +101,10 @@ def entries_for(connection: sa.Connection, asked: ChargeRequest) -> list[Entry]:
 
 def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
     """The entries that fulfil a condition, the oldest first."""
-    version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar()
-    columns = _READ
-    if version == 1:  # read before it is brought up to date
-        columns = [sa.null().label(c.name) if c.name in _SINCE_2 else c for c in _READ]
+    version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar() or 0
+    columns = [  # it may be read before it is brought up to date
+        sa.null().label(c.name) if _SINCE.get(c.name, 0) > version else c for c in _READ
+    ]
     query = sa.select(*columns).where(condition).order_by(CHARGES.c.id)
     return [entry_of(row) for row in connection.execute(query)]
 

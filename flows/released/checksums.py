@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flows.released.lists import LISTS
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.regular_files import is_link
 from flows.runtime.small_files import UnreadableError, read_small
@@ -72,17 +73,23 @@ def renew_sums(
     names: Callable[[], Sequence[str]],
     known: Callable[[], Mapping[str, str]],
     sign: "Sign | None" = None,
+    beside: Callable[[], Mapping[str, bytes]] = dict,
 ) -> list[str]:
     """Make the list anew for the files of these ``names``, whole or not at all; gives warnings.
 
-    ``known`` has the digests that the ledger knows, by name. Both are asked while nobody else
-    writes the list. Raises OSError where it cannot be written.
+    ``known`` has the digests that the ledger knows, by name. ``beside`` has all that is said of
+    releases (:mod:`flows.released.lists`), by the names of files, which are written first. All
+    are asked while nobody else writes the list. Raises OSError where it cannot be written.
     """
     with folder_lock(directory):
-        for leftover in directory.glob(f".{SUMS}*{_HALF}"):  # of a run that was killed
-            leftover.unlink(missing_ok=True)
+        for name in (SUMS, *LISTS):
+            for leftover in directory.glob(f".{name}*{_HALF}"):  # of a run that was killed
+                leftover.unlink(missing_ok=True)
+        said = beside()
+        _replace_lists(directory, said)
         old, warnings = _old_sums(directory)
         sums, more = _sums(directory, names(), known, old)
+        sums |= {name: hashlib.sha256(content).hexdigest() for name, content in said.items()}
         text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
         warnings += more
         _replace(directory, text, sign, warnings)
@@ -151,6 +158,16 @@ def _replace(directory: Path, text: bytes, sign: "Sign | None", warnings: list[s
             "publish.signing_key"
         )
     sync_directory(directory)
+
+
+def _replace_lists(directory: Path, said: Mapping[str, bytes]) -> None:
+    """Write what is said of releases where it is another; remove what is said no longer."""
+    for name in LISTS:
+        path, content = directory / name, said.get(name)
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif not _is(path, content):
+            _write(path, content)
 
 
 def _write(path: Path, content: bytes) -> None:

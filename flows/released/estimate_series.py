@@ -166,6 +166,8 @@ class SeriesEstimates:
             "n_shared": len(self.people.shared),
             "looks": self.looks,
             "notes": list(self.notes),
+            "withdrawn": [one.release_id for one in self.nights.withdrawn],
+            "closing": None if self.nights.closing is None else self.nights.closing.as_json(),
             "warnings": list(self.warnings),
             "periods": [self._period(one) for one in self.periods],
             "pooled": [vars(one) for one in self.pooled],

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
 from flows.released.file.read import open_release
+from flows.released.lists import WithdrawnRelease
 from flows.released.page.attributes import attribute_facts
 from flows.released.page.contents import Contents, MetricContents, contents_of
 from flows.released.page.decision import decision_facts
@@ -21,11 +22,15 @@ from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
 from flows.released.stated_estimates import check_stated
+from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
 
 MODEL: Final = ".json"
 """How the name of an effect model's file ends."""
+
+WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
+"""Stands on the page of a release that was."""
 
 
 def write_report(release: Path, output: Path) -> Path:
@@ -44,7 +49,7 @@ def write_report(release: Path, output: Path) -> Path:
     with open_release(release) as connection:
         check_stated(connection, release)
         contents = contents_of(connection, release)
-    return write_page(output, report(contents))
+    return write_page(output, report(contents, withdrawal_of(release)))
 
 
 def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
@@ -97,8 +102,8 @@ def check_output(output: Path, release: Path | None = None) -> None:
         raise InputError(f"{output.absolute()}: is the release itself; name another file")
 
 
-def report(contents: Contents) -> str:
-    """Build the page."""
+def report(contents: Contents, withdrawn: WithdrawnRelease | None = None) -> str:
+    """Build the page; where the release was ``withdrawn`` it begins with that."""
     metrics = [
         _of_metric(contents, one, place) for place, one in enumerate(contents.metrics, start=1)
     ]
@@ -108,6 +113,7 @@ def report(contents: Contents) -> str:
     return render(
         manifest=contents.manifest,
         program=version("clusterdp"),
+        withdrawn=withdrawn,
         arms=contents.arms,
         has_units=contents.has_units,
         macros=contents.macros,

@@ -15,7 +15,7 @@ from flows.released.estimate_series import SeriesEstimates, estimate_series
 from flows.released.page.html import render
 from flows.released.page.scale import Scale, scale_of
 from flows.released.page.series import series_facts
-from flows.released.report import write_page, write_report
+from flows.released.report import WITHDRAWN_MARK, write_page, write_report
 from flows.released.series.nights import Night, experiment_folders, release_files
 from flows.released.series.people import Kind
 from flows.runtime.files import public_directory
@@ -41,6 +41,7 @@ def write_series_report(
     if not folders:
         series = estimate_series(paths, told=told, looks=looks)
         _write_experiment(series, output, up=False)
+        _renew_withdrawn(series, paths, output)
         return (output / _INDEX).absolute(), series.warnings
     written: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -54,6 +55,7 @@ def write_series_report(
             )
         warnings += [f"{experiment}: {text}" for text in series.warnings]
         written.append(_write_experiment(series, output / experiment, up=True))
+        _renew_withdrawn(series, [folder], output / experiment)
     page = render("experiments", experiments=written, program=version("clusterdp"))
     return _write(output, _INDEX, page), tuple(warnings)
 
@@ -67,6 +69,7 @@ def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dic
         [*series.warnings, *series.nights.notes],
         _scales(series.nights.first),
     )
+    facts["closing"] = series.nights.closing
     public_directory(folder)
     for one in series.periods:
         _write_night(one.night, folder)
@@ -98,9 +101,18 @@ def _write_night(night: Night, folder: Path) -> None:
     marks = (f"<bdi>{night.manifest.release_id}</bdi>", f"clusterdp {version('clusterdp')} from")
     if page.is_file() and not page.is_symlink():
         text = page.read_text(encoding="utf-8", errors="replace")
-        if all(mark in text for mark in marks):
+        if all(mark in text for mark in marks) and WITHDRAWN_MARK not in text:
             return
     write_report(night.path, page)
+
+
+def _renew_withdrawn(series: SeriesEstimates, paths: Sequence[Path], folder: Path) -> None:
+    """Let pages of releases that were withdrawn since they were written say so."""
+    files = {path.stem: path for path in release_files(paths)}
+    for one in series.nights.withdrawn:
+        page = folder / f"{one.release_id}.html"
+        if page.is_file() and one.release_id in files:
+            write_report(files[one.release_id], page)
 
 
 def _write(folder: Path, name: str, page: str) -> Path:

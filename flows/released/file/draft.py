@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from schemas.errors import ClusterdpError, ConflictError
 from schemas.names import ReleaseName
 
 LATEST = "latest.duckdb"
-_WORKING = ".draft-"
+WORKING = ".draft-"
+"""What the names of working folders begin with."""
 _OF_RUN = re.compile(r"\.draft-([0-9a-f]{12})-.*")
 
 
@@ -34,7 +35,7 @@ def workplace(directory: Path, run: str = "") -> Iterator[Path]:
     """
     new_folders = public_directory(directory)
     try:
-        with working.working_folder(directory, f"{_WORKING}{run}{'-' if run else ''}") as folder:
+        with working.working_folder(directory, f"{WORKING}{run}{'-' if run else ''}") as folder:
             yield folder
     finally:
         remove_if_empty(new_folders)
@@ -43,7 +44,7 @@ def workplace(directory: Path, run: str = "") -> Iterator[Path]:
 def at_work(directory: Path) -> list[Path]:
     """The working folders of runs that live, as far as can be seen from this machine."""
     host = socket.gethostname()
-    return [one for one in directory.glob(f"{_WORKING}*") if working.is_alive(one, host)]
+    return [one for one in directory.glob(f"{WORKING}*") if working.is_alive(one, host)]
 
 
 def run_of(folder: Path) -> str | None:
@@ -104,15 +105,25 @@ def published(directory: Path, experiment: str, suffix: str = ".duckdb") -> list
     return sorted(name for name in names if name and name.experiment == experiment)
 
 
-def point_latest(directory: Path, experiment: str) -> None:
+def point_latest(
+    directory: Path, experiment: str, left_out: Callable[[], Collection[str]] = tuple
+) -> None:
     """Make ``latest.duckdb`` the release of the greatest period, then revision.
 
     Each run looks at all releases under a lock. So neither a release of an earlier period nor two
-    runs at once can move it back.
+    runs at once can move it back. ``left_out``, asked under the lock, names releases that it must
+    not be; where there is no other it goes.
     """
     with folder_lock(directory):
-        newest = directory / f"{published(directory, experiment)[-1].release_id}.duckdb"
+        without = left_out()
+        names = [one.release_id for one in published(directory, experiment)]
+        names = [one for one in names if one not in without]
         latest = directory / LATEST
+        if not names:
+            latest.unlink(missing_ok=True)
+            sync_directory(directory)
+            return
+        newest = directory / f"{names[-1]}.duckdb"
         if latest.exists() and latest.samefile(newest):
             return
         beside = directory / f".{LATEST}.new"
@@ -124,7 +135,7 @@ def point_latest(directory: Path, experiment: str) -> None:
 
 def sweep(directory: Path, keep: Collection[Path]) -> None:
     """Remove the working folders of dead runs, except those to ``keep``."""
-    working.sweep(directory, _WORKING, keep)
+    working.sweep(directory, WORKING, keep)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

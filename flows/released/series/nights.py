@@ -17,6 +17,8 @@ import duckdb
 from flows.released.file.draft import LATEST
 from flows.released.file.opening import open_safely
 from flows.released.file.read import read_manifest
+from flows.released.lists import Closing, WithdrawnRelease
+from flows.released.series.beside import Beside, pruned_note
 from flows.runtime.regular_files import is_link
 from flows.runtime.terminal import shown
 from schemas.errors import InputError, in_short
@@ -62,7 +64,11 @@ class Nights:
 
     nights: tuple[Night, ...]
     notes: tuple[str, ...]
-    """Periods that are missing, designs that have changed: no errors."""
+    """Periods that are missing, designs that have changed, what was left out: no errors."""
+    closing: Closing | None = None
+    """How the experiment ended, as the folder of the releases says; None where it has not."""
+    withdrawn: tuple[WithdrawnRelease, ...] = ()
+    """Releases there that are left out, as they were withdrawn."""
 
     @property
     def first(self) -> Night:
@@ -83,18 +89,26 @@ def are_several(paths: Sequence[Path]) -> bool:
 def find_nights(paths: Sequence[Path]) -> Nights:
     """Find and check the releases at ``paths``: files, or folders of files.
 
-    ``latest.duckdb`` and ``series.duckdb`` are passed over, as are revisions that a later one has
-    replaced. Raises InputError, naming the file, where one is no release, where two are the same
-    release, and where one is not about the same effects as the first.
+    ``latest.duckdb`` and ``series.duckdb`` are passed over, as are releases that a list beside them
+    says are withdrawn, and revisions that a later one has replaced. Raises InputError, naming the
+    file, where one is no release, where two are the same release, and where one is not about the
+    same effects as the first.
     """
-    known = [read_night(path) for path in newest(release_files(paths))]
+    beside = Beside()
+    files = [path for path in release_files(paths) if not beside.withdraws(path, path.stem)]
+    found = [read_night(path) for path in newest(files)]
+    known = [one for one in found if not beside.withdraws(one.path, one.manifest.release_id)]
     if not known:
-        raise InputError(_no_release(paths))
+        raise InputError(beside.why_none or _no_release(paths))
     known.sort(key=lambda night: night.name)
     for night in known:
         _check_alike(known[0], night)
     kept, notes = _of_periods(known)
-    return Nights(kept, (*notes, *gaps([night.name.period for night in kept]), *_changes(kept)))
+    periods = [night.name.period for night in kept]
+    pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
+    missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
+    told = (*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept))
+    return Nights(kept, told, beside.closing(paths, known[0].name.experiment), beside.withdrawn)
 
 
 def release_files(paths: Sequence[Path]) -> list[Path]:

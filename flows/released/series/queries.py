@@ -24,6 +24,8 @@ def nights_json(nights: Nights) -> dict[str, Any]:
         "experiment": nights.first.manifest.experiment,
         "arms": list(nights.arms),
         "notes": list(nights.notes),
+        "withdrawn": [one.release_id for one in nights.withdrawn],
+        "closing": None if nights.closing is None else nights.closing.as_json(),
         "releases": [
             {
                 **night.manifest.row,

@@ -2,8 +2,9 @@
 
 It is made anew after every publication, from released files alone. Rows of nights that it has
 already are taken over from it, so a night is read once; where it is not intact, or a release that
-it speaks of is another now, all are read again. It appears whole or not at all, and readers are
-never blocked.
+it speaks of is another now, all are read again. Nights that were withdrawn are left out; of those
+whose files were pruned the rows stay, which are all that is left of them. It appears whole or not
+at all, and readers are never blocked.
 """
 
 import hashlib
@@ -21,7 +22,8 @@ from estimators.effects import Estimate
 from estimators.series import LOOKS
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
-from flows.released.series.nights import Night, find_nights, newest, open_night, release_files
+from flows.released.lists import Lists, read_lists
+from flows.released.series.nights import Night, find_nights, open_night, release_files
 from flows.released.series.people import people_by_files
 from flows.released.series.pooling import pool_periods
 from flows.runtime.files import folder_lock, sync_directory
@@ -59,6 +61,9 @@ class _Kept:
     series: Row
     periods: dict[str, Row]
     estimates: dict[str, list[Row]]
+    notes: list[Row]
+    is_current: bool
+    """Whether this version of the program has made it: else only what was pruned is taken over."""
 
 
 @dataclass(frozen=True)
@@ -98,33 +103,79 @@ class _Todo:
     """The releases that a series is made of, and what is taken over from the one that is there."""
 
     files: Sequence[tuple[Path, str, int, bool]]
-    """Path, release, size, and whether its rows are there."""
+    """Path, release, size, and whether its rows are there; none: no series is to be there."""
     kept: _Kept | None
+    notes: list[Row]
 
 
 def _todo(directory: Path, experiment: str) -> _Todo | None:
     """What is to be done; None where nothing is."""
-    names = {
-        name: path
-        for path in newest(release_files([directory]))
-        if (name := ReleaseName.parse(path.stem)) and name.experiment == experiment
-    }
-    sizes = {name.release_id: names[name].stat().st_size for name in sorted(names)}
-    kept = _read(directory / SERIES, experiment)
+    lists, kept = read_lists(directory), _read(directory / SERIES, experiment)
     known = {} if kept is None else {one: row["n_bytes"] for one, row in kept.periods.items()}
-    if not sizes or list(known.items()) == list(sizes.items()):
+    sizes = _sizes(directory, experiment, lists, known)
+    notes = _notes(lists, experiment)
+    if not sizes and not (lists.withdrawn and (directory / SERIES).exists()):
         return None
-    if any(sizes.get(one, size) != size for one, size in known.items()):
-        known = {}  # a release is another now: read all again
-    files = [(names[name], name.release_id, sizes[name.release_id]) for name in sorted(names)]
-    return _Todo([(*one, one[1] in known) for one in files], kept)
+    if kept is not None and kept.is_current:
+        if (list(known.items()), kept.notes) == (list(sizes.items()), notes):
+            return None
+        if any(sizes.get(one, size) != size for one, size in known.items()):
+            known = {}  # a release is another now: read all again
+    else:
+        known = {}
+    files = []
+    for one, size in sizes.items():
+        path = directory / f"{one}.duckdb"
+        files.append((path, one, size, one in known or not path.exists()))
+    return _Todo(files, kept, notes)
+
+
+def _sizes(
+    directory: Path, experiment: str, lists: Lists, known: Mapping[str, int]
+) -> dict[str, int]:
+    """The size of the release of each period that counts, in order.
+
+    A pruned one counts as long as its file is there, or its rows are ``known``.
+    """
+    there = {path.stem: path for path in release_files([directory])}
+    sizes: dict[ReleaseName, int] = {}
+    for one in {*there, *(one for one in lists.pruned if one in known)}:
+        name = ReleaseName.parse(one)
+        if name is None or name.experiment != experiment or one in lists.withdrawn:
+            continue
+        try:
+            sizes[name] = there[one].stat().st_size if one in there else known[one]
+        except FileNotFoundError:  # it was pruned meanwhile
+            if one in known:
+                sizes[name] = known[one]
+    last = {name.period: name for name in sorted(sizes)}
+    return {name.release_id: sizes[name] for name in last.values()}
+
+
+def _notes(lists: Lists, experiment: str) -> list[Row]:
+    """A row a release of the experiment that was withdrawn, or pruned, in order."""
+    found: list[tuple[str, str, str, str | None]] = [
+        *((one.release_id, "withdrawn", one.withdrawn_at, one.reason)
+          for one in lists.withdrawn.values()),
+        *((one.release_id, "pruned", one.pruned_at, None) for one in lists.pruned.values()),
+    ]  # fmt: skip
+    names = ((ReleaseName.parse(one[0]), one) for one in sorted(found))
+    return [
+        dict(zip(_columns("notes"), (name.period, *one), strict=True))
+        for name, one in names
+        if name is not None and name.experiment == experiment
+    ]
 
 
 def _renew(directory: Path, experiment: str, draft: Path) -> None:
     todo = _todo(directory, experiment)
     if todo is None:  # another run has done it
         return
-    _write(_tables(todo.kept, todo.files), draft)
+    if not todo.files:
+        (directory / SERIES).unlink(missing_ok=True)
+        sync_directory(directory)
+        return
+    _write(_tables(todo.kept, todo.files) | {"notes": todo.notes}, draft)
     complete(draft)
     draft.replace(directory / SERIES)
     sync_directory(directory)
@@ -136,7 +187,10 @@ def _tables(
     """The rows of every table; ``files`` are path, release, size, and whether it is kept."""
     periods: list[Row] = []
     estimates: list[list[Row]] = []
-    row = kept.series if kept is not None and any(one[3] for one in files) else None
+    row = None
+    taken_over = [is_kept for *_, is_kept in files]
+    if kept is not None and (all(taken_over) or (kept.is_current and any(taken_over))):
+        row = kept.series | {"package_version": version("clusterdp")}
     for path, release_id, size, is_kept in files:
         if is_kept and kept is not None:
             periods.append(kept.periods[release_id])
@@ -214,18 +268,15 @@ def _read(path: Path, experiment: str) -> _Kept | None:
     except (duckdb.Error, OSError, UnicodeError):
         return None
     (row,) = tables["series"] if len(tables["series"]) == 1 else ({},)
-    wanted = {
-        "experiment": experiment,
-        "looks": LOOKS,
-        "series_version": SERIES_VERSION,
-        "package_version": version("clusterdp"),
-    }
+    wanted = {"experiment": experiment, "looks": LOOKS, "series_version": SERIES_VERSION}
     if {name: row.get(name) for name in wanted} != wanted:
         return None
     estimates: dict[str, list[Row]] = {}
     for one in tables["estimates"]:
         estimates.setdefault(one["release_id"], []).append(one)
-    return _Kept(row, {one["release_id"]: one for one in tables["periods"]}, estimates)
+    periods = {one["release_id"]: one for one in tables["periods"]}
+    is_current = row["package_version"] == version("clusterdp")
+    return _Kept(row, periods, estimates, tables["notes"], is_current)
 
 
 def _columns(table: str) -> list[str]:

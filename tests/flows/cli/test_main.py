@@ -411,6 +411,7 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     (metric,) = found["metrics"]
     assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
     beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned", "n_assigned"}
+    beside.add("withdrawn")
     assert set(found) - beside == set(TABLES["release"])
     assert (found["attributes"], found["assigned"]) == ([], False)
     assert set(found["row_counts"]) == set(TABLES)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.ledger.questions import refuse_early, same_people
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -21,8 +22,6 @@ from flows.ledger.rules import (
     Terms,
     check_budget,
     decide,
-    refuse_early,
-    same_people,
     spent,
 )
 from privatizers.accounting.budget import Budget

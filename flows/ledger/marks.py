@@ -1,0 +1,105 @@
+"""What the ledger notes of releases after they were published: withdrawn, and pruned.
+
+Neither changes what was charged.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from flows.ledger.database import Ledger
+from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.rules import Entry, State
+from flows.ledger.standing import PeriodState, Standing, utc_text
+from flows.ledger.tables import CHARGES, select, unfinished
+from flows.released.lists import Closing, Lists, PrunedRelease, WithdrawnRelease
+from flows.schedule.periods import Schedule
+from schemas.errors import ConfigError, shown
+
+_UNSETTLED = (PeriodState.DUE, PeriodState.WAITING, PeriodState.RUNNING)
+_PUBLIC = (PeriodState.PUBLISHED, PeriodState.PRUNED, PeriodState.WITHDRAWN)
+
+
+@told_plainly
+def note_withdrawal(
+    ledger: Ledger, experiment: str, release_id: str, reason: str | None, now: datetime
+) -> bool:
+    """Note why a release is withdrawn, or that it is no longer (None); whether that is news.
+
+    Raises ConfigError where the ledger knows no such release that is public.
+    """
+    named = sa.and_(CHARGES.c.slot == release_id, CHARGES.c.experiment == experiment)
+    with ledger._alone() as connection:
+        entries = select(connection, named)
+        if not entries or entries[0].state != State.PUBLISHED:
+            problem = f"is {entries[0].state}" if entries else "is not in the ledger"
+            raise ConfigError(
+                "RELEASE_ID",
+                f"{shown(release_id)} {problem}; only a published release of {experiment!r} can be "
+                "withdrawn (clusterdp ledger CONFIG lists all)",
+            )
+        (entry,) = entries
+        before = None if entry.withdrawal is None else entry.withdrawal.reason
+        if before == reason:
+            return False
+        values = {"withdrawn": reason, "withdrawn_at": None if reason is None else _plain(now)}
+        connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))
+        return True
+
+
+@told_plainly
+def note_pruned(ledger: Ledger, charges: Collection[int], now: datetime) -> None:
+    """Note that the files of these charges are pruned from now on."""
+    with ledger._alone() as connection:
+        for charge in charges:
+            one = sa.and_(CHARGES.c.id == charge, CHARGES.c.pruned_at.is_(None))
+            connection.execute(sa.update(CHARGES).where(one).values(pruned_at=_plain(now)))
+
+
+@told_plainly
+def unfinished_folders(ledger: Ledger) -> set[Path]:
+    """Working folders of charges that are not settled, which nobody may clear away."""
+    with ledger._reading() as connection:
+        found = [] if connection is None else unfinished(connection)
+    return {entry.draft for entry in found if entry.draft is not None}
+
+
+def lists_of(entries: Iterable[Entry], closing: Closing | None) -> Lists:
+    """What is said beside the releases of an experiment, by all its entries."""
+    withdrawn, pruned = {}, {}
+    for entry in entries:
+        release_id = entry.name.release_id
+        if entry.state != State.PUBLISHED:
+            continue
+        if entry.withdrawal is not None:
+            at = utc_text(entry.withdrawal.at)
+            withdrawn[release_id] = WithdrawnRelease(release_id, at, entry.withdrawal.reason)
+        if entry.pruned_at is not None:
+            amounts = entry.cost.epsilon, entry.cost.delta
+            at = utc_text(entry.pruned_at)
+            pruned[release_id] = PrunedRelease(release_id, at, *amounts, entry.file_sha256)
+    return Lists(withdrawn, pruned, closing)
+
+
+def closing_of(
+    experiment: str, schedule: Schedule | None, periods: Iterable[Standing], now: datetime
+) -> Closing | None:
+    """How an experiment ended; None while one of its periods may still come by itself.
+
+    One that failed, was refused or is lost does not keep it from its end: a person may still make
+    it, and then this says another thing.
+    """
+    if schedule is None or schedule.until is None or schedule.next_due(now) is not None:
+        return None
+    found = [one for one in periods if one.due_at is not None]
+    if not found or any(one.state in _UNSETTLED for one in found):
+        return None
+    missing = tuple(one.period for one in found if one.state not in _PUBLIC)
+    first, last = schedule.since.isoformat(), schedule.until.isoformat()
+    return Closing(experiment, first, last, len(found), missing)
+
+
+def _plain(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0)

@@ -1,0 +1,219 @@
+"""Removing what is older than ``[retention]`` says: rows set aside, leftovers, releases, history.
+
+Everything is told by public facts: names, ages, and sizes of files that hold no outcome or are
+public. What was charged stays charged, and the lists of who is in a release stay with it. Killed at
+any moment, the next prune finishes: the ledger notes that a file goes before it goes.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from flows.config.experiment import Config
+from flows.config.load import load
+from flows.config.retention_checks import lengths_of
+from flows.ledger.account import Account
+from flows.ledger.rules import OPEN, Entry, State
+from flows.orchestration.history import check_own_history, prune_history
+from flows.raw.spill.workspace import PREFIX
+from flows.released.file.draft import WORKING
+from flows.released.series.renew import renew_series
+from flows.runtime import clock, logs
+from flows.runtime.files import folder_lock, sync_directory
+from flows.runtime.working_folders import is_alive, sweep
+from schemas.errors import ConfigError
+from schemas.names import ReleaseName
+
+KINDS = ("quarantine", "spill", "releases", "prefect")
+"""What can be pruned, as the keys of ``[retention]``."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was removed of one kind, or would be."""
+
+    older_than: str
+    """As the configuration says it."""
+    n: int
+    n_bytes: int | None = None
+    """What the files took; None where it may hang on outcomes (leftovers), or is not known."""
+    names: tuple[str, ...] | None = None
+    """The files; None where they are none."""
+
+    def as_json(self) -> dict[str, Any]:
+        """One kind in the document of ``clusterdp prune --json``."""
+        return {
+            "older_than": self.older_than,
+            "n": self.n,
+            "bytes": self.n_bytes,
+            "names": None if self.names is None else list(self.names),
+        }
+
+
+@dataclass(frozen=True)
+class PruneResult:
+    """What was removed, or would be."""
+
+    experiment: str
+    dry_run: bool
+    kinds: dict[str, Pruned]
+    """By the keys of ``[retention]`` that are given."""
+    warnings: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp prune --json``; null for what is not pruned at all."""
+        found = {name: self.kinds.get(name) for name in KINDS}
+        return {
+            "experiment": self.experiment,
+            "dry_run": self.dry_run,
+            **{name: None if one is None else one.as_json() for name, one in found.items()},
+            "warnings": list(self.warnings),
+        }
+
+
+def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
+    """Remove what is older than the configuration keeps it; a ``dry_run`` says what that would be.
+
+    Raises ConfigError where nothing is declared, or Prefect's history is not ours to prune.
+    """
+    config = load(config_path)
+    if config.retention is None:
+        raise ConfigError(
+            "retention", f"missing in {config_path}: it says for how long what is kept"
+        )
+    lengths = lengths_of(config.retention)
+    if "prefect" in lengths:
+        check_own_history()
+    work = _Work(config, Account(config), clock.now(), dry_run=dry_run)
+    if not dry_run:
+        work.warnings += work.account.settle()  # what dead runs left is finished first
+    kinds: dict[str, Pruned] = {}
+    for name in KINDS:
+        if name in lengths:
+            kinds[name] = work.prune(name, lengths[name], config_path)
+            told = kinds[name]
+            words = "would be pruned" if dry_run else "pruned"
+            logs.tell(logging.INFO, f"{words} of {name}: {told.n:,}")
+    return PruneResult(config.experiment, dry_run, kinds, tuple(dict.fromkeys(work.warnings)))
+
+
+class _Work:
+    """One run of it."""
+
+    def __init__(self, config: Config, account: Account, now: datetime, *, dry_run: bool) -> None:
+        self.account = account
+        self.warnings: list[str] = []
+        self._config = config
+        self._now = now
+        self._dry_run = dry_run
+
+    def prune(self, kind: str, length: timedelta, path: Path) -> Pruned:
+        """Remove what is older than ``length``."""
+        older_than = str(getattr(self._config.retention, kind))
+        before = self._now - length
+        if kind == "prefect":
+            number = prune_history(path, before, dry_run=self._dry_run)
+            return Pruned(older_than, number)
+        if kind == "spill":
+            return Pruned(older_than, self._leftovers(before))
+        files = self._quarantine(before) if kind == "quarantine" else self._releases(before)
+        return Pruned(older_than, len(files), sum(files.values()), tuple(files))
+
+    def _quarantine(self, before: datetime) -> dict[str, int]:
+        """Files of rows set aside, but of releases that are being made; their sizes by name."""
+        folder = self._config.quarantined
+        if not folder.is_dir():
+            return {}
+        entries = self.account.entries()
+        being_made = {one.name.release_id for one in entries if one.state in OPEN}
+        found = {}
+        for path in sorted(folder.glob("*.parquet")):
+            name = ReleaseName.parse(path.stem)
+            if name is None or name.experiment != self._config.experiment:
+                continue
+            if path.stem not in being_made:
+                found[path.name] = folder / path.name
+        return self._remove(folder, list(found.values()), before)
+
+    def _leftovers(self, before: datetime) -> int:
+        """Working folders of dead runs, by the sweeps that every release does; how many."""
+        places = ((self._config.spill_directory, PREFIX), (self._config.releases, WORKING))
+        unfinished = self.account.unfinished()  # asked first: what is charged later is no leftover
+        old = [
+            path
+            for directory, prefix in places
+            for path in _dead(directory, prefix, before)
+            if path not in unfinished
+        ]
+        if self._dry_run:
+            return len(old)
+        for path in old:
+            sweep(path.parent, path.name)
+        return sum(not path.exists() for path in old)
+
+    def _releases(self, before: datetime) -> dict[str, int]:
+        """Released files, never the latest; their sizes by name."""
+        folder = self._config.releases
+        latest, entries = self.account.latest(), self.account.entries()
+        chosen = [
+            entry
+            for entry in entries
+            if entry.state == State.PUBLISHED
+            and entry.name.release_id != latest
+            and (entry.pruned_at is not None or entry.created_at.replace(tzinfo=UTC) < before)
+            and _release_file(folder, entry).is_file()
+        ]
+        if chosen and not self._dry_run:
+            self.account.note_pruned([entry.id for entry in chosen])  # from now on they are gone
+            self.warnings += self.account.settle()
+            self.warnings += renew_series(folder, self._config.experiment)  # its rows of them stay
+        return self._remove(folder, [_release_file(folder, entry) for entry in chosen], None)
+
+    def _remove(
+        self, folder: Path, paths: Sequence[Path], before: datetime | None
+    ) -> dict[str, int]:
+        """Remove files, those alone that were written ``before``; their sizes by name."""
+        if not paths:
+            return {}
+        removed: dict[str, int] = {}
+        with folder_lock(folder):
+            for path in paths:
+                try:
+                    size = path.lstat().st_size
+                    if before is not None and _written_at(path) >= before:
+                        continue
+                    if not self._dry_run:
+                        path.unlink()
+                except FileNotFoundError:  # another prune was faster
+                    continue
+                removed[path.name] = size
+            if removed and not self._dry_run:
+                sync_directory(folder)
+        return removed
+
+
+def _release_file(folder: Path, entry: Entry) -> Path:
+    return folder / f"{entry.name.release_id}.duckdb"
+
+
+def _dead(directory: Path, prefix: str, before: datetime) -> list[Path]:
+    """The working folders that changed ``before`` and that nobody holds the lock of."""
+    if not directory.is_dir():
+        return []
+    here = socket.gethostname()
+    found = (path for path in sorted(directory.glob(f"{prefix}*")) if path.is_dir())
+    old = [path for path in found if _written_at(path) < before]  # asked first: a lock is a change
+    return [path for path in old if is_alive(path, here) is False]
+
+
+def _written_at(path: Path) -> datetime:
+    """When a file was last written, or a folder last changed; never, where it is gone."""
+    try:
+        return datetime.fromtimestamp(os.lstat(path).st_mtime, UTC)
+    except FileNotFoundError:
+        return datetime.max.replace(tzinfo=UTC)

@@ -1,0 +1,238 @@
+"""What is said of releases beside them: ``withdrawn.json``, ``pruned.json``, ``closed.json``.
+
+Each is there only where it has something to say. Every run makes them anew from the ledger, with
+``SHA256SUMS``, which has their digests. Whoever reads a release looks here, too: a release never
+changes, so nothing in its own file can say that it was withdrawn since.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from flows.runtime.regular_files import is_link
+from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.terminal import shown
+from schemas.errors import InputError
+from schemas.json_text import parsed
+from schemas.names import ReleaseName
+from schemas.visible import visible
+
+WITHDRAWN = "withdrawn.json"
+PRUNED = "pruned.json"
+CLOSED = "closed.json"
+LISTS = (WITHDRAWN, PRUNED, CLOSED)
+
+LONGEST_REASON = 500
+"""Characters of a reason."""
+_LARGEST = 100_000_000  # bytes; as of SHA256SUMS
+_SHOWN = 3  # releases that a note names
+
+
+@dataclass(frozen=True)
+class WithdrawnRelease:
+    """A release that is not to be used any more, as its operator says."""
+
+    release_id: str
+    withdrawn_at: str
+    """UTC, such as ``2026-11-20T03:15:00Z``."""
+    reason: str
+    """The operator's words."""
+
+    @property
+    def warning(self) -> str:
+        """What whoever reads the release has to know."""
+        reason = visible(self.reason[:LONGEST_REASON])
+        return (
+            f"{shown(self.release_id)} was withdrawn on {shown(self.withdrawn_at[:10])}: {reason}"
+        )
+
+
+@dataclass(frozen=True)
+class PrunedRelease:
+    """A release whose file was removed as too old: it was public, and is paid for."""
+
+    release_id: str
+    pruned_at: str
+    """UTC, such as ``2026-11-20T03:15:00Z``."""
+    epsilon: float
+    """What it was charged for: a ledger that is made anew enters it by that."""
+    delta: float
+    sha256: str | None
+    """Of its file; None where nobody knew it."""
+
+
+@dataclass(frozen=True)
+class Closing:
+    """An experiment whose last period is done."""
+
+    experiment: str
+    first_period: str
+    last_period: str
+    n_periods: int
+    """How many periods its schedule has."""
+    not_published: tuple[str, ...]
+    """Those of them that were never published."""
+
+    @property
+    def n_published(self) -> int:
+        """How many of its periods were published."""
+        return self.n_periods - len(self.not_published)
+
+    @property
+    def in_words(self) -> str:
+        """How it ended, as people are told it."""
+        missing = named(self.not_published)
+        return (
+            f"ended with {shown(self.last_period)}: {self.n_published:,} of {self.n_periods:,} "
+            f"periods published{f', never {missing}' if missing else ''}"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """What documents say of it."""
+        return {**asdict(self), "not_published": list(self.not_published)}
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What is said beside releases of some of them; by release ids."""
+
+    withdrawn: Mapping[str, WithdrawnRelease] = field(default_factory=dict)
+    pruned: Mapping[str, PrunedRelease] = field(default_factory=dict)
+    closing: Closing | None = None
+
+    @property
+    def left_out(self) -> set[str]:
+        """Releases that are never the latest."""
+        return {*self.withdrawn, *self.pruned}
+
+
+def contents_of(lists: Lists) -> dict[str, bytes]:
+    """The files, by name, that say so; none where there is nothing to say."""
+    documents: dict[str, Any] = {}
+    if lists.withdrawn:
+        documents[WITHDRAWN] = {"releases": _rows(lists.withdrawn.values())}
+    if lists.pruned:
+        documents[PRUNED] = {"releases": _rows(lists.pruned.values())}
+    if lists.closing is not None:
+        documents[CLOSED] = asdict(lists.closing)
+    return {name: f"{json.dumps(one, indent=1)}\n".encode() for name, one in documents.items()}
+
+
+def read_lists(folder: Path) -> Lists:
+    """Read what stands beside the releases in a folder, whoever has put it there.
+
+    Raises InputError, naming the file, where one of them is none of these lists.
+    """
+    pruned = _releases(folder / PRUNED, _pruned)
+    return Lists(_releases(folder / WITHDRAWN, _withdrawn), pruned, read_closing(folder))
+
+
+def read_withdrawn(folder: Path) -> dict[str, WithdrawnRelease]:
+    """The releases that are withdrawn as a folder says; raises InputError as :func:`read_lists`."""
+    return _releases(folder / WITHDRAWN, _withdrawn)
+
+
+def named(release_ids: Iterable[str]) -> str:
+    """A few of them, and how many more there are."""
+    names = list(release_ids)
+    more = len(names) - _SHOWN
+    told = ", ".join(shown(name) for name in names[:_SHOWN])
+    return told + (f" and {more:,} more" if more > 0 else "")
+
+
+def reason_problem(reason: str) -> str | None:
+    """What keeps a text from being the reason of a withdrawal; None where nothing does."""
+    if not reason.strip():
+        return "is empty; say why, in words that may be published"
+    if not reason.isprintable():
+        return "has line breaks or invisible characters; write it in one line"
+    if len(reason) > LONGEST_REASON:
+        return f"has {len(reason):,} characters; at most {LONGEST_REASON} can be"
+    return None
+
+
+def read_closing(folder: Path) -> Closing | None:
+    """What a folder says of the end of its experiment; raises InputError as :func:`read_lists`."""
+    path = folder / CLOSED
+    document = _document(path)
+    if document is None:
+        return None
+    try:
+        experiment, first, last = (
+            _text(document[name]) for name in ("experiment", "first_period", "last_period")
+        )
+        missing = tuple(_text(one) for one in document["not_published"])
+        return Closing(experiment, first, last, int(document["n_periods"]), missing)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        failure = _wrong(path, "how an experiment ended")
+    raise failure
+
+
+R = TypeVar("R", WithdrawnRelease, PrunedRelease)
+
+
+def _releases(path: Path, read: Callable[[Mapping[str, Any]], R]) -> dict[str, R]:
+    document = _document(path)
+    if document is None:
+        return {}
+    try:
+        found = [read(row) for row in document["releases"]]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise _wrong(path, "which releases") from None
+    return {one.release_id: one for one in found}
+
+
+def _withdrawn(row: Mapping[str, Any]) -> WithdrawnRelease:
+    return WithdrawnRelease(_name(row), _text(row["withdrawn_at"]), _text(row["reason"]))
+
+
+def _pruned(row: Mapping[str, Any]) -> PrunedRelease:
+    digest = None if row["sha256"] is None else _text(row["sha256"])
+    amounts = _amount(row["epsilon"]), _amount(row["delta"])
+    return PrunedRelease(_name(row), _text(row["pruned_at"]), *amounts, digest)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _amount(value: Any) -> float:
+    found = float(value)
+    if not 0.0 <= found < math.inf:
+        raise ValueError
+    return found
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    found = _text(row["release_id"])
+    if ReleaseName.parse(found) is None:
+        raise ValueError
+    return found
+
+
+def _document(path: Path) -> dict[str, Any] | None:
+    if not path.exists() and not is_link(path):
+        return None
+    try:
+        text = read_small_text(path, _LARGEST)
+    except UnreadableError as error:
+        problem = str(error)
+    else:
+        return parsed(text, str(path), "a list beside releases")
+    raise InputError(f"{path}: {problem}")
+
+
+def _wrong(path: Path, what: str) -> InputError:
+    return InputError(
+        f"{path}: does not say {what} as a list of clusterdp's does; get it again from where the "
+        "releases came from"
+    )
+
+
+def _rows(releases: Iterable[WithdrawnRelease | PrunedRelease]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in sorted(releases, key=lambda one: one.release_id)]

@@ -1,0 +1,129 @@
+"""An experiment that has ended: said once, shown by status, and its report is the final one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import clusterdp
+from flows.cli.main import run
+from flows.due import release_due
+from flows.released.lists import CLOSED, read_closing
+from flows.status import status
+from flows.withdraw import withdraw
+from schemas.errors import InputError
+from tests.conftest import Builder, Experiment
+from tests.flows.test_due import DAYS, bring, night, scheduled
+
+pytestmark = pytest.mark.release
+
+UNTIL = {"until": DAYS[2]}
+
+
+def due(built: Experiment, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any], str]:
+    capsys.readouterr()
+    code = run(["release", str(built.config), "--due", "--json"])
+    found = capsys.readouterr()
+    return code, json.loads(found.out), found.err
+
+
+def test_the_last_period_ends_it_which_is_said_once(
+    experiment: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], schedule=UNTIL)
+    night(monkeypatch, DAYS[2])
+    code, document, error = due(built, capsys)
+    assert (code, document["closing"]) == (0, None)
+    assert not (built.releases / CLOSED).exists()
+    night(monkeypatch, DAYS[3])
+    code, document, error = due(built, capsys)
+    assert [one["status"] for one in document["releases"]] == ["published"]
+    closing = {
+        "experiment": "trial", "first_period": DAYS[0], "last_period": DAYS[2], "n_periods": 3,
+        "not_published": [],
+    }  # fmt: skip
+    assert document["closing"] == closing
+    assert f"trial ended with {DAYS[2]}: 3 of 3 periods published; nothing more comes" in error
+    before = {path.name: path.stat().st_mtime_ns for path in built.releases.iterdir()}
+    night(monkeypatch, DAYS[6])
+    code, document, error = due(built, capsys)
+    assert (code, document["releases"], document["closing"], error) == (0, [], closing, "")
+    assert {path.name: path.stat().st_mtime_ns for path in built.releases.iterdir()} == before
+    assert run(["status", str(built.config)]) == 0
+    assert "write the final report" in " ".join(capsys.readouterr().out.split())
+    assert status([built.config]).as_json()["experiments"][0]["closing"] == closing
+    assert run(["report", str(built.releases), "-o", str(tmp_path / "pages")]) == 0
+    page = (tmp_path / "pages" / "index.html").read_text()
+    assert "<strong>Final report.</strong>" in page
+    assert "3 of 3 periods published" in page
+    assert run(["report", str(built.releases.parent), "-o", str(tmp_path / "all")]) == 0
+    assert "(final)" in (tmp_path / "all" / "index.html").read_text()
+    assert run(["estimate", str(built.releases)]) == 0
+    assert f"ended with {DAYS[2]}" in " ".join(capsys.readouterr().out.split())
+    assert clusterdp.open_series(built.releases).is_final
+    assert clusterdp.verify(built.releases / "latest.duckdb").releases[0].reason is None
+
+
+def test_a_night_that_never_came_is_named_and_may_still_come(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = scheduled(experiment, DAYS[0], DAYS[2], schedule=UNTIL)
+    night(monkeypatch, DAYS[3])
+    code, document, error = due(built, capsys)  # it waits for its files
+    assert (code, document["closing"], error) == (0, None, "")
+    night(monkeypatch, DAYS[5])
+    code, document, error = due(built, capsys)
+    assert (code, document["closing"]["not_published"]) == (2, [DAYS[1]])
+    assert f"2 of 3 periods published, never {DAYS[1]}" in error
+    found = read_closing(built.releases)
+    assert found is not None
+    assert found.not_published == (DAYS[1],)
+    bring(built, DAYS[1])
+    code, document, error = due(built, capsys)
+    assert (code, document["closing"]["not_published"], error) == (0, [], "")
+    found = read_closing(built.releases)
+    assert found is not None
+    assert found.n_published == 3
+
+
+def test_a_later_end_opens_it_again(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = scheduled(experiment, *DAYS[:4], schedule=UNTIL)
+    night(monkeypatch, DAYS[4])
+    assert release_due(str(built.config)).farewell is not None
+    text = built.config.read_text()
+    built.config.write_text(text.replace(f'until = "{DAYS[2]}"', f'until = "{DAYS[3]}"'))
+    assert text != built.config.read_text()
+    result = release_due(str(built.config))
+    assert [one.period for one in result.releases] == [DAYS[3]]
+    assert result.closing is not None
+    assert result.closing.n_periods == 4
+    assert result.farewell is not None
+    (found,) = status([built.config]).experiments
+    assert (found.closed, found.n_unpublished) == (True, 0)
+
+
+def test_a_withdrawn_period_does_not_keep_it_open(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], schedule=UNTIL)
+    night(monkeypatch, DAYS[3])
+    release_due(str(built.config))
+    withdraw(built.config, f"trial.{DAYS[1]}.r1", "wrong prices")
+    result = release_due(str(built.config))
+    assert (result.releases, result.farewell) == ((), None)
+    assert result.closing is not None
+    series = clusterdp.open_series(built.releases)
+    assert [one.period for one in series.manifests] == [DAYS[0], DAYS[2]]
+    assert any("wrong prices" in note for note in series.notes)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"experiment": "trial", "n_periods": 1e999}', "["])
+def test_a_list_that_is_none_is_told(experiment: Builder, content: str) -> None:
+    built = experiment({"log.csv": "customer,variant,region,clicks\n"})
+    (built.folder / CLOSED).write_text(content)
+    with pytest.raises(InputError, match=r"closed\.json"):
+        read_closing(built.folder)
