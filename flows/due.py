@@ -16,12 +16,13 @@ from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.standing import PeriodState, Standing
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
+from flows.orchestration.parameters import ConfigPath, TimeZone
 from flows.release import ReleaseResult, release_period
 from flows.released.lists import Closing
 from flows.runtime import clock
 from flows.runtime.interruption import stop_if_interrupted
 from flows.schedule.periods import Schedule
-from flows.watch.run import after_all, tell_of_failure
+from flows.watch.run import after_all, before_all, tell_of_failure
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -234,6 +235,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
     except Exception as error:
         tell_of_failure(config, account, error)
         raise
+    before_all(config, account)
     results = [
         _caught_up(str(path), account, schedule, one, release)
         for one in standings
@@ -320,7 +322,9 @@ def _not_made(after: Standing, error: Exception) -> PeriodResult:
     return PeriodResult(after.period, str(status), reason, code, None)
 
 
-def _nightly(config_path: str, schedule_timezone: str | None = None) -> DueResult | ReleaseResult:
+def _nightly(
+    config_path: ConfigPath, schedule_timezone: TimeZone | None = None
+) -> DueResult | ReleaseResult:
     """Do what is to be done every night for one experiment.
 
     With ``[schedule]`` in the configuration: release every period that is due and not published,
@@ -328,7 +332,8 @@ def _nightly(config_path: str, schedule_timezone: str | None = None) -> DueResul
     ``clusterdp-release``.
 
     Args:
-        config_path: The configuration file, absolute or relative to the current folder.
+        config_path: The configuration file; of a deployment an absolute path, on the machine of the
+            worker.
         schedule_timezone: Of a configuration without a schedule: the time zone (such as
             ``Europe/Zurich``) of the day before the run's scheduled time, which is released.
     """

@@ -12,6 +12,7 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
+from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.step import step
 from flows.raw.charge import PeriodRows, charge_rows
 from flows.raw.ingest import ingest
@@ -142,15 +143,16 @@ def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> Rel
 
 
 def _release_scheduled(
-    config_path: str,
-    period: str | None = None,
+    config_path: ConfigPath,
+    period: Period | None = None,
     revise: bool = False,
-    schedule_timezone: str | None = None,
+    schedule_timezone: TimeZone | None = None,
 ) -> ReleaseResult:
     """Release one period of an experiment.
 
     Args:
-        config_path: The configuration file, absolute or relative to the current folder.
+        config_path: The configuration file; of a deployment an absolute path, on the machine of the
+            worker.
         period: The period to release; where the log's path needs none it may be left out.
         revise: Draw a published period anew, as its next revision.
         schedule_timezone: Set by schedules; without a period, releases the day before the run's

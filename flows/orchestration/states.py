@@ -1,6 +1,7 @@
 """How a run in Prefect ends: failures of ours as states that an automation can tell apart.
 
-A state holds the error's message, and the error itself for a caller in the same process, without
+A state holds the error's message, without the places in files that it names, as states go wherever
+an automation sends them. For a caller in the same process it holds the error itself, without
 traceback, cause and context. Prefect's own way would write a traceback into the run's log.
 """
 
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
+from flows.orchestration.leaving import without_places
 from flows.orchestration.quiet_end import end_quietly
 from schemas.errors import (
     BudgetError,
@@ -68,7 +70,8 @@ def state_of_failure(function: Callable[P, R]) -> Callable[P, R]:
         from prefect.states import Failed
 
         logging.getLogger("prefect.task_runs").addFilter(_without_empty_trace)
-        return cast(R, Failed(name=name_of(failure), message=str(failure), data=failure))
+        message = without_places(str(failure))
+        return cast(R, Failed(name=name_of(failure), message=message, data=failure))
 
     return told
 

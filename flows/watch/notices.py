@@ -1,16 +1,18 @@
 """Which periods need a person, and telling people so: once for each period and event.
 
-What is told is what ``clusterdp status`` shows, and counts by public rules: no outcome, nothing
-that hangs on one, nothing of a person. Whether a run found its period unchanged or in conflict is
-told to nobody.
+What is told is what ``clusterdp status`` shows, without places in files, and counts by public
+rules: no outcome, nothing that hangs on one, nothing of a person. Whether a run found its period
+unchanged or in conflict is told to nobody. A Prefect server is told by every run of its own.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from flows.config.experiment import Config
-from flows.config.notify import Event
+from flows.config.notify import Event, NotifySection
 from flows.ledger.account import Account
+from flows.orchestration.events import tell_prefect
+from flows.orchestration.leaving import without_places
 from flows.runtime import clock, logs
 from flows.watch.sending import Notice, send
 from schemas.errors import ClusterdpError
@@ -47,11 +49,14 @@ def news_of_release(config: Config, period: str, roster: Roster) -> list[News]:
     p = roster.sample_ratio_p
     if p is not None and p < SAMPLE_RATIO_ALARM:
         told = roster.sample_ratio_problem
+        if not roster.units_by_arm:  # of a release whose run could not tell of it
+            told = f"p = {p:.2g}: the arm sizes do not fit the intended shares"
         found.append(News("sample_ratio", period, "published", told, {"sample_ratio_p": p}))
-    notify, share = config.notify, roster.faulty_share
-    if notify is not None and share is not None and share > notify.set_aside_above:
+    notify, share = config.notify or NotifySection(), roster.faulty_share
+    if share is not None and share > notify.set_aside_above:
         by_rule = ", ".join(f"{rule} {n:,}" for rule, n in roster.quarantined_by_rule.items())
-        reason = f"{100 * share:.3g} % of {roster.n_read:,} rows have a fault ({by_rule})"
+        reason = f"{100 * share:.3g} % of {roster.n_read:,} rows have a fault"
+        reason += f" ({by_rule})" if by_rule else ""
         more: dict[str, Any] = {
             "set_aside": roster.quarantined_by_rule,
             "rows_read": roster.n_read,
@@ -61,19 +66,25 @@ def news_of_release(config: Config, period: str, roster: Roster) -> list[News]:
 
 
 def tell_people(config: Config, account: Account, found: list[News], **facts: str | None) -> None:
-    """Send what is new and wanted, and note that it was sent; what goes wrong is a warning."""
+    """Send what is new and wanted, and note that it was sent; what goes wrong is a warning.
+
+    The Prefect server of the flow that is running, if one is, is told of everything.
+    """
+    notices = [(one, _notice(config.experiment, one, facts)) for one in found]
+    for one, notice in notices:
+        _tell_prefect(config.experiment, one, notice)
     notify = config.notify
-    wanted = [one for one in found if notify is not None and one.event in notify.on]
+    wanted = [one for one in notices if notify is not None and one[0].event in notify.on]
     if not wanted:
         return
     try:
         told = account.told_notices()
     except ClusterdpError:  # the news may be that the ledger cannot be reached
         told = set()
-    for one in wanted:
+    for one, notice in wanted:
         if one.period is not None and (one.period, one.event) in told:
             continue
-        problems = send(config, _notice(config.experiment, one, facts))
+        problems = send(config, notice)
         for problem in problems:
             logs.warn(f"nobody was told ({one.event}) by {problem}")
         if not problems and one.period is not None:
@@ -83,10 +94,19 @@ def tell_people(config: Config, account: Account, found: list[News], **facts: st
                 logs.warn(f"may be told again ({one.event}): {error}")
 
 
+def _tell_prefect(experiment: str, news: News, notice: Notice) -> None:
+    try:
+        tell_prefect(news.event, experiment, news.period, {**notice.document, "text": notice.text})
+    except Exception as error:
+        kind = type(error).__name__
+        logs.warn(f"Prefect was not told ({news.event}): {kind}")
+
+
 def _notice(experiment: str, news: News, facts: dict[str, str | None]) -> Notice:
     named = experiment if news.period is None else f"{experiment} {news.period}"
     title = f"clusterdp: {named}: {_SAYS[news.event]}"
-    reason = None if news.reason is None else visible(news.reason[:_LONGEST], keep="\n")
+    said = None if news.reason is None else without_places(news.reason)
+    reason = None if said is None else visible(said[:_LONGEST], keep="\n")
     lines = [f"{named}: {news.state}", *([] if reason is None else [reason])]
     document = {
         "experiment": experiment,

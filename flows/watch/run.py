@@ -21,6 +21,7 @@ from flows.ledger.runs import RunRecord
 from flows.ledger.standing import PeriodState, Standing
 from flows.runtime import clock, logs
 from flows.watch.metrics import write_metrics
+from flows.watch.missed import tell_of_missed
 from flows.watch.notices import News, news_of_release, tell_people
 from privatizers.noise.randomness import secret_key
 from schemas.errors import ClusterdpError, ConflictError
@@ -85,6 +86,12 @@ def after_all(config: Config, account: Account, periods: list[Standing]) -> None
         lost = [one for one in periods if one.state == PeriodState.LOST]
         tell_people(config, account, [_news(one, "lost") for one in lost])
         _metrics(config, account)
+
+
+def before_all(config: Config, account: Account) -> None:
+    """Once what dead runs left is finished: keep and tell of what they could not tell of."""
+    with _never_failing():
+        tell_of_missed(config, account)
 
 
 def tell_of_failure(config: Config, account: Account, error: Exception) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_type_hints
 from uuid import UUID
 
 import polars as pl
@@ -344,7 +344,8 @@ def test_its_parameters_can_be_given_to_a_schedule() -> None:
     """Deployments pass them by name and as JSON, so neither may change."""
     parameters = inspect.signature(release.fn).parameters
     assert list(parameters) == ["config_path", "period", "revise", "schedule_timezone"]
-    assert all(p.annotation in (str, bool, str | None) for p in parameters.values())
+    kinds = get_type_hints(release.fn)
+    assert all(kinds[name] in (str, bool, str | None) for name in parameters)
 
 
 # a step

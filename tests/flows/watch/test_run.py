@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.cli.main import run
 from flows.due import release_due
+from flows.ledger.attempts import AttemptState, Began
 from flows.release import release_period
 from flows.runtime import logs
 from schemas.errors import ConflictError, InputError
@@ -26,6 +27,7 @@ from tests.support.modes import mode
 
 pytestmark = pytest.mark.release
 
+_note = Began.note
 Samples = dict[tuple[str, ...], float]
 
 
@@ -327,3 +329,78 @@ def test_a_runs_identifier_leads_from_its_log_to_its_release(
 def _released(built: Experiment) -> bytes:
     (path,) = built.releases.glob("trial.*.duckdb")
     return Path(path).read_bytes()
+
+
+def test_a_notice_has_no_place_in_a_file(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which line of outcome events is broken may hang on outcomes; the operator sees it."""
+    seen = f"customer,variant,region,ts\na,none,x,{DAYS[0]}T01:00\nb,mail,x,{DAYS[0]}T02:00\n"
+    event = json.dumps({"customer": "a", "ts": f"{DAYS[0]}T03:00"})
+    built = watched(
+        experiment, web, columns={"time": "ts", "outcome": None}, outcome={"aggregate": "count"}
+    )
+    text = built.config.read_text().replace(
+        "[columns]", 'grain = "event"\noutcomes_path = "done.jsonl"\nwindow = "1h"\n[columns]'
+    )
+    built.config.write_text(text)
+    bring(built, DAYS[0], seen)
+    (built.folder / "done.jsonl").write_text(f"{event}\n" * 1233 + "{oh\n")
+    night(monkeypatch, DAYS[2], "00:30")
+    (result,) = release_due(str(built.config)).releases
+    assert (result.reason or "").endswith("cannot be read as JSON Lines: line 1234 does not parse")
+    (document,) = web.got
+    assert document["reason"].endswith("cannot be read as JSON Lines: a line does not parse")
+    assert "1234" not in json.dumps(document)
+
+
+# what a run that died could not tell
+
+
+def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died when its release was public; for one that died earlier see test_nights.py."""
+    built = watched(experiment, web)
+    odd = pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none"))
+    twice = a_log(16).with_columns(customer=pl.lit("twice"))
+    bring(built, DAYS[0], a_log(300).with_columns(variant=odd).vstack(twice).vstack(twice))
+    night(monkeypatch, DAYS[1])
+    with monkeypatch.context() as dies:
+        dies.setattr("flows.watch.run._after_success", lambda *_: None)
+        dies.setattr(Began, "note", _only_that_it_began)
+        caught_up(built)
+    web.got.clear()
+    night(monkeypatch, DAYS[1], "09:00")
+    for _ in range(2):
+        assert caught_up(built) == {}
+    ratio, aside = web.got
+    assert told(web) == [(DAYS[0], "sample_ratio"), (DAYS[0], "set_aside")]
+    assert ratio["reason"].endswith("the arm sizes do not fit the intended shares")
+    assert aside["reason"] == "9.64 % of 332 rows have a fault"
+    assert (aside["release_id"], len(aside["run"])) == (f"trial.{DAYS[0]}.r1", 12)
+    found = samples(built)
+    assert found["last_success_timestamp_seconds",] == _moment(DAYS[1], "09:00")
+    assert (found["release_units",], found["release_rows_read",]) == (300.0, 332.0)
+    assert ("release_duration_seconds",) not in found
+
+
+def _only_that_it_began(began: Began, state: AttemptState, reason: str | None = None) -> None:
+    if state == AttemptState.RUNNING:
+        _note(began, state, reason)
+
+
+def test_releases_of_runs_that_ended_in_order_are_no_news(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as those of before anybody asked to be told."""
+    built = watched(experiment, web)
+    log = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+    bring(built, DAYS[0], log)
+    night(monkeypatch, DAYS[1])
+    with monkeypatch.context() as untold:
+        untold.setattr("flows.watch.run._after_success", lambda *_: None)
+        caught_up(built)
+    caught_up(built)
+    assert told(web) == []
+    assert ("last_success_timestamp_seconds",) not in samples(built)
