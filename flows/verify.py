@@ -57,9 +57,9 @@ class Verdict:
             "against": self.against,
             "path": str(self.path),
             "reason": self.reason,
+            "key": None if self.key is None else str(self.key),
             "withdrawn": self.withdrawn,
             "pruned_at": self.pruned_at,
-            "key": None if self.key is None else str(self.key),
         }
 
 
@@ -101,12 +101,12 @@ class _Known:
     """By release id."""
     problem: str | None = None
     """Why no digest can be believed: the list is not what was signed."""
+    key: Path | None = None
+    """The public key that the list is signed under."""
     lists: Lists = field(default_factory=Lists)
     """Which releases were withdrawn, or pruned."""
     doubt: str | None = None
     """Why nobody can tell which were."""
-    key: Path | None = None
-    """The public key that the list is signed under."""
 
 
 def verify(

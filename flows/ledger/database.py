@@ -18,7 +18,7 @@ from sqlalchemy.pool import NullPool
 
 from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import OLDEST, migrate
-from flows.ledger.place import is_there, make_durable, make_private
+from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
 from flows.ledger.questions import same_people
 from flows.ledger.rules import (
     OPEN,
@@ -56,15 +56,6 @@ R = TypeVar("R")
 
 VERSION = 3
 _WAIT_SECONDS = 60
-_PATIENCE = {
-    "connect_timeout": "60",  # a busy server may take long to answer
-    # A line that is dead without a word is noticed in a minute, not in a quarter of an hour.
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "60000",
-}
-"""What a connection is given, unless the URL says something else."""
 _LOCK = 0x636C75_73746572  # of the whole ledger, for PostgreSQL: "cluster" in ASCII
 
 ResolveCharge = Callable[[Entry], State]
@@ -134,7 +125,7 @@ class Ledger:
             "-c synchronous_commit=on"
         )
         self._engine = sa.create_engine(
-            url.update_query_dict({**_PATIENCE, **url.query, "options": options}),
+            url.update_query_dict({**PATIENCE, **url.query, "options": options}),
             poolclass=NullPool,
             isolation_level="READ COMMITTED",
             hide_parameters=True,

@@ -13,6 +13,16 @@ from flows.runtime.paths import absolute, check_place
 from flows.runtime.regular_files import other_than_file
 from schemas.errors import ConfigError, InputError
 
+PATIENCE = {
+    "connect_timeout": "60",  # a busy server may take long to answer
+    # A line that is dead without a word is noticed in a minute, not in a quarter of an hour.
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""What a connection to a server is given, unless the URL says something else."""
+
 
 def ledger_url(url: str, directory: Path) -> sa.URL:
     """Read ``ledger.url``, SQLite paths relative to ``directory``; raises ConfigError."""

@@ -45,28 +45,37 @@ class Shelf:
 
         The folder is looked at first, so that what is being published now is not among them.
         """
-        names, lists = self.names(), self._lists()
-        if not names and not lists.pruned:
+        names = self.names()
+        if not names and not (self.has_latest and read_lists(self.directory).pruned):
             return []
-        return self._unknown(names, lists, ledger.known(self.experiment))
+        return self.beyond(ledger.known(self.experiment), names)
 
-    def unknown_to(self, known: Collection[str]) -> list[UnknownRelease]:
-        """List what was published or pruned, and is not among the release ids ``known``."""
-        return self._unknown(self.names(), self._lists(), known)
-
-    def _lists(self) -> Lists:
-        return read_lists(self.directory) if self.has_latest else Lists()
-
-    def _unknown(
-        self, names: Sequence[ReleaseName], lists: Lists, known: Collection[str]
-    ) -> list[UnknownRelease]:
+    def beyond(self, known: Collection[str], names: Sequence[ReleaseName]) -> list[UnknownRelease]:
+        """What was published that is not ``known``: of these files, and those that were pruned."""
+        unknown = [name for name in names if name.release_id not in known]
+        if not self.has_latest:
+            return [self.read_stray(name) for name in unknown]
+        lists = read_lists(self.directory)
         found = [
-            self.read_stray(name, lists)
-            for name in names
-            if name.release_id not in known and name.release_id not in lists.pruned
+            self.read_stray(name, lists) for name in unknown if name.release_id not in lists.pruned
         ]
         pruned = [one for one in lists.pruned.values() if one.release_id not in known]
         return [*found, *(self._pruned(one, lists) for one in pruned)]
+
+    def marks(self) -> dict[str, dict[str, str | datetime]]:
+        """What a ledger notes of releases that lists beside them name, by release id."""
+        if not self.has_latest:
+            return {}
+        lists = read_lists(self.directory)
+        found = {release_id: _marks(release_id, lists) for release_id in lists.withdrawn}
+        for one in lists.pruned.values():
+            pruned: dict[str, str | datetime] = {"pruned_at": _moment(one.pruned_at)}
+            found[one.release_id] = found.get(one.release_id, {}) | pruned
+        return found
+
+    def path_of(self, name: ReleaseName) -> Path:
+        """Where a file of that name lies."""
+        return self.directory / f"{name.release_id}{self.suffix}"
 
     def _pruned(self, one: PrunedRelease, lists: Lists) -> UnknownRelease:
         """A release that was paid for, and whose file is gone on purpose."""
@@ -77,13 +86,9 @@ class Shelf:
                 f"{self.experiment!r}; nothing was done. Put the list back from a copy, and run "
                 "again"
             )
-        path = self.directory / f"{name.release_id}{self.suffix}"
+        path = self.path_of(name)
         marks = {**_marks(one.release_id, lists), "pruned_at": _moment(one.pruned_at)}
         return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
-
-    def path_of(self, name: ReleaseName) -> Path:
-        """Where a file of that name lies."""
-        return self.directory / f"{name.release_id}{self.suffix}"
 
     def read_stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
         """Read what a file says it cost that no charge is known of; InputError if it is none.

@@ -142,6 +142,7 @@ class World:
                 source={"path": "{period}.parquet"},
                 privacy={"epsilon": EPSILON, "population": "people"},
                 ledger={"url": "sqlite:///../kept/ledger.sqlite"},
+                retention={"quarantine": "1d"},
             )
             text = built.config.read_text(encoding="utf-8")
             built.config.write_text(text.replace('"trial"', f'"{name}"', 1), encoding="utf-8")

@@ -8,6 +8,8 @@ after the backup, and does not know how open charges ended. So:
 - an open charge whose very file, or complete draft, is not there counts for everybody, at the
   greater of what is known of its cost: it may have been given back, and its name taken by a release
   of other people. Without any file it is lost: somebody may have seen it;
+- a release that was pruned is known to a list beside the others, and counts for everybody; what
+  such lists say of releases that are charged, withdrawn or pruned, is noted again;
 - a release that was published and whose file is gone is known to a list beside it, or to a person;
   it counts for everybody, as lost. Nobody else can know of it, so a person has to say that there
   is no other.
@@ -21,7 +23,7 @@ import sqlalchemy as sa
 
 from flows.ledger.rules import OPEN, Entry, State, UnknownRelease
 from flows.ledger.shelf import Shelf
-from flows.ledger.tables import REGISTERS, insert, row_of, select, update
+from flows.ledger.tables import CHARGES, REGISTERS, insert, row_of, select, update
 from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.released.file.draft import draft_in
 from privatizers.accounting.budget import Budget
@@ -66,24 +68,28 @@ def reconcile(
     by_experiment = {payer.shelf.experiment: payer for payer in payers}
     before = [entry for entry in select(connection, sa.true()) if entry.counts]
     known = {entry.name: entry for entry in before}
-    charged = {name.release_id for name in known}
-    files = {name for payer in payers for name in payer.shelf.names()}
-    for owner in payers:
-        for stray in owner.shelf.unknown_to(charged):
-            _enter(connection, owner.population, stray, State.PUBLISHED)
-            found.entered.append(stray.name.release_id)
-            files.add(stray.name)
+    files = {name: payer for payer in payers for name in payer.shelf.names()}
+    released = {name.release_id for name in known}
+    for payer in payers:
+        names = [name for name, owner in files.items() if owner is payer]
+        for one in payer.shelf.beyond(released, names):
+            _enter(connection, payer.population, one, State.PUBLISHED)
+            found.entered.append(one.name.release_id)
+            files[one.name] = payer  # or it was pruned, which is known
+    marks = {name: each for payer in payers for name, each in payer.shelf.marks().items()}
     for entry in before:
-        payer = by_experiment.get(entry.name.experiment)
-        path = entry.path if payer is None else payer.shelf.path_of(entry.name)
+        owner = by_experiment.get(entry.name.experiment)
+        path = entry.path if owner is None else owner.shelf.path_of(entry.name)
+        mark = marks.get(entry.name.release_id, {})
         if entry.state in OPEN:
-            _settle(connection, entry, payer, path, found)
-        elif (
-            entry.state == State.PUBLISHED
-            and payer is not None
-            and entry.name not in files
-            and entry.pruned_at is None
-        ):
+            _settle(connection, entry, owner, path, found)
+            continue
+        if mark:  # withdrawn, or pruned, since
+            same = CHARGES.c.id == entry.id
+            connection.execute(sa.update(CHARGES).where(same).values(**mark))
+        is_pruned = entry.pruned_at is not None or "pruned_at" in mark
+        is_gone = entry.state == State.PUBLISHED and entry.name not in files and not is_pruned
+        if is_gone and owner is not None:
             found.without_file.append(entry.name.release_id)
     _enter_lost(connection, by_experiment, lost, {*known, *files}, found)
     _check_lists(payers, {*known, *files}, set(found.lost))

@@ -23,7 +23,7 @@ from flows.ledger.rules import Entry, State
 from flows.ledger.tables import CHARGES, VERSION_TABLE, select
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
-from tests.flows.ledger.copies.test_copies import backed_up
+from tests.flows.ledger.copies.copied import backed_up
 from tests.flows.ledger.people import members, publish, terms
 from tests.flows.ledger.write_down import NIGHTS, WRITTEN
 
