@@ -77,7 +77,7 @@ class ChargeGrant:
     """Working folders of charges that are not settled, which nobody may clear away."""
 
 
-def _told_plainly(act: Callable[P, R]) -> Callable[P, R]:
+def told_plainly(act: Callable[P, R]) -> Callable[P, R]:
     """Let a method of the ledger say in one line what the database complains of.
 
     Raised outside the handling of the database's error, which holds the values of the statement.
@@ -149,7 +149,7 @@ class Ledger:
         make_private(self._file)
         return turn_by_file(self._folder, population)
 
-    @_told_plainly
+    @told_plainly
     def settle(
         self,
         terms: Terms,
@@ -164,7 +164,7 @@ class Ledger:
             self._resolve_charges(connection, resolve_charge)
             self._enter(connection, terms.population, found)
 
-    @_told_plainly
+    @told_plainly
     def accounts(self, terms: Terms, members: Members, period: str) -> Accounts:
         """Find out what the units of a log have paid; to be called in the population's turn.
 
@@ -174,20 +174,20 @@ class Ledger:
             self._alone, self._engine.connect, self._shelves, terms, members, period
         )
 
-    @_told_plainly
+    @told_plainly
     def sum_up(self, population: str, members: Members) -> None:
         """Make sums of registers, so that few have to be read; in the population's turn."""
         key = members.key_fingerprint
         sum_up(self._alone, self._engine.connect, self._shelves, population, key)
 
-    @_told_plainly
+    @told_plainly
     def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:
         """The same as it is now, for a dry run: changes nothing; None where none were begun."""
         if not self.has_accounts(terms.population):
             return None
         return read_accounts(None, self._engine.connect, self._shelves, terms, members, period)
 
-    @_told_plainly
+    @told_plainly
     def has_accounts(self, population: str) -> bool:
         """Whether accounts by unit were begun, under some key."""
         with self._reading() as connection:
@@ -196,7 +196,7 @@ class Ledger:
                 and known_key(connection, population) is not None
             )
 
-    @_told_plainly
+    @told_plainly
     def reserve(
         self,
         asked: ChargeRequest,
@@ -275,7 +275,7 @@ class Ledger:
         """Void a charge whose run knows that it did not get its public name."""
         self._move(charge, State.PUBLISHING, State.VOID)
 
-    @_told_plainly
+    @told_plainly
     def abandon(self, experiment: str, release_id: str) -> State:
         """Settle an unfinished charge whose run an operator knows to be dead.
 
@@ -293,7 +293,7 @@ class Ledger:
             update(connection, entry, new)
             return new
 
-    @_told_plainly
+    @told_plainly
     def known(self, experiment: str) -> set[str]:
         """The release ids of an experiment that are charged."""
         with self._reading() as connection:
@@ -302,7 +302,7 @@ class Ledger:
             query = sa.select(CHARGES.c.slot).where(CHARGES.c.experiment == experiment)
             return {slot for slot in connection.execute(query).scalars() if slot is not None}
 
-    @_told_plainly
+    @told_plainly
     def statement(self, terms: Terms, *, exact: bool = False) -> Statement:
         """Return what a population has paid; changes nothing, and makes no ledger.
 
@@ -317,13 +317,13 @@ class Ledger:
                 return replace(found, tally=counted)
             return found
 
-    @_told_plainly
+    @told_plainly
     def entries(self, terms: Terms) -> list[Entry]:
         """All entries of a population or of an experiment; changes nothing."""
         with self._reading() as connection:
             return [] if connection is None else select(connection, concerns(terms))
 
-    @_told_plainly
+    @told_plainly
     def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
         with self._alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)

@@ -16,8 +16,7 @@ from sqlalchemy.pool import StaticPool
 from flows.ledger import attempts, runs  # noqa: F401 - their tables are part of a ledger
 from flows.ledger.copies.folder import TABLES, Backup
 from flows.ledger.copies.snapshot import REGISTER
-from flows.ledger.database import VERSION, Ledger
-from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.database import VERSION, Ledger, told_plainly
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.rules import OPEN, Entry, amount_text
 from flows.ledger.tables import (

@@ -20,8 +20,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.pool import NullPool
 
 from flows.ledger.copies.folder import TABLES, private_file
-from flows.ledger.database import Ledger
-from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.place import is_there
 from flows.ledger.rules import Entry
 from flows.ledger.tables import PIECES, POPULATIONS, REGISTERS, VERSION_TABLE, select
