@@ -15,8 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger
-from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.rules import OPEN, Entry
 from flows.ledger.tables import CHARGES, METADATA, select
 from flows.runtime import clock

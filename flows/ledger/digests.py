@@ -2,8 +2,7 @@
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger
-from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.rules import Entry
 from flows.ledger.tables import CHARGES, select
 

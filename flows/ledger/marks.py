@@ -9,8 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger
-from flows.ledger.database import _told_plainly as told_plainly
+from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.rules import Entry, State
 from flows.ledger.standing import PeriodState, Standing, utc_text
 from flows.ledger.tables import CHARGES, select, unfinished
