@@ -95,17 +95,22 @@ def unit_table(
     *,
     assigned: bool = False,
     texts: Mapping[str, str] = MappingProxyType({}),
+    by_tables: bool = False,
 ) -> Table:
     """Return the table ``units`` of these outcomes, and of these types of ids and of labels.
 
     ``attributes`` have a type each; where ``assigned``, arms were not given unit by unit. ``texts``
-    say of outcomes that are text which number stands for which, by metric.
+    say of outcomes that are text which number stands for which, by metric. ``by_tables`` units were
+    drawn by response tables.
     """
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         stands_for = f" {texts[metric]}." if metric in texts else ""
         outcomes[metric] = Column(
-            NUMBER, f"The unit's outcome, randomised; never the true one.{stands_for}"
+            NUMBER,
+            "The number of the output that the unit's outcome was released as, see debias."
+            if by_tables
+            else f"The unit's outcome, randomised; never the true one.{stands_for}",
         )
         outcomes[debiased(metric)] = Column(
             NUMBER,

@@ -123,6 +123,7 @@ def _units_of(tables: ReleaseTables) -> Table:
         {name: _attribute_kind(units.kind_of(name)) for name in units.attributes},
         assigned=units.assigned,
         texts=tables.manifest.texts,
+        by_tables=tables.manifest.outcomes[0].has_tables,
     )
 
 
