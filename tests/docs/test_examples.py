@@ -28,7 +28,7 @@ from privatizers.toolbox import (
     sample_aggregate,
     smooth_sensitivity,
 )
-from tests.conftest import a_log, toml, write_content
+from tests.conftest import a_log, build_experiment, toml, write_content
 from tests.docs.blocks import (
     ROOT,
     WALK,
@@ -84,7 +84,8 @@ RUN: dict[str, list[str]] = {
     "docs/analyst.md": ["sql", "python", "sql"],
     "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
     "docs/runbooks.md": ["sh"] * 2,  # likewise, and tests/flows/test_recovery.py its commands
-    "deploy/README.md": ["sh"],  # secrets of the compose file: as for the page above
+    # Secrets of the compose file: as for the page above; and a block of Prefect's: tests/deploy.
+    "deploy/README.md": ["sh", "sh"],
     "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below
     "docs/excel.md": ["sh"],
     "docs/series.md": ["sh", "python", "sql"],
@@ -92,6 +93,7 @@ RUN: dict[str, list[str]] = {
     "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
     "docs/watching.md": ["toml", "toml"],
     "docs/outcomes.md": ["toml", "toml"],
+    "docs/optimal.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
@@ -327,6 +329,18 @@ def test_what_decides_is_declared_and_told_as_shown(tmp_path: Path) -> None:
         ("complaint", "womens", "guardrail", 0.02),
     ]
     assert made.manifest.decision == "all"
+
+
+def test_the_least_noisy_randomiser_is_asked_for_as_shown(tmp_path: Path) -> None:
+    (block,) = blocks(ROOT / "docs" / "optimal.md", "toml")
+    shown = tomllib.loads(block.text)
+    log = a_log(300).with_columns(clicks=pl.col("clicks") * 80.0)
+    shown["outcome"]["values"] = None
+    made = build_experiment(tmp_path / "autumn", log, **shown)
+    planned = clusterdp.plan(made.config).as_json()
+    assert planned["mechanism"] == shown["privacy"]["mechanism"]
+    assert planned["epsilon"] == shown["privacy"]["epsilon"]
+    assert 2 <= planned["levels"] <= 16
 
 
 def test_outcomes_that_are_text_are_declared_as_shown(tmp_path: Path) -> None:

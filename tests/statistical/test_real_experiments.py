@@ -520,6 +520,8 @@ def assert_same_evidence(found: Evidence, wanted: Evidence) -> None:
             if name not in ("of_mean", "of_square", "pool") and getattr(one, name) is not None
         ]
     for left, right in pairs:
+        if left is None and right is None:  # what only outputs of tables have
+            continue
         # Sums of up to 10,000 doubles of one size, in another order.
         np.testing.assert_allclose(
             left, right, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(right).max())

@@ -369,7 +369,8 @@ def as_version_1(url: sa.URL) -> None:
     engine = sa.create_engine(url)
     with engine.connect() as connection, connection.begin():
         connection.exec_driver_sql("DROP INDEX ix_clusterdp_charges_roster")
-        for name in ("roster", "most_epsilon", "most_delta", "file_sha256"):
+        later = ("withdrawn", "withdrawn_at", "pruned_at")  # of version 3
+        for name in ("roster", "most_epsilon", "most_delta", "file_sha256", *later):
             connection.exec_driver_sql(f"ALTER TABLE {CHARGES.name} DROP COLUMN {name}")
         for table in set(METADATA.tables) - {CHARGES.name, VERSION_TABLE.name}:
             connection.exec_driver_sql(f"DROP TABLE {table}")

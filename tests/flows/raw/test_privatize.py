@@ -32,6 +32,7 @@ class Tables:
     debias: pl.DataFrame
     counts: pl.DataFrame
     squares: pl.DataFrame
+    randomiser: pl.DataFrame
     units: pl.DataFrame
 
     @classmethod

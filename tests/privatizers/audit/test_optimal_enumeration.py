@@ -74,6 +74,7 @@ def brute_force(
     return np.concatenate(here), np.concatenate(there)
 
 
+@pytest.mark.statistical  # long; nothing is drawn
 @pytest.mark.parametrize(
     ("counts", "scale", "reach"),
     [((1, 0), 0.7, 30), ((2, 1), 1.5, 60), ((0, 1, 0), 0.4, 5), ((1, 0, 1), 0.7, 3)],
@@ -139,6 +140,7 @@ def test_the_exact_loss_of_small_designs_is_within_the_claim_and_attains_it(seed
             assert listed <= delta_at(event, share * stated) + PROBABILITY, seed
 
 
+@pytest.mark.statistical  # likewise
 def test_noisy_counts_choose_between_tables_and_each_is_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
