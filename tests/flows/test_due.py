@@ -480,9 +480,10 @@ def test_the_documents(
     assert code == 0
     (one,) = found["experiments"]
     assert set(one) == {
-        "experiment", "periods", "next_due_at", "least_epsilon_left", "closed",
+        "experiment", "periods", "next_due_at", "least_epsilon_left", "closed", "closing",
     }  # fmt: skip
     assert not one["closed"]
+    assert one["closing"] is None
     assert (one["next_due_at"], one["least_epsilon_left"]) == ("2026-11-05T01:00:00Z", 5.0)
     assert one["periods"][0] == {
         "period": DAYS[0],
