@@ -290,8 +290,9 @@ class Explosive:
 
     def __call__(self, *given: object, **named: object) -> NoReturn:
         """Fail."""
-        self.said = spelt([*given, *named.values()])
-        self.fail(self.said)
+        here = spelt([*given, *named.values()])
+        self.said += here  # parts are worked on at once, and any of them may have the secrets
+        self.fail(here)
 
     def __get__(self, instance: object, kind: type) -> Any:
         """Be a method where a class has it."""

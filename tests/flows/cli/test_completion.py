@@ -54,7 +54,7 @@ def bash(folder: Path, script: str) -> str:
     ("words", "expected"),
     [
         (["ins"], {"inspect"}),
-        (["re"], {"release", "report", "replicate"}),
+        (["re"], {"release", "report", "replicate", "restore"}),
         (["release", "--re"], {"--revise"}),
         (["inspect", "rel"], {
             "releases/autumn/autumn.2026-11-20.r1.duckdb",
