@@ -376,6 +376,7 @@ PAGES = (
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
+@pytest.mark.soak  # minutes
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prefect", "workers"])
 def test_nobody_else_reads_or_talks_to_what_a_run_starts(installed: Path, kind: str) -> None:

@@ -176,6 +176,7 @@ def test_automations_are_what_prefect_knows() -> None:
         assert one["description"]
 
 
+@pytest.mark.soak  # nearly three minutes, most of them waiting
 def test_each_fault_of_a_night_is_told(server: RealPrefect, tmp_path: Path, web: Web) -> None:
     create_automations(server, tmp_path, web)
     faults = faulty_experiments(tmp_path)

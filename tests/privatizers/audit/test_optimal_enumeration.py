@@ -77,7 +77,13 @@ def brute_force(
 @pytest.mark.statistical  # long; nothing is drawn
 @pytest.mark.parametrize(
     ("counts", "scale", "reach"),
-    [((1, 0), 0.7, 30), ((2, 1), 1.5, 60), ((0, 1, 0), 0.4, 5), ((1, 0, 1), 0.7, 3)],
+    [
+        ((1, 0), 0.7, 30),
+        ((2, 1), 1.5, 60),
+        pytest.param((0, 1, 0), 0.4, 5, marks=pytest.mark.soak),
+        pytest.param((1, 0, 1), 0.7, 2, marks=pytest.mark.soak),
+        ((0, 1, 0), 0.4, 2),
+    ],
 )
 def test_a_list_with_intervals_of_one_number_is_the_list_of_everything(
     counts: tuple[int, ...], scale: float, reach: int
