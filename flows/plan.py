@@ -116,7 +116,8 @@ class OutcomePlan:
     predicted: tuple[Prediction, ...]
     runners_up: tuple[Other, ...]
     one_more: Other | None
-    """The plan for one more unit of ε of the release; None where parameters are declared."""
+    """The plan for one more unit of ε of the release; None where parameters are declared, and for
+    an outcome that is drawn together with another."""
 
     @property
     def outcome(self) -> NamedOutcome:
@@ -138,6 +139,7 @@ class OutcomePlan:
             "noise_scale": parameters.noise_scale,
             "statistic_epsilon": parameters.statistic_epsilon,
             "response_epsilon": parameters.response_epsilon,
+            "drawn_together": self.resolved_design.is_drawn_together,
             "epsilon": self.resolved_design.design.epsilon,
             "delta": self.resolved_design.design.delta,
             "runners_up": [self._other(one, arms) for one in self.runners_up],
@@ -292,8 +294,9 @@ def _planned(
         )
         others = _with_own_priors if asked.mechanism == "uniform-prior-dp" else _with_no_table
         runners_up = (*own, *others(asked, grid))
-        more = with_more(asked, more_epsilon)
-        one_more = Other(asked.mechanism, len(more.grid), more.strata_statistic, more.predicted)
+        if not chosen.is_drawn_together:  # more is planned apart
+            more = with_more(asked, more_epsilon)
+            one_more = Other(asked.mechanism, len(more.grid), more.strata_statistic, more.predicted)
     return OutcomePlan(chosen, predicted, runners_up, one_more)
 
 

@@ -81,6 +81,8 @@ class Metric(_Row):
     """What its numbers stand for, where outcomes are text in the log."""
     response_epsilon: float | None = None
     """ε of the tables that units' outcomes are drawn from; None where there are none."""
+    drawn_with: str | None = None
+    """The outcome that it was drawn together with, from one table; None of one by itself."""
 
     @property
     def has_units(self) -> bool:

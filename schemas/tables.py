@@ -260,6 +260,11 @@ _METRICS = Table(
             NUMBER,
             "The part of epsilon that the tables of randomiser keep; null where there are none.",
         ),
+        "drawn_with": Column(
+            TEXT,
+            "The outcome that it was drawn together with: one output a unit tells of both, and "
+            "response_epsilon is spent once. Null for an outcome that was drawn by itself.",
+        ),
     },
 )
 
@@ -390,10 +395,15 @@ SCHEMA: Final[dict[str, Table]] = {
             "pool": _POOL,
             "arm": _ARM,
             "outcome": _OUTCOME,
+            "other_outcome": Column(
+                NUMBER,
+                "A value of drawn_with's grid, on which the output depends as well; null where the "
+                "outcome was drawn by itself.",
+            ),
             "output": Column(
                 NUMBER, "The number that the outcome may be published as, see debias."
             ),
-            "probability": Column(NUMBER, "How likely that is, given the outcome."),
+            "probability": Column(NUMBER, "How likely that is, given the outcome, or both."),
         },
     ),
     "units": unit_table((UNNAMED,)),

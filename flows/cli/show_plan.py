@@ -52,16 +52,19 @@ def plan_text(found: "PlanResult") -> str:
     return "\n".join(lines)
 
 
+_TOGETHER = {"tables": "one for both outcomes, by the declared guesses; one draw a unit for both"}
+
+
 def _design(one: "OutcomePlan") -> dict[str, str]:
     """What becomes of one outcome."""
     parameters = one.resolved_design.design.mechanism.parameters
-    grid = one.resolved_design.config.outcome.grid
+    grid, together = one.resolved_design.config.outcome.grid, one.resolved_design.is_drawn_together
     noise = f", noise scale {parameters.noise_scale:.4g}" if parameters.noise_scale else ""
     return {
         "outcomes": f"{len(grid)} levels from {grid[0]:g} to {grid[-1]:g}",
         **_of_units(parameters),
         "of each stratum": _STATISTICS[parameters.strata_statistic] + noise,
-        **_learning(parameters),
+        **(_TOGETHER if together else _learning(parameters)),
         **_of_arms(parameters.squares),
     }
 
@@ -74,7 +77,8 @@ def _outcome_lines(one: "OutcomePlan", found: "PlanResult") -> list[str]:
         outcome, design = one.outcome, one.resolved_design.design
         name = outcome.name if outcome.label is None else f"{outcome.name}: {outcome.label}"
         share = f"epsilon {design.epsilon:.4g}, delta {design.delta:.3g}"
-        heading = [name, "", *pairs({"its part": share, **_design(one)}), ""]
+        part = "alone it has" if one.resolved_design.is_drawn_together else "its part"
+        heading = [name, "", *pairs({part: share, **_design(one)}), ""]
     return [
         *heading,
         "predicted standard error",

@@ -7,6 +7,7 @@ from functools import partial
 from flows.config.clusters import check_private_clusters
 from flows.config.experiment import Config
 from flows.config.goal_checks import check_decision
+from flows.config.joint import check_joint
 from flows.config.notify_checks import check_notify
 from flows.config.outcome_checks import (
     check_columns,
@@ -65,6 +66,7 @@ def check_config(config: Config) -> None:
     if not several:
         check_planned_grid(config)
         check_design(config)
+    check_joint(config)
 
 
 def _all(*checks: Callable[[], None]) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flows.config.experiment import AnyDesign, Config
+from flows.config.joint import joint_designs, most_levels
 from privatizers.accounting.budget import Budget
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
@@ -29,6 +31,11 @@ class ResolvedDesign:
     design: AnyDesign
     plan: Plan | None
     """None where the configuration leaves nothing to plan."""
+
+    @property
+    def is_drawn_together(self) -> bool:
+        """Whether one output a unit tells of this outcome and another."""
+        return isinstance(self.design.mechanism, PairedOptimalDP)
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,18 @@ def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
         chosen = resolve_design(config, sizes)
         return ResolvedRelease(chosen.config, (chosen,))
     settled = _with_shares(config, sizes)
-    outcomes = tuple(resolve_design(view, sizes) for view in settled.views)
+    outcomes = tuple(
+        resolve_design(view, sizes, most)
+        for view, most in zip(settled.views, most_levels(settled), strict=True)
+    )
     resolved = tuple(outcome for one in outcomes for outcome in one.config.outcomes)
-    return ResolvedRelease(settled.model_copy(update={"named_outcomes": resolved}), outcomes)
+    whole = settled.model_copy(update={"named_outcomes": resolved})
+    designs = joint_designs(whole, [one.design for one in outcomes])
+    return ResolvedRelease(whole, tuple(map(_with_design, outcomes, designs)))
+
+
+def _with_design(resolved: ResolvedDesign, design: AnyDesign) -> ResolvedDesign:
+    return replace(resolved, design=design)
 
 
 def _with_shares(config: Config, sizes: Ints) -> Config:
@@ -87,14 +103,19 @@ def _with_shares(config: Config, sizes: Ints) -> Config:
     return config.model_copy(update={"named_outcomes": outcomes})
 
 
-def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
+def resolve_design(config: Config, sizes: Ints, most: int | None = None) -> ResolvedDesign:
     """Choose the design of one outcome; ``sizes`` are numbers of units, shape [clusters, arms].
 
+    A planned grid has ``most`` points at most, if that is given.
     Raises ConfigError where no effect could be estimated with any design.
     """
     if not config.is_planned:
         return ResolvedDesign(config, config.design(), None)
-    chosen = plan(question(config, sizes))
+    asked = question(config, sizes)
+    if most is not None:
+        few = tuple(grid for grid in asked.grids if len(grid) <= most)
+        asked = replace(asked, grids=few)
+    chosen = plan(asked)
     declared, grid = config.outcome, chosen.option.grid
     keeps_texts = bool(declared.texts) and grid == declared.support
     outcome = declared.model_copy(

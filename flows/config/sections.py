@@ -384,6 +384,9 @@ class Privacy(ConfigSection):
     """σ, the scale of the noise on what is published of strata; not of statistic "none"."""
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
     """What is published of every stratum, paid from ``epsilon``; "auto": planned."""
+    joint: Literal["no", "yes", "auto"] = "no"
+    """Whether two outcomes are drawn together, by "cluster-optimal-dp": one output a unit tells of
+    both, at both parts of ε; "auto": where that can be had, and is predicted to be less noisy."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
     """Clusters with an arm of fewer units share a pool."""
     segment_shares: Numbers = (0.1, 0.5)

@@ -27,11 +27,8 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, facts_of, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
-from privatizers.mechanisms.parameters import (
-    AggregateParameters,
-    OptimalParameters,
-    UnitParameters,
-)
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from privatizers.mechanisms.parameters import OptimalParameters
 from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several
 
 KEY_FILE = "digest.key"
@@ -273,16 +270,20 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "epsilon": design.epsilon,
         "delta": design.delta,
         **{key: value for key, value in named.items() if value is not None},
-        **_table_settings(parameters),
+        **_table_settings(design),
         **outcome.goal,
     }
 
 
-def _table_settings(parameters: UnitParameters | AggregateParameters) -> dict[str, Any]:
+def _table_settings(design: AnyDesign) -> dict[str, Any]:
     """What tables of the optimal randomiser are solved for; nothing of other mechanisms."""
+    mechanism, parameters = design.mechanism, design.mechanism.parameters
     if not isinstance(parameters, OptimalParameters):
         return {}
-    return {
+    of_pair: dict[str, Any] = {}
+    if isinstance(mechanism, PairedOptimalDP):  # else as it was before there were pairs
+        of_pair["brings_epsilon"] = mechanism.pair[mechanism.place].epsilon
+    return of_pair | {
         "response_grid": parameters.grid,
         "response_guess": parameters.guess,
         "response_epsilon": parameters.response_epsilon,

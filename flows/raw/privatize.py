@@ -28,6 +28,7 @@ from flows.raw.units.rows import Rows
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import StrataRelease
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP, check_pairing
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import Design
 from privatizers.planning.optimal_design import OptimalDesign
@@ -57,7 +58,7 @@ def privatize(
 
     Of several outcomes each has a ``design`` of the same mechanism, in the order of
     ``config.outcomes``, and draws of its own: the guarantee adds up (``several_outcomes.md`` beside
-    the mechanisms).
+    the mechanisms). Two may share a table instead, and one draw a unit (``paired_optimal_dp.md``).
     """
     raw, designs = rows.open(), tuple(design) if isinstance(design, Sequence) else (design,)
     aggregates = [one for one in designs if isinstance(one, AggregateDesign)]
@@ -74,6 +75,7 @@ def privatize(
     manifest = tables.manifest_of(config, private_rows, designs, name, roster)
     for one in designs:
         tables.check_squares_fit(one, private_rows.sizes)
+    check_pairing([one.mechanism for one in designs])
     outcomes = several(OUTCOME, len(designs))
     made = [
         _outcome_tables(view, private_rows, one, workspace, outcome)
@@ -122,7 +124,10 @@ def _outcome_tables(
     statistics = drawn.statistics
     noisy_means = _noisy_means(config, design, statistics, strata)
     cells = tables.cells_table(strata, np.array(config.outcome.grid))
-    response = OutcomeResponse(config, found, statistics.response, drawn.outputs, drawn.weights)
+    shared = isinstance(design.mechanism, PairedOptimalDP)
+    response = OutcomeResponse(
+        config, found, statistics.response, drawn.outputs, drawn.weights, shared
+    )
     return _OutcomeTables(
         outcomes=tables.grid_table(config),
         pools=_pools(config, strata, noisy_means, _weights(config, design, strata)),
@@ -130,8 +135,8 @@ def _outcome_tables(
         counts=tables.counts_table(config, cells, statistics.noisy_counts),
         squares=tables.squares_table(config, design, found.counts, strata),
         randomiser=no_rows("randomiser")
-        if isinstance(statistics, StrataRelease)
-        else tables.randomiser_table(config, strata, statistics.response),
+        if isinstance(statistics, StrataRelease) or not isinstance(design, OptimalDesign)
+        else tables.randomiser_table(config, design, strata, statistics.response),
         response=response,
     )
 

@@ -22,6 +22,7 @@ from privatizers.audit.mechanism_laws import (
 from privatizers.audit.sampling import Effort, noised_cells
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.optimal_response.response import OptimalResponse
@@ -61,7 +62,7 @@ def optimal_laws(mechanism: ClusterOptimalDP, effort: Effort, error: float) -> l
         judge_events(NOISE, statistic + square_laws(parameters, counts), error / 2),
         exactly(TABLES, problems, f"{size + len(learning):,} strata"),
         judge_events(
-            RESPONSE, response_events(_draws(learnt.response, k, effort), "a unit"), error / 2
+            RESPONSE, response_events(_draws(learnt.response, effort), "a unit"), error / 2
         ),
     ]
 
@@ -141,16 +142,21 @@ def weight_problems(mechanism: ClusterOptimalDP) -> list[str]:
     """Return whether the noise that weights are made of is that of the public guess's table."""
     parameters, guess = mechanism.parameters, np.array(mechanism.parameters.guess)
     stated = mechanism.response_noise(guess).of_mean
-    public = public_response(np.array(parameters.grid), guess, parameters.response_epsilon, 1)
-    expected = float(guess @ public.tables_used[0].noise)
+    if isinstance(mechanism, PairedOptimalDP):
+        both = [np.array(one.guess) for one in mechanism.pair]
+        noise = mechanism.table.sides[mechanism.place].noise
+        expected = float(np.outer(*both).ravel() @ noise)
+    else:
+        public = public_response(np.array(parameters.grid), guess, parameters.response_epsilon, 1)
+        expected = float(guess @ public.tables_used[0].noise)
     if np.isclose(stated, expected, rtol=1e-6, atol=0.0):
         return []
     return ["the noise that weights are made of is not that of the public guess's table"]
 
 
-def _draws(response: OptimalResponse, n_outcomes: int, effort: Effort) -> TableResponses:
-    """Draw units of all strata, equally many with every outcome."""
-    n_strata = len(response.table_of)
+def _draws(response: OptimalResponse, effort: Effort) -> TableResponses:
+    """Draw units of all strata, equally many with every outcome, or pair of them."""
+    n_strata, n_outcomes = len(response.table_of), len(response.tables_used[0].inputs)
     n = max(min(effort.units // 2, _MOST_UNITS), n_strata)
     strata = np.arange(n) * n_strata // n
     levels = (np.arange(n) * 7 + strata) % n_outcomes

@@ -17,6 +17,7 @@ from privatizers.audit.checks import Check, Events
 from privatizers.audit.count_lattice import sum_groups
 from privatizers.audit.enumeration import Enumeration, with_squares
 from privatizers.audit.laws import AnyResponses, Laplace
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Ints
 
 JOINT = "the exact loss of small releases, of all outcomes together, is within the claim"
@@ -48,11 +49,15 @@ def joint_loss(
     """List small releases of outcomes with these mechanisms, drawn by themselves.
 
     Of each outcome the instance with the greatest loss is taken. ``claimed_epsilon`` is of all
-    together.
+    together. Of two outcomes that are drawn together each instance has the output of both, which
+    is counted once.
     """
     worst = [_worst(mechanism) for mechanism in mechanisms]
+    shared = shared_loss(mechanisms)
+    if shared > 0 and delta > 0:
+        raise ValueError("outcomes that are drawn together are released with delta = 0")
     if delta == 0.0:
-        epsilon = float(sum(listed.epsilon for listed in worst))
+        epsilon = float(sum(listed.epsilon for listed in worst)) - shared
     else:
         whole = merged(worst[0])
         for listed in worst[1:]:
@@ -60,6 +65,12 @@ def joint_loss(
         epsilon = whole.epsilon_at(delta + SLACK)
     close = abs(epsilon - claimed_epsilon) <= ARITHMETIC * max(1.0, claimed_epsilon)
     return JointLoss(claimed_epsilon, delta, claimed_epsilon if close else epsilon)
+
+
+def shared_loss(mechanisms: Sequence[AnyMechanism]) -> float:
+    """Return the exact greatest loss of the outputs that two outcomes share; 0 without any."""
+    tables = [one.table for one in mechanisms if isinstance(one, PairedOptimalDP)]
+    return float(tables[0].sides[0].loss) if tables else 0.0
 
 
 def _worst(mechanism: AnyMechanism) -> Enumeration:

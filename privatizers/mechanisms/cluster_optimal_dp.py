@@ -55,6 +55,11 @@ class ClusterOptimalDP:
             of_square=float(occurs @ functions.square_noise[0]),
         )
 
+    @property
+    def noise_by_guess(self) -> float:
+        """The noise of a unit's debiased outcome where outcomes are spread like the guess."""
+        return self.response_noise(np.array(self.parameters.guess)).of_mean
+
     def strata(self, counts: Ints, group: Ints | None = None) -> OptimalRelease:
         """Add noise to the counts, and choose tables by the noisy counts alone.
 

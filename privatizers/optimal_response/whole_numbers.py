@@ -6,6 +6,7 @@ again for the realised probabilities, so that the randomiser is unbiased.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
@@ -21,14 +22,14 @@ from privatizers.optimal_response.programme import (
     even_columns,
     solve,
 )
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Bools, Floats, Ints
 
 _SHRINKS = (20, 16, 12, 8)
 """What is left for the further output: 2⁻²⁰ of every input, more where that is not enough."""
 MOST_EPSILON = 12.0
 """Above this the programme is badly scaled, and randomised response hardly adds noise at all."""
 _DIGITS = 60
-_BIAS = 1e-12
+BIAS = 1e-12
 """The greatest bias that is allowed, as a part of the range of values; it comes from rounding."""
 
 
@@ -128,25 +129,34 @@ def realised(randomiser: Randomiser, values: Floats, guess: Floats) -> ResponseT
         UnsolvedError: That output would not keep ε, however much is shrunk, or values without
             bias do not exist.
     """
-    factor = _factor(randomiser.epsilon)
+    for units in whole_units(randomiser.masses, randomiser.favoured, randomiser.epsilon):
+        middle = (values[0] + values[-1]) / 2.0
+        start = np.append(randomiser.values, middle)
+        probabilities = units / UNIT
+        outputs = start + _least_square(probabilities, values - probabilities @ start)
+        table = ResponseTable(values, units, outputs, guess)
+        if table.bias <= BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
+            return table
+    raise UnsolvedError("no table in whole numbers")
+
+
+def whole_units(masses: Floats, favoured: Bools, epsilon: float) -> Iterator[Ints]:
+    """Give tables in units of 2⁻⁵³ that keep ``epsilon``, shape [K, J + 1], the nearest first.
+
+    ``masses`` are the lesser probabilities, shape [J], and ``favoured`` says which inputs have the
+    greater one, [K, J]. The last output is what :func:`realised` says. There may be none.
+    """
+    factor = _factor(epsilon)
     for shrink in _SHRINKS:
-        lesser = _lesser(randomiser.masses, shrink)
+        lesser = _lesser(masses, shrink)
         greater = [_times(low, factor) for low in lesser]
         if max(greater) >= UNIT:
             continue
-        units = np.where(randomiser.favoured, np.array(greater), np.array(lesser))
+        units = np.where(favoured, np.array(greater), np.array(lesser))
         left = UNIT - units.sum(axis=1)
         if left.min() <= 0 or int(left.max()) > _times(int(left.min()), factor):
             continue
-        all_units = np.column_stack([units, left]).astype(np.int64)
-        middle = (values[0] + values[-1]) / 2.0
-        start = np.append(randomiser.values, middle)
-        probabilities = all_units / UNIT
-        outputs = start + _least_square(probabilities, values - probabilities @ start)
-        table = ResponseTable(values, all_units, outputs, guess)
-        if table.bias <= _BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
-            return table
-    raise UnsolvedError("no table in whole numbers")
+        yield np.column_stack([units, left]).astype(np.int64)
 
 
 def _lesser(masses: Floats, shrink: int) -> list[int]:

@@ -278,9 +278,10 @@ CASES = {
     ],
     "squares: each arm of the release": ["INSERT INTO squares VALUES ('outcome', 'x', 1, 1, 0)"],
     "randomiser: every row is about an outcome whose units": [
-        "INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, 1, 1)"
+        "INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, NULL, 1, 1)"
     ],
     "metrics: response_epsilon is above 0": [metrics_say("response_epsilon = 1")],
+    "metrics: drawn_with is another outcome": [metrics_say("drawn_with = 'x'")],
     "means: every row has": ["UPDATE means SET mean = 'inf'", "UPDATE means SET std_error = -1"],
     "means: each arm of the release": ["UPDATE means SET arm = 'nobody'"],
     "estimates: they are of units": [

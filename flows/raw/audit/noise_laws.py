@@ -15,7 +15,9 @@ from flows.raw.units.rows import Rows
 from privatizers.audit.laws import AnyResponses, Responses, TableResponses
 from privatizers.audit.mechanism_laws import prior_problems
 from privatizers.audit.optimal_laws import table_problems
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.noise.randomness import UNIT
 from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.optimal_design import OptimalDesign
@@ -93,12 +95,20 @@ class Published:
         return values
 
     def response_tables(self, grid: Floats) -> Floats:
-        """What units are drawn with, Q, by (pool, arm), outcome and output: shape [S, K, J]."""
+        """What units are drawn with, Q, by (pool, arm), outcome and output: shape [S, K, J].
+
+        Where another outcome of L values is drawn together with it, [S, K L, J], of pairs.
+        """
         frame = self.frames["randomiser"]
         placed = frame.join(self.cells, on=["pool", "arm"], how="left", maintain_order="left")
         output = placed["output"].to_numpy().astype(np.int64)
-        level = np.searchsorted(grid, placed["outcome"].to_numpy())
-        found = np.full((self.cells.height, len(grid), int(output.max()) + 1), np.nan)
+        others = placed["other_outcome"]
+        known = np.unique(others.drop_nulls().to_numpy())
+        n_others = max(len(known), 1)
+        other = np.searchsorted(known, others.fill_null(0.0).to_numpy()) if len(known) else 0
+        level = np.searchsorted(grid, placed["outcome"].to_numpy()) * n_others + other
+        shape = (self.cells.height, len(grid) * n_others, int(output.max()) + 1)
+        found = np.full(shape, np.nan)
         found[placed["cell"].to_numpy(), level, output] = placed["probability"].to_numpy()
         return found
 
@@ -144,7 +154,9 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
 
 def learns(design: AnyDesign) -> bool:
     """Whether response tables are made of noisy counts."""
-    return isinstance(design, OptimalDesign) and design.mechanism.parameters.counts is not None
+    if not isinstance(design, OptimalDesign) or isinstance(design.mechanism, PairedOptimalDP):
+        return False
+    return design.mechanism.parameters.counts is not None
 
 
 def units_to_learn(config: Config, design: AnyDesign, least: int) -> int:
@@ -198,7 +210,8 @@ def _table_problems(config: Config, design: OptimalDesign, release: Published) -
     if likely is None or values is None:
         return ["there are no outputs or values"]
     problems = []
-    if not np.array_equal(tables, stated.probabilities[stated.table_of]):
+    inputs, order = _inputs_as_published(mechanism, grid)
+    if not np.array_equal(tables, stated.probabilities[stated.table_of][:, order]):
         problems.append("response tables are not those of the published counts")
     if not np.array_equal(values, stated.weights):
         problems.append("values of outputs are not those of the published counts")
@@ -212,13 +225,23 @@ def _table_problems(config: Config, design: OptimalDesign, release: Published) -
         if not np.array_equal(units, np.rint(units)):
             problems.append("a probability of a response table is no multiple of 2⁻⁵³")
             continue
-        wrong = table_problems(units.astype(np.int64), values[cell], grid, epsilon)
+        wrong = table_problems(units.astype(np.int64), values[cell], inputs, epsilon)
         problems += [f"a response table {what}" for what in wrong]
     cell = release.cells_of(release.units["cluster"], release.units["arm"])
     output = np.searchsorted(outputs, release.units["outcome"].to_numpy())
     if not np.array_equal(values[cell, output], release.units["outcome_debiased"].to_numpy()):
         problems.append("a unit's debiased outcome is not the value of its output")
     return problems
+
+
+def _inputs_as_published(mechanism: ClusterOptimalDP, grid: Floats) -> tuple[Floats, Ints]:
+    """The inputs of a table by this outcome first, and their rows in the mechanism's own table."""
+    if not isinstance(mechanism, PairedOptimalDP):
+        return grid, np.arange(len(grid))
+    first, second = (len(one.values) for one in mechanism.pair)
+    rows = np.arange(first * second).reshape(first, second)
+    order = rows if mechanism.place == 0 else rows.T
+    return np.repeat(grid, order.shape[1]), order.ravel()
 
 
 def responses_of(
@@ -229,7 +252,25 @@ def responses_of(
     level: Ints,
     grid: Floats,
 ) -> AnyResponses | None:
-    """The draws of ``units`` of a release, in these cells and with these levels, shape [n] each."""
+    """The draws of ``units`` of a release, in these cells and with these levels, shape [n] each.
+
+    None where another outcome, whose levels are not known here, is drawn together with this one:
+    :mod:`flows.raw.audit.several_outcomes` looks at both.
+    """
+    if isinstance(design.mechanism, PairedOptimalDP):
+        return None
+    return table_responses(design, release, units, cell, level, grid)
+
+
+def table_responses(
+    design: AnyDesign,
+    release: Published,
+    units: pl.DataFrame,
+    cell: Ints,
+    level: Ints,
+    grid: Floats,
+) -> AnyResponses | None:
+    """Return the same, the levels being those of pairs where outcomes are drawn together."""
     parameters = design.mechanism.parameters
     outcome = units["outcome"].to_numpy()
     if parameters.response_epsilon is not None:

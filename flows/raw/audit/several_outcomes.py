@@ -21,18 +21,21 @@ from flows.raw.audit.noise_laws import (
     noise_in,
     publish_made_up,
     responses_of,
+    table_responses,
 )
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import Rows
 from flows.raw.units.unit_ids import released_ids
 from privatizers.audit.checks import Check, Events, judge_events
-from privatizers.audit.laws import AnyResponses
+from privatizers.audit.laws import AnyResponses, response_events
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Bound, Sample, lower_bound
 from privatizers.audit.several_outcomes import noise_pairs, response_pairs
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Bools, Floats, Ints
 from schemas.raw import OUTCOME, several
 
 APART = "no two outcomes of a unit share a draw, and no two of a stratum share noise"
+TOGETHER = "both outcomes are drawn together as published, and no two of a stratum share noise"
 _IN_SIGNATURE = 4  # outcomes whose statistics are looked at together
 _log = logging.getLogger("clusterdp")
 
@@ -98,6 +101,9 @@ class _Drawn:
     name: str
     responses: AnyResponses | None
     noise: list[Noise]
+    units: pl.DataFrame | None = None
+    """The units as published, with ``level``, in the order of :attr:`cells`."""
+    cells: Ints | None = None
 
 
 def _drawn(whole: Whole, position: int, units: Layout, levels: Ints, release: Published) -> _Drawn:
@@ -117,7 +123,8 @@ def _drawn(whole: Whole, position: int, units: Layout, levels: Ints, release: Pu
     cell = own.cells_of(placed["cluster"], placed["arm"])
     level = placed["level"].to_numpy()
     noise = _noise(view, design, own, cell, level)
-    return _Drawn(name, responses_of(design, own, placed, cell, level, grid), noise)
+    responses = responses_of(design, own, placed, cell, level, grid)
+    return _Drawn(name, responses, noise, placed, cell)
 
 
 def _noise(
@@ -129,7 +136,10 @@ def _noise(
 
 
 def apart(whole: Whole, n_units: int, most_clusters: int, error: float) -> Check:
-    """Check one large release: what is drawn of any two outcomes is independent."""
+    """Check one large release: what is drawn of any two outcomes is independent.
+
+    But for two that are drawn together, whose one output has to follow the table of both.
+    """
     _log.info("releasing %d made-up units with all outcomes", n_units)
     most = max(len(view.outcome.grid) for view in whole.config.views)
     units = layout(whole.config, n_units, max(2, min(most_clusters, (1 << 22) // most)))
@@ -156,7 +166,32 @@ def apart(whole: Whole, n_units: int, most_clusters: int, error: float) -> Check
                 events += noise_pairs(
                     (pair[0], scales[0]), (pair[1], scales[1]), f"noises of {names} of a stratum"
                 )
+    if isinstance(whole.designs[0].mechanism, PairedOptimalDP):
+        events += _events_of_pair(whole, drawn, release)
+        return judge_events(TOGETHER, events, error)
     return judge_events(APART, events, error)
+
+
+def _events_of_pair(whole: Whole, drawn: list[_Drawn], release: Published) -> list[Events]:
+    """Events of the output that tells of both outcomes: the one's is the other's, and its law."""
+    first, second = drawn
+    if first.units is None or second.units is None or first.cells is None:
+        return []
+    outputs = [units["outcome"].to_numpy() for units in (first.units, second.units)]
+    levels = [units["level"].to_numpy() for units in (first.units, second.units)]
+    n, sizes = len(outputs[0]), [len(view.outcome.grid) for view in whole.config.views]
+    same = np.count_nonzero(outputs[0] == outputs[1])
+    grid = np.array(whole.config.views[0].outcome.grid)
+    responses = table_responses(
+        whole.designs[0],
+        release.of_outcome(first.name),
+        first.units,
+        first.cells,
+        levels[0] * sizes[1] + levels[1],
+        grid,
+    )
+    events = [Events.one("a unit has one output for both outcomes", same, float(n), n)]
+    return events if responses is None else [*events, *response_events(responses, "a unit")]
 
 
 # all together

@@ -5,7 +5,8 @@ All but the sums of squares, which are drawn here, are made of public facts or o
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
@@ -20,7 +21,9 @@ from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.optimal_response.response import OptimalResponse
+from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints
 from schemas.names import ReleaseName
 from schemas.released import (
@@ -83,7 +86,7 @@ def manifest_of(
         account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
-        metrics=(*map(_metric_of, config.views, designs), *map(_ratio_of, config.ratios)),
+        metrics=(*_metrics_of(config, designs), *map(_ratio_of, config.ratios)),
         attributes=config.columns.attributes,
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
@@ -95,6 +98,15 @@ def price_of(config: Config, designs: Sequence[AnyDesign]) -> Budget:
     if config.named_outcomes:
         return config.cost
     return Budget(designs[0].epsilon, designs[0].delta)
+
+
+def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric]:
+    """The rows of all outcomes; two that are drawn together name each other."""
+    names = [one.name for one in config.outcomes]
+    for view, design in zip(config.views, designs, strict=True):
+        mechanism = design.mechanism
+        partner = names[1 - mechanism.place] if isinstance(mechanism, PairedOptimalDP) else None
+        yield replace(_metric_of(view, design), drawn_with=partner)
 
 
 def _metric_of(config: Config, design: AnyDesign) -> Metric:
@@ -174,13 +186,29 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
     }
 
 
-def randomiser_table(config: Config, strata: Strata, response: OptimalResponse) -> pl.DataFrame:
-    """A row for each output of each value of the grid, in every (pool, arm) with units."""
+def randomiser_table(
+    config: Config, design: OptimalDesign, strata: Strata, response: OptimalResponse
+) -> pl.DataFrame:
+    """A row for each output of each value of the grid, in every (pool, arm) with units.
+
+    Of two outcomes that are drawn together, for each pair of values.
+    """
     probabilities = response.probabilities[response.table_of]
-    n_cells, n_outcomes, n_outputs = probabilities.shape
-    cells = cells_table(strata, np.repeat(np.array(config.outcome.grid), n_outputs))
-    outputs = np.tile(np.arange(n_outputs, dtype=np.float64), n_cells * n_outcomes)
-    drawn = {"output": pl.Series(outputs), "probability": pl.Series(probabilities.ravel())}
+    n_cells, n_inputs, n_outputs = probabilities.shape
+    inputs, mechanism = response.tables_used[0].inputs, design.mechanism
+    others = pl.Series([None] * n_inputs, dtype=pl.Float64)
+    if isinstance(mechanism, PairedOptimalDP):
+        others = pl.Series(mechanism.table.sides[1 - mechanism.place].inputs)
+    cells = cells_table(strata, np.repeat(inputs, n_outputs))
+    outputs = np.arange(n_outputs, dtype=np.float64)
+    of_cell = pl.DataFrame({"other_outcome": others}).select(
+        pl.all().repeat_by(n_outputs).explode()
+    )
+    drawn = {
+        "other_outcome": pl.concat([of_cell["other_outcome"]] * n_cells, rechunk=True),
+        "output": pl.Series(np.tile(outputs, n_cells * n_inputs)),
+        "probability": pl.Series(probabilities.ravel()),
+    }
     return by_metric(config, cells | drawn)
 
 

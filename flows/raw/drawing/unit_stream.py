@@ -1,5 +1,6 @@
 """The rows of the table ``units``: randomised batch by batch while the release is written."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,8 @@ class OutcomeResponse:
     """What a drawn position stands for in the release, shape [J]: the grid, or outputs' numbers."""
     weights: Floats
     """The debiased values of each cell and drawn position, shape [S, J]."""
+    shared: bool = False
+    """Whether one draw a unit is for both outcomes of the release."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,11 @@ class _OutcomeDrawing:
     outputs: Floats
     weights: Floats
 
-    def places(self, levels: Levels, cells: Cells) -> Integers:
-        """Drawn positions with their cells, in place of raw levels, shape [n] each.
+    def places(self, drawn: Levels, cells: Cells) -> Integers:
+        """Return drawn positions with their cells as one number, shape [n] each.
 
         That is the place in a table with a row a cell and a column a position.
         """
-        drawn = self.tables.draw(levels, cells)
         place = cells.astype(np.int64) * len(self.outputs) + drawn
         return place.astype(np.uint32 if self.weights.size < 1 << 32 else np.int64)
 
@@ -81,19 +83,27 @@ class _Drawing:
     """Columns of public facts that are published: ``assigned``, and attributes."""
     attributes: tuple[str, ...] = ()
     """What attributes are called in the release."""
+    together: int | None = None
+    """Where two outcomes are drawn together, from one table: how many values the second has."""
 
     def drawn(self, frame: pl.DataFrame) -> pl.DataFrame:
         """A frame with ``unit cluster arm level``, drawn places in place of raw levels.
 
         Of several outcomes, ``level 2`` and so on likewise. Each is drawn by itself: no two share
-        a random number.
+        a random number, but for two that share one draw.
         """
         cells = cells_of(frame, self.cells)
+        levels = [frame[numbered(LEVEL, at)].to_numpy() for at in range(len(self.outcomes))]
+        if self.together is None:
+            drawn = [
+                one.tables.draw(level, cells)
+                for one, level in zip(self.outcomes, levels, strict=True)
+            ]
+        else:
+            pairs = levels[0].astype(np.int64) * self.together + levels[1]
+            drawn = [self.outcomes[0].tables.draw(pairs, cells)] * 2
         places = [
-            pl.Series(
-                numbered(_PLACE, position),
-                outcome.places(frame[numbered(LEVEL, position)].to_numpy(), cells),
-            )
+            pl.Series(numbered(_PLACE, position), outcome.places(drawn[position], cells))
             for position, outcome in enumerate(self.outcomes)
         ]
         return frame.select(UNIT, CLUSTER, ARM, *places, *self.facts)
@@ -258,7 +268,27 @@ def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -
         arms=rows.arms,
         facts=tuple(name for name in facts_of(config.columns) if name != PAYER),
         attributes=config.columns.attributes,
+        together=_values_of_second(responses),
     )
+
+
+def _values_of_second(responses: Sequence[OutcomeResponse]) -> int | None:
+    """How many values the second of two outcomes has that share a table; None for others.
+
+    Raises AssertionError where a table is of other outcomes than those that are drawn from it.
+    """
+    sizes = [len(one.config.outcome.grid) for one in responses]
+    together = any(one.shared for one in responses)
+    wanted = [math.prod(sizes)] * 2 if together else sizes
+    found = [
+        len(one.response.tables_used[0].inputs)
+        if isinstance(one.response, OptimalResponse)
+        else len(one.config.outcome.grid)
+        for one in responses
+    ]
+    if found != wanted:
+        raise AssertionError("a table is of other outcomes than those that are drawn from it")
+    return sizes[1] if together else None
 
 
 # what workers do

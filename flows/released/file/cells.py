@@ -73,7 +73,9 @@ _SORTED_OUTPUTS: Final = """
     SELECT t.{column}::DOUBLE AS value FROM main.{table} AS t
     JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     WHERE t.metric = {metric}
-    ORDER BY p.rowid, t.outcome, t.output"""
+    ORDER BY p.rowid, t.outcome, t.other_outcome, t.output"""
+_N_OTHERS: Final = """
+    SELECT count(DISTINCT other_outcome) FROM main.randomiser WHERE metric = {metric}"""
 _OF_CELLS: Final = ("debias", "counts")
 
 
@@ -148,14 +150,15 @@ class Cells:
 
         The columns are the values of the metric's grid, in order; of ``debias`` outputs where these
         are released, and of ``randomiser`` each value's outputs, one value after the other, shape
-        [P, K J]. Where no row is in the table, all are 0. The ``table`` has each once in every pool
-        and arm, or no row, which callers have checked or have written themselves.
+        [P, K J], or [P, K L J] where the L values of another outcome matter as well. Where no row
+        is in the table, all are 0. The ``table`` has each once in every pool and arm, or no row,
+        which callers have checked or have written themselves.
         """
         is_about_outputs = self._has_tables and table != "counts"
         if is_about_outputs:
             query, width = _SORTED, self.n_outputs
             if table == "randomiser":
-                query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_outputs
+                query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_others * self.n_outputs
         else:
             query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
         (found,) = read_columns(self._connection, self._filled(query, table, column=column))
@@ -166,6 +169,12 @@ class Cells:
     def n_outputs(self) -> int:
         """J, the outputs of each pool and arm in ``debias``."""
         return self._block("debias").size // max(self._block("pools").size, 1)
+
+    @cached_property
+    def n_others(self) -> int:
+        """L, the values of the outcome that was drawn together with this one; 1 without."""
+        query = _N_OTHERS.format(metric=text(self._metric))
+        return max(int(self._connection.execute(query).fetchall()[0][0]), 1)
 
     @property
     def n_outcomes(self) -> int:

@@ -45,9 +45,11 @@ class Outputs:
     table_of: Ints
     """The table of each numbered (pool, arm), shape [P]."""
     probabilities: Floats
-    """Q(j|x), shape [T, K, J]."""
+    """Q(j|x), shape [T, K, J]; [T, K L, J] for pairs with one of L values of another outcome."""
     likely: Floats
     """How likely outputs were thought to be, shape [T, J]."""
+    n_others: int = 1
+    """L; 1 for an outcome that was drawn by itself."""
 
     @property
     def n_outputs(self) -> int:
@@ -60,11 +62,12 @@ class Outputs:
         Means over units are unbiased for the share of the outcome, and for n times the variance
         that the response adds to it.
         """
-        n_tables, k, j = self.probabilities.shape
+        n_tables, n_inputs, j = self.probabilities.shape
+        k = n_inputs // self.n_others
         told, noise = np.empty((n_tables, k, j)), np.empty((n_tables, k, j))
         for outcome in range(k):
-            wanted = np.zeros((n_tables, k))
-            wanted[:, outcome] = 1.0
+            wanted = np.zeros((n_tables, n_inputs))
+            wanted[:, outcome * self.n_others : (outcome + 1) * self.n_others] = 1.0
             told[:, outcome] = undo(self.probabilities, wanted, self.likely)
             apart = spread(self.probabilities, told[:, outcome])
             noise[:, outcome] = undo(self.probabilities, apart, self.likely)
@@ -87,8 +90,11 @@ class Outputs:
 
 
 def read_outputs(cells: Cells, grid: Floats) -> Outputs:
-    """Read the tables of a metric, whose rows keep their rules, and undo them."""
-    n_outputs = cells.n_outputs
+    """Read the tables of a metric, whose rows keep their rules, and undo them.
+
+    Where another outcome was drawn together with it, they are of pairs of values.
+    """
+    n_outputs, inputs = cells.n_outputs, np.repeat(grid, cells.n_others)
     matrix = cells.matrix("randomiser", "probability")[cells.rank]
     weight, likely = (
         cells.matrix("debias", name)[cells.rank] for name in ("weight", "probability")
@@ -97,9 +103,9 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
     _, first, table_of = np.unique(
         np.column_stack([matrix, weight, likely]), axis=0, return_index=True, return_inverse=True
     )
-    probabilities = matrix[first].reshape(len(first), len(grid), n_outputs)
-    functions = output_functions(probabilities, weight[first], grid, likely[first])
-    return Outputs(functions, table_of.reshape(-1), probabilities, likely[first])
+    probabilities = matrix[first].reshape(len(first), len(inputs), n_outputs)
+    functions = output_functions(probabilities, weight[first], inputs, likely[first])
+    return Outputs(functions, table_of.reshape(-1), probabilities, likely[first], cells.n_others)
 
 
 def keep_functions(

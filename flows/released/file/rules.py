@@ -30,6 +30,12 @@ _OF_OUTCOMES: Final = {
         t.response_epsilon IS NULL OR (
             t.resampling_probability IS NULL
             AND t.response_epsilon > 0 AND t.response_epsilon <= 2 * t.epsilon))""",
+    "drawn_with is another outcome, which is drawn by tables, too": """(
+        t.drawn_with IS NULL OR (
+            t.response_epsilon IS NOT NULL AND t.drawn_with <> t.metric
+            AND t.drawn_with IN (
+                SELECT metric FROM main.metrics WHERE response_epsilon IS NOT NULL
+            )))""",
     "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
         WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
         ELSE t.truncation_threshold >= 0
@@ -107,7 +113,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
                     t.epsilon, t.delta, t.resampling_probability, t.truncation_threshold,
                     t.noise_scale, t.grid_step, t.n_outcomes, t.response_epsilon
                 ) IS NULL
-                AND t.strata_statistic IS NULL
+                AND t.strata_statistic IS NULL AND t.drawn_with IS NULL
             ELSE t.numerator IS NULL AND t.denominator IS NULL END""",
         **{
             name: f"t.kind = 'ratio' OR coalesce({rule}, false)"

@@ -10,7 +10,7 @@ import duckdb
 
 from flows.released.file.cells import Cells
 from flows.released.file.rules import first_broken
-from flows.released.file.sql import text
+from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
 from schemas.released import Manifest, Metric
 
@@ -24,25 +24,32 @@ _ONCE_A_CELL = """
     FROM (FROM main.{table} WHERE metric = {metric}) AS t
     LEFT JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     LEFT JOIN main.outcomes AS o ON o.metric = t.metric AND o.outcome = t.outcome"""
-# Outputs are numbered from 0 without a gap, at most two for each outcome and one more.
+# Outputs are numbered from 0 without a gap, at most two for each outcome and one more; at most four
+# for each pair of outcomes that were drawn together, and one more.
 _ONCE_AN_OUTPUT: Final = """
     WITH found AS (SELECT * FROM main.debias WHERE metric = {metric}),
     drawn AS (SELECT * FROM main.randomiser WHERE metric = {metric}),
     known AS (SELECT * FROM main.pools WHERE metric = {metric}),
     grid AS (SELECT outcome FROM main.outcomes WHERE metric = {metric}),
+    others AS (SELECT outcome AS other_outcome FROM main.outcomes WHERE metric = {partner}),
+    pairs AS (
+        SELECT outcome, other_outcome FROM grid, others
+        UNION ALL SELECT outcome, NULL FROM grid WHERE {partner} IS NULL
+    ),
     sizes AS (
-        SELECT (SELECT count(*) FROM known) AS n_pools, (SELECT count(*) FROM grid) AS k,
+        SELECT (SELECT count(*) FROM known) AS n_pools, (SELECT count(*) FROM pairs) AS k,
             (SELECT max(outcome) + 1 FROM found) AS j
     )
-    SELECT j BETWEEN 2 AND 2 * k + 1
+    SELECT j BETWEEN 2 AND CASE WHEN {partner} IS NULL THEN 2 ELSE 4 END * k + 1
         AND (SELECT count(*) = n_pools * j AND count(DISTINCT (pool, arm, outcome)) = n_pools * j
             AND bool_and(outcome = floor(outcome) AND outcome >= 0) FROM found)
         AND (SELECT count(*) FROM found SEMI JOIN known USING (pool, arm)) = n_pools * j
         AND (SELECT count(*) = n_pools * k * j
-            AND count(DISTINCT (pool, arm, outcome, output)) = n_pools * k * j
+            AND count(DISTINCT (pool, arm, outcome, other_outcome, output)) = n_pools * k * j
             AND bool_and(output = floor(output) AND output < j) FROM drawn)
-        AND (SELECT count(*) FROM drawn SEMI JOIN known USING (pool, arm) SEMI JOIN grid
-            USING (outcome)) = n_pools * k * j
+        AND (SELECT count(*) FROM drawn AS d SEMI JOIN known USING (pool, arm) SEMI JOIN pairs AS p
+            ON p.outcome = d.outcome AND p.other_outcome IS NOT DISTINCT FROM d.other_outcome
+        ) = n_pools * k * j
     FROM sizes"""
 _CELLS: Final = {
     "debias: each pool and arm has each outcome once, where units are published": "debias",
@@ -87,8 +94,13 @@ _OF_STRATA: Final[dict[str, dict[str, str]]] = {
 
 _OF_SEVERAL: Final[dict[str, dict[str, str]]] = {
     "metrics": {
+        "outcomes that were drawn together name each other, and are two of one epsilon": """
+            count(drawn_with) = 0 OR (
+                count(drawn_with) = 2 AND count(*) FILTER (kind = 'outcome') = 2
+                AND count(DISTINCT response_epsilon) = 1)""",
         "epsilons add up to the release's at most": """
-            sum(epsilon) <= (SELECT epsilon FROM main.release) * (1 + 1e-9)""",
+            sum(epsilon) - coalesce(sum(response_epsilon) FILTER (drawn_with IS NOT NULL) / 2, 0)
+            <= (SELECT epsilon FROM main.release) * (1 + 1e-9)""",
         "units are published of all outcomes or of none": """
             count(resampling_probability) IN (0, count(*) FILTER (kind = 'outcome'))
             AND count(response_epsilon) IN (0, count(*) FILTER (kind = 'outcome'))""",
@@ -145,6 +157,19 @@ _OF_GROUPS: Final[dict[str, dict[str, str]]] = {
 """The same, where arms were not given unit by unit."""
 
 
+_OF_PAIRS: Final = {
+    "randomiser: outcomes that were drawn together have one table": """
+        SELECT count(*) = 0 FROM (FROM main.randomiser WHERE metric = {first}) AS a
+        JOIN (FROM main.randomiser WHERE metric = {second}) AS b
+        ON a.pool = b.pool AND a.arm = b.arm AND a.output = b.output
+        AND a.outcome = b.other_outcome AND a.other_outcome = b.outcome
+        WHERE a.probability <> b.probability""",
+    "units: outcomes that were drawn together have one output": """
+        SELECT coalesce(bool_and({one} = {other}), true) FROM main.units""",
+}
+"""Queries on two outcomes that were drawn together, which come last of all."""
+
+
 def broken_table_rule(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> str | None:
     """Name the first rule that the tables of a release break; None where they keep all.
 
@@ -161,7 +186,25 @@ def broken_table_rule(connection: duckdb.DuckDBPyConnection, manifest: Manifest)
         or _broken_table(connection, _OF_THE_WHOLE, first)
         or _broken_table(connection, _OF_GROUPS if manifest.assigned else {}, first)
         or _broken_of(connection, outcomes, _broken_units)
+        or _broken_pair(connection, outcomes)
     )
+
+
+def _broken_pair(connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metric]) -> str | None:
+    """The first rule that two outcomes break which were drawn together."""
+    if outcomes[0].drawn_with is None:
+        return None
+    first, second = outcomes
+    for name, query in _OF_PAIRS.items():
+        filled = query.format(
+            first=text(first.metric),
+            second=text(second.metric),
+            one=quote_name(first.metric),
+            other=quote_name(second.metric),
+        )
+        if connection.execute(filled).fetchall() != [(True,)]:
+            return name
+    return None
 
 
 def _broken_of(
@@ -236,7 +279,8 @@ def _broken_cells(
     }
     for name, table in _CELLS.items():
         if table == "debias" and metric.has_tables:
-            query = _ONCE_AN_OUTPUT.format(metric=text(metric.metric))
+            partner = "NULL" if metric.drawn_with is None else text(metric.drawn_with)
+            query = _ONCE_AN_OUTPUT.format(metric=text(metric.metric), partner=partner)
             if connection.execute(query).fetchall() != [(True,)]:
                 return "debias and randomiser: each pool and arm has each output once"
             continue

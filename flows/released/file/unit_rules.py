@@ -75,8 +75,8 @@ def _broken_table_rule(
     ``randomiser`` and ``debias`` have each output once in every pool and arm.
     """
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
-    drawn = cells.matrix("randomiser", "probability")
-    shape = (len(drawn), len(grid), cells.n_outputs)
+    drawn, inputs = cells.matrix("randomiser", "probability"), np.repeat(grid, cells.n_others)
+    shape = (len(drawn), len(inputs), cells.n_outputs)
     drawn = drawn.reshape(shape)
     likely, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
     most, least = drawn.max(axis=1), drawn.min(axis=1)
@@ -90,7 +90,7 @@ def _broken_table_rule(
             (most > 0) == (likely > 0)
         ),
         "debias: weights are those that undo the randomisation": (
-            np.abs(np.einsum("pkj,pj->pk", drawn, weights) - grid)
+            np.abs(np.einsum("pkj,pj->pk", drawn, weights) - inputs)
             <= _ADDS_UP * np.max(np.abs(grid))
         ),
     }

@@ -69,6 +69,7 @@ TABLES = {
         "margin": "DOUBLE",
         "direction": "VARCHAR",
         "response_epsilon": "DOUBLE",
+        "drawn_with": "VARCHAR",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
@@ -91,7 +92,13 @@ TABLES = {
         "noise_scale": "DOUBLE",
         "centre": "DOUBLE",
     },
-    "randomiser": {**CELL, **ARMS, "output": "DOUBLE", "probability": "DOUBLE"},
+    "randomiser": {
+        **CELL,
+        **ARMS,
+        "other_outcome": "DOUBLE",
+        "output": "DOUBLE",
+        "probability": "DOUBLE",
+    },
     "units": {
         "unit_id": "VARCHAR",
         "cluster": "ENUM('east', 'west')",  # in the order of text, so that both stand in one order
@@ -280,6 +287,7 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "margin": None,
         "direction": None,
         "response_epsilon": None,
+        "drawn_with": None,
     }
 
 

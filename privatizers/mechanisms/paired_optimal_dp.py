@@ -1,0 +1,131 @@
+"""Cluster-Optimal-DP of two outcomes that are drawn together: one output a unit tells of both.
+
+Each outcome has a statistic of its own, and what both leave of ε goes into one table of pairs
+(`pair_table`), for the declared guesses: nothing is learnt. Guarantee, for everything of both
+outcomes together: ε = ε_1 + ε_2 + ε_T, δ = 0, ε_i being what the statistic of outcome i costs, and
+ε_T what the table keeps (`paired_optimal_dp.md` has the proof).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from estimators.pool_statistics import ResponseNoise
+from privatizers.accounting.accountant import pure_epsilon
+from privatizers.accounting.events import BoundedResponse, Event, Together
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
+from privatizers.mechanisms.parameters import event_of
+from privatizers.optimal_response.pair_table import PairTable, pair_table
+from privatizers.optimal_response.pairs import PairedGrid
+from privatizers.optimal_response.response import OptimalResponse
+from schemas.arrays import Floats, Ints
+
+
+@dataclass(frozen=True)
+class PairedOptimalDP(ClusterOptimalDP):
+    """What is published of one of two outcomes that are drawn together.
+
+    ``parameters.response_epsilon`` is what the table of both keeps. A position of its response is
+    that of a pair of values, the second outcome running fastest.
+    """
+
+    pair: tuple[PairedGrid, PairedGrid]
+    """Both outcomes."""
+    place: int
+    """Which of them this is, 0 or 1."""
+
+    def __post_init__(self) -> None:
+        """Refuse parameters of another outcome, or of another table."""
+        own, table = self.pair[self.place], self.table
+        known = (self.parameters.grid, self.parameters.guess, self.parameters.response_epsilon)
+        if known != (own.values, own.guess, table.epsilon):
+            raise ValueError("parameters are not those of the pair")
+
+    @property
+    def table(self) -> PairTable:
+        """The table that both outcomes are drawn from."""
+        return pair_table(*self.pair)
+
+    @property
+    def partner(self) -> PairedGrid:
+        """The other outcome."""
+        return self.pair[1 - self.place]
+
+    def response_noise(self, guess: Floats) -> ResponseNoise:
+        """Return the noise of a unit where this outcome is spread like ``guess``, shape [K].
+
+        The other is taken to be spread like its own guess, independently of this one.
+        """
+        other = np.array(self.partner.guess)
+        both = (guess, other) if self.place == 0 else (other, guess)
+        response = self._public(1)
+        occurs = np.outer(*both).ravel() @ response.probabilities[0]
+        functions = response.functions
+        return ResponseNoise(
+            of_mean=float(occurs @ functions.noise[0]),
+            of_square=float(occurs @ functions.square_noise[0]),
+        )
+
+    def response(
+        self, noisy_counts: Ints | None, n_units: Ints, group: Ints | None = None
+    ) -> OptimalResponse:
+        """Return the table for every stratum, whatever the counts are: [S, K] and sizes, [S]."""
+        del noisy_counts, group
+        return self._public(len(n_units))
+
+    def _public(self, n_strata: int) -> OptimalResponse:
+        side = self.table.sides[self.place]
+        return OptimalResponse((side,), np.zeros(n_strata, dtype=np.int64))
+
+
+def drawn_together(
+    first: ClusterOptimalDP, second: ClusterOptimalDP
+) -> tuple[PairedOptimalDP, PairedOptimalDP]:
+    """Return two mechanisms as they are where their tables become one at the sum of their ε.
+
+    Raises:
+        ValueError: There are too many pairs of values, or no table keeps this ε.
+    """
+    pair = (_side(first), _side(second))
+    whole = pair_table(*pair).epsilon
+    one, other = (
+        PairedOptimalDP(replace(own.parameters, response_epsilon=whole), pair, place)
+        for place, own in enumerate((first, second))
+    )
+    return one, other
+
+
+def _side(mechanism: ClusterOptimalDP) -> PairedGrid:
+    parameters = mechanism.parameters
+    return PairedGrid(parameters.grid, parameters.guess, parameters.response_epsilon)
+
+
+def check_pairing(mechanisms: Sequence[object]) -> None:
+    """Raise AssertionError unless the mechanisms of a release are the two of one pair, or of none.
+
+    One of a pair without the other would be drawn from a table that is not its own.
+    """
+    paired = [one for one in mechanisms if isinstance(one, PairedOptimalDP)]
+    if not paired:
+        return
+    if len(paired) != len(mechanisms) or [one.place for one in paired] != [0, 1]:
+        raise AssertionError("outcomes that are drawn together are two, in their order")
+    if paired[0].pair != paired[1].pair:
+        raise AssertionError("outcomes that are drawn together are those of one table")
+
+
+def price_together(first: PairedOptimalDP, second: PairedOptimalDP) -> float:
+    """Return the pure ε of everything of both outcomes, of which the response is one."""
+    parts = [part for own in (first, second) for part in _parts(event_of(own.parameters))]
+    others = [part for part in parts if not isinstance(part, BoundedResponse)]
+    return pure_epsilon(Together((*others, BoundedResponse(first.table.epsilon))))
+
+
+def own_price(mechanism: PairedOptimalDP) -> float:
+    """Return the pure ε of what is published of one outcome, the outputs of both included."""
+    return pure_epsilon(event_of(mechanism.parameters))
+
+
+def _parts(event: Event) -> tuple[Event, ...]:
+    return event.parts if isinstance(event, Together) else (event,)
