@@ -118,12 +118,14 @@ class ResponseTable:
         return least >= _TELLS * even
 
 
-def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+def table_of(
+    values: Floats, guess: Floats, epsilon: float, solved: Randomiser | None = None
+) -> ResponseTable:
     """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.
 
-    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`. Which of the two
-    it is follows from the arguments alone. The table keeps ``epsilon`` exactly, or none is
-    returned.
+    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`, whose answer may
+    be given as ``solved``. Which of the two it is follows from the arguments alone. The table keeps
+    ``epsilon`` exactly, or none is returned.
 
     Raises:
         ValueError: The arguments are not as described, or ``epsilon`` is so small or so great that
@@ -134,10 +136,11 @@ def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     for doubt in _DOUBTS:
         known = (1.0 - doubt) * guess + doubt / len(guess)
         try:
-            table = realised(solve(values, known, epsilon), values, guess)
+            found = solved if solved and not doubt else solve(values, known, epsilon)
+            table = realised(found, values, guess)
         except UnsolvedError:
             break
-        if table.tells_apart(epsilon):
+        if table.tells_apart(epsilon) and table.keeps(epsilon):
             return table
     return even_table(values, epsilon)
 
