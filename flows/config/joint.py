@@ -45,7 +45,7 @@ def joint_designs(config: Config, designs: Sequence[AnyDesign]) -> tuple[AnyDesi
     predicted noise of units is less: its logarithms are added up over both outcomes.
 
     Raises:
-        ConfigError: No table of both can be had, and joint is "yes".
+        ConfigError: No table of both can be had, or none that is less noisy, and joint is "yes".
     """
     asked = config.privacy.joint
     if asked == "no" or _problem(config) is not None:
@@ -65,8 +65,12 @@ def joint_designs(config: Config, designs: Sequence[AnyDesign]) -> tuple[AnyDesi
         math.log(together.noise_by_guess / alone.mechanism.noise_by_guess)
         for together, alone in zip(pair, (first, second), strict=True)
     )
-    if asked == "auto" and gain >= 0:
-        return tuple(designs)
+    if gain >= 0:
+        if asked == "auto":
+            return tuple(designs)
+        raise ConfigError(
+            "privacy.joint", "one table is predicted to be noisier than two; leave the key out"
+        )
     return tuple(OptimalDesign(one, own_price(one), 0.0) for one in pair)
 
 

@@ -5,11 +5,13 @@ other. Probabilities are multiples of 2⁻⁵³ and keep ε exactly; v and w are
 so that both are unbiased and their noises uncorrelated, given the outcomes (`pairs.md`).
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
+from estimators.response_tables import SingularTableError, output_functions
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.pairs import (
     PairedGrid,
@@ -23,12 +25,17 @@ from privatizers.optimal_response.pairs import (
 from privatizers.optimal_response.programme import UnsolvedError
 from privatizers.optimal_response.whole_numbers import (
     BIAS,
+    DOUBTS,
+    LAST_BITS,
     MOST_EPSILON,
     ResponseTable,
     whole_units,
 )
 from schemas.arrays import Floats, Ints
 
+_NONE = "no randomiser of both outcomes keeps so small an epsilon, or so great a one"
+_TELLS = 0.01
+"""How well a table has to tell pairs apart, as a part of how well two even tables do."""
 _STEPS = 6
 """Of Newton's method, which doubles the digits in each."""
 
@@ -75,12 +82,37 @@ class PairTable:
         return found
 
     @property
+    def tells_apart(self) -> bool:
+        """Whether the outputs tell of every function of the pairs, and doubles can work it out.
+
+        The least singular value is compared with that of two tables of even response, which is the
+        product of theirs. At a small ε that is little: then noise cannot be estimated.
+        """
+        even = math.prod(
+            math.expm1(one.epsilon) / (math.expm1(one.epsilon) + len(one.values))
+            for one in self.grids
+        )
+        chances = self.units / UNIT
+        if float(np.linalg.svd(chances, compute_uv=False)[-1]) < _TELLS * even:
+            return False
+        try:
+            for side in self.sides:
+                used, likely = chances[np.newaxis], (side.guess @ chances)[np.newaxis]
+                output_functions(used, side.values[np.newaxis], side.inputs, likely)
+        except SingularTableError:
+            return False
+        return True
+
+    @property
     def is_exact(self) -> bool:
         """Whether it keeps ε, and is unbiased and uncorrelated up to the rounding of doubles."""
-        ranges = [2.0 * one.half for one in self.grids]
+        middles = [one.middle for one in self.grids]
+        furthest = [np.abs(v - at).max() for v, at in zip(self.values, middles, strict=True)]
+        bits = [LAST_BITS * float(np.abs(side.values).max()) for side in self.sides]
+        slack = furthest[0] * bits[1] + furthest[1] * bits[0]
         return (
-            all(side.bias <= BIAS * wide for side, wide in zip(self.sides, ranges, strict=True))
-            and float(np.abs(self.covariance).max()) <= BIAS * ranges[0] * ranges[1]
+            all(side.is_unbiased for side in self.sides)
+            and float(np.abs(self.covariance).max()) <= BIAS * furthest[0] * furthest[1] + slack
             and self.sides[0].keeps(self.epsilon)
         )
 
@@ -95,15 +127,22 @@ def pair_table(first: PairedGrid, second: PairedGrid) -> PairTable:
     Raises:
         ValueError: There are too many pairs, or ε is so small or so great that no table keeps it.
     """
-    if total_epsilon(first.epsilon, second.epsilon) <= MOST_EPSILON:
+    whole = total_epsilon(first.epsilon, second.epsilon)
+    for doubt in DOUBTS if whole <= MOST_EPSILON else ():
         try:
-            return _realised(solve_pair(first, second), first, second)
+            found = solve_pair(first.doubted(doubt), second.doubted(doubt))
+            table = _realised(found, first, second)
         except UnsolvedError:
-            pass
+            break
+        if table.tells_apart:
+            return table
     try:
-        return _realised(separate(first, second, even=True), first, second)
+        table = _realised(separate(first, second, even=True), first, second)
     except UnsolvedError:
-        raise ValueError("no randomiser of both outcomes keeps this epsilon") from None
+        raise ValueError(_NONE) from None
+    if not table.tells_apart:
+        raise ValueError(_NONE)
+    return table
 
 
 def _realised(found: PairRandomiser, first: PairedGrid, second: PairedGrid) -> PairTable:

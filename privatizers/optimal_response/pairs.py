@@ -15,7 +15,7 @@ than two tables that divide ε.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,6 +63,11 @@ class PairedGrid:
         """The values within ±1."""
         found: Floats = (np.array(self.values) - self.middle) / self.half
         return found
+
+    def doubted(self, part: float) -> "PairedGrid":
+        """Return the same with a ``part`` of the guess made even."""
+        even = part / len(self.guess)
+        return replace(self, guess=tuple((1.0 - part) * share + even for share in self.guess))
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,6 @@ def test_together_is_predicted_to_be_sharper_than_apart(tmp_path: Path) -> None:
     [
         ({"delta": 1e-6}, "delta"),
         ({"mechanism": "auto"}, "cluster-optimal-dp"),
-        ({"epsilon": 0.002}, "keeps this epsilon"),
     ],
 )
 def test_what_cannot_be_drawn_together_is_refused(

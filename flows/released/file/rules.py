@@ -36,6 +36,9 @@ _OF_OUTCOMES: Final = {
             AND t.drawn_with IN (
                 SELECT metric FROM main.metrics WHERE response_epsilon IS NOT NULL
             )))""",
+    # To undo a table takes the third power of n_outcomes.
+    "n_outcomes is at most 100 where units are drawn by tables": """
+        t.response_epsilon IS NULL OR t.n_outcomes <= 100""",
     "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
         WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
         ELSE t.truncation_threshold >= 0

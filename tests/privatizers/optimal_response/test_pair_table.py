@@ -46,7 +46,7 @@ def alone(pair: tuple[PairedGrid, PairedGrid]) -> Floats:
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize(("first", "second"), [(0.1, 0.2), (1.0, 1.0), (3.0, 1.5), (5.0, 5.0)])
+@pytest.mark.parametrize(("first", "second"), [(0.001, 0.002), (1.0, 1.0), (5.0, 2.5)])
 def test_a_table_keeps_epsilon_and_reaches_it(name: str, first: float, second: float) -> None:
     table = pair_table(*sides(name, first, second))
     assert (table.units.sum(axis=1) == UNIT).all()
@@ -59,7 +59,7 @@ def test_a_table_keeps_epsilon_and_reaches_it(name: str, first: float, second: f
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.1, 2.0])
 def test_both_outcomes_are_unbiased_and_their_noise_is_uncorrelated(
     name: str, epsilon: float
 ) -> None:
@@ -91,7 +91,7 @@ def test_what_outputs_add_to_noise_and_squares_is_exact_for_every_pair(name: str
 
 
 @pytest.mark.parametrize("name", SIDES)
-@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 0.53), (0.5, 0.60), (1.0, 0.56), (2.0, 0.40)])
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 0.53), (1.0, 0.56), (2.0, 0.40)])
 def test_it_is_far_less_noisy_than_two_tables(name: str, epsilon: float, most: float) -> None:
     """The bounds are of the mean of both noises, as parts of those of tables at half of ε each."""
     pair = sides(name, epsilon, epsilon)
@@ -142,8 +142,8 @@ def test_what_no_table_can_be_made_of_is_refused() -> None:
     assert MOST_PAIRS < 25
     with pytest.raises(ValueError, match="pairs of values"):
         pair_table(five, five)
-    with pytest.raises(ValueError, match="keeps this epsilon"):
-        pair_table(*sides("two by two", 1e-5, 1e-5))
+    with pytest.raises(ValueError, match="so small an epsilon"):
+        pair_table(*sides("two by two", 1e-9, 1e-9))
 
 
 def test_great_epsilon_has_a_table_without_a_programme() -> None:
