@@ -24,6 +24,7 @@ from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares
+from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.optimal_response.response import joined
 from privatizers.simulation.pools import (
     Cells,
@@ -87,6 +88,9 @@ class Trial:
                 np.min(values) >= self.grid[0] and np.max(values) <= self.grid[-1]
             ),
             f"guess has not the shape [{k}]": self.guess is None or self.guess.shape == (k,),
+            "the mechanism draws another outcome together with this one": (
+                not isinstance(self.mechanism, PairedOptimalDP)
+            ),
         }
         for rule, holds in rules.items():
             if not holds:

@@ -141,7 +141,7 @@ are additions of ours.
 
 NOT_KNOWN = {
     "segment", "label", "measured_in", "numerator", "denominator", "unit_id_key_fingerprint",
-    "decision", "role", "direction", "texts",
+    "decision", "role", "direction", "texts", "drawn_with",
 }  # fmt: skip
 """Columns of text that are null in a release such as these."""
 
