@@ -228,7 +228,7 @@ def test_steps_that_do_nothing_are_measured(tmp_path: Path) -> None:
     assert (ours.needs_prefect, ours.job.arguments["from_first_step"]) == (True, False)
     found = bench.measured(replace(small, contenders=(steps,)), tmp_path, 1)
     assert found.failure is None
-    assert [one.contender.rows for one in found.contenders] == [7]
+    assert [[run.rows for run in one.runs] for one in found.measured] == [[7]]
 
 
 def test_growth_is_plotted(tmp_path: Path) -> None:
