@@ -84,12 +84,14 @@ class ResponseTable:
         )
 
 
-def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+def table_of(
+    values: Floats, guess: Floats, epsilon: float, solved: Randomiser | None = None
+) -> ResponseTable:
     """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.
 
-    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`. Which of the two
-    it is follows from the arguments alone. The table keeps ``epsilon`` exactly, or none is
-    returned.
+    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`, whose answer may
+    be given as ``solved``. Which of the two it is follows from the arguments alone. The table keeps
+    ``epsilon`` exactly, or none is returned.
 
     Raises:
         ValueError: The arguments are not as described, or ``epsilon`` is so small or so great that
@@ -98,7 +100,7 @@ def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     if epsilon > MOST_EPSILON:
         return even_table(values, epsilon)
     try:
-        return realised(solve(values, guess, epsilon), values, guess)
+        return realised(solved or solve(values, guess, epsilon), values, guess)
     except UnsolvedError:
         return even_table(values, epsilon)
 

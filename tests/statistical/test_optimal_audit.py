@@ -30,6 +30,7 @@ from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.noise.randomness import random_words
 from privatizers.optimal_response import learnt_guess
+from privatizers.optimal_response.programme import Randomiser
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from privatizers.optimal_response.whole_numbers import ResponseTable, table_of
 from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
@@ -104,7 +105,7 @@ def test_a_sound_mechanism_holds_and_its_claim_is_nearly_reached(name: str) -> N
 def one_per_cent_over(patch: pytest.MonkeyPatch) -> None:
     """Tables are solved for an ε that is 1 % over what they should keep."""
 
-    def broken(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+    def broken(values: Floats, guess: Floats, epsilon: float, _: Randomiser) -> ResponseTable:
         return table_of(values, guess, 1.01 * epsilon)
 
     patch.setattr(learnt_guess, "table_of", broken)
