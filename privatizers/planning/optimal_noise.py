@@ -10,6 +10,7 @@ numbers: its table is solved at its own ε (:mod:`privatizers.optimal_response.w
 """
 
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
@@ -18,7 +19,12 @@ import numpy as np
 
 from estimators.pool_statistics import unit_noise
 from estimators.response_tables import SingularTableError, output_functions
-from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
+from privatizers.optimal_response.programme import (
+    Randomiser,
+    UnsolvedError,
+    even_columns,
+    solve,
+)
 from schemas.arrays import Floats
 
 _LOW = 5.0
@@ -63,7 +69,8 @@ def optimal_noise(
     if len(grid) > 2:  # of two, randomised response is the best table
         few = at_most or len(grid) > _MANY_LEVELS
         at = _nodes(float(epsilons.max()), few=few)
-        solved = np.array([_at(tuple(points.tolist()), tuple(known.tolist()), one) for one in at])
+        asked = (tuple(points.tolist()), tuple(known.tolist()))
+        solved = np.array([_at(*asked, at[: end + 1]) for end in range(len(at))])
         noise = _between(outcomes @ solved, np.array(at), epsilons)
         by_guess = _between(known @ solved, np.array(at), epsilons)
         worse = by_guess[0] >= _even(points, known, epsilons)[0]
@@ -108,16 +115,29 @@ def _even(grid: Floats, outcomes: Floats, epsilons: Floats) -> Floats:
 
 
 @lru_cache(maxsize=4096)  # questions at other ε, and of other outcomes, ask the same
-def _at(shape: tuple[float, ...], guess: tuple[float, ...], epsilon: float) -> Floats:
-    """The noise of each outcome and of its square, shape [K, 2], at one ε."""
-    grid, known = np.array(shape), np.array(guess)
+def _at(shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, ...]) -> Floats:
+    """The noise of each outcome and of its square, shape [K, 2], at the last ε of ``nodes``."""
+    grid, known, epsilon = np.array(shape), np.array(guess), nodes[-1]
+    found = _solved(shape, guess, nodes)
+    if found is not None:
+        with suppress(SingularTableError):
+            return _noise(found.probabilities, found.values, grid, known)
+    outputs, favoured = even_columns(grid, exp(epsilon))
+    weights = np.where(favoured, exp(epsilon), 1.0)
+    return _noise(weights, outputs, grid, np.full(len(grid), 1.0 / len(grid)))
+
+
+@lru_cache(maxsize=4096)
+def _solved(
+    shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, ...]
+) -> Randomiser | None:
+    """The table at the last ε of ``nodes``, looked for from that at the one before."""
+    known = np.array(guess)
+    start = _solved(shape, guess, nodes[:-1]) if len(nodes) > 1 else None
     try:
-        found = solve(grid, known / known.sum(), epsilon, _GAP)
-        return _noise(found.probabilities, found.values, grid, known)
-    except (UnsolvedError, SingularTableError):
-        outputs, favoured = even_columns(grid, exp(epsilon))
-        weights = np.where(favoured, exp(epsilon), 1.0)
-        return _noise(weights, outputs, grid, np.full(len(grid), 1.0 / len(grid)))
+        return solve(np.array(shape), known / known.sum(), nodes[-1], _GAP, start)
+    except UnsolvedError:
+        return None
 
 
 def _noise(weights: Floats, values: Floats, grid: Floats, guess: Floats) -> Floats:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from math import exp
 from typing import Literal, Protocol, TypeVar
 
+import numpy as np
+
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON
 from privatizers.planning.optimal_design import LEAST_EPSILON
@@ -20,7 +22,7 @@ PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
 """The mechanisms that designs can be planned for."""
 
 MANY_POINTS = 12
-"""Grids of more points are tried for tables only where the finest so far is the best."""
+"""Grids of more points are tried for tables only if the finest so far gains enough."""
 
 LEAST_GAIN = 0.02
 """The part of the noise that tables have to save at least."""
@@ -50,12 +52,12 @@ class Tried(Protocol):
     """Splits of ε that were tried on a grid."""
 
     @property
-    def grid(self) -> tuple[float, ...]:
-        """Its points."""
-
-    @property
     def scores(self) -> Floats:
         """Of each split."""
+
+    @property
+    def noise_shares(self) -> Floats:
+        """Likewise; see :class:`Scored`."""
 
 
 ScoredT = TypeVar("ScoredT", bound=Scored)
@@ -88,17 +90,21 @@ def no_tables(*outcomes: Asked) -> str | None:
 def try_tables(
     grids: Sequence[tuple[float, ...]], attempt: Callable[[tuple[float, ...]], list[TriedT]]
 ) -> list[TriedT]:
-    """Try the grids that tables are solved for: fine ones while the finest so far is the best.
+    """Try the grids that tables are solved for: a fine one if the one before was worth it.
 
-    These take long. What an ``attempt`` finds of a grid is one or more splits of ε.
+    Fine grids take long, in a plan and in a release. What an ``attempt`` finds of a grid is one or
+    more splits of ε.
     """
     tried: list[TriedT] = []
+    least: list[float] = []
     for grid in sorted((one for one in grids if len(one) <= MOST_INPUTS), key=len):
-        if len(grid) > MANY_POINTS and tried:
-            best = min(tried, key=lambda splits: float(splits.scores.min()))
-            if best.grid != tried[-1].grid:
+        if len(grid) > MANY_POINTS and len(least) > 1:
+            share = float(np.min([splits.noise_shares.min() for splits in tried]))
+            if min(least[:-1]) - least[-1] <= LEAST_GAIN * share:
                 break
-        tried += attempt(grid)
+        found = attempt(grid)
+        least.append(min(float(splits.scores.min()) for splits in found))
+        tried += found
     return tried
 
 
