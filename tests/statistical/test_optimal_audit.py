@@ -7,6 +7,7 @@ errors beyond its limit.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -291,8 +292,6 @@ def test_a_sound_private_step_passes_every_check(name: str, experiment: Builder)
 def test_of_several_outcomes_each_is_audited_and_all_together(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from functools import partial  # noqa: PLC0415 - one test's
-
     monkeypatch.setattr("flows.audit.UNDER_TWO_MINUTES", EFFORT)
     quick = StepEffort(units=30_000, clusters=100, again=40)
     monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
