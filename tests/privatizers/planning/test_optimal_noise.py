@@ -38,7 +38,7 @@ def test_interpolated_noise_is_near_that_of_tables(name: str) -> None:
 def test_noise_below_the_least_epsilon_falls_as_its_square() -> None:
     grid, guess = GUESSES["even"]
     found = optimal_noise(grid, guess, guess, np.array([0.01, 0.02, 0.04]))
-    np.testing.assert_allclose(found.of_mean[:-1] / found.of_mean[1:], 4.0)
+    np.testing.assert_allclose(found.of_mean[:-1] / found.of_mean[1:], 4.0, rtol=0.01)
 
 
 def test_noise_goes_with_the_unit_of_outcomes() -> None:
@@ -58,7 +58,7 @@ def test_counts_that_tell_little_bring_nothing() -> None:
     declared, response = table_noise(splits, grid, guess, outcomes, informed=1_000.0)
     left = 4.0 * (1.0 - shares)
     fixed = optimal_noise(grid, guess, outcomes, left).of_mean
-    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left).of_mean
+    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True).of_mean
     np.testing.assert_array_equal(response[0], [fixed[0], learnt[1]])
     assert learnt[1] < 0.6 * fixed[1]
     np.testing.assert_array_equal(declared[0], optimal_noise(grid, guess, guess, left).of_mean)
