@@ -58,7 +58,7 @@ def forecast(
         if weights is not None:
             unit = _unit_variance(question, points, guess, mechanism, weights)
             others: list[ContrastWeights | None] = [None] * (arm - 1)
-            effects += effects_of(question, [*others, weights], unit, within)
+            effects += effects_of(question.shares, [*others, weights], unit, within)
     return predictions(effects, 0)
 
 

@@ -266,7 +266,7 @@ def _try_splits(
     guesses = (question.guess, pessimistic(question.values, question.guess))
     by_guess = [
         effects_of(
-            question,
+            question.shares,
             question.contrast_weights,
             unit_variance(question, points, statistic, shares, square_shares, guess, mechanism),
             question.segment_weights,

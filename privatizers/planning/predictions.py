@@ -1,15 +1,11 @@
 """What a plan predicts of effects: of one design for people, of many designs for the planner."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from privatizers.planning.predicted_variance import ContrastWeights, UnitVariance
 from schemas.arrays import Floats
-
-if TYPE_CHECKING:
-    from privatizers.planning.planner import Question
 
 
 @dataclass(frozen=True)
@@ -41,21 +37,22 @@ class PredictedEffect:
 
 
 def effects_of(
-    question: "Question",
+    shares: tuple[float, ...],
     by_arm: list[ContrastWeights | None],
     unit: UnitVariance,
     within: dict[float, list[ContrastWeights | None]],
 ) -> list[tuple[int, float, PredictedEffect]]:
     """Return every effect's arm, its share, and the precision of every design.
 
-    ``within`` has the weights within segments of some shares. Where an arm can hardly be compared
-    in these, those of everybody stand in, and nobody counts as compared.
+    ``shares`` are those of the units, 1 for everybody. ``within`` has the weights within segments
+    of some of them. Where an arm can hardly be compared in these, those of everybody stand in, and
+    nobody counts as compared.
     """
     found = []
     for arm, whole in enumerate(by_arm, start=1):
         if whole is None:
             continue
-        for share in question.shares:
+        for share in shares:
             inside = within[share][arm - 1] if share in within else None
             weights, held = (whole, share) if inside is None else (inside, 1.0)
             precision = (

@@ -15,6 +15,7 @@ import pytest
 from flows.cli.show_plan import plan_text
 from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_release_of
+from flows.raw.audit.private_step import StepEffort, audit_step
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
 from privatizers.audit.audit import audit
@@ -625,6 +626,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.audit.audit_claim", partial(audit, confidence=1 - 1e-6, effort=little)
     )
+    step = StepEffort(units=30_000, clusters=100, again=40)
+    monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=step))
 
 
 @pytest.mark.statistical

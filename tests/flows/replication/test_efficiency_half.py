@@ -29,7 +29,7 @@ def rows() -> dict[tuple[float, str], HalfRow]:
     return {(one.epsilon, one.release): one for one in found}
 
 
-@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.92), (2.0, 0.84), (4.0, 0.69)])
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 0.95), (2.0, 0.87), (4.0, 0.73)])
 def test_planned_tables_are_sharper_than_what_is_planned_without(
     rows: dict[tuple[float, str], HalfRow], epsilon: float, most: float
 ) -> None:
@@ -38,7 +38,7 @@ def test_planned_tables_are_sharper_than_what_is_planned_without(
     assert rows[epsilon, PLANNED].over_planned == 1.0
     assert rows[epsilon, PUBLIC].variance < rows[epsilon, UNIFORM].variance
     if epsilon == 4.0:  # counts tell much there, and less noise
-        assert rows[epsilon, LEARNT].over_planned <= 0.69
+        assert rows[epsilon, LEARNT].over_planned <= 0.73
         assert rows[epsilon, PLANNED_TABLES].strata_statistic == "counts"
 
 
