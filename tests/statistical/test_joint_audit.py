@@ -100,7 +100,7 @@ def test_outcomes_that_are_drawn_twice_are_found(
     release = prepared(experiment)
     whole = Whole(release.config, release.designs)
     assert apart(whole, 30_000, 100, 1e-4).holds
-    honest = unit_stream._OutcomeDrawing.places
+    honest = unit_stream._OutcomeDrawing.placed
     n_values = len(release.config.views[1].outcome.grid)
 
     def broken(self: unit_stream._OutcomeDrawing, drawn: Levels, cells: Cells) -> Integers:
@@ -109,5 +109,5 @@ def test_outcomes_that_are_drawn_twice_are_found(
             drawn = np.where(np.arange(len(drawn)) % 50, drawn, again).astype(drawn.dtype)
         return honest(self, drawn, cells)
 
-    monkeypatch.setattr(unit_stream._OutcomeDrawing, "places", broken)
+    monkeypatch.setattr(unit_stream._OutcomeDrawing, "placed", broken)
     assert not apart(whole, 30_000, 100, 1e-4).holds

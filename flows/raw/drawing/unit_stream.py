@@ -62,7 +62,11 @@ class _OutcomeDrawing:
     outputs: Floats
     weights: Floats
 
-    def places(self, drawn: Levels, cells: Cells) -> Integers:
+    def places(self, levels: Levels, cells: Cells) -> Integers:
+        """Return :meth:`placed` positions, drawn here, in place of raw levels, shape [n] each."""
+        return self.placed(self.tables.draw(levels, cells), cells)
+
+    def placed(self, drawn: Levels, cells: Cells) -> Integers:
         """Return drawn positions with their cells as one number, shape [n] each.
 
         That is the place in a table with a row a cell and a column a position.
@@ -95,17 +99,14 @@ class _Drawing:
         cells = cells_of(frame, self.cells)
         levels = [frame[numbered(LEVEL, at)].to_numpy() for at in range(len(self.outcomes))]
         if self.together is None:
-            drawn = [
-                one.tables.draw(level, cells)
-                for one, level in zip(self.outcomes, levels, strict=True)
+            found = [
+                one.places(level, cells) for one, level in zip(self.outcomes, levels, strict=True)
             ]
         else:
             pairs = levels[0].astype(np.int64) * self.together + levels[1]
-            drawn = [self.outcomes[0].tables.draw(pairs, cells)] * 2
-        places = [
-            pl.Series(numbered(_PLACE, position), outcome.places(drawn[position], cells))
-            for position, outcome in enumerate(self.outcomes)
-        ]
+            drawn = self.outcomes[0].tables.draw(pairs, cells)
+            found = [one.placed(drawn, cells) for one in self.outcomes]
+        places = [pl.Series(numbered(_PLACE, at), each) for at, each in enumerate(found)]
         return frame.select(UNIT, CLUSTER, ARM, *places, *self.facts)
 
     def released(self, key: bytes | None, drawn: pl.DataFrame) -> pa.RecordBatch:
