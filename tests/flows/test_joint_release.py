@@ -10,6 +10,10 @@ import pytest
 
 import clusterdp
 from flows.cli.show_plan import plan_text
+from flows.plan import resolved_release_of
+from flows.raw.fingerprint import fingerprint
+from flows.raw.ingest import ingest
+from flows.raw.validate import validate
 from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
@@ -183,3 +187,16 @@ def test_what_cannot_be_drawn_together_is_refused(
     with pytest.raises(ConfigError, match=told) as caught:
         clusterdp.plan(build(tmp_path, **privacy).config)
     assert caught.value.key == "privacy.joint"
+
+
+def test_together_is_another_release_than_apart(tmp_path: Path) -> None:
+    """What is digested of the settings tells them apart; their rows are the same."""
+    found = []
+    for joint in ("yes", "no"):
+        folder = tmp_path / joint
+        folder.mkdir()
+        built = build(folder, joint=joint, strata_statistic="none")
+        designs = resolved_release_of(built.config, None)
+        kept, _, _ = validate(built.load(), ingest(built.load(), "once"))
+        found.append(fingerprint(designs.config, kept, designs.designs))
+    assert found[0].settings != found[1].settings

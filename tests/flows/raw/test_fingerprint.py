@@ -529,6 +529,7 @@ ELSEWHERE = {
     "experiment",  # tried below
     "directory",  # the file's own folder
     *("outcomes", "ratios"),  # tried below
+    "privacy.joint",  # of two outcomes, see tests/flows/test_joint_release.py
     "quarantine.directory",  # where the key is
     *("privacy.resampling_probability", "privacy.truncation_threshold", "privacy.noise_scale"),
 }
