@@ -31,6 +31,9 @@ _LEAST_KNOWN = 1.5
 """Units times ε of the counts, for each outcome, from which counts are looked at.
 
 They are shrunk toward what is known without them, so that noise alone rarely makes a table."""
+_PATIENCE = 6
+"""Strata in turn, the least like their group first, whose own tables are not worth it; then no more
+are solved for. Where clusters are alike, most of them would be solved for in vain."""
 _WORTH = 0.97
 """The noise that a stratum's own table must have at most, as a part of its group's."""
 
@@ -64,7 +67,9 @@ def learnt_response(
 
     Candidates are the table of the stratum's own counts (of the largest strata alone), that of its
     group's, that of the public guess, and even response. Each is judged by the most particular
-    guess that tells enough. Nothing but the arguments decides: neither time nor memory.
+    guess that tells enough. Of strata the least like their group come first, and where several in
+    turn are not worth a table, no more are solved for. Nothing but the arguments decides: neither
+    time nor memory.
     """
     n_groups = int(group.max()) + 1
     of_groups = np.zeros((n_groups, len(grid)))
@@ -84,17 +89,36 @@ def learnt_response(
     of_another = (position > 1) & (position != own_table[:, np.newaxis])
     best_of_group = np.argmin(np.where(of_another, np.inf, expected), axis=1)
     chosen: Ints = best_of_group[group]
-    for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
-        size = n_units[stratum : stratum + 1].astype(np.float64)
-        of_group = group_guesses[group[stratum]][np.newaxis]
-        counts = noisy_counts[stratum : stratum + 1]
-        own = shrunk(counts, size, size * counts_epsilon, of_group)[0]
-        table = solved(grid, own, epsilon, guess, of_group[0])
+    unlike = _own_guesses(noisy_counts, n_units, counts_epsilon, group_guesses[group])
+    failed = 0
+    for stratum, own in unlike:
+        of_group = group_guesses[group[stratum]]
+        table = solved(grid, own, epsilon, guess, of_group)
         if own @ table.noise < _WORTH * (own @ tables[chosen[stratum]].noise):
             chosen[stratum] = len(tables)
             tables.append(table)
+            failed = 0
+            continue
+        failed += 1
+        if failed == _PATIENCE:
+            break
     used, table_of_stratum = np.unique(chosen, return_inverse=True)
     return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
+
+
+def _own_guesses(
+    noisy_counts: Ints, n_units: Ints, counts_epsilon: float, of_groups: Floats
+) -> list[tuple[int, Floats]]:
+    """The largest strata with guesses of their own, those least like their group's first.
+
+    ``of_groups`` has the guess of each stratum's group, shape [S, K].
+    """
+    at = np.array(_worth_own(n_units, counts_epsilon, noisy_counts.shape[1]), dtype=np.int64)
+    sizes = n_units[at].astype(np.float64)
+    own = shrunk(noisy_counts[at], sizes, sizes * counts_epsilon, of_groups[at])
+    apart = np.abs(own - of_groups[at]).sum(axis=1)
+    order = np.argsort(-apart, kind="stable")
+    return [(int(at[nth]), own[nth]) for nth in order]
 
 
 def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
