@@ -137,6 +137,8 @@ class OutcomePlan:
             "truncation_threshold": parameters.truncation_threshold,
             "noise_scale": parameters.noise_scale,
             "statistic_epsilon": parameters.statistic_epsilon,
+            "learnt_from": parameters.learnt_from,
+            "arm_counts_epsilon": parameters.arm_counts_epsilon,
             "response_epsilon": parameters.response_epsilon,
             "epsilon": self.resolved_design.design.epsilon,
             "delta": self.resolved_design.design.delta,

@@ -150,6 +150,8 @@ def question(config: Config, sizes: Ints) -> Question:
         grids = to_choose(support, continuous=outcome.values is None)
     statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
+    if optimal and privacy.learn_from == "strata":
+        statistics = ("counts",)
     return Question(
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
@@ -163,4 +165,5 @@ def question(config: Config, sizes: Ints) -> Question:
         segment_shares=privacy.segment_shares,
         overall=privacy.overall_effect,
         mechanism="cluster-optimal-dp" if optimal else "uniform-prior-dp",
+        learn_from=privacy.learn_from,
     )

@@ -8,11 +8,12 @@ from estimators.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import StatisticName
-from privatizers.planning.optimal_noise import MANY_LEVELS, learnt_guess, optimal_noise
-from schemas.arrays import Floats
+from privatizers.planning.optimal_design import LearnFrom
+from privatizers.planning.optimal_noise import learnt_guess, optimal_noise
+from schemas.arrays import Floats, Ints
 
-_KNOWN = 5.0
-"""Units of an arm times ε of its counts, for each outcome, from which these tell its outcomes."""
+_KNOWN = 7.0
+"""Units times ε of their counts, for each outcome, from which these tell an arm's outcomes."""
 
 Noises = tuple[Floats, Floats]
 """Of a unit's debiased outcome, and of its debiased square about the grid's mean; [J] each."""
@@ -27,6 +28,8 @@ class Splits:
     statistic: StatisticName
     shares: Floats
     square_shares: Floats
+    arms_shares: Floats
+    """What pays for noisy counts of arms, which tables alone learn from; shape [J]."""
 
 
 def prior_noise(
@@ -48,26 +51,48 @@ def prior_noise(
     return by_guess, by_outcomes
 
 
+@dataclass(frozen=True)
+class Informed:
+    """How much noisy counts tell of arms' outcomes: times the ε of the counts, what is known.
+
+    Arms are known together, as their guesses are made: n/√A for n units in A arms.
+    """
+
+    by_strata: float
+    """By counts of m strata an arm: n/√(A m); 0 where tables may not be learnt from these."""
+    by_arms: float
+
+    @classmethod
+    def of(cls, sizes: Ints, learn_from: LearnFrom) -> "Informed":
+        """Return what there is in ``sizes``, units by cluster and arm."""
+        n_clusters, n_arms = sizes.shape
+        by_arms = float(sizes.sum() / n_arms**0.5)
+        return cls(0.0 if learn_from == "nothing" else by_arms / n_clusters**0.5, by_arms)
+
+
 def table_noise(
-    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats, informed: float
+    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats, informed: Informed
 ) -> tuple[Noises, Noises]:
     """Return the same of tables of the optimal randomiser.
 
-    Counts of arms tell how outcomes are spread where ``informed``, the units of an arm over the
-    root of the number of its strata, times the ε of counts is great: then tables are those learnt
-    from them, else that for the guess. What a δ allows beyond a pure ε is left out: it is little.
+    Counts tell how outcomes are spread where the units of an arm times the ε of its counts are
+    many: then tables are those learnt from them, else that for the guess. Counts of arms count
+    where they are paid for, else those of strata. What a δ allows beyond a pure ε is left out: it
+    is little.
     """
-    left = splits.epsilon * (1.0 - splits.shares - splits.square_shares)
+    left = splits.epsilon * (1.0 - splits.shares - splits.square_shares - splits.arms_shares)
     declared = optimal_noise(grid, guess, guess, left)
     by_guess = (declared.of_mean, declared.of_square)
     if np.array_equal(outcomes, guess):
         return by_guess, by_guess
     found = optimal_noise(grid, guess, outcomes, left)
     by_outcomes = (found.of_mean, found.of_square)
-    if splits.statistic != "counts" or len(grid) > MANY_LEVELS:
+    by_strata = informed.by_strata * splits.shares if splits.statistic == "counts" else 0.0
+    known = np.where(splits.arms_shares > 0, informed.by_arms * splits.arms_shares, by_strata)
+    if not known.any():
         return by_guess, by_outcomes
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left)
-    enough = informed * splits.epsilon * splits.shares >= _KNOWN * len(grid)
+    enough = known * splits.epsilon >= _KNOWN * len(grid)
     better = enough & (learnt.of_mean < found.of_mean)
     return by_guess, (
         np.where(better, learnt.of_mean, found.of_mean),
