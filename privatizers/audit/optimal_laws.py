@@ -18,10 +18,10 @@ from privatizers.audit.mechanism_laws import (
     drawn_noise,
     made_up_counts,
     noise_laws,
+    noise_pairs,
     square_laws,
 )
 from privatizers.audit.sampling import Effort, noised_cells
-from privatizers.audit.several_outcomes import noise_pairs
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.learnt_guess import public_response

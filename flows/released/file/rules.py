@@ -148,14 +148,6 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
         "noisy counts are numbers within ±1e18": "abs(t.noisy_count::DOUBLE) <= 1e18",
     },
-    "arm_counts": _OF_OUTCOME
-    | {
-        "every row is about an outcome whose units are drawn by tables": """
-            m.response_epsilon IS NOT NULL""",
-        "every row has an arm, an outcome, and numbers that can be computed with": """
-            t.arm <> '' AND t.outcome IS NOT NULL AND abs(t.noisy_count::DOUBLE) <= 1e18
-            AND t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18""",
-    },
     "squares": _OF_OUTCOME
     | {
         "every row has an arm, and numbers that can be computed with": """
@@ -169,6 +161,14 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "every row has a pool, an arm, an outcome and an output": """
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL AND t.output >= 0""",
         "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
+    },
+    "arm_counts": _OF_OUTCOME
+    | {
+        "every row is about an outcome whose units are drawn by tables": """
+            m.response_epsilon IS NOT NULL""",
+        "every row has an arm, an outcome, and numbers that can be computed with": """
+            t.arm <> '' AND t.outcome IS NOT NULL AND abs(t.noisy_count::DOUBLE) <= 1e18
+            AND t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18""",
     },
     "means": _OF_METRIC
     | {

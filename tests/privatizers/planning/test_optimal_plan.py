@@ -220,3 +220,13 @@ def test_arms_are_learnt_where_their_counts_tell_much_of_many_strata() -> None:
     assert rank_options(told_not_to)[0].arms_share == 0.0
     told_to = replace(few, learn_from="arms")
     assert rank_options(told_to)[0].arms_share > 0.0
+
+
+def test_counts_of_arms_go_beside_means_and_squares_of_many_steps() -> None:
+    """The losses of all of them together are some three thousand numbers."""
+    grid = (0.0, 1.0, 250.0, 499.0, 500.0)
+    request = OptimalRequest(grid, (0.2,) * 5, 2.0, 1e-6, "means", lattice_of(grid), 0.3, 0.1)
+    parameters = optimal_design(request).mechanism.parameters
+    assert parameters.squares is not None
+    assert parameters.learnt_from == "arms"
+    assert delta_at(event_of(parameters), 2.0) <= 1e-6
