@@ -12,6 +12,9 @@ import numpy as np
 
 from schemas.arrays import Floats
 
+_UNDONE = 1e-9
+"""What may be left of a function when it was solved for, as a part of its greatest number."""
+
 
 class SingularTableError(ValueError):
     """A table tells its inputs apart too little: no w undoes it."""
@@ -89,6 +92,10 @@ def undo(probabilities: Floats, wanted: Floats, likely: Floats | None = None) ->
         found = least(np.asarray(wanted, dtype=np.float64))
         for _ in range(2):  # iterative refinement: to the last bits
             found = found + least(wanted - np.einsum("tkj,tj->tk", probabilities, found))
+        left = np.abs(wanted - np.einsum("tkj,tj->tk", probabilities, found)).max(axis=1)
+        told = left <= _UNDONE * (np.abs(found).max(axis=1) + np.abs(wanted).max(axis=1))
     except np.linalg.LinAlgError:
-        raise SingularTableError("the outputs tell too little of the outcomes") from None
+        told = np.zeros(1, dtype=np.bool_)
+    if not bool(np.all(told)):  # rounding hides that a system has no solution
+        raise SingularTableError("the outputs tell too little of the outcomes")
     return found

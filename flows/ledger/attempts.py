@@ -160,14 +160,14 @@ class Began:
 @told_plainly
 def _write(ledger: Ledger, row: dict[str, Any]) -> None:
     named = sa.and_(_TABLE.c.experiment == row["experiment"], _TABLE.c.period == row["period"])
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         connection.execute(sa.delete(_TABLE).where(named))
         connection.execute(sa.insert(_TABLE).values(row))
 
 
 @told_plainly
 def _read(ledger: Ledger, experiment: str) -> dict[str, Attempt]:
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         if connection is None or not sa.inspect(connection).has_table(_TABLE.name):
             return {}
         query = sa.select(*_READ).where(_TABLE.c.experiment == experiment)
@@ -179,7 +179,7 @@ def _read(ledger: Ledger, experiment: str) -> dict[str, Attempt]:
 def _is_public(ledger: Ledger, experiment: str, period: str) -> bool:
     """Whether a release of the period is, or may have been, public."""
     of_period = sa.and_(CHARGES.c.experiment == experiment, CHARGES.c.period == period)
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         entries: list[Entry] = [] if connection is None else select(connection, of_period)
     return any(entry.counts and entry.state not in OPEN for entry in entries)
 

@@ -104,18 +104,18 @@ class Ledger:
 
     def __init__(self, url: sa.URL) -> None:
         """Connect to nothing yet; :func:`ledger_url` checks what a configuration says."""
-        self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+        self.file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         hidden = [name for name in url.query if "password" in name]
-        self._shelves = Shelves(None if self._file is None else self._folder)
+        self.shelves = Shelves(None if self.file is None else self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
-        if self._file is not None:
-            self._engine = sa.create_engine(
+        if self.file is not None:
+            self.engine = sa.create_engine(
                 url,
                 poolclass=NullPool,
                 connect_args={"timeout": _WAIT_SECONDS},
                 hide_parameters=True,
             )
-            sa.event.listen(self._engine, "connect", make_durable)
+            sa.event.listen(self.engine, "connect", make_durable)
             return
         # What a server's defaults say must not weaken the ledger: each statement has to see what
         # was committed before the lock was had, and a commit has to be on the disk.
@@ -124,7 +124,7 @@ class Ledger:
             f"-c lock_timeout={_WAIT_SECONDS}s {given if isinstance(given, str) else ''} "
             "-c synchronous_commit=on"
         )
-        self._engine = sa.create_engine(
+        self.engine = sa.create_engine(
             url.update_query_dict({**PATIENCE, **url.query, "options": options}),
             poolclass=NullPool,
             isolation_level="READ COMMITTED",
@@ -138,15 +138,15 @@ class Ledger:
     @property
     def _folder(self) -> Path:
         """Where the accounts by unit are, of a ledger in a file."""
-        if self._file is None:
+        if self.file is None:
             raise AssertionError("a ledger on a server has no folder")
-        return self._file.with_name(f"{self._file.name}.accounts")
+        return self.file.with_name(f"{self.file.name}.accounts")
 
     def turn(self, population: str) -> AbstractContextManager[None]:
         """Let no other run look at the population's accounts or charge them meanwhile."""
-        if self._file is None:
-            return turn_by_server(self._engine, population)
-        make_private(self._file)
+        if self.file is None:
+            return turn_by_server(self.engine, population)
+        make_private(self.file)
         return turn_by_file(self._folder, population)
 
     @told_plainly
@@ -160,7 +160,7 @@ class Ledger:
 
         These are published ones that the ledger does not know: it was lost, or is new.
         """
-        with self._alone() as connection:
+        with self.alone() as connection:
             self._resolve_charges(connection, resolve_charge)
             self._enter(connection, terms.population, found)
 
@@ -170,27 +170,25 @@ class Ledger:
 
         Raises ConfigError where the accounts were begun under another key.
         """
-        return read_accounts(
-            self._alone, self._engine.connect, self._shelves, terms, members, period
-        )
+        return read_accounts(self.alone, self.engine.connect, self.shelves, terms, members, period)
 
     @told_plainly
     def sum_up(self, population: str, members: Members) -> None:
         """Make sums of registers, so that few have to be read; in the population's turn."""
         key = members.key_fingerprint
-        sum_up(self._alone, self._engine.connect, self._shelves, population, key)
+        sum_up(self.alone, self.engine.connect, self.shelves, population, key)
 
     @told_plainly
     def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:
         """The same as it is now, for a dry run: changes nothing; None where none were begun."""
         if not self.has_accounts(terms.population):
             return None
-        return read_accounts(None, self._engine.connect, self._shelves, terms, members, period)
+        return read_accounts(None, self.engine.connect, self.shelves, terms, members, period)
 
     @told_plainly
     def has_accounts(self, population: str) -> bool:
         """Whether accounts by unit were begun, under some key."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return connection is not None and (
                 sa.inspect(connection).has_table("clusterdp_populations")
                 and known_key(connection, population) is not None
@@ -209,7 +207,7 @@ class Ledger:
         :meth:`settle` did first stays then.
         """
         self.settle(asked.terms, resolve_charge, found)
-        with self._alone() as connection:
+        with self.alone() as connection:
             entries = entries_for(connection, asked)
             decision = decide(entries, asked)
             path = asked.path_of(decision.name)
@@ -245,7 +243,7 @@ class Ledger:
             )
         name = f"{prefix_of(population)}-{charge}"
         members = accounts.members
-        written = self._shelves.write(connection, name, [members.words])
+        written = self.shelves.write(connection, name, [members.words])
         histories = members.histories(asked.terms.cost)
         row = new_register(population, name, members.key_fingerprint, written, histories)
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == name))
@@ -282,7 +280,7 @@ class Ledger:
         A reservation is given back, as its run can no longer publish; what was about to become
         public stays charged. Returns the new state; ConfigError where there is no such charge.
         """
-        with self._alone() as connection:
+        with self.alone() as connection:
             named = sa.and_(CHARGES.c.slot == release_id, CHARGES.c.experiment == experiment)
             entries = select(connection, named)
             if not entries or entries[0].state not in OPEN:
@@ -296,7 +294,7 @@ class Ledger:
     @told_plainly
     def known(self, experiment: str) -> set[str]:
         """The release ids of an experiment that are charged."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             if connection is None:
                 return set()
             query = sa.select(CHARGES.c.slot).where(CHARGES.c.experiment == experiment)
@@ -308,30 +306,30 @@ class Ledger:
 
         If it is to be ``exact``, the accounts of all units are looked at, which takes a while.
         """
-        with self._reading() as connection:
+        with self.reading() as connection:
             if connection is None:
                 return Statement(terms, ())
             found = _statement(connection, terms)
             if exact and any(entry.roster is not None for entry in found.entries):
-                counted = tally(connection, self._shelves, found.entries, terms.population)
+                counted = tally(connection, self.shelves, found.entries, terms.population)
                 return replace(found, tally=counted)
             return found
 
     @told_plainly
     def entries(self, terms: Terms) -> list[Entry]:
         """All entries of a population or of an experiment; changes nothing."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return [] if connection is None else select(connection, concerns(terms))
 
     @told_plainly
     def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
-        with self._alone() as connection:
+        with self.alone() as connection:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.state == before)
             entries = select(connection, one)
             for entry in entries:
                 update(connection, entry, after, **columns)
                 if after == State.VOID and entry.roster is not None:
-                    self._shelves.remove(connection, [entry.roster])
+                    self.shelves.remove(connection, [entry.roster])
             return bool(entries)
 
     def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:
@@ -350,34 +348,34 @@ class Ledger:
                 insert(connection, {**row, **one.marks})
 
     @contextmanager
-    def _reading(self) -> Iterator[sa.Connection | None]:
+    def reading(self) -> Iterator[sa.Connection | None]:
         """Open the ledger to look at it; None where there is none."""
-        if self._file is not None and not is_there(self._file):
+        if self.file is not None and not is_there(self.file):
             yield None
             return
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             made = sa.inspect(connection).has_table(VERSION_TABLE.name)
-            yield connection if made and self._version(connection) else None
+            yield connection if made and self.version(connection) else None
 
     @contextmanager
-    def _alone(self) -> Iterator[sa.Connection]:
+    def alone(self) -> Iterator[sa.Connection]:
         """Open a transaction that no other one of the ledger runs beside; make what is missing."""
-        if self._file is not None:
-            make_private(self._file)
-        with self._engine.connect() as connection, connection.begin():
-            if self._file is not None:
+        if self.file is not None:
+            make_private(self.file)
+        with self.engine.connect() as connection, connection.begin():
+            if self.file is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             METADATA.create_all(connection)
-            version = self._version(connection)
+            version = self.version(connection)
             if version is None:
                 connection.execute(sa.insert(VERSION_TABLE).values(version=VERSION))
             elif version < VERSION:
                 migrate(connection, version)
             yield connection
 
-    def _version(self, connection: sa.Connection) -> int | None:
+    def version(self, connection: sa.Connection) -> int | None:
         """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
         version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one_or_none()
         if version is not None and not OLDEST <= version <= VERSION:

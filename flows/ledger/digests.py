@@ -10,7 +10,7 @@ from flows.ledger.tables import CHARGES, select
 @told_plainly
 def entries_of(ledger: Ledger, experiment: str) -> list[Entry]:
     """All charges for an experiment, the oldest first; changes nothing."""
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         if connection is None:
             return []
         return select(connection, CHARGES.c.experiment == sa.literal(experiment))

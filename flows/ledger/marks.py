@@ -30,7 +30,7 @@ def note_withdrawal(
     Raises ConfigError where the ledger knows no such release that is public.
     """
     named = sa.and_(CHARGES.c.slot == release_id, CHARGES.c.experiment == experiment)
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         entries = select(connection, named)
         if not entries or entries[0].state != State.PUBLISHED:
             problem = f"is {entries[0].state}" if entries else "is not in the ledger"
@@ -51,7 +51,7 @@ def note_withdrawal(
 @told_plainly
 def note_pruned(ledger: Ledger, charges: Collection[int], now: datetime) -> None:
     """Note that the files of these charges are pruned from now on."""
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         for charge in charges:
             one = sa.and_(CHARGES.c.id == charge, CHARGES.c.pruned_at.is_(None))
             connection.execute(sa.update(CHARGES).where(one).values(pruned_at=_plain(now)))
@@ -60,7 +60,7 @@ def note_pruned(ledger: Ledger, charges: Collection[int], now: datetime) -> None
 @told_plainly
 def unfinished_folders(ledger: Ledger) -> set[Path]:
     """Working folders of charges that are not settled, which nobody may clear away."""
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         found = [] if connection is None else unfinished(connection)
     return {entry.draft for entry in found if entry.draft is not None}
 

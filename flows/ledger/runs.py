@@ -77,7 +77,7 @@ def write_run(ledger: Ledger, experiment: str, record: RunRecord) -> None:
         "release_id": record.release_id,
         "facts": json.dumps({name: getattr(record, name) for name in _FACTS}),
     }
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         connection.execute(sa.delete(_RUNS).where(of_period, alike))
         connection.execute(sa.insert(_RUNS).values(row))
         if published:  # what comes of this release, or after it, is news again
@@ -90,7 +90,7 @@ def write_run(ledger: Ledger, experiment: str, record: RunRecord) -> None:
 @told_plainly
 def read_runs(ledger: Ledger, experiment: str) -> list[RunRecord]:
     """The runs that are kept, the oldest end first; changes nothing."""
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         if connection is None or not sa.inspect(connection).has_table(_RUNS.name):
             return []
         rows = connection.execute(sa.select(_RUNS).where(_RUNS.c.experiment == experiment))
@@ -101,7 +101,7 @@ def read_runs(ledger: Ledger, experiment: str) -> list[RunRecord]:
 @told_plainly
 def told_notices(ledger: Ledger, experiment: str) -> set[tuple[str, str]]:
     """The periods and events that people were told of; changes nothing."""
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         if connection is None or not sa.inspect(connection).has_table(_NOTICES.name):
             return set()
         query = sa.select(_NOTICES.c.period, _NOTICES.c.event)
@@ -114,7 +114,7 @@ def note_told(ledger: Ledger, experiment: str, period: str, event: str, now: dat
     """Note that people were told of an event of a period."""
     row = {"experiment": experiment, "period": period, "event": event}
     same = sa.and_(*(_NOTICES.c[name] == value for name, value in row.items()))
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         connection.execute(sa.delete(_NOTICES).where(same))
         connection.execute(sa.insert(_NOTICES).values({**row, "sent_at": now.isoformat()}))
 

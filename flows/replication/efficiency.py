@@ -20,9 +20,8 @@ for the segment alone.
 """
 
 import logging
-import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,11 @@ from numpy.random import Generator, default_rng
 
 from estimators.debias import prior_moments
 from estimators.means import EstimatorName
-from flows.replication.efficiency_noise import FULL_NOISE, QUICK_NOISE, noise_rows, noise_text
-from flows.replication.efficiency_rows import EfficiencyRow, NoiseRow
+from flows.replication.efficiency_half import half_rows
+from flows.replication.efficiency_noise import FULL_NOISE, LEARNT, PUBLIC, QUICK_NOISE, noise_rows
+from flows.replication.efficiency_rows import EfficiencyRow, HalfRow, NoiseRow
+from flows.replication.efficiency_text import text_of
 from flows.replication.experiment_one import GRID, SIZES, K, population, shares_of
-from flows.runtime.terminal import table
 from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise
 from privatizers.accounting.rounding import realised_threshold
@@ -72,10 +72,12 @@ class Scale:
     n_populations: int
     n_releases: int
     """Releases of each population."""
+    n_learnt: int
+    """The same where every release solves tables of its own, which takes a second."""
 
 
-FULL = Scale((0.2, 1.0, 2.0, 4.0), 40, 100)
-QUICK = Scale((0.2, 1.0), 40, 20)
+FULL = Scale((0.2, 1.0, 2.0, 4.0), 40, 100, 10)
+QUICK = Scale((0.2, 1.0), 40, 20, 1)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class EfficiencyReplication:
     rows: tuple[EfficiencyRow, ...]
     noise: tuple[NoiseRow, ...]
     """What randomised outcomes add to the variance of a unit, on releases for segments."""
+    half: tuple[HalfRow, ...]
+    """The variance of the effect on a half, worked out."""
     figures: tuple[Path, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -106,12 +110,15 @@ class EfficiencyReplication:
             "quick": self.scale != FULL,
             "rows": [asdict(row) for row in self.rows],
             "noise": [asdict(row) for row in self.noise],
+            "half": [asdict(row) for row in self.half],
             "figures": [str(path) for path in self.figures],
         }
 
     def text(self) -> str:
         """The results as text for a terminal."""
-        return "\n".join(_text(self))
+        return "\n".join(
+            text_of(self.rows, self.noise, self.half, self.figures, quick=self.scale != FULL)
+        )
 
 
 def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
@@ -124,10 +131,10 @@ def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
 
     target = folder_for_figures(folder)
     scale = QUICK if quick else FULL
-    rows, noise = run(scale), noise_rows(QUICK_NOISE if quick else FULL_NOISE)
-    return EfficiencyReplication(
-        scale, rows, noise, (draw(rows, target), draw_noise(noise, target))
-    )
+    rows, worked_out = run(scale), QUICK_NOISE if quick else FULL_NOISE
+    noise, half = noise_rows(worked_out), half_rows(worked_out)
+    figures = (draw(rows, target), draw_noise(noise, target))
+    return EfficiencyReplication(scale, rows, noise, half, figures)
 
 
 def run(scale: Scale) -> tuple[EfficiencyRow, ...]:
@@ -194,13 +201,14 @@ def uniform(epsilon: float) -> ReleaseKind:
     return ReleaseKind("uniform-prior-dp, nothing else", design(request).mechanism, GRID, 0.0)
 
 
-def optimal(epsilon: float) -> ReleaseKind:
-    """Return the release that publishes only outcomes, by the table for a uniform guess."""
+def optimal(epsilon: float, *, learnt: bool) -> ReleaseKind:
+    """Return the release by tables for a uniform guess, or by those learnt from counts."""
     request = OptimalRequest(
-        tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, DELTA, strata_statistic="none"
+        tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, DELTA, "counts" if learnt else "none"
     )
     mechanism = optimal_design(request).mechanism
-    return ReleaseKind("cluster-optimal-dp, public guess", mechanism, GRID, 0.0)
+    name, share = (LEARNT, request.statistic_share) if learnt else (PUBLIC, 0.0)
+    return ReleaseKind(name, mechanism, GRID, share)
 
 
 def planned(epsilon: float, name: str, *segments: float, overall: bool = True) -> ReleaseKind:
@@ -292,8 +300,11 @@ def _rows(
     yield _row(epsilon, "everybody", _errors(whole, scale, people, random)["combined"], base)
     of_half = _errors(alone, scale, people, random, inside)["tau_q"]
     yield _row(epsilon, "half", of_half)
-    tables = _errors(optimal(epsilon), scale, people, random, inside)["tau_q"]
+    tables = _errors(optimal(epsilon, learnt=False), scale, people, random, inside)["tau_q"]
     yield _row(epsilon, "half", tables, of_half)
+    few = replace(scale, n_releases=scale.n_learnt)
+    kind = optimal(epsilon, learnt=True)
+    yield _row(epsilon, "half", _errors(kind, few, people, random, inside)["combined"], of_half)
     for name, overall in (
         ("planned for everybody and a half", True),
         ("planned for a half alone", False),
@@ -330,64 +341,3 @@ def _row(
         resampling_probability=parameters.resampling_probability,
         noise_scale=parameters.noise_scale,
     )
-
-
-# as text
-
-
-_HEADS = {
-    "everybody": "The effect on everybody; ratios to tau_q of the tuned Cluster-DP release",
-    "half": "The effect on a random half; ratios to tau_q of Uniform-Prior-DP on the full grid",
-}
-_NOTES = (
-    "Cluster-DP is tuned with the true outcomes known, over γ from 0.01/K to 0.6/K and 0.1 to 0.9 "
-    "of epsilon for its counts. It is best at the end of both: where it is most like "
-    "Uniform-Prior-DP, which it turns into without these bounds. Planned releases know sizes and a "
-    "uniform guess alone.",
-    "What is planned for everybody and a half weighs both effects alike (the sum of the logarithms "
-    "of their variances), so it is less sharp for the half than what is planned for a half alone "
-    "(overall_effect = false).",
-)
-
-
-def _text(result: EfficiencyReplication) -> list[str]:
-    n = result.rows[0].repetitions
-    lines = [
-        "Experiment 1 of Javanmard, Mirrokni and Pouget-Abadie (2025), at equal sound epsilon",
-        f"(delta {DELTA:g}): 3,500 units in 3 clusters, 12 outcomes, a true effect of 1.",
-        "Mean squared errors are about the true effect; ± is the standard error of the simulation.",
-        f"{n:,} repetitions a row"
-        + ("" if result.scale == FULL else ": a quick run, fewer epsilons and repetitions"),
-    ]
-    for effect_on, head in _HEADS.items():
-        rows = [row for row in result.rows if row.effect_on == effect_on]
-        columns = ["epsilon", "release", "estimator", "mean squared error", "ratio"]
-        lines += ["", head, *table(columns, [_error_cells(row) for row in rows])]
-    lines += ["", "how each release is made"]
-    columns = ["epsilon", "release", "mechanism", "levels", "of strata", "its part", "γ K", "λ"]
-    designs = {(row.epsilon, row.release): row for row in result.rows}.values()
-    lines += table(columns, [_design_cells(row) for row in designs])
-    lines += ["", *noise_text(result.noise)]
-    notes = [line for note in _NOTES for line in ("", *textwrap.wrap(note, 96))]
-    return [*lines, *notes, "", *(f"figure: {path}" for path in result.figures)]
-
-
-def _error_cells(row: EfficiencyRow) -> list[str]:
-    error = ""
-    if row.ratio is not None and row.ratio_std_error is not None:
-        error = f"{100 * row.ratio:.3g} % ± {100 * row.ratio_std_error:.1g}"
-    mse = f"{row.mse:.4g} ± {row.mse_std_error:.2g}"
-    return [f"{row.epsilon:g}", row.release, row.estimator, mse, error]
-
-
-def _design_cells(row: EfficiencyRow) -> list[str]:
-    return [
-        f"{row.epsilon:g}",
-        row.release,
-        row.mechanism,
-        str(row.levels),
-        row.strata_statistic,
-        f"{row.statistic_share:.1%}",
-        "" if row.truncation_threshold is None else f"{row.truncation_threshold * row.levels:.2g}",
-        "" if row.resampling_probability is None else f"{row.resampling_probability:.5f}",
-    ]

@@ -32,6 +32,9 @@ from schemas.arrays import Floats, Ints
 
 LIMIT = "the limit, outcomes known"
 PLANNED = "planned for a half alone"
+UNIFORM = "uniform-prior-dp, full grid"
+PUBLIC = "cluster-optimal-dp, public guess"
+LEARNT = "cluster-optimal-dp, learnt"
 _EVEN: Floats = np.full(K, 1.0 / K)
 _UNITS: Ints = SIZES.ravel()
 
@@ -143,10 +146,10 @@ def _discrete_laplace(scale: float, shape: tuple[int, ...], epsilon: float) -> I
 
 _RELEASES: dict[str, Callable[[float, Floats], float]] = {
     "cluster-dp": _cluster_dp,
-    "uniform-prior-dp, full grid": _uniform,
+    UNIFORM: _uniform,
     PLANNED: _planned,
-    "cluster-optimal-dp, public guess": _public,
-    "cluster-optimal-dp, learnt": _learnt,
+    PUBLIC: _public,
+    LEARNT: _learnt,
     LIMIT: limit,
 }
 

@@ -46,3 +46,18 @@ class NoiseRow:
     over_planned: float
     """``noise`` over that of the release that is planned among uniform priors."""
     n_populations: int
+
+
+@dataclass(frozen=True)
+class HalfRow:
+    """The variance of the effect on a random half of everybody, worked out and averaged."""
+
+    epsilon: float
+    """Of everything that is published together; δ = 0."""
+    release: str
+    levels: int
+    strata_statistic: str
+    variance: float
+    over_planned: float
+    """``variance`` over that of the release that is planned among uniform priors."""
+    n_populations: int

@@ -36,8 +36,9 @@ _MOST_UNITS = 4_000_000
 _STRATA = 12
 _LARGE = 4  # of them, whose own counts tell enough
 _ARMS = 2
-_TOLERANCE = 1e-12
-"""Of bias, as a part of the grid's range: that of doubles."""
+_TOLERANCE, _LAST_BITS = 1e-12, 2.0**-50
+"""Of bias, as a part of how far outputs are from the grid's middle, and of the greatest of them:
+that of doubles."""
 
 
 def optimal_laws(mechanism: ClusterOptimalDP, effort: Effort, error: float) -> list[Check]:
@@ -159,9 +160,11 @@ def table_problems(units: Ints, values: Floats, grid: Floats, epsilon: float) ->
             loss = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
             if loss > Decimal(epsilon) * (1 + Decimal(10) ** -40):
                 problems.append(f"keeps {float(loss):.6g}, and {epsilon:.6g} is claimed")
-    bias = np.abs(units / UNIT @ values - grid).max() / (grid[-1] - grid[0])
-    if not bias <= _TOLERANCE:
-        problems.append(f"is biased by {bias:.3g} of the range")
+    middle = (grid[0] + grid[-1]) / 2.0
+    bias = np.abs(units / UNIT @ (values - middle) - (grid - middle)).max()
+    furthest, greatest = np.abs(values - middle).max(), np.abs(values).max()
+    if not bias <= _TOLERANCE * furthest + _LAST_BITS * greatest:
+        problems.append(f"is biased by {bias / (grid[-1] - grid[0]):.3g} of the range")
     return problems
 
 

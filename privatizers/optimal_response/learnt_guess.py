@@ -11,8 +11,14 @@ from functools import lru_cache
 
 import numpy as np
 
+from privatizers.optimal_response.programme import Randomiser, UnsolvedError, solve
 from privatizers.optimal_response.response import OptimalResponse
-from privatizers.optimal_response.whole_numbers import ResponseTable, even_table, table_of
+from privatizers.optimal_response.whole_numbers import (
+    MOST_EPSILON,
+    ResponseTable,
+    even_table,
+    table_of,
+)
 from schemas.arrays import Floats, Ints
 
 _MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
@@ -83,7 +89,7 @@ def learnt_response(
     if n_groups <= MOST_GROUPS:
         for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
             own_table[at] = len(tables)
-            tables.append(solved(grid, group_guesses[at], epsilon))
+            tables.append(solved(grid, group_guesses[at], epsilon, guess))
     expected = group_guesses @ np.stack([table.noise for table in tables]).T
     position = np.arange(len(tables))
     of_another = (position > 1) & (position != own_table[:, np.newaxis])
@@ -95,7 +101,7 @@ def learnt_response(
         of_group = group_guesses[group[stratum]][np.newaxis]
         counts = of_strata[stratum : stratum + 1]
         known_of_it = shrunk(counts, size, size * counts_epsilon, of_group)[0]
-        table = solved(grid, known_of_it, epsilon)
+        table = solved(grid, known_of_it, epsilon, guess, of_group[0])
         if known_of_it @ table.noise < _WORTH * (known_of_it @ tables[chosen[stratum]].noise):
             chosen[stratum] = len(tables)
             tables.append(table)
@@ -198,18 +204,39 @@ def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[in
     return [int(at) for at in order[:MOST_OWN]]
 
 
-def solved(grid: Floats, guess: Floats, epsilon: float) -> ResponseTable:
-    """Return the table for a guess; even response where it cannot be solved."""
-    return _solved(tuple(grid.tolist()), tuple(guess.tolist()), epsilon)
+def solved(grid: Floats, guess: Floats, epsilon: float, *near: Floats) -> ResponseTable:
+    """Return the table for a guess; even response where it cannot be solved.
+
+    Of guesses that are ``near``, each nearer than the one before, the tables' outputs are tried
+    first: that is quicker, and what is found may differ within the gap.
+    """
+    chain = (*near, guess)
+    return _solved(tuple(grid.tolist()), tuple(tuple(one.tolist()) for one in chain), epsilon)
 
 
 def _even(grid: Floats, epsilon: float) -> ResponseTable:
     return _evened(tuple(grid.tolist()), epsilon)
 
 
+_Guesses = tuple[tuple[float, ...], ...]
+
+
 @lru_cache(maxsize=256)  # a design, its forecast and its release ask the same
-def _solved(grid: tuple[float, ...], guess: tuple[float, ...], epsilon: float) -> ResponseTable:
-    return table_of(np.array(grid), np.array(guess), epsilon)
+def _solved(grid: tuple[float, ...], guesses: _Guesses, epsilon: float) -> ResponseTable:
+    found = _programme(grid, guesses, epsilon) if epsilon <= MOST_EPSILON else None
+    if found is None:
+        return _evened(grid, epsilon)
+    return table_of(np.array(grid), np.array(guesses[-1]), epsilon, found)
+
+
+@lru_cache(maxsize=256)
+def _programme(grid: tuple[float, ...], guesses: _Guesses, epsilon: float) -> Randomiser | None:
+    """The solution for the last of the guesses, from that for those before it; None if it fails."""
+    start = _programme(grid, guesses[:-1], epsilon) if len(guesses) > 1 else None
+    try:
+        return solve(np.array(grid), np.array(guesses[-1]), epsilon, start=start)
+    except UnsolvedError:
+        return None
 
 
 @lru_cache(maxsize=64)

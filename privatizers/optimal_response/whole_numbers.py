@@ -29,7 +29,14 @@ MOST_EPSILON = 12.0
 """Above this the programme is badly scaled, and randomised response hardly adds noise at all."""
 _DIGITS = 60
 _BIAS = 1e-12
-"""The greatest bias that is allowed, as a part of the range of values; it comes from rounding."""
+"""The greatest bias that is allowed, as a part of how far outputs are from the grid's middle; it
+comes from rounding. At a small ε they are much further away than the grid is wide."""
+_LAST_BITS = 2.0**-50
+"""The same as a part of the greatest output itself: on a grid far from 0 a double holds no more."""
+_TELLS = 0.01
+"""How well a table has to tell its inputs apart, as a part of how well even response does."""
+_DOUBTS = (0.0, 0.001, 0.01, 0.1)
+"""What is made even of a guess, the next where the table does not tell its inputs apart."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,24 @@ class ResponseTable:
     @property
     def bias(self) -> float:
         """The greatest |Σ_j Q(j|x) v_j − y_x|, which only rounding makes."""
-        return float(np.abs(self.probabilities @ self.values - self.inputs).max())
+        return float(
+            np.abs(self.probabilities @ self._from_middle(self.values) - self._steps).max()
+        )
+
+    @property
+    def is_unbiased(self) -> bool:
+        """Whether that is all there is: as much as doubles cannot avoid."""
+        furthest = float(np.abs(self._from_middle(self.values)).max())
+        return self.bias <= _BIAS * furthest + _LAST_BITS * float(np.abs(self.values).max())
+
+    @property
+    def _steps(self) -> Floats:
+        return self._from_middle(self.inputs)
+
+    def _from_middle(self, numbers: Floats) -> Floats:
+        """From the grid's middle, so that little of a step is lost where the grid is far from 0."""
+        apart: Floats = numbers - (self.inputs[0] + self.inputs[-1]) / 2.0
+        return apart
 
     @property
     def loss(self) -> Decimal:
@@ -83,13 +107,25 @@ class ResponseTable:
             low > 0 and high <= _times(low, factor) for high, low in zip(most, least, strict=True)
         )
 
+    def tells_apart(self, epsilon: float) -> bool:
+        """Whether the outputs tell of every function of the inputs, squares and shares as well.
 
-def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+        A programme for means alone may have a solution whose rows are linearly dependent. The
+        least singular value is compared with that of even response at ``epsilon``.
+        """
+        even = math.expm1(epsilon) / (math.expm1(epsilon) + len(self.inputs))
+        least = float(np.linalg.svd(self.probabilities, compute_uv=False)[-1])
+        return least >= _TELLS * even
+
+
+def table_of(
+    values: Floats, guess: Floats, epsilon: float, solved: Randomiser | None = None
+) -> ResponseTable:
     """Return the randomiser for ``guess``, or that of randomised response where it cannot be had.
 
-    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`. Which of the two
-    it is follows from the arguments alone. The table keeps ``epsilon`` exactly, or none is
-    returned.
+    Arguments are those of :func:`~privatizers.optimal_response.programme.solve`, whose answer may
+    be given as ``solved``. Which of the two it is follows from the arguments alone. The table keeps
+    ``epsilon`` exactly, or none is returned.
 
     Raises:
         ValueError: The arguments are not as described, or ``epsilon`` is so small or so great that
@@ -97,10 +133,16 @@ def table_of(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
     """
     if epsilon > MOST_EPSILON:
         return even_table(values, epsilon)
-    try:
-        return realised(solve(values, guess, epsilon), values, guess)
-    except UnsolvedError:
-        return even_table(values, epsilon)
+    for doubt in _DOUBTS:
+        known = (1.0 - doubt) * guess + doubt / len(guess)
+        try:
+            found = solved if solved and not doubt else solve(values, known, epsilon)
+            table = realised(found, values, guess)
+        except UnsolvedError:
+            break
+        if table.tells_apart(epsilon) and table.keeps(epsilon):
+            return table
+    return even_table(values, epsilon)
 
 
 def even_table(values: Floats, epsilon: float) -> ResponseTable:
@@ -140,11 +182,11 @@ def realised(randomiser: Randomiser, values: Floats, guess: Floats) -> ResponseT
             continue
         all_units = np.column_stack([units, left]).astype(np.int64)
         middle = (values[0] + values[-1]) / 2.0
-        start = np.append(randomiser.values, middle)
+        steps, start = values - middle, np.append(randomiser.values - middle, 0.0)
         probabilities = all_units / UNIT
-        outputs = start + _least_square(probabilities, values - probabilities @ start)
-        table = ResponseTable(values, all_units, outputs, guess)
-        if table.bias <= _BIAS * (values[-1] - values[0]) and table.keeps(randomiser.epsilon):
+        outputs = start + _least_square(probabilities, steps - probabilities @ start)
+        table = ResponseTable(values, all_units, middle + outputs, guess)
+        if table.is_unbiased and table.keeps(randomiser.epsilon):
             return table
     raise UnsolvedError("no table in whole numbers")
 

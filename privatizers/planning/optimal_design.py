@@ -8,6 +8,8 @@ What they leave is what every table keeps.
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from privatizers.accounting.accountant import calibrate_bounded, delta_at
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
@@ -15,6 +17,7 @@ from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of, statistics_event
 from privatizers.optimal_response.programme import MOST_INPUTS
+from privatizers.optimal_response.whole_numbers import even_table
 from privatizers.planning.design import StatisticName, check_range, check_workable
 from schemas.errors import ConfigError
 
@@ -117,6 +120,12 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
     event = event_of(parameters)
     if delta_at(event, epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
+    try:  # before any draw: a release falls back on this table, and has no other way out
+        even_table(np.array(request.grid), response)
+    except ValueError:
+        raise ConfigError(
+            "privacy.epsilon", "too small: no table keeps what is left for outcomes; ask for more"
+        ) from None
     return OptimalDesign(ClusterOptimalDP(parameters), epsilon, request.delta)
 
 

@@ -58,3 +58,11 @@ def test_of_all_unbiased_functions_it_is_the_one_that_varies_least() -> None:
 def test_a_table_that_tells_outcomes_apart_too_little_is_refused() -> None:
     with pytest.raises(SingularTableError, match="too little"):
         undo(np.full((1, 3, 2), 0.5), np.arange(3.0)[np.newaxis])
+
+
+def test_a_table_of_fewer_outputs_than_outcomes_is_refused_though_rounding_hides_it() -> None:
+    """Its rows are dependent up to the last bits alone, which no solver notices."""
+    one = np.array([0.1, 0.25, 0.7, 0.9, 0.37])
+    table = np.stack([one, 1.0 - one], axis=1)[np.newaxis]
+    with pytest.raises(SingularTableError, match="too little"):
+        undo(table, np.arange(5.0)[np.newaxis] ** 2)

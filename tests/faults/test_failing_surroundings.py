@@ -165,7 +165,7 @@ def test_a_line_that_is_dead_is_noticed_within_minutes(
     from flows.ledger.database import Ledger  # noqa: PLC0415 - beside its test
 
     url = ledger_url(postgresql.database(), tmp_path)
-    with Ledger(url)._engine.connect() as connection:
+    with Ledger(url).engine.connect() as connection:
         given = connection.connection.driver_connection.info.get_parameters()  # type: ignore[union-attr] # psycopg's
     assert {name: given[name] for name in ("keepalives_idle", "tcp_user_timeout")} == {
         "keepalives_idle": "30",

@@ -304,6 +304,7 @@ CASES_OF_TABLES = {
         metrics_say(f"response_epsilon = {value}") for value in ("0", "-1", "'nan'", "9")
     ]
     + [metrics_say("resampling_probability = 0.5, truncation_threshold = 0.1")],
+    "metrics: n_outcomes is at most 100": [metrics_say("n_outcomes = 101")],
     "randomiser: every row is about an outcome whose units": [
         metrics_say(
             "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"

@@ -76,7 +76,7 @@ def _run(start: Barrier, mine: Connection) -> None:
 
 def _ask(ledger: Ledger, task: Task, start: Barrier) -> End:
     try:
-        with nullcontext() if task.locked else patch.object(Ledger, "_alone", _not_alone):
+        with nullcontext() if task.locked else patch.object(Ledger, "alone", _not_alone):
             start.wait(PATIENCE)
             if task.people is None:
                 receipt = ledger.reserve(task.asked)
@@ -93,7 +93,7 @@ def _ask(ledger: Ledger, task: Task, start: Barrier) -> End:
 @contextmanager
 def _not_alone(ledger: Ledger) -> Iterator[sa.Connection]:
     """What the ledger would do if it trusted an ordinary transaction."""
-    with ledger._engine.connect() as connection, connection.begin():
+    with ledger.engine.connect() as connection, connection.begin():
         yield connection
 
 

@@ -20,8 +20,10 @@ from tests.conftest import build_experiment
 from tests.estimators.released_pairs import DESIGN, simulated
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
-N, RELEASES = 2_400, 40
-"""Units of a trial, and trials."""
+N, RELEASES = 3_600, 18
+"""Units of a trial, and trials. Each tells of six sites, who share nobody: 126 intervals in all."""
+SHIFTS = {"a": 0.2, "b": 0.8, "c": 0.2, "d": 0.8, "e": 0.2, "f": 0.8}
+"""By site, of a treated person's latent outcome."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +38,15 @@ class Answer:
 
 @cache
 def answers() -> tuple[Answer, ...]:
-    """Trials of N people at two sites; the effect is 0.2 at one of them and 0.8 at the other."""
+    """Trials of N people at six sites; the shift is 0.2 at three of them and 0.8 at the others."""
     return tuple(_answers())
 
 
 def _answers() -> Iterator[Answer]:
     random = np.random.default_rng(20261)
     for _ in range(RELEASES):
-        site = random.choice(["a", "b"], N)
-        effect = np.where(site == "a", 0.2, 0.8)
+        site = random.choice(list(SHIFTS), N)
+        effect = np.array([SHIFTS[one] for one in site])
         treated = random.permutation(N) < N // 2
         outcome = np.clip(np.floor(1.0 + treated * effect + 1.5 * random.random(N)), 0, 3)
         ids = pl.Series([f"c{unit}" for unit in range(N)])
@@ -61,7 +63,7 @@ def _answers() -> Iterator[Answer]:
             table = pl.DataFrame({"unit_id": ids, "site": site})
             yield Answer(
                 effects_from_release(path, Path("table"), frame=table),
-                float(np.where(site == "a", TRUTH["a"], TRUTH["b"]).mean()),
+                float(np.mean([TRUTH[one] for one in site])),
                 TRUTH,
             )
 
@@ -72,7 +74,7 @@ def _mean(shift: float) -> float:
     return float(np.clip(np.floor(1.0 + shift + 1.5 * grid), 0, 3).mean())
 
 
-TRUTH = {"a": _mean(0.2) - _mean(0.0), "b": _mean(0.8) - _mean(0.0)}
+TRUTH = {site: _mean(shift) - _mean(0.0) for site, shift in SHIFTS.items()}
 
 
 def least(n: int, alarm: float = 1e-6) -> int:
@@ -81,7 +83,7 @@ def least(n: int, alarm: float = 1e-6) -> int:
 
 
 def test_intervals_hold_the_truth() -> None:
-    """Of the average, and of both sites. False alarms: 2 × 10⁻⁶ or less (Neyman's variance is too
+    """Of the average, and of each site. False alarms: 2 × 10⁻⁶ or less (Neyman's variance is too
     great if anything). Half as wide they would hold it 67 % of the time: seen but for 10⁻⁴.
     """
     for width, holds in ((1.0, True), (0.5, False)):
@@ -93,6 +95,7 @@ def test_intervals_hold_the_truth() -> None:
                 assert effect is not None
                 reach = width * (effect.ci_upper - effect.ci_lower) / 2
                 inside.append(abs(effect.estimate - truth) <= reach)
+        assert len(inside) == RELEASES * (1 + len(SHIFTS))
         assert (sum(inside) >= least(len(inside))) == holds
 
 

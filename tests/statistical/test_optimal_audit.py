@@ -7,6 +7,7 @@ errors beyond its limit.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalR
 from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.noise.randomness import random_words
 from privatizers.optimal_response import learnt_guess
+from privatizers.optimal_response.programme import Randomiser
 from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from privatizers.optimal_response.whole_numbers import ResponseTable, table_of
 from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
@@ -113,7 +115,7 @@ def test_a_sound_mechanism_holds_and_its_claim_is_nearly_reached(name: str) -> N
 def one_per_cent_over(patch: pytest.MonkeyPatch) -> None:
     """Tables are solved for an ε that is 1 % over what they should keep."""
 
-    def broken(values: Floats, guess: Floats, epsilon: float) -> ResponseTable:
+    def broken(values: Floats, guess: Floats, epsilon: float, _: Randomiser) -> ResponseTable:
         return table_of(values, guess, 1.01 * epsilon)
 
     patch.setattr(learnt_guess, "table_of", broken)
@@ -329,8 +331,6 @@ def test_a_sound_private_step_passes_every_check(name: str, experiment: Builder)
 def test_of_several_outcomes_each_is_audited_and_all_together(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from functools import partial  # noqa: PLC0415 - one test's
-
     monkeypatch.setattr("flows.audit.UNDER_TWO_MINUTES", EFFORT)
     quick = StepEffort(units=30_000, clusters=100, again=40)
     monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))

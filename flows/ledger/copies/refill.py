@@ -97,10 +97,10 @@ def is_there_whole(ledger: Ledger, backup: Backup, source: sa.Connection) -> boo
     Registers that it has lost are put back then; of charges that were open it knows better itself.
     Raises ConflictError where it knows less: it is never overwritten.
     """
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         if connection is None or not _is_begun(connection):
             return False
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         _check_has_all(ledger, connection, source)
         _put_registers(ledger, connection, backup, only_lost=True)
         return True
@@ -109,7 +109,7 @@ def is_there_whole(ledger: Ledger, backup: Backup, source: sa.Connection) -> boo
 @told_plainly
 def refill(ledger: Ledger, backup: Backup, source: sa.Connection) -> None:
     """Put a settled ledger back, whole or not at all; ConflictError where one is there by now."""
-    with ledger._alone() as connection:
+    with ledger.alone() as connection:
         if _is_begun(connection):
             raise ConflictError(
                 f"ledger {ledger}: a run has made it meanwhile; nothing was changed. Let no run "
@@ -172,10 +172,10 @@ def _put_registers(
         for row in register_rows(connection, population).values():
             if row.name not in backup.registers or not REGISTER.fullmatch(row.name):
                 continue
-            if only_lost and _is_whole(ledger._shelves, connection, row):
+            if only_lost and _is_whole(ledger.shelves, connection, row):
                 continue
             if _is_whole(kept, connection, row):
-                ledger._shelves.write(connection, row.name, kept.blocks(connection, row))
+                ledger.shelves.write(connection, row.name, kept.blocks(connection, row))
 
 
 def _is_whole(shelves: Shelves, connection: sa.Connection, row: RegisterRow) -> bool:

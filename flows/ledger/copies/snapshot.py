@@ -63,17 +63,17 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
         if connection is None:
             return None
         made_at = clock.now().astimezone(UTC).replace(microsecond=0)
-        version = ledger._version(connection) or 0
+        version = ledger.version(connection) or 0
         entries = select(connection, sa.true())
         tables = _copied_tables(ledger, connection, folder / TABLES)
         populations = _populations(tables, connection)
         rows = _registers(tables, connection, entries)
-        if ledger._shelves.in_files:
+        if ledger.shelves.in_files:
             lost = []
         else:
             lost = _copied_registers(ledger, connection, rows, folder)
-    if ledger._shelves.in_files:
-        with ledger._engine.connect() as connection:
+    if ledger.shelves.in_files:
+        with ledger.engine.connect() as connection:
             lost = _copied_registers(ledger, connection, rows, folder)
             entries = select(connection, sa.true())  # some may have been given back meanwhile
     names = {row.name for row in rows}
@@ -94,17 +94,17 @@ def take_snapshot(ledger: Ledger, folder: Path) -> Snapshot | None:
 @contextmanager
 def _at_one_moment(ledger: Ledger) -> Iterator[sa.Connection | None]:
     """Read all tables as they were at one moment; None where there is no ledger."""
-    in_file = ledger._file is not None
-    if ledger._file is not None and not is_there(ledger._file):
+    in_file = ledger.file is not None
+    if ledger.file is not None and not is_there(ledger.file):
         yield None
         return
-    with ledger._engine.connect() as connection:
+    with ledger.engine.connect() as connection:
         if in_file:
             connection.exec_driver_sql("BEGIN")
         else:
             connection.execution_options(isolation_level="REPEATABLE READ")
         made = sa.inspect(connection).has_table(VERSION_TABLE.name)
-        yield connection if made and ledger._version(connection) else None
+        yield connection if made and ledger.version(connection) else None
 
 
 def _copied_tables(ledger: Ledger, connection: sa.Connection, path: Path) -> sa.MetaData:
@@ -207,7 +207,7 @@ def _copied_registers(
         path = folder / row.name
         try:
             with private_file(path) as handle, os.fdopen(handle, "wb", closefd=False) as file:
-                for words in ledger._shelves.blocks(connection, row):
+                for words in ledger.shelves.blocks(connection, row):
                     file.write(words.tobytes())
         except DamagedRegisterError:
             path.unlink()

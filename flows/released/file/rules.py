@@ -30,6 +30,9 @@ _OF_OUTCOMES: Final = {
         t.response_epsilon IS NULL OR (
             t.resampling_probability IS NULL
             AND t.response_epsilon > 0 AND t.response_epsilon <= 2 * t.epsilon))""",
+    # To undo a table takes the third power of n_outcomes.
+    "n_outcomes is at most 100 where units are drawn by tables": """
+        t.response_epsilon IS NULL OR t.n_outcomes <= 100""",
     "truncation_threshold is at least 0 and at most 1/n_outcomes": """CASE
         WHEN t.resampling_probability IS NULL THEN t.truncation_threshold IS NULL
         ELSE t.truncation_threshold >= 0

@@ -607,7 +607,7 @@ def test_a_server_that_others_hold_for_too_long_is_told(
     charge(Ledger(url))
     monkeypatch.setattr("flows.ledger.database._WAIT_SECONDS", "0.001")
     impatient = Ledger(url)
-    with Ledger(url)._alone(), pytest.raises(ClusterdpError) as failure:
+    with Ledger(url).alone(), pytest.raises(ClusterdpError) as failure:
         charge(impatient, "q")
     assert_one_plain_line(failure.value, "lock timeout")
     assert states(impatient) == {"trial.p.r1": RESERVED}
@@ -626,7 +626,7 @@ def test_a_charge_that_fails_shows_no_digest(url: sa.URL) -> None:
     """Not even with ``--debug``, or in Prefect's log of the run, which has the traceback."""
     rows, units = "DIGEST-1", "DIGEST-2"
     charge(Ledger(url))
-    with Ledger(url)._alone() as connection:
+    with Ledger(url).alone() as connection:
         connection.execute(sa.text(FAILING[url.get_backend_name()]))
     with pytest.raises(ClusterdpError) as failure:
         Ledger(url).reserve(application("q", rows=rows, units=units))
@@ -638,7 +638,7 @@ def test_a_charge_that_fails_shows_no_digest(url: sa.URL) -> None:
 @every_act
 def test_a_ledger_of_another_version_is_told(url: sa.URL, act: Callable[[Ledger], object]) -> None:
     charge(Ledger(url))
-    with Ledger(url)._alone() as connection:
+    with Ledger(url).alone() as connection:
         connection.execute(sa.text("UPDATE clusterdp_ledger SET version = version + 1"))
     with pytest.raises(ClusterdpError) as failure:
         act(Ledger(url))
@@ -813,7 +813,7 @@ def test_a_server_that_goes_away_in_the_middle_is_told(
     charge(Ledger(url))
 
     def resolve_charge(_: Entry) -> State:
-        with Ledger(url)._engine.connect() as other:
+        with Ledger(url).engine.connect() as other:
             other.execute(
                 sa.text(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "

@@ -78,7 +78,7 @@ def expected(version: int) -> list[tuple[str, str, Budget, State]]:
 
 
 def entries(ledger: Ledger) -> list[Entry]:
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         assert connection is not None
         return select(connection, sa.true())
 
@@ -89,7 +89,7 @@ def told(ledger: Ledger) -> list[tuple[str, str, Budget, State]]:
 
 
 def version_of(ledger: Ledger) -> int:
-    with ledger._engine.connect() as connection:
+    with ledger.engine.connect() as connection:
         return int(connection.execute(sa.select(VERSION_TABLE.c.version)).scalar_one())
 
 
@@ -122,7 +122,7 @@ def test_a_ledger_of_any_version_is_brought_up_to_date_by_the_first_change(
     assert after[1:] == before[1:]
     ledger.publish(2)
     assert entries(ledger)[1].state == PUBLISHED
-    with ledger._engine.connect() as connection:
+    with ledger.engine.connect() as connection:
         columns = {each["name"] for each in sa.inspect(connection).get_columns(CHARGES.name)}
     assert columns == {column.name for column in CHARGES.columns}
 
@@ -162,7 +162,7 @@ def test_a_backup_of_any_version_can_be_put_back(version: int, url: sa.URL, tmp_
 
 def test_a_ledger_of_a_later_program_is_refused_by_name(url: sa.URL) -> None:
     ledger = written(VERSION, url)
-    with ledger._engine.begin() as connection:
+    with ledger.engine.begin() as connection:
         connection.execute(sa.update(VERSION_TABLE).values(version=VERSION + 1))
     with pytest.raises(InputError, match=f"has version {VERSION + 1}.* up to {VERSION}"):
         Ledger(url).give_back(2)

@@ -366,8 +366,16 @@ WAITING = """if True:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], ["--prefect"]], ids=["plain", "prefect"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "more"),
+    [
+        pytest.param(signal.SIGTERM, [], id="SIGTERM-plain"),
+        pytest.param(signal.SIGHUP, [], id="SIGHUP-plain"),
+        pytest.param(signal.SIGINT, [], id="SIGINT-plain"),
+        pytest.param(signal.SIGTERM, ["--prefect"], id="SIGTERM-prefect"),  # it handles this one
+        pytest.param(signal.SIGINT, ["--prefect"], id="SIGINT-prefect"),  # SIGHUP becomes this one
+    ],
+)
 def test_a_signal_while_the_log_is_read_ends_the_run_plainly(
     experiment: Builder, tmp_path: Path, number: signal.Signals, more: list[str]
 ) -> None:

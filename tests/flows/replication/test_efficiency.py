@@ -18,7 +18,8 @@ import pytest
 from estimators.theory import Population, uniform_prior_variance
 from flows.cli.main import run
 from flows.replication.efficiency import QUICK, EfficiencyReplication
-from flows.replication.efficiency_rows import EfficiencyRow, NoiseRow
+from flows.replication.efficiency_noise import LEARNT
+from flows.replication.efficiency_rows import EfficiencyRow, HalfRow, NoiseRow
 from flows.replication.experiment_one import GRID, SIZES, population
 from tests.conftest import PATIENCE
 
@@ -71,7 +72,9 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
     assert found["quick"] is True
     assert {one["epsilon"] for one in found["rows"]} == {0.2, 1.0}
     assert {one["delta"] for one in found["rows"]} == {1e-4}
-    assert {one["repetitions"] for one in found["rows"]} == {800}
+    times = {one["release"]: one["repetitions"] for one in found["rows"]}
+    assert times.pop(LEARNT) == 40
+    assert set(times.values()) == {800}
     names = ["efficiency.svg", "efficiency-noise.svg"]
     figures = [Path(path) for path in found["figures"]]
     assert figures == [found["folder"] / name for name in names]
@@ -87,11 +90,14 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
 def test_people_are_told_every_number_and_how_it_was_had(found: dict[str, Any]) -> None:
     every = tuple(EfficiencyRow(**one) for one in found["rows"])
     noise = tuple(NoiseRow(**one) for one in found["noise"])
+    half = tuple(HalfRow(**one) for one in found["half"])
     figures = (Path("/somewhere/efficiency.svg"),)
-    text = EfficiencyReplication(QUICK, every, noise, figures).text()
+    text = EfficiencyReplication(QUICK, every, noise, half, figures).text()
     for each in noise:
         assert f"{each.noise:.4g}" in text
-    assert "800 repetitions a row: a quick run" in text
+    for of_half in half:
+        assert f"{of_half.variance:.4g}" in text
+    assert "800 repetitions a row, 40 where tables are learnt: a quick run" in text
     assert "mean squared errors are about the true effect" in text.lower()
     assert "figure: /somewhere/efficiency.svg" in text
     for one in every:

@@ -97,7 +97,7 @@ def solved_for(monkeypatch: pytest.MonkeyPatch) -> list[Floats]:
     asked: list[Floats] = []
     table = solved(GRID, GUESS, EPSILON)
 
-    def watching(_: Floats, guess: Floats, __: float) -> ResponseTable:
+    def watching(_: Floats, guess: Floats, __: float, *___: Floats) -> ResponseTable:
         asked.append(guess)
         return table
 

@@ -97,6 +97,16 @@ def test_it_is_never_worse_than_randomised_response_and_better_on_many_values(
     assert solve(values, guess, epsilon).noise < 0.7 * even
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_what_it_starts_from_changes_nothing_but_the_time(epsilon: float) -> None:
+    values, other = np.array([0.0, 1.0, 2.0, 5.0]), np.array(GUESSES["absent"])
+    start = solve(values, np.array(GUESSES["even"]), epsilon)
+    alone, helped = solve(values, other, epsilon), solve(values, other, epsilon, start=start)
+    assert helped.noise == pytest.approx(alone.noise, rel=1e-3)
+    assert helped.bound <= alone.noise
+    assert helped.probabilities @ helped.values == pytest.approx(values, abs=1e-9)
+
+
 def test_the_scale_and_origin_of_values_do_not_matter() -> None:
     values, guess = np.array([0.0, 1.0, 3.0]), np.array([0.2, 0.5, 0.3])
     plain, other = solve(values, guess, 1.5), solve(1e6 * values - 40.0, guess, 1.5)

@@ -72,7 +72,9 @@ def test_outputs_that_a_table_has_not_have_no_probability_and_a_value_in_the_mid
     np.testing.assert_array_equal(response.units[1, :, 2:], 0)
     np.testing.assert_array_equal(response.weights[1], [-1.0, 4.0, 1.5, 1.5, 1.5])
     np.testing.assert_array_equal(response.probabilities.sum(axis=2), 1.0)
-    assert not response.functions.mean[1, 2:].any()
+    told = OptimalResponse((FIVE, even_table(GRID, 1.0)), np.array([0, 1])).functions
+    assert told.mean[1, :4].all()
+    assert not told.mean[1, 4:].any()
 
 
 def test_draws_have_the_least_type_that_holds_an_output() -> None:

@@ -76,6 +76,42 @@ def test_where_nothing_better_can_be_had_it_is_randomised_response(epsilon: floa
     assert table.bias < 1e-11
 
 
+@pytest.mark.parametrize(("at", "epsilon", "even"), [(1, 8.0, 0.0), (2, 0.25, 0.01)])
+def test_a_table_whose_rows_are_dependent_is_not_taken(
+    at: int, epsilon: float, even: float
+) -> None:
+    """The least noise on means may be that of a table which tells nothing of squares."""
+    values = np.arange(6.0)
+    guess = (1 - even) * np.eye(6)[at] + even / 6
+    dependent = realised(solve(values, guess, epsilon), values, guess)
+    table = table_of(values, guess, epsilon)
+    assert table.tells_apart(epsilon)
+    assert table.keeps(epsilon)
+    assert guess @ table.noise <= 1.5 * (guess @ dependent.noise)
+    assert guess @ table.noise < guess @ even_table(values, epsilon).noise
+    np.testing.assert_array_equal(table.guess, guess)
+
+
+def test_rows_that_are_dependent_tell_inputs_apart_too_little() -> None:
+    values = np.arange(3.0)
+    table = even_table(values, 1.0)
+    assert table.tells_apart(1.0)
+    units = table.units.copy()
+    units[1] = (units[0] + units[2]) // 2
+    assert not replace(table, units=units).tells_apart(1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 2.0])
+def test_a_grid_far_from_zero_has_the_table_of_the_same_grid_at_zero(epsilon: float) -> None:
+    """No last bit of a great number may make a release fail, or noisier."""
+    values, guess = np.arange(10.0) / 8.0, np.full(10, 0.1)  # sums with 2²⁰ are exact
+    near, far = (table_of(values + start, guess, epsilon) for start in (0.0, 2.0**20))
+    assert far.is_unbiased
+    assert guess @ far.noise == pytest.approx(guess @ near.noise, rel=1e-6)
+    assert even_table(values + 2.0**20, epsilon).is_unbiased
+    assert not replace(far, values=far.values + 1e-6).is_unbiased
+
+
 def test_a_solver_that_fails_means_randomised_response(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: object) -> None:
         raise UnsolvedError

@@ -57,6 +57,30 @@ def question(
     )
 
 
+def test_what_no_table_keeps_is_refused_before_any_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts that are drawn and paid for, with no table to go with them, would be lost."""
+    asked = OptimalRequest((0.0, 1.0, 2.0), (0.5, 0.3, 0.2), 1.0)
+    assert optimal_design(asked).epsilon == 1.0
+
+    def refusing(*_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("privatizers.planning.optimal_design.even_table", refusing)
+    with pytest.raises(ConfigError, match="no table keeps"):
+        optimal_design(asked)
+
+
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
+def test_the_least_epsilon_that_is_taken_has_tables_wherever_the_grid_is(start: float) -> None:
+    """A plan may give 99 % of ε = 0.001 to what is published of strata."""
+    grid = tuple(start + level for level in range(6))
+    asked = OptimalRequest(grid, (1 / 6,) * 6, 1e-3, statistic_share=0.99)
+    mechanism = optimal_design(asked).mechanism
+    assert mechanism.parameters.response_epsilon < 1.1e-5
+    release = mechanism.strata(np.array([[3, 0, 2, 1, 0, 4]]))
+    assert release.response.functions.noise.any()
+
+
 @pytest.mark.parametrize("statistic", EVERY)
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_a_plan_is_a_design_at_the_price_asked_for(statistic: StatisticName, delta: float) -> None:

@@ -71,7 +71,7 @@ def put_back(
 
 
 def entries(ledger: Ledger) -> list[Entry]:
-    with ledger._reading() as connection:
+    with ledger.reading() as connection:
         assert connection is not None
         return select(connection, sa.true())
 

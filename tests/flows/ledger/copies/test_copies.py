@@ -230,7 +230,7 @@ def test_the_backup_of_a_ledger_leaves_it_as_it_is(url: sa.URL, tmp_path: Path) 
     ledger = Ledger(url)
     publish(ledger, terms(), "a", members([1]))
     before = entries(ledger)
-    with ledger._alone() as connection:  # a run that holds the ledger is not waited for
+    with ledger.alone() as connection:  # a run that holds the ledger is not waited for
         connection.execute(sa.select(CHARGES.c.id))
         backed_up(Ledger(url), tmp_path / "backup")
     assert entries(ledger) == before

@@ -115,7 +115,7 @@ def test_a_stray_file_that_is_no_release_stops_it(
     target = other("sqlite")
     with pytest.raises(InputError, match=r"trial\.c\.r1\.duckdb: says that it is trial\.b\.r1"):
         put_back(backup, target, releases)
-    with target._reading() as connection:
+    with target.reading() as connection:
         assert connection is None
 
 
@@ -203,7 +203,7 @@ def test_a_charge_that_was_open_is_nothing_that_a_living_ledger_can_lack(tmp_pat
 def test_a_ledger_in_which_nothing_was_charged_is_filled(
     backup: Backup, releases: Path, ledger: Ledger
 ) -> None:
-    with ledger._alone():
+    with ledger.alone():
         pass
     put_back(backup, ledger, releases)
     assert [one.name.release_id for one in entries(ledger)] == ["trial.a.r1"]

@@ -1,6 +1,7 @@
 """An audit of releases of several outcomes: sound ones pass, planted faults are found."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from flows.audit import _audit_several
 from flows.config.experiment import Config
 from flows.config.resolve import ResolvedRelease
 from flows.plan import resolved_release_of
+from flows.raw.audit.private_step import StepEffort, audit_step
 from flows.raw.audit.several_outcomes import Whole, apart, sampled_bound
 from flows.raw.drawing import unit_stream
 from privatizers.accounting.budget import Budget
+from privatizers.audit.sampling import Effort
 from privatizers.audit.several_outcomes import joint_loss
 from privatizers.mechanisms.noisy_counts import NoisyCounts
 from schemas.arrays import Ints, Levels
@@ -127,11 +130,6 @@ def test_an_audit_of_all_looks_at_each(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With less effort than the program's."""
-    from functools import partial  # noqa: PLC0415 - one test's
-
-    from flows.raw.audit.private_step import StepEffort, audit_step  # noqa: PLC0415 - one test's
-    from privatizers.audit.sampling import Effort  # noqa: PLC0415 - one test's
-
     monkeypatch.setattr("flows.audit.UNDER_TWO_MINUTES", Effort(3_000_000, 600_000, 300))
     quick = StepEffort(units=30_000, clusters=200, again=40)
     monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
