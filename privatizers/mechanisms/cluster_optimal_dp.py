@@ -90,8 +90,13 @@ class ClusterOptimalDP:
 
         ``noisy_counts`` of strata have the shape [S, K], ``n_units`` and ``group`` [S], and
         ``noisy_arms``, counts of whole arms, [A, K].
+
+        Raises:
+            ValueError: Counts of arms are published and not given, or the other way round.
         """
         parameters = self.parameters
+        if (noisy_arms is None) != (parameters.arm_counts is None):
+            raise ValueError("tables are made of counts of arms where these are published")
         learns_nothing = noisy_counts is None and noisy_arms is None
         if learns_nothing or not parameters.learns:
             return self._public(len(n_units))

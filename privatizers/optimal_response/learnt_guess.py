@@ -23,16 +23,16 @@ from schemas.arrays import Floats, Ints
 
 _MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
 """The part of an even guess that is mixed into a learnt one: for few people, for many."""
-_SOLVED_IN = 13
+SOLVED_IN = 13
 """Outcomes up to which a table is solved in some tenths of a second, so that strata have own ones.
 """
 MOST_OWN, MOST_GROUPS = 48, 16
 """Strata, and groups, that have tables of their own at most, so that a run takes seconds."""
-_LEAST_KNOWN = 1.5
+LEAST_KNOWN = 1.5
 """Units times ε of the counts, for each outcome, from which counts are looked at.
 
 They are shrunk toward what is known without them, so that noise alone rarely makes a table."""
-_WORTH = 0.97
+WORTH = 0.97
 """The noise that a stratum's own table must have at most, as a part of its group's."""
 
 
@@ -87,7 +87,7 @@ def learnt_response(
     tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
     own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
     if n_groups <= MOST_GROUPS:
-        for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
+        for at in np.flatnonzero(known >= LEAST_KNOWN * len(grid)).tolist():
             own_table[at] = len(tables)
             tables.append(solved(grid, group_guesses[at], epsilon, guess))
     expected = group_guesses @ np.stack([table.noise for table in tables]).T
@@ -102,7 +102,7 @@ def learnt_response(
         counts = of_strata[stratum : stratum + 1]
         known_of_it = shrunk(counts, size, size * counts_epsilon, of_group)[0]
         table = solved(grid, known_of_it, epsilon, guess, of_group[0])
-        if known_of_it @ table.noise < _WORTH * (known_of_it @ tables[chosen[stratum]].noise):
+        if known_of_it @ table.noise < WORTH * (known_of_it @ tables[chosen[stratum]].noise):
             chosen[stratum] = len(tables)
             tables.append(table)
     used, table_of_stratum = np.unique(chosen, return_inverse=True)
@@ -197,9 +197,9 @@ def on_simplex(shares: Floats) -> Floats:
 
 def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[int]:
     """The strata whose own counts tell enough, the largest first: by public sizes alone."""
-    if n_outcomes > _SOLVED_IN:
+    if n_outcomes > SOLVED_IN:
         return []
-    enough = np.flatnonzero(n_units * counts_epsilon >= _LEAST_KNOWN * n_outcomes)
+    enough = np.flatnonzero(n_units * counts_epsilon >= LEAST_KNOWN * n_outcomes)
     order = enough[np.argsort(-n_units[enough], kind="stable")]
     return [int(at) for at in order[:MOST_OWN]]
 

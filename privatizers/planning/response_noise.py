@@ -6,6 +6,7 @@ import numpy as np
 
 from estimators.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
+from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN, WORTH
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LearnFrom
@@ -61,13 +62,18 @@ class Informed:
     by_strata: float
     """By counts of m strata an arm: n/√(A m); 0 where tables may not be learnt from these."""
     by_arms: float
+    by_each: float = 0.0
+    """By the counts of a stratum alone: the units of the one that a unit is in, on average."""
 
     @classmethod
     def of(cls, sizes: Ints, learn_from: LearnFrom) -> "Informed":
         """Return what there is in ``sizes``, units by cluster and arm."""
         n_clusters, n_arms = sizes.shape
         by_arms = float(sizes.sum() / n_arms**0.5)
-        return cls(0.0 if learn_from == "nothing" else by_arms / n_clusters**0.5, by_arms)
+        if learn_from == "nothing":
+            return cls(0.0, by_arms)
+        by_each = float(np.sum(sizes.astype(np.float64) ** 2) / sizes.sum())
+        return cls(by_arms / n_clusters**0.5, by_arms, by_each)
 
 
 def table_noise(
@@ -77,8 +83,9 @@ def table_noise(
 
     Counts tell how outcomes are spread where the units of an arm times the ε of its counts are
     many: then tables are those learnt from them, else that for the guess. Counts of arms count
-    where they are paid for, else those of strata. What a δ allows beyond a pure ε is left out: it
-    is little.
+    where they are paid for, else those of strata. Where strata are large enough for tables of
+    their own, these are taken to be as much better as they have to be. What a δ allows beyond a
+    pure ε is left out: it is little.
     """
     left = splits.epsilon * (1.0 - splits.shares - splits.square_shares - splits.arms_shares)
     declared = optimal_noise(grid, guess, guess, left)
@@ -93,8 +100,11 @@ def table_noise(
         return by_guess, by_outcomes
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left)
     enough = known * splits.epsilon >= _KNOWN * len(grid)
+    own = np.full(len(left), splits.statistic == "counts" and len(grid) <= SOLVED_IN)
+    own &= informed.by_each * splits.epsilon * splits.shares >= LEAST_KNOWN * len(grid)
+    gain = np.where(own, WORTH, 1.0)
     better = enough & (learnt.of_mean < found.of_mean)
     return by_guess, (
-        np.where(better, learnt.of_mean, found.of_mean),
-        np.where(better, learnt.of_square, found.of_square),
+        np.where(better, gain * learnt.of_mean, found.of_mean),
+        np.where(better, gain * learnt.of_square, found.of_square),
     )
