@@ -248,10 +248,11 @@ def test_arms_are_learnt_where_their_counts_tell_much_of_many_strata() -> None:
     assert rank_options(told_to)[0].arms_share > 0.0
 
 
+@pytest.mark.statistical  # seconds: tables of 12 points are solved for
 def test_few_large_clusters_are_learnt_one_by_one() -> None:
     """In Experiment 1 they differ, and what their own tables save is more than arms' would."""
     asked = replace(
-        question(4.0, 12, segments=(0.5,)),
+        question(4.0, 12, segments=(0.5,), coarser=False),
         sizes=np.array([[250, 250], [500, 500], [1000, 1000]]),
         overall=False,
     )
