@@ -3,7 +3,7 @@
 Reads who is where in the log, and no outcome; draws, charges and writes nothing.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,8 @@ from privatizers.planning.aggregate_design import AggregateDesign
 from privatizers.planning.design import MechanismName, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
 from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordable, paid, pooled
-from privatizers.planning.planner import (
-    PlannedMechanism,
-    Prediction,
-    Question,
-    rank_options,
-    with_more,
-)
+from privatizers.planning.planner import Option, Question, rank_options, with_more
+from privatizers.planning.predictions import Prediction
 from schemas.arrays import Ints
 from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
@@ -127,7 +122,7 @@ class OutcomePlan:
     def as_json(self, arms: tuple[str, ...]) -> dict[str, Any]:
         """What is told of the outcome's design."""
         mechanism, config = self.resolved_design.design.mechanism, self.resolved_design.config
-        parameters = mechanism.parameters
+        parameters, plan = mechanism.parameters, self.resolved_design.plan
         more = self.one_more
         return {
             "levels": parameters.n_outcomes,
@@ -140,6 +135,7 @@ class OutcomePlan:
             "learnt_from": parameters.learnt_from,
             "arm_counts_epsilon": parameters.arm_counts_epsilon,
             "response_epsilon": parameters.response_epsilon,
+            "mechanism_reason": None if plan is None else plan.reason,
             "epsilon": self.resolved_design.design.epsilon,
             "delta": self.resolved_design.design.delta,
             "runners_up": [self._other(one, arms) for one in self.runners_up],
@@ -253,7 +249,13 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
     chosen = resolve_release(config, sizes)
     views = chosen.config.views if config.named_outcomes else (config,)
     outcomes = tuple(
-        _planned(_as_declared(config, view), one, sizes, _more(config, view))
+        _planned(
+            _as_declared(config, view),
+            one,
+            sizes,
+            _more(config, view),
+            one_of_several=bool(config.named_outcomes),
+        )
         for view, one in zip(views, chosen.outcomes, strict=True)
     )
     together = None
@@ -278,25 +280,38 @@ def _more(config: Config, view: Config) -> float:
 
 
 def _planned(
-    config: Config, chosen: ResolvedDesign, sizes: Ints, more_epsilon: float
+    config: Config,
+    chosen: ResolvedDesign,
+    sizes: Ints,
+    more_epsilon: float,
+    *,
+    one_of_several: bool,
 ) -> OutcomePlan:
     """The plan of one outcome, by its configuration as declared and as settled."""
-    asked, grid = question(config, sizes), chosen.config.outcome.grid
+    plan = chosen.plan
+    # Several outcomes have the mechanism that was chosen for all of them.
+    settled = None if plan is None or not one_of_several else plan.option.mechanism
+    asked, grid = question(config, sizes, settled), chosen.config.outcome.grid
     predicted = forecast(asked, grid, chosen.design.mechanism)
     if not predicted:
         raise ConfigError("arms.treatments", _nothing_to_compare(chosen))
-    runners_up: tuple[Other, ...] = ()
-    one_more: Other | None = None
-    if chosen.plan is not None:
-        own = (
-            Other(asked.mechanism, len(one.grid), one.strata_statistic, one.predicted)
-            for one in chosen.plan.runners_up[:_SHOWN]
-        )
-        others = _with_own_priors if asked.mechanism == "uniform-prior-dp" else _with_no_table
-        runners_up = (*own, *others(asked, grid))
-        more = with_more(asked, more_epsilon)
-        one_more = Other(asked.mechanism, len(more.grid), more.strata_statistic, more.predicted)
-    return OutcomePlan(chosen, predicted, runners_up, one_more)
+    if plan is None:
+        return OutcomePlan(chosen, predicted, (), None)
+    shown = plan.runners_up[:_SHOWN]
+    kinds = {one.mechanism for one in (plan.option, *shown)}
+    unseen = [one for one in plan.runners_up[_SHOWN:] if one.mechanism not in kinds]
+    runners_up = [_option(one) for one in (*shown, *unseen[:1])]
+    if plan.option.mechanism == "cluster-optimal-dp" and asked.mechanism != "auto":
+        runners_up.append(_option(rank_options(asked.alone("uniform-prior-dp"))[0]))
+    else:
+        runners_up += _with_own_priors(asked, grid)
+    return OutcomePlan(
+        chosen, predicted, tuple(runners_up), _option(with_more(asked, more_epsilon))
+    )
+
+
+def _option(one: Option) -> Other:
+    return Other(one.mechanism, len(one.grid), one.strata_statistic, one.predicted)
 
 
 def _nothing_to_compare(chosen: ResolvedDesign) -> str:
@@ -337,13 +352,6 @@ def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
         log = plain_step(ingest_without_outcomes)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)
         return known_sizes(config, rows), roster
-
-
-def _with_no_table(asked: Question, _: tuple[float, ...]) -> tuple[Other, ...]:
-    """What "auto" would choose among the same grids, at the same price."""
-    name: PlannedMechanism = "uniform-prior-dp"
-    best = rank_options(replace(asked, mechanism=name))[0]
-    return (Other(name, len(best.grid), best.strata_statistic, best.predicted),)
 
 
 def _with_own_priors(asked: Question, grid: tuple[float, ...]) -> tuple[Other, ...]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from flows.plan import Nights, Other, OutcomePlan, PlanResult
     from privatizers.mechanisms.noisy_squares import NoisySquares
     from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
-    from privatizers.planning.planner import Prediction
+    from privatizers.planning.predictions import Prediction
 
 _STATISTICS = {
     "counts": "noisy counts of every outcome",
@@ -33,6 +33,7 @@ def plan_text(found: "PlanResult") -> str:
             {
                 "units": f"{found.roster.n_units:,} in {found.roster.n_clusters:,} clusters",
                 "mechanism": found.chosen.mechanism,
+                **_why(found.outcomes[0]),
                 "price": f"epsilon {price.epsilon:g}, delta {price.delta:g}",
                 **(_design(found.outcomes[0]) if len(found.outcomes) == 1 else {}),
             }
@@ -50,6 +51,12 @@ def plan_text(found: "PlanResult") -> str:
             head = ["mechanism", "levels", "of each stratum", "predicted"]
             lines += table(head, [_other_row(other) for other in one.runners_up])
     return "\n".join(lines)
+
+
+def _why(one: "OutcomePlan") -> dict[str, str]:
+    """Why this mechanism was chosen; nothing where it was named."""
+    plan = one.resolved_design.plan
+    return {} if plan is None or plan.reason is None else {"why": plan.reason}
 
 
 def _design(one: "OutcomePlan") -> dict[str, str]:

@@ -17,6 +17,13 @@ from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import grids_of, optimal_grids_of
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Plan, Question, plan
+from privatizers.planning.table_choice import (
+    PlannedMechanism,
+    no_tables,
+    reason,
+    refusal,
+    worth_tables,
+)
 from schemas.arrays import Ints
 
 
@@ -65,19 +72,58 @@ def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
     if not config.named_outcomes:
         chosen = resolve_design(config, sizes)
         return ResolvedRelease(chosen.config, (chosen,))
-    settled = _with_shares(config, sizes)
-    outcomes = tuple(resolve_design(view, sizes) for view in settled.views)
+    if config.is_planned and config.privacy.mechanism == "auto":
+        return _of_one_mechanism(config, sizes)
+    return _resolved(_with_shares(config, sizes), sizes)
+
+
+def _resolved(
+    settled: Config, sizes: Ints, mechanism: PlannedMechanism | None = None
+) -> ResolvedRelease:
+    """The designs of several outcomes at their shares, of one mechanism of "auto"."""
+    outcomes = tuple(resolve_design(view, sizes, mechanism) for view in settled.views)
     resolved = tuple(outcome for one in outcomes for outcome in one.config.outcomes)
     return ResolvedRelease(settled.model_copy(update={"named_outcomes": resolved}), outcomes)
 
 
-def _with_shares(config: Config, sizes: Ints) -> Config:
+def _of_one_mechanism(config: Config, sizes: Ints) -> ResolvedRelease:
+    """The designs of several outcomes by "auto": a release has one mechanism for all of them.
+
+    Tables only where every outcome can have them, and where they are worth it by all together.
+    """
+    name: PlannedMechanism = "uniform-prior-dp"
+    uniform = _resolved(_with_shares(config, sizes, name), sizes, name)
+    refused = no_tables(*(question(view, sizes) for view in config.views))
+    if refused is None:
+        name = "cluster-optimal-dp"
+        shared = _with_shares(config, sizes, name)
+        refused = no_tables(*(question(view, sizes) for view in shared.views))
+    if refused is not None:
+        return _because(uniform, refusal(refused))
+    tables = _resolved(shared, sizes, name)
+    options = [
+        [one.plan.option for one in each.outcomes if one.plan is not None]
+        for each in (tables, uniform)
+    ]
+    return _because(tables if worth_tables(*options) else uniform, reason(*options))
+
+
+def _because(chosen: ResolvedRelease, why: str) -> ResolvedRelease:
+    """The same designs, whose plans say why their mechanism was chosen."""
+    outcomes = tuple(
+        one if one.plan is None else replace(one, plan=replace(one.plan, reason=why))
+        for one in chosen.outcomes
+    )
+    return replace(chosen, outcomes=outcomes)
+
+
+def _with_shares(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = None) -> Config:
     """The configuration with planned shares of ε, where they are "auto"."""
     if any(one.share != "auto" for one in config.named_outcomes):
         return config
     whole = config.cost
     questions = [
-        replace(question(view, sizes), epsilon=whole.epsilon, delta=whole.delta)
+        replace(question(view, sizes, mechanism), epsilon=whole.epsilon, delta=whole.delta)
         for view in config.views
     ]
     outcomes = tuple(
@@ -87,14 +133,17 @@ def _with_shares(config: Config, sizes: Ints) -> Config:
     return config.model_copy(update={"named_outcomes": outcomes})
 
 
-def resolve_design(config: Config, sizes: Ints) -> ResolvedDesign:
+def resolve_design(
+    config: Config, sizes: Ints, mechanism: PlannedMechanism | None = None
+) -> ResolvedDesign:
     """Choose the design of one outcome; ``sizes`` are numbers of units, shape [clusters, arms].
 
-    Raises ConfigError where no effect could be estimated with any design.
+    With a ``mechanism`` "auto" has no other to choose. Raises ConfigError where no effect could be
+    estimated with any design.
     """
     if not config.is_planned:
         return ResolvedDesign(config, config.design(), None)
-    chosen = plan(question(config, sizes))
+    chosen = plan(question(config, sizes, mechanism))
     declared, grid = config.outcome, chosen.option.grid
     keeps_texts = bool(declared.texts) and grid == declared.support
     outcome = declared.model_copy(
@@ -139,20 +188,25 @@ def _sharpest(parameters: UnitParameters | AggregateParameters) -> str:
     return "tau_q" if parameters.noise_scale is None else "combined"
 
 
-def question(config: Config, sizes: Ints) -> Question:
-    """The question to the planner, or, where parameters are declared, to a forecast."""
+def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = None) -> Question:
+    """The question to the planner, or, where parameters are declared, to a forecast.
+
+    With a ``mechanism`` it is of that alone, where "auto" is declared.
+    """
     outcome, privacy = config.outcome, config.privacy
     support = outcome.support
     grids: tuple[tuple[float, ...], ...] = (support,)
-    optimal = privacy.mechanism == "cluster-optimal-dp"
+    table_grids = grids
     if outcome.levels == "auto":
-        to_choose = optimal_grids_of if optimal else grids_of
-        grids = to_choose(support, continuous=outcome.values is None)
+        continuous = outcome.values is None
+        grids = grids_of(support, continuous=continuous)
+        table_grids = optimal_grids_of(support, continuous=continuous)
     statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
-    if optimal and privacy.learn_from == "strata":
+    tables = privacy.mechanism == "cluster-optimal-dp"
+    if tables and privacy.learn_from == "strata":
         statistics = ("counts",)
-    return Question(
+    asked = Question(
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
         values=np.array(support),
@@ -164,6 +218,14 @@ def question(config: Config, sizes: Ints) -> Question:
         same_shares=config.arms.same_shares,
         segment_shares=privacy.segment_shares,
         overall=privacy.overall_effect,
-        mechanism="cluster-optimal-dp" if optimal else "uniform-prior-dp",
+        mechanism="auto",
+        table_grids=table_grids,
         learn_from=privacy.learn_from,
+    )
+    if privacy.mechanism == "cluster-optimal-dp":
+        return asked.alone("cluster-optimal-dp")
+    return (
+        asked
+        if privacy.mechanism == "auto" and mechanism is None
+        else asked.alone(mechanism or "uniform-prior-dp")
     )

@@ -73,11 +73,11 @@ class Scale:
     n_releases: int
     """Releases of each population."""
     n_learnt: int
-    """The same where every release solves tables of its own, which takes a second."""
+    """The same, two at least, where every release solves tables of its own: it takes a second."""
 
 
 FULL = Scale((0.2, 1.0, 2.0, 4.0), 40, 100, 10)
-QUICK = Scale((0.2, 1.0), 40, 20, 1)
+QUICK = Scale((0.2, 1.0), 40, 20, 2)
 
 
 @dataclass(frozen=True)
@@ -257,10 +257,11 @@ class _Errors:
         """
         errors, base = self.about_truth, other.about_truth
         ratio = errors.mean() / base.mean()
-        residual = errors - ratio * base
-        is_paired = self.kind is other.kind
-        spread = residual.var() if is_paired else errors.var() + ratio**2 * base.var()
-        return float(ratio), float(np.sqrt(spread / len(errors)) / base.mean())
+        if self.kind is other.kind:
+            spread = (errors - ratio * base).var() / len(errors)
+        else:
+            spread = errors.var() / len(errors) + ratio**2 * base.var() / len(base)
+        return float(ratio), float(np.sqrt(spread) / base.mean())
 
 
 def _errors(

@@ -17,19 +17,14 @@ from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters, StrataStatistic
 from privatizers.mechanisms.prior import truncated_prior
 from privatizers.planning.grids import project_guess
-from privatizers.planning.planner import (
-    Prediction,
-    Question,
-    effects_of,
-    predictions,
-    sampling_variance,
-)
+from privatizers.planning.planner import Question, sampling_variance
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
     SquareVariance,
     UnitVariance,
     contrast_weights,
 )
+from privatizers.planning.predictions import Prediction, effects_of, predictions
 from schemas.arrays import Floats, Ints
 
 _SCENARIOS = 512
@@ -63,7 +58,7 @@ def forecast(
         if weights is not None:
             unit = _unit_variance(question, points, guess, mechanism, weights)
             others: list[ContrastWeights | None] = [None] * (arm - 1)
-            effects += effects_of(question, [*others, weights], unit, within)
+            effects += effects_of(question.shares, [*others, weights], unit, within)
     return predictions(effects, 0)
 
 

@@ -13,7 +13,7 @@ PESSIMISM = 10.0
 MORE_LEVELS = (*range(2, 17), 20, 24, 32, 48, 64)
 """Numbers of grid points that are tried where outcomes are continuous."""
 
-OPTIMAL_LEVELS = (2, 3, 4, 5, 6, 8, 10, 12, 16)
+OPTIMAL_LEVELS = (2, 3, 4, 6, 8, 12, 16, 20)
 """The same, for tables of the optimal randomiser."""
 
 
@@ -31,8 +31,8 @@ def grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float,
 def optimal_grids_of(values: Sequence[float], *, continuous: bool) -> tuple[tuple[float, ...], ...]:
     """Return grids to choose from for tables of the optimal randomiser, likewise.
 
-    They are fewer, and have 16 points at most, since every one takes linear programmes to be
-    judged; the values themselves are tried up to what is solved for at all.
+    They are fewer, since every one takes linear programmes to be judged, and up to what is solved
+    for at all.
     """
     low, high = values[0], values[-1]
     levels = OPTIMAL_LEVELS if continuous else tuple(n for n in OPTIMAL_LEVELS if n < len(values))
@@ -61,6 +61,14 @@ def rounding_variance(values: Floats, guess: Floats, grid: Floats) -> float:
     """Return V_round = E (g₊ − y)(y − g₋), which stochastic rounding adds to a unit's variance."""
     lower, _ = _between(values, grid)
     return float(guess @ ((grid[lower + 1] - values) * (values - grid[lower])))
+
+
+def drawn_share(values: Floats, guess: Floats, grid: Floats) -> float:
+    """Return V_s/(V_s + V_round), the part of a unit's variance that rounding has none of."""
+    deviation = values - float(guess @ values)
+    drawn = float(guess @ deviation**2)
+    whole = drawn + rounding_variance(values, guess, grid)
+    return drawn / whole if whole > 0 else 0.0
 
 
 def pessimistic(values: Floats, guess: Floats) -> Floats:

@@ -9,7 +9,7 @@ from decimal import ROUND_FLOOR, Decimal, localcontext
 from math import hypot, inf, isfinite, sqrt
 
 from privatizers.accounting.budget import Budget, total, written
-from privatizers.planning.planner import Prediction
+from privatizers.planning.predictions import Prediction
 
 MOST_NIGHTS = 100_000
 """Of a plan; a release every night for as long takes 273 years."""

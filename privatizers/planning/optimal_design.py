@@ -17,9 +17,12 @@ from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of, statistics_event
 from privatizers.optimal_response.programme import MOST_INPUTS
-from privatizers.optimal_response.whole_numbers import even_table
+from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
 from privatizers.planning.design import StatisticName, check_range, check_workable
 from schemas.errors import ConfigError
+
+LEAST_EPSILON = 1e-3
+"""Of a release by it."""
 
 COUNTS_SHARE = 0.02
 """The part of ε that pays for the statistic of the strata, where no plan says another.
@@ -146,7 +149,7 @@ def check_optimal(request: OptimalRequest) -> None:
     if request.epsilon is None:
         raise ConfigError("privacy.epsilon", "missing: cluster-optimal-dp is solved for an epsilon")
     check_range("epsilon", request.epsilon, 0, float("inf"))
-    check_workable("epsilon", request.epsilon, 1e-3, 12.0)
+    check_workable("epsilon", request.epsilon, LEAST_EPSILON, MOST_EPSILON)
     if not 0 <= request.delta < 1:
         raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
     if request.learn_from == "strata" and request.strata_statistic in ("means", "none"):

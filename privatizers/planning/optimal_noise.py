@@ -1,25 +1,38 @@
 """The noise of the least noisy randomiser at many values of ε, for planning alone.
 
-Tables are solved at a few values of ε, the same for every question, and ln(noise) is interpolated
-in ln ε between them; below the least of them noise falls as ε⁻². Grids are moved to 0 … 1 first, so
-that grids of one shape are solved for once. A release never uses these numbers: its table is solved
-at its own ε (:mod:`privatizers.optimal_response.whole_numbers`).
+Tables are solved at a few values of ε, the same for every question, and noise is interpolated
+between them: ln of N (2 sinh(ε/2))² linearly in ε. That is nearly straight, and known at ε → 0
+without a programme, where the best table rounds to the ends of the grid at random and keeps or
+flips the end: N (2 sinh(ε/2))² → R². Where randomised response is less noisy than what is
+interpolated, it is taken in its place: its noise is known at every ε. Grids are moved to 0 … 1
+first, so that grids of one shape are solved for once in a process. A release never uses these
+numbers: its table is solved at its own ε (:mod:`privatizers.optimal_response.whole_numbers`).
 """
 
+from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import exp
 
 import numpy as np
 
+from estimators.pool_statistics import unit_noise
 from estimators.response_tables import SingularTableError, output_functions
-from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
+from privatizers.optimal_response.programme import (
+    Randomiser,
+    UnsolvedError,
+    even_columns,
+    solve,
+)
 from schemas.arrays import Floats
 
-_NODES = (0.1, 0.4, 0.9, 1.5, 2.25, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5, 10.0, 12.0)
-_FEW_NODES = (0.1, 1.5, 4.0, 8.0, 12.0)
-MANY_LEVELS = 13
-"""Grids of more points are solved at few values of ε: with 25 points one takes two seconds."""
+_LOW = 5.0
+_LOW_NODES = (1.0, 2.0, 3.0, 4.0, _LOW)
+_HIGH_NODES = (2.0, 4.0, 6.5, 8.0, 10.0, 12.0)
+"""The same where more is asked for: then little is worth spending on anything but outcomes."""
+_MANY_LEVELS = 16
+"""Grids of more points are solved at the two values of ε around the greatest that is asked for."""
 _GAP = 0.02
 """What an answer may be above the least noise: less precise than a release's, and quicker."""
 _DOUBT = 1e-3  # of a guess, where squares are debiased: as in a release
@@ -37,7 +50,9 @@ class OptimalNoise:
     """Of the debiased square about the grid's mean."""
 
 
-def optimal_noise(grid: Floats, guess: Floats, outcomes: Floats, epsilons: Floats) -> OptimalNoise:
+def optimal_noise(
+    grid: Floats, guess: Floats, outcomes: Floats, epsilons: Floats, *, at_most: bool = False
+) -> OptimalNoise:
     """Return the noise of tables for ``guess`` where outcomes are spread like ``outcomes``.
 
     Args:
@@ -45,17 +60,21 @@ def optimal_noise(grid: Floats, guess: Floats, outcomes: Floats, epsilons: Float
         guess: What tables are solved for, or even response where that is better by it; [K].
         outcomes: How outcomes are spread, shape [K].
         epsilons: What tables keep, shape [J]; greater than 0, at most 12.
+        at_most: Whether only what is kept by the greatest of them is to be told well.
     """
     wide = float(grid[-1] - grid[0])
-    shape = tuple(np.round((grid - grid[0]) / wide, 12).tolist())
-    nodes = np.array(_FEW_NODES if len(grid) > MANY_LEVELS else _NODES)
-    last = int(np.searchsorted(nodes, float(epsilons.max()))) + 1
-    used = nodes[: max(last, 2)]
-    solved = [_at(shape, tuple(np.round(guess, 12).tolist()), one) for one in used.tolist()]
-    found = np.log(np.maximum(outcomes @ np.array(solved), 1e-300))  # [2, nodes]
-    at = np.log(epsilons)
-    below = 2.0 * np.maximum(np.log(used[0]) - at, 0.0)
-    mean, square = (np.exp(np.interp(at, np.log(used), one) + below) for one in found.T)
+    points, known = np.round((grid - grid[0]) / wide, 12), np.round(guess, 12)
+    even = _even(points, outcomes, epsilons)
+    noise, worse = even, np.ones(len(epsilons), dtype=np.bool_)
+    if len(grid) > 2:  # of two, randomised response is the best table
+        few = at_most or len(grid) > _MANY_LEVELS
+        at = _nodes(float(epsilons.max()), few=few)
+        asked = (tuple(points.tolist()), tuple(known.tolist()))
+        solved = np.array([_at(*asked, at[: end + 1]) for end in range(len(at))])
+        noise = _between(outcomes @ solved, np.array(at), epsilons)
+        by_guess = _between(known @ solved, np.array(at), epsilons)
+        worse = by_guess[0] >= _even(points, known, epsilons)[0]
+    mean, square = np.where(worse, even, noise)
     return OptimalNoise(mean * wide**2, square * wide**4)
 
 
@@ -65,19 +84,60 @@ def learnt_guess(guess: Floats) -> Floats:
     return learnt
 
 
+def _nodes(greatest: float, *, few: bool) -> tuple[float, ...]:
+    """The values of ε that tables are solved at: up to one that is not below ``greatest``.
+
+    The last two of them, if ``few``.
+    """
+    nodes = _LOW_NODES if greatest <= _LOW else _HIGH_NODES
+    end = bisect_left(nodes, greatest) + 1
+    return nodes[max(end - 2, 0) if few else 0 : end]
+
+
+def _between(noise: Floats, nodes: Floats, epsilons: Floats) -> Floats:
+    """Interpolate N of means and squares, shape [nodes, 2], of outcomes between 0 and 1; [2, J]."""
+    unit = [4.0 * np.sinh(one / 2.0) ** 2 for one in (nodes, epsilons)]
+    mean, square = np.log(np.maximum(noise.T, 1e-300) * unit[0])
+    lines = (
+        np.interp(epsilons, np.append(0.0, nodes), np.append(0.0, mean)),
+        np.interp(epsilons, nodes, square),
+    )
+    found: Floats = np.exp(lines) / unit[1]
+    return found
+
+
+def _even(grid: Floats, outcomes: Floats, epsilons: Floats) -> Floats:
+    """The noise of randomised response, of means and of squares, shape [2, J]."""
+    k = len(grid)
+    rate, uniform = k / (np.exp(epsilons) + k - 1.0), np.full(k, 1.0 / k)
+    values = (grid, (grid - grid.mean()) ** 2)
+    return np.array([unit_noise(one, outcomes, uniform, rate) for one in values])
+
+
 @lru_cache(maxsize=4096)  # questions at other ε, and of other outcomes, ask the same
-def _at(shape: tuple[float, ...], guess: tuple[float, ...], epsilon: float) -> Floats:
-    """The noise of each outcome and of its square, shape [K, 2], at one ε."""
-    grid, known = np.array(shape), np.array(guess)
+def _at(shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, ...]) -> Floats:
+    """The noise of each outcome and of its square, shape [K, 2], at the last ε of ``nodes``."""
+    grid, known, epsilon = np.array(shape), np.array(guess), nodes[-1]
+    found = _solved(shape, guess, nodes)
+    if found is not None:
+        with suppress(SingularTableError):
+            return _noise(found.probabilities, found.values, grid, known)
     outputs, favoured = even_columns(grid, exp(epsilon))
     weights = np.where(favoured, exp(epsilon), 1.0)
-    even = _noise(weights, outputs, grid, np.full(len(grid), 1.0 / len(grid)))
+    return _noise(weights, outputs, grid, np.full(len(grid), 1.0 / len(grid)))
+
+
+@lru_cache(maxsize=4096)
+def _solved(
+    shape: tuple[float, ...], guess: tuple[float, ...], nodes: tuple[float, ...]
+) -> Randomiser | None:
+    """The table at the last ε of ``nodes``, looked for from that at the one before."""
+    known = np.array(guess)
+    start = _solved(shape, guess, nodes[:-1]) if len(nodes) > 1 else None
     try:
-        found = solve(grid, known / known.sum(), epsilon, _GAP)
-        best = _noise(found.probabilities, found.values, grid, known)
-    except (UnsolvedError, SingularTableError):
-        return even
-    return best if known @ best[:, 0] < known @ even[:, 0] else even
+        return solve(np.array(shape), known / known.sum(), nodes[-1], _GAP, start)
+    except UnsolvedError:
+        return None
 
 
 def _noise(weights: Floats, values: Floats, grid: Floats, guess: Floats) -> Floats:

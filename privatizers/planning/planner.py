@@ -8,9 +8,9 @@ the variance of outcomes has sharp estimates and useless intervals, whatever the
 the standard error by the declared guess comes on top: at most 1.5 times the least possible.
 
 It chooses among uniform priors: at a given pure ε no prior that gives every outcome at least γ has
-less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Or, where the optimal
-randomiser is asked for, among its tables. Nothing here reads an outcome, and the same question
-always has the same answer.
+less noise than the one with γ = 1/K, for any outcomes (docs/method.md). Or among tables of the
+optimal randomiser, or among both (`table_choice`). Nothing here reads an outcome, and the same
+question always has the same answer.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ import numpy as np
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import Strata, lay_out, small_clusters_share
 from privatizers.planning.design import Design, Request, StatisticName, design
-from privatizers.planning.grids import pessimistic, project_guess, rounding_variance
+from privatizers.planning.grids import drawn_share, pessimistic, project_guess, rounding_variance
 from privatizers.planning.optimal_design import (
     LearnFrom,
     OptimalDesign,
@@ -36,8 +36,16 @@ from privatizers.planning.predicted_variance import (
     contrast_weights,
     segment_weights,
 )
+from privatizers.planning.predictions import PredictedEffect, Prediction, effects_of, predictions
 from privatizers.planning.response_noise import Informed, Splits, prior_noise, table_noise
 from privatizers.planning.statistic_noise import squares_noise, statistic_noise
+from privatizers.planning.table_choice import (
+    PlannedMechanism,
+    choice_reason,
+    no_tables,
+    simpler_first,
+    try_tables,
+)
 from privatizers.planning.thinned_sizes import leaves_few
 from privatizers.planning.tried_shares import shares_to_try
 from schemas.arrays import Floats, Ints
@@ -45,9 +53,6 @@ from schemas.errors import ConfigError
 
 MOST_ERROR = 1.5
 """The standard error chosen is at most this times the least possible one."""
-
-PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
-"""The mechanisms that designs can be planned for."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,22 @@ class Question:
     segment_shares: tuple[float, ...] = ()
     overall: bool = True
     """Whether the effect on everybody matters too; it is predicted in any case."""
-    mechanism: PlannedMechanism = "uniform-prior-dp"
-    """What to plan for."""
+    mechanism: PlannedMechanism | Literal["auto"] = "uniform-prior-dp"
+    """What to plan for; "auto": whichever of them tells more."""
+    table_grids: tuple[tuple[float, ...], ...] = ()
+    """Grids to choose from for tables, where ``mechanism`` is "auto"; else all are ``grids``."""
     learn_from: LearnFrom = "auto"
     """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
+
+    def alone(self, mechanism: PlannedMechanism) -> "Question":
+        """Return the question for one of the mechanisms of "auto"."""
+        own = self.mechanism == "auto" and mechanism == "cluster-optimal-dp"
+        return replace(self, mechanism=mechanism, grids=self.table_grids if own else self.grids)
+
+    @cached_property
+    def no_tables(self) -> str | None:
+        """Why "auto" has no tables to choose; None where it has, and where they are named."""
+        return no_tables(self) if self.mechanism == "auto" else None
 
     @cached_property
     def contrast_weights(self) -> list[ContrastWeights | None]:
@@ -110,23 +127,6 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """The standard error that a design is predicted to have for one effect."""
-
-    arm: int
-    """Position of the treatment arm, control being 0."""
-    segment_share: float | None
-    """None for the effect on everybody."""
-    std_error: float
-    half_width: float | None = None
-    """Half of the 95 % interval that is expected; None where it is not predicted."""
-    sampling_std_error: float = 0.0
-    """The part of ``std_error`` that sampling, and rounding onto the grid, would leave."""
-    coverage: float | None = None
-    """The share of the people meant that are expected to be compared; None likewise."""
-
-
-@dataclass(frozen=True)
 class Option:
     """A grid and a statistic, with the best split of ε for them."""
 
@@ -139,6 +139,11 @@ class Option:
     predicted: tuple[Prediction, ...]
     score: float
     """Σ ln W² by the declared guess and by the pessimistic one; infinite for too great an error."""
+    mechanism: PlannedMechanism
+    noise_share: float
+    """The part of each V that is not sampling's, added up likewise."""
+    n_widths: int
+    """How many W² the score has."""
     arms_share: float = 0.0
     """The part of ε that pays for noisy counts of arms, which tables are learnt from."""
 
@@ -152,7 +157,9 @@ class Plan:
     guess: tuple[float, ...]
     """The declared guess, brought onto the chosen grid."""
     runners_up: tuple[Option, ...]
-    """The next best, best first; each differs in its grid or statistic."""
+    """The next best, best first; each differs in its mechanism, grid or statistic."""
+    reason: str | None = None
+    """Why "auto" chose this mechanism; None where it was named."""
 
 
 def plan(question: Question) -> Plan:
@@ -164,11 +171,12 @@ def plan(question: Question) -> Plan:
     options = rank_options(question)
     best = options[0]
     guess = tuple(project_guess(question.values, question.guess, np.array(best.grid)).tolist())
-    return Plan(_design(question, best, guess), best, guess, tuple(options[1:]))
+    why = choice_reason(options, question.no_tables) if question.mechanism == "auto" else None
+    return Plan(_design(question, best, guess), best, guess, tuple(options[1:]), why)
 
 
 def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Design | OptimalDesign:
-    if question.mechanism == "cluster-optimal-dp":
+    if best.mechanism == "cluster-optimal-dp":
         return optimal_design(
             OptimalRequest(
                 best.grid,
@@ -185,7 +193,7 @@ def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Desig
         )
     return design(
         Request(
-            question.mechanism,
+            best.mechanism,
             len(best.grid),
             best.strata_statistic,
             epsilon=question.epsilon,
@@ -218,47 +226,68 @@ def rank_options(question: Question) -> list[Option]:
             "there is nothing to plan for: no cluster has 2 units of a treatment arm and of "
             "control (with arms.same_shares = true small clusters are compared together)",
         )
-    tried = [
-        _try_splits(question, grid, statistic)
-        for grid in question.grids
+    tried: list[_Splits] = []
+    if question.mechanism != "cluster-optimal-dp":
+        for grid in question.grids:
+            tried += _try_statistics(question, "uniform-prior-dp", grid)
+    if question.mechanism != "uniform-prior-dp" and question.no_tables is None:
+        own = question.grids if question.mechanism == "cluster-optimal-dp" else question.table_grids
+        tried += try_tables(own, lambda grid: _try_statistics(question, "cluster-optimal-dp", grid))
+    least = min(float(splits.errors.min()) for splits in tried)
+    allowed = least + tried[0].n_widths * np.log(MOST_ERROR)
+    options = [_best_split(splits, allowed) for splits in tried]
+    ranked = sorted(options, key=lambda option: (round(option.score, 9), len(option.grid)))
+    return simpler_first(ranked)
+
+
+def _try_statistics(
+    question: Question, mechanism: PlannedMechanism, grid: tuple[float, ...]
+) -> list["_Splits"]:
+    return [
+        _try_splits(question, mechanism, grid, statistic)
         for statistic in question.statistics
         if statistic != "means" or lattice_of(grid) is not None
     ]
-    n_effects = sum(question.overall or share < 1.0 for _, share, _ in tried[0].effects)
-    least = min(float(splits.errors.min()) for splits in tried)
-    allowed = least + 2.0 * n_effects * np.log(MOST_ERROR)
-    options = [_best_split(splits, allowed) for splits in tried]
-    return sorted(options, key=lambda option: (round(option.score, 9), len(option.grid)))
 
 
 @dataclass(frozen=True)
 class _Splits:
     """Every split of ε that was tried on a grid with a statistic; shape [J] each."""
 
+    mechanism: PlannedMechanism
     grid: tuple[float, ...]
     statistic: StatisticName
     shares: Floats
     square_shares: Floats
     arms_shares: Floats
-    effects: list[tuple[int, float, "PredictedEffect"]]
+    effects: list[tuple[int, float, PredictedEffect]]
     errors: Floats
     """Σ ln V by the declared guess."""
     scores: Floats
+    noise_shares: Floats
+    n_widths: int
 
 
-def _try_splits(question: Question, grid: tuple[float, ...], statistic: StatisticName) -> _Splits:
+def _try_splits(
+    question: Question,
+    mechanism: PlannedMechanism,
+    grid: tuple[float, ...],
+    statistic: StatisticName,
+) -> _Splits:
     """Try every part of ε for the statistic and for sums of squares, all at once."""
     points = np.array(grid)
-    learn_from = question.learn_from if question.mechanism == "cluster-optimal-dp" else "nothing"
-    shares, square_shares, arms_shares = shares_to_try(points, statistic, learn_from)
+    learn_from = question.learn_from if mechanism == "cluster-optimal-dp" else "nothing"
+    shares, square_shares, of_arms = shares_to_try(points, statistic, learn_from)
+    split = (shares, square_shares, of_arms)
+    guesses = (question.guess, pessimistic(question.values, question.guess))
     by_guess = [
         effects_of(
-            question,
+            question.shares,
             question.contrast_weights,
-            unit_variance(question, points, statistic, shares, square_shares, guess, arms_shares),
+            unit_variance(question, points, statistic, *split, truth=guess, mechanism=mechanism),
             question.segment_weights,
         )
-        for guess in (question.guess, pessimistic(question.values, question.guess))
+        for guess in guesses
     ]
     matter = [
         [effect for _, share, effect in effects if question.overall or share < 1.0]
@@ -267,7 +296,26 @@ def _try_splits(question: Question, grid: tuple[float, ...], statistic: Statisti
     errors = np.sum([np.log(effect.variance) for effect in matter[0]], axis=0)
     widths = [np.log(effect.half_width**2) for effects in matter for effect in effects]
     scores: Floats = np.sum(widths, axis=0)
-    return _Splits(grid, statistic, shares, square_shares, arms_shares, by_guess[0], errors, scores)
+    drawn = [drawn_share(question.values, guess, points) for guess in guesses]
+    noise_shares: Floats = np.sum(
+        [
+            1.0 - share * effect.sampling / effect.variance
+            for share, effects in zip(drawn, matter, strict=True)
+            for effect in effects
+        ],
+        axis=0,
+    )
+    return _Splits(
+        mechanism,
+        grid,
+        statistic,
+        *split,
+        by_guess[0],
+        errors,
+        scores,
+        noise_shares,
+        len(widths),
+    )
 
 
 def _best_split(tried: _Splits, allowed: float) -> Option:
@@ -283,64 +331,10 @@ def _best_split(tried: _Splits, allowed: float) -> Option:
         float(tried.square_shares[at]),
         predictions(tried.effects, at),
         float(scores[at]),
+        tried.mechanism,
+        float(tried.noise_shares[at]),
+        tried.n_widths,
         float(tried.arms_shares[at]),
-    )
-
-
-@dataclass(frozen=True)
-class PredictedEffect:
-    """The precision that designs are predicted to have for an effect, shape [J] each."""
-
-    variance: Floats
-    half_width: Floats
-    sampling: float
-    """The part of the variance that is not privacy's, of every design."""
-    coverage: float
-
-
-def effects_of(
-    question: Question,
-    by_arm: list[ContrastWeights | None],
-    unit: UnitVariance,
-    within: dict[float, list[ContrastWeights | None]],
-) -> list[tuple[int, float, PredictedEffect]]:
-    """Return every effect's arm, its share, and the precision of every design.
-
-    ``within`` has the weights within segments of some shares. Where an arm can hardly be compared
-    in these, those of everybody stand in, and nobody counts as compared.
-    """
-    found = []
-    for arm, whole in enumerate(by_arm, start=1):
-        if whole is None:
-            continue
-        for share in question.shares:
-            inside = within[share][arm - 1] if share in within else None
-            weights, held = (whole, share) if inside is None else (inside, 1.0)
-            precision = (
-                weights.variance(unit, held),
-                weights.half_width(unit, held),
-                weights.sampling * unit.sampling / held,
-            )
-            hardly = share in within and inside is None
-            coverage = 0.0 if hardly else weights.coverage
-            found.append((arm, share, PredictedEffect(*precision, coverage)))
-    return found
-
-
-def predictions(
-    effects: list[tuple[int, float, PredictedEffect]], at: int
-) -> tuple[Prediction, ...]:
-    """Return the standard errors and intervals of one design."""
-    return tuple(
-        Prediction(
-            arm,
-            None if share == 1.0 else share,
-            float(np.sqrt(effect.variance[at])),
-            float(effect.half_width[at]),
-            sampling_std_error=float(np.sqrt(effect.sampling)),
-            coverage=effect.coverage,
-        )
-        for arm, share, effect in effects
     )
 
 
@@ -350,14 +344,15 @@ def unit_variance(
     statistic: StatisticName,
     shares: Floats,
     square_shares: Floats | None = None,
-    truth: Floats | None = None,
     arms_shares: Floats | None = None,
+    truth: Floats | None = None,
+    mechanism: PlannedMechanism | None = None,
 ) -> UnitVariance:
     """Return a unit's variances where ``shares`` of ε, [J], pay for ``statistic`` on ``grid``.
 
     ``square_shares`` pay for arms' sums of squares, ``arms_shares`` for arms' counts. Outcomes
     follow ``truth``, shape [V], in place of the declared guess; weights are always computed from
-    the declared guess.
+    the declared guess. ``mechanism`` is that of the question, where it is None.
     """
     squared = np.zeros(len(shares)) if square_shares is None else square_shares
     lattice = lattice_of(grid.tolist()) if statistic == "means" else None
@@ -365,7 +360,7 @@ def unit_variance(
     outcomes = guess if truth is None else project_guess(question.values, truth, grid)
     of_arms = np.zeros(len(shares)) if arms_shares is None else arms_shares
     splits = Splits(question.epsilon, question.delta, statistic, shares, squared, of_arms)
-    if question.mechanism == "cluster-optimal-dp":
+    if (mechanism or question.mechanism) == "cluster-optimal-dp":
         informed = Informed.of(question.sizes, question.learn_from)
         declared, response = table_noise(splits, grid, guess, outcomes, informed)
     else:

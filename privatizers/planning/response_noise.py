@@ -96,10 +96,10 @@ def table_noise(
     by_outcomes = (found.of_mean, found.of_square)
     by_strata = informed.by_strata * splits.shares if splits.statistic == "counts" else 0.0
     known = np.where(splits.arms_shares > 0, informed.by_arms * splits.arms_shares, by_strata)
-    if not known.any():
-        return by_guess, by_outcomes
-    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left)
     enough = known * splits.epsilon >= _KNOWN * len(grid)
+    if not enough.any():
+        return by_guess, by_outcomes
+    learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True)
     own = np.full(len(left), splits.statistic == "counts" and len(grid) <= SOLVED_IN)
     own &= informed.by_each * splits.epsilon * splits.shares >= LEAST_KNOWN * len(grid)
     gain = np.where(own, WORTH, 1.0)

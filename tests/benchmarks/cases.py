@@ -10,6 +10,7 @@ from tests.benchmarks.case import Case, Contender, Place, parse_size
 from tests.benchmarks.data import EventLog, UnitLog
 from tests.benchmarks.effects import effects_case
 from tests.benchmarks.measure import BenchError, Job, run_job
+from tests.benchmarks.plans import plans_case
 
 Sections = dict[str, dict[str, Any]]
 
@@ -26,6 +27,8 @@ QUICK = (
     "strata-50k",
     "events-1m",
     "estimates-1m",
+    "tables-1m",
+    "plans-10k",
     "small",
     "draws-1m",
 )
@@ -34,6 +37,7 @@ QUICK = (
 NAMES = (
     "units-SIZE[-text|-hex|-hashed], flow[-SIZE], workers[-SIZE][-text], outcomes[-SIZE], "
     "strata[-SIZE], events[-SIZE], estimates[-SIZE], accounts[-SIZE], effects[-SIZE], "
+    "tables[-SIZE], plans[-CLUSTERS], "
     "growth[-SIZE], growth-strata[-SIZE], small, draws[-SIZE]; "
     "SIZE such as 500k, 10m, 100m"
 )
@@ -80,6 +84,8 @@ _DEFAULTS = {
     "estimates": "10m",
     "accounts": "10m",
     "effects": "10m",
+    "tables": "10m",
+    "plans": "10k",
     "small": "5000",
     "draws": "10m",
 }
@@ -121,6 +127,23 @@ def _outcomes(word: str, place: Place, size: int) -> Case:
             Contender("DuckDB: ordered CTAS", Job("ordered_query", arguments), size),
             _release("clusterdp: release", place, source, size, sections),
         ),
+        prepare,
+    )
+
+
+def _tables(word: str, place: Place, size: int) -> Case:
+    """The optimal randomiser, beside randomised response with a uniform prior."""
+    source, prepare = _input(place, UnitLog(size))
+
+    def contender(mechanism: str) -> Contender:
+        sections: Sections = {"privacy": {"mechanism": mechanism, "strata_statistic": "counts"}}
+        found = _release(f"clusterdp: {mechanism}", place, source, size, sections)
+        return replace(found, is_ours=mechanism != "uniform-prior-dp")
+
+    return Case(
+        word,
+        f"{size:,} units, integer ids, 1,000 clusters, 2 arms, 12 outcomes; counts published",
+        (contender("uniform-prior-dp"), contender("cluster-optimal-dp"), contender("auto")),
         prepare,
     )
 
@@ -373,6 +396,8 @@ _MAKERS: dict[str, Callable[[str, Place, int], Case]] = {
     "estimates": _estimates,
     "accounts": _accounts,
     "effects": effects_case,
+    "tables": _tables,
+    "plans": plans_case,
     "small": _small,
 }
 

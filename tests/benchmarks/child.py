@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.benchmarks.cases import KEY
 from tests.benchmarks.effects import effect_model
+from tests.benchmarks.plans import planned_tables
 from tests.benchmarks.watch import Watch
 
 
@@ -365,6 +366,7 @@ TASKS: dict[str, Callable[..., int]] = {
         ordered_table,
         ordered_query,
         effect_model,
+        planned_tables,
         aggregated_events,
         parquet_copy,
         keep_release,

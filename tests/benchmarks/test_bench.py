@@ -216,11 +216,19 @@ def test_a_bench_that_is_told_to_stop_leaves_nothing_behind(tmp_path: Path) -> N
 
 def test_a_flow_is_measured_beside_a_plain_run(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    told = ["--rounds", "1", "--results", str(results), "flow-2k", "small"]
-    assert bench.main(told) == 0
-    flow, small = json.loads((results / "results.json").read_text())["cases"]
+    assert bench.main(["--rounds", "1", "--results", str(results), "flow-2k"]) == 0
+    (flow,) = json.loads((results / "results.json").read_text())["cases"]
     assert [one["rows"] for one in flow["contenders"]] == [2_000, 2_000]
-    assert [one["rows"] for one in small["contenders"]] == [7, 5_000]
+
+
+def test_steps_that_do_nothing_are_measured(tmp_path: Path) -> None:
+    """Beside a whole flow, which is run above: this one differs in when its time begins."""
+    (small,) = cases_of("small", Place(tmp_path / "data", "1GB"))
+    steps, ours = small.contenders
+    assert (ours.needs_prefect, ours.job.arguments["from_first_step"]) == (True, False)
+    found = bench.measured(replace(small, contenders=(steps,)), tmp_path, 1)
+    assert found.failure is None
+    assert [[run.rows for run in one.runs] for one in found.measured] == [[7]]
 
 
 def test_growth_is_plotted(tmp_path: Path) -> None:

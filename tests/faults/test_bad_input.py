@@ -4,9 +4,11 @@ A dry run is the command line's; a release is the flow as a plain function, sinc
 checks the configuration before it starts Prefect and leaves the log to the flow.
 """
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -14,7 +16,17 @@ import pytest
 
 from flows.cli.main import run
 from schemas.errors import ClusterdpError
-from tests.conftest import EXACT, SENTINEL, Builder, Content, Experiment, a_log, rows, told
+from tests.conftest import (
+    EXACT,
+    SENTINEL,
+    Builder,
+    Content,
+    Experiment,
+    a_log,
+    build_experiment,
+    rows,
+    told,
+)
 
 OWN = {"epsilon": None, "resampling_probability": 0.8, "truncation_threshold": 0.02}
 PARAMETERS = OWN | {"noise_scale": 10.0}
@@ -221,11 +233,21 @@ def test_a_refused_release_leaves_not_even_an_empty_folder(experiment: Builder) 
     assert built.entries == before
 
 
-@pytest.mark.parametrize("bad", LOGS.values(), ids=LOGS.keys())
-def test_a_refusal_leaves_earlier_releases_as_they_are(experiment: Builder, bad: Bad) -> None:
-    built = experiment()
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sound experiment with a release."""
+    built = build_experiment(tmp_path_factory.mktemp("earlier") / "experiment")
     built.run("2026-11-19")
-    bad.build(experiment)  # over the sound one
+    return built.folder
+
+
+@pytest.mark.parametrize("bad", LOGS.values(), ids=LOGS.keys())
+def test_a_refusal_leaves_earlier_releases_as_they_are(
+    experiment: Builder, earlier: Path, tmp_path: Path, bad: Bad
+) -> None:
+    shutil.copytree(earlier, tmp_path / "experiment")
+    built = bad.build(experiment)  # over the sound one
+    assert len(list(built.releases.glob("trial.2026-11-19.r1*"))) > 0
     before = {name: (built.folder / name).read_bytes() for name in built.files}
     refused(lambda: built.run(bad.period or "2026-11-21"))
     assert {name: (built.folder / name).read_bytes() for name in built.files} == before

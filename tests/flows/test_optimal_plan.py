@@ -94,9 +94,57 @@ def test_people_are_told_as_well(experiment: Builder) -> None:
 
 
 def test_nothing_is_said_of_tables_where_there_are_none(experiment: Builder) -> None:
-    plan, check = words(experiment(privacy={"mechanism": "auto"}))
-    assert "tables" not in plan
+    plan, check = words(experiment(privacy={"mechanism": "cluster-dp"}))
+    assert "table" not in plan
     assert "levels at epsilon" not in check
+
+
+def test_auto_says_what_it_chose_and_why(command: Command, experiment: Builder) -> None:
+    """Tables where they tell more; else, and where they cannot be had, randomised response."""
+    auto: dict[str, Any] = {"mechanism": "auto"}
+    tables = told(command, "plan", experiment(privacy=auto | {"epsilon": 1.0}).config)
+    assert tables["mechanism"] == "cluster-optimal-dp"
+    assert "times as wide as with uniform-prior-dp" in tables["mechanism_reason"]
+    assert "uniform-prior-dp" in {one["mechanism"] for one in tables["runners_up"]}
+    great = told(command, "plan", experiment(privacy=auto | {"epsilon": 11.0}).config)
+    assert great["mechanism"] == "uniform-prior-dp"
+    assert "would gain less than 2% less noise" in great["mechanism_reason"]
+    assert "cluster-optimal-dp" in {one["mechanism"] for one in great["runners_up"]}
+    for epsilon in (12.5, 5e-4):
+        refused = told(command, "plan", experiment(privacy=auto | {"epsilon": epsilon}).config)
+        assert refused["mechanism"] == "uniform-prior-dp"
+        assert "not considered: its tables are solved for" in refused["mechanism_reason"]
+    plan, check = words(experiment(privacy=auto | {"epsilon": 1.0}))
+    assert "why intervals are predicted to be 0.9" in plan
+    assert "levels at epsilon" in check
+
+
+def test_several_outcomes_have_one_mechanism(command: Command, experiment: Builder) -> None:
+    """One of two values goes with tables of others; one of too many values keeps them from all."""
+    log = a_log(400)
+
+    def reason(*others: dict[str, Any]) -> tuple[str, str]:
+        outcomes = ({"name": "clicked", "column": "clicks", "values": [0, 3]}, *others)
+        built = experiment(
+            log,
+            outcome=None,
+            outcomes=outcomes,
+            columns={"outcome": None},
+            privacy={"mechanism": "auto", "epsilon": 2.0},
+        )
+        found = told(command, "plan", built.config)
+        assert len({one["mechanism_reason"] for one in found["metrics"]}) == 1
+        return found["mechanism"], found["metrics"][0]["mechanism_reason"]
+
+    three = {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3]}
+    many = {"name": "many", "column": "clicks", "values": list(range(26))}
+    assert reason(three)[0] == "cluster-optimal-dp"
+    assert reason(three, many) == (
+        "uniform-prior-dp",
+        "cluster-optimal-dp is not considered: its tables have 25 outcomes at most",
+    )
+    again = {"name": "again", "column": "clicks", "values": [0, 2]}
+    assert "of two outcomes, randomised response is the least noisy table" in reason(again)[1]
 
 
 def test_each_outcome_has_a_design(command: Command, experiment: Builder) -> None:

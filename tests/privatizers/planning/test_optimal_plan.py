@@ -1,6 +1,6 @@
 """Plans of Cluster-Optimal-DP: at the price asked for, and as good as claimed."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,14 @@ from privatizers.planning.optimal_design import (
 )
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Question, plan, rank_options, with_more
+from privatizers.planning.table_choice import LEAST_GAIN, PlannedMechanism, try_tables
 from privatizers.simulation.simulate import simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
 
 EVERY: tuple[StatisticName, ...] = ("counts", "means", "none")
+KINDS: tuple[PlannedMechanism, ...] = ("cluster-optimal-dp", "uniform-prior-dp")
 SIZES = np.array([[250, 250], [500, 500]])
 
 
@@ -81,6 +83,12 @@ def test_the_least_epsilon_that_is_taken_has_tables_wherever_the_grid_is(start: 
     assert mechanism.parameters.response_epsilon < 1.1e-5
     release = mechanism.strata(np.array([[3, 0, 2, 1, 0, 4]]))
     assert release.response.functions.noise.any()
+
+
+def auto(asked: Question) -> Question:
+    """The same question, of both kinds of mechanism."""
+    grids = grids_of(asked.values.tolist(), continuous=False)
+    return replace(asked, mechanism="auto", grids=grids, table_grids=asked.grids)
 
 
 @pytest.mark.parametrize("statistic", EVERY)
@@ -137,6 +145,65 @@ def test_several_outcomes_share_epsilon() -> None:
     shares = plan_shares([question(2.0, 4), question(2.0, 4, guess=np.array([1.0, 0, 0, 0]))])
     assert sum(shares) == 1.0
     assert min(shares) >= 1 / 32
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 2.0, 4.0, 9.0])
+def test_auto_takes_tables_only_where_they_gain(epsilon: float) -> None:
+    """By the same scores as the two have alone; and the best of the other kind is told."""
+    guess = np.array([0.6, 0.2, 0.1, 0.05, 0.05])
+    asked = auto(question(epsilon, 5, guess=guess))
+    chosen = plan(asked)
+    tables, uniform = (rank_options(asked.alone(one))[0] for one in KINDS)
+    gain = uniform.score - tables.score
+    wanted = tables if gain > LEAST_GAIN * uniform.noise_share else uniform
+    assert (chosen.option.mechanism, chosen.option.grid) == (wanted.mechanism, wanted.grid)
+    assert chosen.design.mechanism.name == wanted.mechanism
+    assert chosen.option.score <= uniform.score
+    assert {one.mechanism for one in chosen.runners_up} == set(KINDS)
+    assert epsilon < 9.0 or wanted is uniform
+    assert epsilon != 2.0 or wanted is tables
+
+
+def test_auto_has_tables_where_they_can_be_had() -> None:
+    asked = auto(question(2.0, 5))
+    for refused in (
+        replace(asked, epsilon=12.5),
+        replace(asked, epsilon=9e-4),
+        replace(asked, table_grids=(even_grid(0.0, 4.0, 26),)),
+        auto(question(2.0, 2)),
+    ):
+        assert {one.mechanism for one in rank_options(refused)} == {"uniform-prior-dp"}
+        assert refused.no_tables is not None
+        assert refused.no_tables in (plan(refused).reason or "")
+    assert plan(asked.alone("uniform-prior-dp")).reason is None
+
+
+@dataclass(frozen=True)
+class Split:
+    """What was tried of a grid of so many points."""
+
+    points: int
+    scores: Floats
+    noise_shares: Floats
+
+
+@pytest.mark.parametrize(
+    ("scores", "tried"),
+    [
+        ([5.0, 3.0, 2.0, 1.0, 0.5], 5),
+        ([5.0, 3.0, 2.0, 1.999, 0.5], 4),
+        ([5.0, 3.0, 3.5, 1.0, 0.5], 3),
+        ([5.0, 6.0, 7.0, 1.0, 0.5], 3),
+    ],
+)
+def test_finer_grids_are_tried_while_the_last_was_worth_it(scores: list[float], tried: int) -> None:
+    grids = [even_grid(0.0, 1.0, points) for points in (4, 8, 12, 16, 20)]
+    told = dict(zip(map(len, grids), scores, strict=True))
+
+    def attempt(grid: tuple[float, ...]) -> list[Split]:
+        return [Split(len(grid), np.array([told[len(grid)]]), np.ones(1))]
+
+    assert len(try_tables([*reversed(grids), even_grid(0.0, 1.0, 30)], attempt)) == tried
 
 
 def test_where_nothing_can_be_compared_nothing_is_planned() -> None:

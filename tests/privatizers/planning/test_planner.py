@@ -35,12 +35,12 @@ from privatizers.planning.grids import (
 from privatizers.planning.planner import (
     Option,
     Plan,
-    Prediction,
     Question,
     plan,
     rank_options,
     with_more,
 )
+from privatizers.planning.predictions import Prediction
 from privatizers.simulation.simulate import simulate
 from schemas.arrays import Bools, Floats, Ints
 from schemas.errors import ConfigError

@@ -130,7 +130,7 @@ def test_an_audit_of_all_looks_at_each(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With less effort than the program's."""
-    monkeypatch.setattr("flows.audit.UNDER_TWO_MINUTES", Effort(3_000_000, 600_000, 300))
+    monkeypatch.setattr("flows.audit.UNDER_TWO_MINUTES", Effort(400_000, 100_000, 100))
     quick = StepEffort(units=30_000, clusters=200, again=40)
     monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
     found = _audit_several(release(experiment))

@@ -52,8 +52,19 @@ def rewritten(table: str, order: str) -> Change:
     )
 
 
-@pytest.mark.parametrize("table", ["debias", "counts", "pools", "strata", "outcomes"])
-@pytest.mark.parametrize("order", ORDERS)
+NEITHER = {"pools": "outcomes", "strata": "outcomes", "outcomes": "cells"}
+"""Tables that lack what an order turns round: it leaves them as they lie."""
+
+
+@pytest.mark.parametrize(
+    ("order", "table"),
+    [
+        (order, table)
+        for order in ORDERS
+        for table in ("debias", "counts", "pools", "strata", "outcomes")
+        if order.split()[0] != NEITHER.get(table)
+    ],
+)
 def test_the_order_of_rows_in_a_file_does_not_matter(
     sound: Path, shown: tuple[list[Estimate], str], tmp_path: Path, table: str, order: str
 ) -> None:

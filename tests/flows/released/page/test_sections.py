@@ -3,6 +3,7 @@
 import html
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,17 @@ def yes_no(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return labelled(built.run().path, folder, "Bought", None)
 
 
+@cache
+def read(release: Path) -> Contents:
+    return read_contents(release)
+
+
+@cache
+def page_of(release: Path) -> str:
+    """The whole page: its figures take seconds, so it is made once for all who read it."""
+    return report(read(release))
+
+
 def text_of(page: str) -> str:
     body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
     text = html.unescape(re.sub(r"<[^>]*>", "", body)).replace("\u00a0", " ")
@@ -88,15 +100,18 @@ def sharpest(release: Path) -> list[Estimate]:
     return [one for one in estimate_file(release) if one.estimator == "combined"]
 
 
-def changed(contents: Contents, **facts: Any) -> Contents:
-    return replace(contents, manifest=replace(contents.manifest, **facts))
+def changed(release: Path, **facts: Any) -> Contents:
+    """What a page is made of, with other facts, and without the figures of attributes."""
+    contents = read(release)
+    manifest = replace(contents.manifest, **facts)
+    return replace(contents, manifest=manifest, by_attribute=())
 
 
 # the head
 
 
 def test_the_head_names_every_arm_with_its_effect(count: Path) -> None:
-    head = head_of(report(read_contents(count)))
+    head = head_of(page_of(count))
     for one in sharpest(count):
         assert one.estimate is not None
         direction = "lower" if one.estimate < 0 else "higher"
@@ -107,7 +122,7 @@ def test_the_head_names_every_arm_with_its_effect(count: Path) -> None:
 
 
 def test_a_yes_no_outcome_is_in_per_cent(yes_no: Path) -> None:
-    page = report(read_contents(yes_no))
+    page = page_of(yes_no)
     for one in sharpest(yes_no):
         assert one.estimate is not None
         assert one.control_mean is not None
@@ -129,7 +144,7 @@ def test_an_outcome_without_a_name_has_words(count: Path, tmp_path: Path) -> Non
 
 
 def test_one_estimate_an_arm_is_to_be_read(count: Path) -> None:
-    page = report(read_contents(count))
+    page = page_of(count)
     (control, *told) = table_of(page, "table-effects")
     expected = sharpest(count)
     assert control == ("none (control)", [expected[0].control_mean])
@@ -148,7 +163,7 @@ def test_one_estimate_an_arm_is_to_be_read(count: Path) -> None:
 
 
 def test_the_table_is_in_the_unit_that_it_names(yes_no: Path) -> None:
-    page = report(read_contents(yes_no))
+    page = page_of(yes_no)
     source = page[page.index('<table id="table-effects"') :].partition("</table>")[0]
     assert "effects in percentage points, means in %" in source
     shown = re.findall(r'<tr class="arm">.*?</th><td><data value="([^"]+)">([^<]+)<', source)
@@ -161,7 +176,7 @@ def test_the_table_is_in_the_unit_that_it_names(yes_no: Path) -> None:
 
 
 def test_arms_stand_against_each_other_with_their_own_errors(count: Path) -> None:
-    page = report(read_contents(count))
+    page = page_of(count)
     told = table_of(page, "table-between")
     with open_release(count) as connection:
         (released,) = read_every(connection, read_manifest(connection))
@@ -189,18 +204,17 @@ def test_arms_stand_against_each_other_with_their_own_errors(count: Path) -> Non
 def test_the_sample_ratio_is_told_with_what_it_means(
     count: Path, p_value: float | None, words: str, *, is_warned: bool
 ) -> None:
-    page = report(changed(read_contents(count), sample_ratio_p=p_value))
+    page = report(changed(count, sample_ratio_p=p_value))
     assert words in text_of(page)
     assert ("Find out why before an effect is believed" in head_of(page)) == is_warned
 
 
 def test_rows_set_aside_are_told_and_many_warned_about(count: Path) -> None:
-    contents = read_contents(count)
-    assert "No row was set aside" in text_of(report(changed(contents, n_set_aside=0)))
-    few = text_of(report(changed(contents, n_set_aside=3)))
+    assert "No row was set aside" in text_of(report(changed(count, n_set_aside=0)))
+    few = text_of(report(changed(count, n_set_aside=3)))
     assert "3 rows of the log were set aside, 0.2 % of them" in few
     assert "These are many" not in few
-    assert "These are many" in text_of(report(changed(contents, n_set_aside=500)))
+    assert "These are many" in text_of(report(changed(count, n_set_aside=500)))
 
 
 @pytest.mark.parametrize(
@@ -210,16 +224,16 @@ def test_rows_set_aside_are_told_and_many_warned_about(count: Path) -> None:
 def test_groups_that_were_assigned_together_are_told(
     count: Path, words: str, *, is_clustered: bool
 ) -> None:
-    contents = read_contents(count)
-    assert "Arms were given to groups" not in text_of(report(contents))
-    page = report(replace(changed(contents, assigned=True), is_clustered=is_clustered))
+    assert "Arms were given to groups" not in text_of(page_of(count))
+    page = report(replace(changed(count, assigned=True), is_clustered=is_clustered))
     assert words in text_of(page)
     assert "who belongs together" in text_of(page)
 
 
 def test_the_page_says_how_many_groups_there_are(count: Path) -> None:
-    contents = replace(read_contents(count), is_clustered=True, assigned={"none": 1200, "mail": 34})
-    words = text_of(report(changed(contents, assigned=True)))
+    contents = changed(count, assigned=True)
+    groups = replace(contents, is_clustered=True, assigned={"none": 1200, "mail": 34})
+    words = text_of(report(groups))
     assert "There are 1,234 of them: none 1,200, mail 34." in words
 
 
@@ -227,7 +241,7 @@ def test_the_page_says_how_many_groups_there_are(count: Path) -> None:
 
 
 def test_a_yes_no_outcome_has_one_panel_for_all_arms(yes_no: Path) -> None:
-    page = report(read_contents(yes_no))
+    page = page_of(yes_no)
     source = page[page.index('aria-labelledby="figure-outcomes-title') :].partition("</svg>")[0]
     assert source.count("share (%)") == 1
     for arm in ARMS:
@@ -252,7 +266,7 @@ def test_bars_of_a_yes_no_outcome_are_in_scale() -> None:
 
 
 def test_effects_by_attribute_are_those_of_the_command(count: Path) -> None:
-    page = report(read_contents(count))
+    page = page_of(count)
     expected = [
         one for one in estimate_by(count, "country").estimates if one.estimator == "combined"
     ]
@@ -269,7 +283,7 @@ def test_effects_by_attribute_are_those_of_the_command(count: Path) -> None:
 
 
 def test_of_many_segments_the_largest_are_shown(count: Path) -> None:
-    page = report(read_contents(count))
+    page = page_of(count)
     assert f"The {MOST_SEGMENTS} largest of 50 segments" in text_of(page)
     assert len(table_of(page, "table-by-2-1")) == MOST_SEGMENTS
 

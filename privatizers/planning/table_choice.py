@@ -1,0 +1,151 @@
+"""When tables of the optimal randomiser are worth choosing in place of a uniform prior.
+
+``mechanism = "auto"`` takes the design with the least score (`planner`) of both kinds, tables only
+where they can be had, and only where they gain something worth having: the uniform prior is simpler
+to explain, and quicker. What :data:`LEAST_GAIN` less noise would bring to every effect is the least
+gain in the score that counts. So rounding errors, and those of what is interpolated, choose
+nothing, and where noise is a small part of an error, so is the gain that is asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from math import exp
+from typing import Literal, Protocol, TypeVar
+
+import numpy as np
+
+from privatizers.optimal_response.programme import MOST_INPUTS
+from privatizers.optimal_response.whole_numbers import MOST_EPSILON
+from privatizers.planning.optimal_design import LEAST_EPSILON
+from schemas.arrays import Floats
+
+PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
+"""The mechanisms that designs can be planned for."""
+
+MANY_POINTS = 12
+"""Grids of more points are tried for tables only if the finest so far gains enough."""
+
+LEAST_GAIN = 0.02
+"""The part of the noise that tables have to save at least."""
+
+
+class Scored(Protocol):
+    """What designs are compared by."""
+
+    @property
+    def mechanism(self) -> PlannedMechanism:
+        """Which kind it is."""
+
+    @property
+    def score(self) -> float:
+        """The less, the better."""
+
+    @property
+    def noise_share(self) -> float:
+        """The part of its variances that is not sampling's, added up over what the score has."""
+
+    @property
+    def n_widths(self) -> int:
+        """How many squared widths the score has."""
+
+
+class Tried(Protocol):
+    """Splits of ε that were tried on a grid."""
+
+    @property
+    def scores(self) -> Floats:
+        """Of each split."""
+
+    @property
+    def noise_shares(self) -> Floats:
+        """Likewise; see :class:`Scored`."""
+
+
+ScoredT = TypeVar("ScoredT", bound=Scored)
+TriedT = TypeVar("TriedT", bound=Tried)
+
+
+class Asked(Protocol):
+    """What is asked for of one outcome."""
+
+    @property
+    def epsilon(self) -> float:
+        """Its part of ε."""
+
+    @property
+    def table_grids(self) -> tuple[tuple[float, ...], ...]:
+        """Grids that tables could be chosen for, from 2 points."""
+
+
+def no_tables(*outcomes: Asked) -> str | None:
+    """Say why no tables can be chosen for all of these outcomes; None where they can be."""
+    if not all(LEAST_EPSILON <= one.epsilon <= MOST_EPSILON for one in outcomes):
+        return f"its tables are solved for epsilon from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"
+    if all(len(grid) == 2 for one in outcomes for grid in one.table_grids):
+        return "of two outcomes, randomised response is the least noisy table"
+    if not all(min(map(len, one.table_grids)) <= MOST_INPUTS for one in outcomes):
+        return f"its tables have {MOST_INPUTS} outcomes at most"
+    return None
+
+
+def try_tables(
+    grids: Sequence[tuple[float, ...]], attempt: Callable[[tuple[float, ...]], list[TriedT]]
+) -> list[TriedT]:
+    """Try the grids that tables are solved for: a fine one if the one before was worth it.
+
+    Fine grids take long, in a plan and in a release. What an ``attempt`` finds of a grid is one or
+    more splits of ε.
+    """
+    tried: list[TriedT] = []
+    least: list[float] = []
+    for grid in sorted((one for one in grids if len(one) <= MOST_INPUTS), key=len):
+        if len(grid) > MANY_POINTS and len(least) > 1:
+            share = float(np.min([splits.noise_shares.min() for splits in tried]))
+            if min(least[:-1]) - least[-1] <= LEAST_GAIN * share:
+                break
+        found = attempt(grid)
+        least.append(min(float(splits.scores.min()) for splits in found))
+        tried += found
+    return tried
+
+
+def simpler_first(ranked: Sequence[ScoredT]) -> list[ScoredT]:
+    """Return designs, best first, with the best uniform prior first if tables gain too little."""
+    tables, uniform = _best_of_each(ranked)
+    if not uniform or not tables or worth_tables(tables, uniform):
+        return list(ranked)
+    return [*uniform, *(one for one in ranked if one is not uniform[0])]
+
+
+def choice_reason(ranked: Sequence[Scored], refused: str | None) -> str:
+    """Say why the first of designs for one outcome was chosen; ``refused`` is :func:`no_tables`."""
+    if refused is not None:
+        return refusal(refused)
+    return reason(*_best_of_each(ranked))
+
+
+def refusal(why: str) -> str:
+    """Say that tables were not looked at, and why."""
+    return f"cluster-optimal-dp is not considered: {why}"
+
+
+def _best_of_each(ranked: Sequence[ScoredT]) -> tuple[list[ScoredT], list[ScoredT]]:
+    """The best design with tables, if there is one, and the best with a uniform prior likewise."""
+    kinds: tuple[list[ScoredT], list[ScoredT]] = ([], [])
+    for one in sorted(ranked, key=lambda design: design.score):
+        kinds[one.mechanism == "uniform-prior-dp"].append(one)
+    return kinds[0][:1], kinds[1][:1]
+
+
+def worth_tables(tables: Sequence[Scored], uniform: Sequence[Scored]) -> bool:
+    """Whether tables gain enough: the best designs of each kind, one for each outcome."""
+    gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
+    return gain > LEAST_GAIN * sum(one.noise_share for one in uniform)
+
+
+def reason(tables: Sequence[Scored], uniform: Sequence[Scored]) -> str:
+    """Say why one kind was chosen of the two, for one outcome or for several together."""
+    if not worth_tables(tables, uniform):
+        return f"cluster-optimal-dp would gain less than {LEAST_GAIN:.0%} less noise would"
+    gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
+    ratio = exp(-gain / (2.0 * sum(one.n_widths for one in tables)))
+    return f"intervals are predicted to be {ratio:.2f} times as wide as with uniform-prior-dp"
