@@ -203,6 +203,9 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids = optimal_grids_of(support, continuous=continuous)
     statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
+    tables = privacy.mechanism == "cluster-optimal-dp"
+    if tables and privacy.learn_from == "strata":
+        statistics = ("counts",)
     asked = Question(
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
@@ -217,6 +220,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         overall=privacy.overall_effect,
         mechanism="auto",
         table_grids=table_grids,
+        learn_from=privacy.learn_from,
     )
     if privacy.mechanism == "cluster-optimal-dp":
         return asked.alone("cluster-optimal-dp")

@@ -384,6 +384,9 @@ class Privacy(ConfigSection):
     """σ, the scale of the noise on what is published of strata; not of statistic "none"."""
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
     """What is published of every stratum, paid from ``epsilon``; "auto": planned."""
+    learn_from: Literal["auto", "strata", "arms", "nothing"] = "auto"
+    """What the tables of "cluster-optimal-dp" are learnt from: noisy counts of strata, noisy counts
+    of whole arms, paid from ``epsilon`` besides, or nothing; "auto": planned."""
     min_stratum: Annotated[int, Field(ge=1, le=10**15)] = 10
     """Clusters with an arm of fewer units share a pool."""
     segment_shares: Numbers = (0.1, 0.5)

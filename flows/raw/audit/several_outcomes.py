@@ -28,7 +28,8 @@ from flows.raw.units.unit_ids import released_ids
 from privatizers.audit.checks import Check, Events, judge_events
 from privatizers.audit.laws import AnyResponses
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Bound, Sample, lower_bound
-from privatizers.audit.several_outcomes import noise_pairs, response_pairs
+from privatizers.audit.mechanism_laws import noise_pairs
+from privatizers.audit.several_outcomes import response_pairs
 from schemas.arrays import Bools, Floats, Ints
 from schemas.raw import OUTCOME, several
 
