@@ -63,6 +63,8 @@ def _design(one: ResolvedDesign) -> dict[str, Any]:
         "levels": parameters.n_outcomes,
         "strata_statistic": parameters.strata_statistic,
         "statistic_epsilon": parameters.statistic_epsilon,
+        "learnt_from": parameters.learnt_from,
+        "arm_counts_epsilon": parameters.arm_counts_epsilon,
         "response_epsilon": parameters.response_epsilon,
     }
 

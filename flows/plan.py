@@ -133,6 +133,8 @@ class OutcomePlan:
             "truncation_threshold": parameters.truncation_threshold,
             "noise_scale": parameters.noise_scale,
             "statistic_epsilon": parameters.statistic_epsilon,
+            "learnt_from": parameters.learnt_from,
+            "arm_counts_epsilon": parameters.arm_counts_epsilon,
             "response_epsilon": parameters.response_epsilon,
             "drawn_together": self.resolved_design.is_drawn_together,
             "mechanism_reason": None if plan is None else plan.reason,

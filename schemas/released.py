@@ -237,6 +237,7 @@ class ReleaseTables:
     strata: "pl.DataFrame"
     debias: "pl.DataFrame"
     counts: "pl.DataFrame"
+    arm_counts: "pl.DataFrame"
     squares: "pl.DataFrame"
     randomiser: "pl.DataFrame"
     units: UnitTable
@@ -249,6 +250,7 @@ class ReleaseTables:
             "strata": self.strata,
             "debias": self.debias,
             "counts": self.counts,
+            "arm_counts": self.arm_counts,
             "squares": self.squares,
             "randomiser": self.randomiser,
         }

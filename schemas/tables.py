@@ -375,6 +375,19 @@ SCHEMA: Final[dict[str, Table]] = {
             ),
         },
     ),
+    "arm_counts": Table(
+        "Noisy counts of whole arms, with noise of their own: a row a value of the grid in an arm. "
+        "The tables of randomiser were learnt from them. Empty where none are published.",
+        {
+            "metric": _METRIC,
+            "arm": _ARM,
+            "outcome": _OUTCOME,
+            "noisy_count": Column(
+                COUNT, "How many units of the arm have this outcome, with noise; may be below 0."
+            ),
+            "noise_scale": Column(NUMBER, "Scale of that noise, in units."),
+        },
+    ),
     "squares": Table(
         "Noisy sums of squares, a row an arm. Empty where none are published.",
         {

@@ -142,6 +142,8 @@ def _tables(chosen: ResolvedRelease) -> dict[str, str]:
             f"{parameters.n_outcomes} levels at epsilon {parameters.response_epsilon:.4g}; of each "
             f"stratum {parameters.strata_statistic} at epsilon {parameters.statistic_epsilon:.3g}"
         )
+        if parameters.learnt_from == "arms":
+            found[name] += f"; of each arm counts at epsilon {parameters.arm_counts_epsilon:.3g}"
         if one.is_drawn_together:
             found[name] += "; both outcomes by one draw"
     return found

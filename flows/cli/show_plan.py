@@ -117,10 +117,12 @@ def _learning(parameters: "UnitParameters | AggregateParameters") -> dict[str, s
     """What learning tables costs, and when they are not learnt; nothing of other mechanisms."""
     if parameters.response_epsilon is None:
         return {}
-    if parameters.counts is None:
-        return {"tables": "for the declared guess; without counts nothing is learnt"}
-    cost = f"which cost epsilon {parameters.statistic_epsilon:.3g}"
-    return {"tables": f"learnt in the run from the noisy counts, {cost}"}
+    if parameters.learnt_from == "nothing":
+        return {"tables": "for the declared guess; nothing is learnt"}
+    of_arms = parameters.learnt_from == "arms"
+    epsilon = parameters.arm_counts_epsilon if of_arms else parameters.statistic_epsilon
+    counts = "noisy counts of whole arms" if of_arms else "the noisy counts"
+    return {"tables": f"learnt in the run from {counts}, which cost epsilon {epsilon:.3g}"}
 
 
 def _of_arms(squares: "NoisySquares | None") -> dict[str, str]:

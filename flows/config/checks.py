@@ -221,6 +221,12 @@ def _check_without_units(privacy: Privacy) -> None:
 def _check_tables(privacy: Privacy) -> None:
     """What tables that are solved for an epsilon have no use for."""
     if privacy.mechanism != "cluster-optimal-dp":
+        if privacy.learn_from != "auto":
+            raise ConfigError(
+                "privacy.learn_from",
+                f'"{privacy.learn_from}" goes with mechanism = "cluster-optimal-dp" alone, whose '
+                "tables are learnt; leave the key out",
+            )
         return
     for key in ("resampling_probability", "truncation_threshold", "noise_scale"):
         if getattr(privacy, key) is not None:

@@ -267,6 +267,7 @@ class Config(ConfigSection):
                 delta=privacy.delta,
                 strata_statistic=privacy.strata_statistic,
                 lattice=lattice_of(support),
+                learn_from=privacy.learn_from,
             )
         return Request(
             mechanism=name,

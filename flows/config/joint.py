@@ -38,18 +38,26 @@ def most_levels(config: Config) -> tuple[int | None, ...]:
     return tuple(_HALF if other is None else MOST_PAIRS // other for other in reversed(sizes))
 
 
-def joint_designs(config: Config, designs: Sequence[AnyDesign]) -> tuple[AnyDesign, ...]:
-    """Return the designs of a release, of outcomes that are drawn together where they are to be.
+def is_possible(config: Config) -> bool:
+    """Return whether outcomes can be drawn together, if their grids are small enough."""
+    return _problem(config) is None
 
-    ``config`` has the grids of the designs. With "auto" they are where that can be had, and the
-    predicted noise of units is less: its logarithms are added up over both outcomes.
+
+def joint_designs(
+    config: Config, designs: Sequence[AnyDesign]
+) -> tuple[AnyDesign, AnyDesign] | None:
+    """Return the designs of two outcomes that are drawn together; None where they are not to be.
+
+    ``designs`` are those of outcomes apart, that learn nothing, and ``config`` has their grids.
+    With "auto" outcomes are drawn together where that can be had, and the predicted noise of units
+    is less: its logarithms are added up over both outcomes.
 
     Raises:
         ConfigError: No table of both can be had, or none that is less noisy, and joint is "yes".
     """
     asked = config.privacy.joint
-    if asked == "no" or _problem(config) is not None:
-        return tuple(designs)
+    if _problem(config) is not None:
+        return None
     first, second = designs
     if not (isinstance(first, OptimalDesign) and isinstance(second, OptimalDesign)):
         raise AssertionError("checked above")
@@ -57,7 +65,7 @@ def joint_designs(config: Config, designs: Sequence[AnyDesign]) -> tuple[AnyDesi
         pair = drawn_together(first.mechanism, second.mechanism)
     except ValueError as error:
         if asked == "auto":
-            return tuple(designs)
+            return None
         raise ConfigError("privacy.joint", f"{error}; leave the key out") from None
     if price_together(*pair) > first.epsilon + second.epsilon:  # never; the claim rests on it
         raise AssertionError("both together cost more than their parts of epsilon")
@@ -67,28 +75,32 @@ def joint_designs(config: Config, designs: Sequence[AnyDesign]) -> tuple[AnyDesi
     )
     if gain >= 0:
         if asked == "auto":
-            return tuple(designs)
+            return None
         raise ConfigError(
             "privacy.joint", "one table is predicted to be noisier than two; leave the key out"
         )
-    return tuple(OptimalDesign(one, own_price(one), 0.0) for one in pair)
+    one, other = (OptimalDesign(each, own_price(each), 0.0) for each in pair)
+    return one, other
 
 
 def _problem(config: Config) -> str | None:
     """Why the outcomes of a configuration cannot be drawn together; None where they can."""
     privacy, outcomes = config.privacy, config.named_outcomes
-    if privacy.mechanism != "cluster-optimal-dp":
-        return 'goes with mechanism = "cluster-optimal-dp" alone; leave the key out'
-    if len(outcomes) != _TWO:
-        return f"draws two [[outcomes]] together, and there are {len(config.outcomes)}"
-    if privacy.delta != 0:
-        return "needs delta = 0: parts of delta do not add up to that of one table"
-    if config.private_clusters is not None:
-        return "does not go with private_clusters"
     sizes = [2 if one.levels == "auto" else len(one.support) for one in outcomes]
-    if math.prod(sizes) > MOST_PAIRS:
-        return (
-            f"the grids have {sizes[0]} and {sizes[1]} points, {math.prod(sizes)} pairs of values, "
-            f"and {MOST_PAIRS} can be drawn from at most: give fewer values, or levels"
-        )
-    return None
+    pairs, points = math.prod(sizes), " and ".join(map(str, sizes))
+    problems = {
+        'goes with mechanism = "cluster-optimal-dp" alone; leave the key out': (
+            privacy.mechanism != "cluster-optimal-dp"
+        ),
+        f"draws two [[outcomes]] together, and there are {len(config.outcomes)}": (
+            len(outcomes) != _TWO
+        ),
+        f'learns nothing, and learn_from is "{privacy.learn_from}": leave one of them out': (
+            privacy.learn_from not in ("auto", "nothing")
+        ),
+        "needs delta = 0: parts of delta do not add up to that of one table": privacy.delta != 0,
+        "does not go with private_clusters": config.private_clusters is not None,
+        f"the grids have {points} points, {pairs} pairs of values, and {MOST_PAIRS} can be drawn "
+        "from at most: give fewer values, or levels": pairs > MOST_PAIRS,
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flows.config.experiment import AnyDesign, Config
-from flows.config.joint import joint_designs, most_levels
+from flows.config.joint import is_possible, joint_designs, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
@@ -87,19 +87,37 @@ def resolve_release(config: Config, sizes: Ints) -> ResolvedRelease:
 def _resolved(
     settled: Config, sizes: Ints, mechanism: PlannedMechanism | None = None
 ) -> ResolvedRelease:
-    """The designs of several outcomes at their shares, of one mechanism of "auto"."""
+    """The designs of several outcomes at their shares, of one mechanism of "auto".
+
+    Outcomes that are drawn together learn nothing, so their designs are made without.
+    """
+    if settled.privacy.joint != "no" and is_possible(settled):
+        nothing = settled.privacy.model_copy(update={"learn_from": "nothing"})
+        alike = _apart(settled.model_copy(update={"privacy": nothing}), sizes, mechanism)
+        designs = joint_designs(alike.config, alike.designs)
+        if designs is not None:
+            outcomes = (
+                replace(one, design=design, config=_as_asked(one.config, settled))
+                for one, design in zip(alike.outcomes, designs, strict=True)
+            )
+            return ResolvedRelease(_as_asked(alike.config, settled), tuple(outcomes))
+    return _apart(settled, sizes, mechanism)
+
+
+def _as_asked(config: Config, settled: Config) -> Config:
+    """A configuration that was made to learn nothing, as it was before."""
+    kept = {"learn_from": settled.privacy.learn_from}
+    return config.model_copy(update={"privacy": config.privacy.model_copy(update=kept)})
+
+
+def _apart(settled: Config, sizes: Ints, mechanism: PlannedMechanism | None) -> ResolvedRelease:
+    """The same for outcomes that are drawn by themselves."""
     outcomes = tuple(
         resolve_design(view, sizes, mechanism, most)
         for view, most in zip(settled.views, most_levels(settled), strict=True)
     )
     resolved = tuple(outcome for one in outcomes for outcome in one.config.outcomes)
-    whole = settled.model_copy(update={"named_outcomes": resolved})
-    designs = joint_designs(whole, [one.design for one in outcomes])
-    return ResolvedRelease(whole, tuple(map(_with_design, outcomes, designs)))
-
-
-def _with_design(resolved: ResolvedDesign, design: AnyDesign) -> ResolvedDesign:
-    return replace(resolved, design=design)
+    return ResolvedRelease(settled.model_copy(update={"named_outcomes": resolved}), outcomes)
 
 
 def _of_one_mechanism(config: Config, sizes: Ints) -> ResolvedRelease:
@@ -226,6 +244,9 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         table_grids = optimal_grids_of(support, continuous=continuous)
     statistic = privacy.strata_statistic
     statistics: tuple[StatisticName, ...] = ("counts", "means", "none")
+    tables = privacy.mechanism == "cluster-optimal-dp"
+    if tables and privacy.learn_from == "strata":
+        statistics = ("counts",)
     asked = Question(
         epsilon=config.cost.epsilon,
         delta=privacy.delta,
@@ -240,6 +261,7 @@ def question(config: Config, sizes: Ints, mechanism: PlannedMechanism | None = N
         overall=privacy.overall_effect,
         mechanism="auto",
         table_grids=table_grids,
+        learn_from=privacy.learn_from,
     )
     if privacy.mechanism == "cluster-optimal-dp":
         return asked.alone("cluster-optimal-dp")

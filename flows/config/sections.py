@@ -384,6 +384,9 @@ class Privacy(ConfigSection):
     """σ, the scale of the noise on what is published of strata; not of statistic "none"."""
     strata_statistic: Literal["auto", "counts", "means", "none"] = "auto"
     """What is published of every stratum, paid from ``epsilon``; "auto": planned."""
+    learn_from: Literal["auto", "strata", "arms", "nothing"] = "auto"
+    """What the tables of "cluster-optimal-dp" are learnt from: noisy counts of strata, noisy counts
+    of whole arms, paid from ``epsilon`` besides, or nothing; "auto": planned."""
     joint: Literal["no", "yes", "auto"] = "no"
     """Whether two outcomes are drawn together, by "cluster-optimal-dp": one output a unit tells of
     both, at both parts of ε; "auto": where that can be had, and is predicted to be less noisy."""

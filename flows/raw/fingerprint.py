@@ -287,4 +287,6 @@ def _table_settings(design: AnyDesign) -> dict[str, Any]:
         "response_grid": parameters.grid,
         "response_guess": parameters.guess,
         "response_epsilon": parameters.response_epsilon,
+        "arm_noise_scale": parameters.arm_noise_scale,
+        "learns": parameters.learns,
     }

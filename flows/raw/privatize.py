@@ -89,6 +89,7 @@ def privatize(
         strata=tables.strata_table(made[0].response.counts.strata),
         debias=tables.joined(one.debias for one in made),
         counts=tables.joined(one.counts for one in made),
+        arm_counts=tables.joined(one.arm_counts for one in made),
         squares=tables.joined(one.squares for one in made),
         randomiser=tables.joined(one.randomiser for one in made),
         units=unit_table(
@@ -105,6 +106,7 @@ class _OutcomeTables:
     pools: pl.DataFrame
     debias: pl.DataFrame
     counts: pl.DataFrame
+    arm_counts: pl.DataFrame
     squares: pl.DataFrame
     randomiser: pl.DataFrame
     response: OutcomeResponse
@@ -133,6 +135,9 @@ def _outcome_tables(
         pools=_pools(config, strata, noisy_means, _weights(config, design, strata)),
         debias=_debias(config, strata, drawn),
         counts=tables.counts_table(config, cells, statistics.noisy_counts),
+        arm_counts=no_rows("arm_counts")
+        if isinstance(statistics, StrataRelease)
+        else tables.arm_counts_table(config, design, strata, statistics.noisy_arms),
         squares=tables.squares_table(config, design, found.counts, strata),
         randomiser=no_rows("randomiser")
         if isinstance(statistics, StrataRelease) or not isinstance(design, OptimalDesign)

@@ -204,7 +204,12 @@ def uniform(epsilon: float) -> ReleaseKind:
 def optimal(epsilon: float, *, learnt: bool) -> ReleaseKind:
     """Return the release by tables for a uniform guess, or by those learnt from counts."""
     request = OptimalRequest(
-        tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, DELTA, "counts" if learnt else "none"
+        tuple(GRID.tolist()),
+        (1.0 / K,) * K,
+        epsilon,
+        DELTA,
+        "counts" if learnt else "none",
+        learn_from="strata" if learnt else "nothing",
     )
     mechanism = optimal_design(request).mechanism
     name, share = (LEARNT, request.statistic_share) if learnt else (PUBLIC, 0.0)

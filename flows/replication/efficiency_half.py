@@ -70,9 +70,8 @@ def half_rows(scale: NoiseScale) -> tuple[HalfRow, ...]:
 
 def _rows(epsilon: float, people: Sequence[People]) -> Iterator[HalfRow]:
     asked = OptimalRequest(tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, 0.0, "counts")
-    learnt, public = (
-        optimal_design(one) for one in (asked, replace(asked, strata_statistic="none"))
-    )
+    nothing = replace(asked, strata_statistic="none", learn_from="nothing")
+    learnt, public = optimal_design(asked), optimal_design(nothing)
     uniform = design(Request("uniform-prior-dp", K, "none", epsilon=epsilon)).mechanism
     releases: list[tuple[str, Mechanism | ClusterOptimalDP, Floats]] = [
         (PLANNED, *_planned(epsilon, "uniform-prior-dp")),
@@ -174,12 +173,16 @@ def _noises(
     """
     even = np.full(len(grid), 1.0 / len(grid))
     if isinstance(mechanism, ClusterOptimalDP):
-        noisy: Ints | None = None
+        noisy = of_arms = None
+        counts = np.rint(people.units[:, np.newaxis] * rounded).astype(np.int64)
         if mechanism.parameters.counts is not None:
-            counts = np.rint(people.units[:, np.newaxis] * rounded).astype(np.int64)
             noisy = counts + discrete_laplace(random, mechanism.parameters.noise_scale, counts)
+        if mechanism.parameters.arm_counts is not None:
+            whole = counts.reshape(-1, 2, len(grid)).sum(axis=0)
+            scale = mechanism.parameters.arm_noise_scale
+            of_arms = whole + discrete_laplace(random, scale, whole)
         arm = np.tile(np.arange(2), len(people.sizes))
-        response = mechanism.response(noisy, people.units, arm)
+        response = mechanism.response(noisy, people.units, arm, of_arms)
         noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
         return mechanism.response_noise(even), np.sum(rounded * noises, axis=1)
     rate = mechanism.parameters.resampling_probability

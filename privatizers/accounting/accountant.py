@@ -43,7 +43,7 @@ _DIGITS = 60
 _RAISE = 1 + Decimal(10) ** -40
 _LEAST_PART, _MOST_PART = 1e-6, 2.0  # of ε: what a response may have of it, δ included
 _MOST_PATHS = 4096  # through disjoint parts; the strata of a release are alike and make one path
-_MOST_ATOMS = 2_000  # of an exact loss; a release with counts has nine
+_MOST_ATOMS = 4_000  # of an exact loss; with counts there are nine, with all beside means 3,000
 SUM_ATOMS = 256
 """The number of different values that the loss of a noisy sum has, besides the least."""
 

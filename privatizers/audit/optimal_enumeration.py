@@ -1,4 +1,4 @@
-"""Enumerations of Cluster-Optimal-DP: a stratum's noisy counts, the table they choose, an output.
+"""Enumerations of Cluster-Optimal-DP: noisy counts, the table that they choose, an output.
 
 Once the noisy counts are known, only the changed unit's output tells D from D′, and it is drawn
 from the table that these counts choose. The product's own code chooses it, for every vector of
@@ -14,16 +14,15 @@ is that of the release itself, but for the two ends. The claim has to hold for b
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from privatizers.audit.enumeration import Enumeration, enumerate_number, neighbours
 from privatizers.audit.neighbours import Instance
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.noise.randomness import UNIT
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 
 _SIZES = (2, 8)
 _KNOWN = 4  # units times ε of the counts from which, roughly, tables are made of them
@@ -42,6 +41,16 @@ class Window:
     """Whole numbers in an interval; the last ones go on for ever."""
     unmoved_reach: int | None = None
     """The same of cells that do not change; None for one interval that holds everything."""
+    arm_step: int = 1
+    """Whole numbers in an interval of a count of the whole arm."""
+
+    def of_steps(self, mechanism: ClusterOptimalDP, scales: float) -> "Window":
+        """Return the window with intervals of so many scales of the noise."""
+        steps = [
+            1 if counts is None else math.ceil(scales * counts.noise_scale)
+            for counts in (mechanism.parameters.counts, mechanism.parameters.arm_counts)
+        ]
+        return replace(self, step=steps[0], arm_step=steps[1])
 
 
 @dataclass(frozen=True)
@@ -69,27 +78,24 @@ def enumerate_optimal(
     Arms' sums of squares are left out.
     """
     parameters = mechanism.parameters
-    if parameters.counts is None:
-        drawn = _outputs(mechanism, instance, None)
-        lattice, scale = parameters.lattice, parameters.noise_scale
-        if lattice is None or scale is None:
-            return Enumeration(instance, *drawn, 0, 0.0)
-        moved = lattice.steps[instance.to_cell] - lattice.steps[instance.from_cell]
-        noisy_sum = enumerate_number(instance, moved, scale)
-        return Enumeration(
-            instance,
-            np.outer(noisy_sum.mass, drawn[0]).ravel(),
-            np.add.outer(noisy_sum.loss, drawn[1]).ravel(),
-            noisy_sum.margin,
-            noisy_sum.tail_mass,
-        )
     masses, losses = [], []
-    for arm in _arms(instance, parameters.counts.noise_scale, window or Window()):
-        noisy = np.array([stratum.noisy for stratum in arm])
-        mass, loss = _outputs(mechanism, instance, noisy)
-        masses.append(mass * math.prod(stratum.mass for stratum in arm))
-        losses.append(loss + math.fsum(stratum.loss for stratum in arm))
-    return Enumeration(instance, np.concatenate(masses), np.concatenate(losses), 0, 0.0)
+    for published in _published(mechanism, instance, window or Window()):
+        mass, loss = _outputs(mechanism, instance, published)
+        masses.append(mass * math.prod(one.mass for one in published.all))
+        losses.append(loss + math.fsum(one.loss for one in published.all))
+    mass, loss = np.concatenate(masses), np.concatenate(losses)
+    lattice, scale = parameters.lattice, parameters.noise_scale
+    if lattice is None or scale is None:
+        return Enumeration(instance, mass, loss, 0, 0.0)
+    moved = lattice.steps[instance.to_cell] - lattice.steps[instance.from_cell]
+    noisy_sum = enumerate_number(instance, moved, scale)
+    return Enumeration(
+        instance,
+        np.outer(noisy_sum.mass, mass).ravel(),
+        np.add.outer(noisy_sum.loss, loss).ravel(),
+        noisy_sum.margin,
+        noisy_sum.tail_mass,
+    )
 
 
 def optimal_enumerations(mechanism: ClusterOptimalDP) -> list[Enumeration]:
@@ -98,24 +104,24 @@ def optimal_enumerations(mechanism: ClusterOptimalDP) -> list[Enumeration]:
     Learnt tables take a programme each, so few of them are listed, and fewer on fine grids.
     """
     parameters, k = mechanism.parameters, mechanism.parameters.n_outcomes
-    scale = parameters.noise_scale
     small = [one for size in _SIZES for one in neighbours(parameters, size)]
-    if parameters.counts is None or scale is None:
+    price = _least_price(mechanism)
+    if price is None:
         return [enumerate_optimal(mechanism, one) for one in small]
-    step = math.ceil(scale / 2)
-    window = Window(8 if k == 2 else 1 if k <= 5 else 0, step)
-    listed = [enumerate_optimal(mechanism, one, window) for one in small]
-    price = moved_cells(k) / scale
+    both = parameters.counts is not None and parameters.arm_counts is not None
+    narrow = Window(2 if both else 8) if k == 2 else Window(1 if k <= 5 and not both else 0)
+    narrow = narrow.of_steps(mechanism, 0.5)
+    listed = [enumerate_optimal(mechanism, one, narrow) for one in small]
     solvable = k <= _MOST_OUTCOMES
     large = math.ceil(_KNOWN * (k if solvable else 1) / price) + 1
-    wide = Window(1 if k <= 3 else 0, math.ceil(scale))
+    wide = Window(1 if k <= 3 and not both else 0).of_steps(mechanism, 1.0)
     shapes = neighbours(parameters, large)
     of_learnt = shapes[-3:] if k <= 5 else shapes[-1:]
     listed += [enumerate_optimal(mechanism, one, wide) for one in of_learnt]
     if solvable:
         last = of_learnt[-1]
         pair = ArmInstance(last.counts, last.from_cell, last.to_cell, (last.counts[::-1],))
-        listed.append(enumerate_optimal(mechanism, pair, Window(0, wide.step)))
+        listed.append(enumerate_optimal(mechanism, pair, replace(wide, reach=0)))
     return listed
 
 
@@ -125,34 +131,75 @@ def taught_instance(mechanism: ClusterOptimalDP) -> tuple[Instance, int]:
     Each draw takes a programme.
     """
     parameters, k = mechanism.parameters, mechanism.parameters.n_outcomes
-    if parameters.counts is None or parameters.noise_scale is None:
+    price = _least_price(mechanism)
+    if price is None:
         return neighbours(parameters, _SIZES[0])[0], _MANY
-    n = math.ceil(_KNOWN * parameters.noise_scale / moved_cells(k))
+    n = math.ceil(_KNOWN / price)
     counts = (max(n - 1, 1),) + (0,) * (k - 2) + (1,)
     return Instance(counts, 0, k - 1), 150 if k <= 5 else 40 if k <= _MOST_OUTCOMES else 10
 
 
+def _least_price(mechanism: ClusterOptimalDP) -> float | None:
+    """Return what the cheapest counts that are published cost; None where there are none."""
+    parameters = mechanism.parameters
+    of_strata = 0.0 if parameters.counts is None else parameters.statistic_epsilon
+    prices = [price for price in (of_strata, parameters.arm_counts_epsilon) if price > 0]
+    return min(prices) if prices else None
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The noisy counts of one listed release: of its strata, and of their arm."""
+
+    strata: tuple[_Counts, ...]
+    arms: tuple[_Counts, ...]
+
+    @property
+    def all(self) -> tuple[_Counts, ...]:
+        return self.strata + self.arms
+
+
+def _published(
+    mechanism: ClusterOptimalDP, instance: Instance, window: Window
+) -> Iterator[_Published]:
+    """List the noisy counts of the stratum that changes, of each other one, and of the arm."""
+    parameters = mechanism.parameters
+    others = instance.others if isinstance(instance, ArmInstance) else ()
+    strata: Iterator[tuple[_Counts, ...]] = iter([()])
+    arms: Iterator[tuple[_Counts, ...]] = iter([()])
+    if parameters.counts is not None:
+        scale = parameters.counts.noise_scale
+        changing = _vectors(instance.counts, instance.neighbour, scale, window)
+        still = [_vectors(counts, counts, scale, window) for counts in others]
+        strata = itertools.product(changing, *still)
+    if parameters.arm_counts is not None:
+        rest = np.sum(np.array([(0,) * instance.n_outcomes, *others]), axis=0)
+        here, there = (
+            tuple((np.array(counts) + rest).tolist())
+            for counts in (instance.counts, instance.neighbour)
+        )
+        of_arm = replace(window, step=window.arm_step)
+        arms = ((one,) for one in _vectors(here, there, parameters.arm_counts.noise_scale, of_arm))
+    return itertools.starmap(_Published, itertools.product(strata, arms))
+
+
 def _outputs(
-    mechanism: ClusterOptimalDP, instance: Instance, noisy: Ints | None
+    mechanism: ClusterOptimalDP, instance: Instance, published: _Published
 ) -> tuple[Floats, Floats]:
     """Return the changed unit's outputs given the noisy counts: P(output | D), and its loss."""
+    noisy, of_arms = (
+        np.array([one.noisy for one in counts]) if counts else None
+        for counts in (published.strata, published.arms)
+    )
     others = instance.others if isinstance(instance, ArmInstance) else ()
     sizes = np.array([sum(counts) for counts in (instance.counts, *others)])
-    response = mechanism.response(noisy, sizes, np.zeros(len(sizes), dtype=np.int64))
+    response = mechanism.response(noisy, sizes, np.zeros(len(sizes), dtype=np.int64), of_arms)
     table = response.tables_used[int(response.table_of[0])].units
     here, there = table[instance.from_cell], table[instance.to_cell]
     with np.errstate(divide="ignore", invalid="ignore"):
         loss = np.log(here.astype(np.float64)) - np.log(there.astype(np.float64))
     possible = (here > 0) | (there > 0)
     return here[possible] / UNIT, np.clip(loss[possible], -_IMPOSSIBLE, _IMPOSSIBLE)
-
-
-def _arms(instance: Instance, scale: float, window: Window) -> Iterator[tuple[_Counts, ...]]:
-    """List the noisy counts of the stratum that changes, with those of each other one."""
-    others = instance.others if isinstance(instance, ArmInstance) else ()
-    changing = _vectors(instance.counts, instance.neighbour, scale, window)
-    still = [_vectors(counts, counts, scale, window) for counts in others]
-    return itertools.product(changing, *still)
 
 
 def _vectors(

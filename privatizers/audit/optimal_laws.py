@@ -4,12 +4,13 @@ They do for this mechanism what `mechanism_laws` does for those with a prior. A 
 it is published, in whole numbers, without the code that made it.
 """
 
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 
-from privatizers.audit.checks import Check, exactly, judge_events
+from privatizers.audit.checks import Check, Events, exactly, judge_events
 from privatizers.audit.laws import TableResponses, response_events
 from privatizers.audit.mechanism_laws import (
     NOISE,
@@ -17,11 +18,11 @@ from privatizers.audit.mechanism_laws import (
     drawn_noise,
     made_up_counts,
     noise_laws,
+    noise_pairs,
     square_laws,
 )
 from privatizers.audit.sampling import Effort, noised_cells
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.learnt_guess import public_response
@@ -52,6 +53,7 @@ def optimal_laws(mechanism: ClusterOptimalDP, effort: Effort, error: float) -> l
     noises = [drawn_noise(parameters, counts, release) for release in releases]
     scale = parameters.noise_scale
     statistic = [] if scale is None else noise_laws(noises, scale)
+    statistic += _arm_laws(mechanism, counts, releases, noises)
     learning, arms = learning_counts(mechanism)
     learnt = mechanism.strata(learning, arms)
     problems = (
@@ -68,6 +70,31 @@ def optimal_laws(mechanism: ClusterOptimalDP, effort: Effort, error: float) -> l
     ]
 
 
+def _arm_laws(
+    mechanism: ClusterOptimalDP, counts: Ints, releases: list[OptimalRelease], noises: list[Ints]
+) -> list[Events]:
+    """Return the events of noise on counts of arms, each row of ``counts`` being one.
+
+    And of pairs with the ``noises`` of strata, where one scale is taken for both.
+    """
+    stated = mechanism.parameters.arm_counts
+    if stated is None:
+        return []
+    drawn = [
+        drawn_noise(mechanism.parameters, counts, replace(release, noisy_counts=release.noisy_arms))
+        for release in releases
+        if release.noisy_arms is not None
+    ]
+    events = noise_laws(drawn, stated.noise_scale)
+    scale = mechanism.parameters.noise_scale
+    if scale is not None and noises[0].size:
+        one, other = noises[0][:, 0], drawn[0][:, 0]
+        events += noise_pairs(
+            (one, scale), (other, stated.noise_scale), "noises of strata and arms"
+        )
+    return events
+
+
 def learning_counts(mechanism: ClusterOptimalDP) -> tuple[Ints, Ints]:
     """Return counts of strata of which some get tables of their own, and their arms.
 
@@ -75,10 +102,10 @@ def learning_counts(mechanism: ClusterOptimalDP) -> tuple[Ints, Ints]:
     """
     parameters, k = mechanism.parameters, mechanism.parameters.n_outcomes
     counts, arms = made_up_counts(_STRATA, k), np.arange(_STRATA) % _ARMS
-    if parameters.counts is not None and parameters.noise_scale is not None:
-        price = moved_cells(k) / parameters.noise_scale
-        for stratum in range(_LARGE):
-            counts[stratum, (stratum * 5) % k] += int(8 * k / price) + 1
+    of_strata = 0.0 if parameters.counts is None else parameters.statistic_epsilon
+    prices = [price for price in (of_strata, parameters.arm_counts_epsilon) if price > 0]
+    for stratum in range(_LARGE if prices else 0):
+        counts[stratum, (stratum * 5) % k] += int(8 * k / min(prices)) + 1
     return counts, arms
 
 
@@ -87,13 +114,14 @@ def release_problems(
 ) -> list[str]:
     """Return how the tables of a release differ from what is stated; never by chance."""
     problems = tables_problems(release.response.tables_used, mechanism.parameters.response_epsilon)
-    stated = mechanism.response(release.noisy_counts, sizes, arms)
+    stated = mechanism.response(release.noisy_counts, sizes, arms, release.noisy_arms)
     other = _different(release.response, stated)
     if other:
         problems.append(f"{other:,} of {len(sizes):,} tables are not those of the noisy counts")
-    noisy = release.noisy_counts
-    if noisy is not None and noisy.shape[1] == 2 and not np.all(noisy.sum(axis=1) == sizes):
-        problems.append("a count and its complement do not add up to the units there are")
+    of_arms = np.bincount(arms, sizes).astype(np.int64)
+    for noisy, units in ((release.noisy_counts, sizes), (release.noisy_arms, of_arms)):
+        if noisy is not None and noisy.shape[1] == 2 and not np.all(noisy.sum(axis=1) == units):
+            problems.append("a count and its complement do not add up to the units there are")
     return problems
 
 

@@ -69,14 +69,15 @@ UNDER_TWO_MINUTES = Effort()
 def noised_cells(mechanism: UnitMechanism) -> int:
     """Return how many numbers of a stratum get noise, at least 1: this takes the time."""
     parameters = mechanism.parameters
-    counts = parameters.noise_scale is not None and parameters.lattice is None
-    return parameters.n_outcomes if counts and parameters.n_outcomes > 2 else 1
+    n_counts = sum(one is not None for one in (parameters.counts, parameters.arm_counts))
+    cells = parameters.n_outcomes if parameters.n_outcomes > 2 else 1
+    return max(n_counts * cells + (parameters.sums is not None), 1)
 
 
 def stacked_size(mechanism: UnitMechanism, instance: Instance, effort: Effort) -> int:
     """Return the number of stacked replicates of D, and of D′, that an effort allows."""
     by_units = effort.units // (2 * instance.n_units)
-    if mechanism.parameters.noise_scale is None:
+    if mechanism.parameters.noise_scale is None and mechanism.parameters.arm_counts is None:
         return max(min(by_units, _MOST_ROWS), 10)
     by_noise = effort.noised_cells // (2 * noised_cells(mechanism))
     return max(min(by_units, by_noise, _MOST_ROWS), 10)
@@ -179,9 +180,23 @@ def _public_columns(
         if release.noisy_counts is not None:
             noisy = release.noisy_counts[rows, cell].astype(np.float64)
             columns[f"noisy count of the outcome {which}, {whose}"] = noisy
+        arms = _arms_of(release, rows)
+        if arms is not None:
+            noisy = arms[:, cell].astype(np.float64)
+            columns[f"noisy count of the outcome {which}, the arm of {whose}"] = noisy
     if release.noisy_sums is not None:
         columns[f"noisy sum of outcomes, {whose}"] = release.noisy_sums[rows].astype(np.float64)
     return columns
+
+
+def _arms_of(release: UnitRelease, rows: Ints) -> Ints | None:
+    """Return the noisy counts of the arms that strata are of, [n, K]; None where none are public.
+
+    Strata of an arm come in a row, as many in each.
+    """
+    if isinstance(release, StrataRelease) or release.noisy_arms is None:
+        return None
+    return release.noisy_arms[rows * len(release.noisy_arms) // len(release.response.table_of)]
 
 
 def signature(
@@ -192,6 +207,7 @@ def signature(
     Tables have no γ.
     A noisy count is on D's side where it is at least D's count of the outcome given up, or at most
     D's count of the outcome taken; a noisy sum where it is D's sum or further from the neighbour's.
+    Each stratum is an arm of its own.
     Together these facts give the greatest ratios of probabilities.
     """
     gamma = mechanism.parameters.truncation_threshold
@@ -199,9 +215,10 @@ def signature(
     bits = []
     if isinstance(release, StrataRelease) and gamma is not None:
         bits += [release.response.prior[:, cell] <= gamma for cell in moved]
-    if release.noisy_counts is not None:
-        given, taken = (release.noisy_counts[:, cell] - instance.counts[cell] for cell in moved)
-        bits += [given >= 0, taken <= 0]
+    for noisy in (release.noisy_counts, _arms_of(release, np.arange(len(draw)))):
+        if noisy is not None:
+            given, taken = (noisy[:, cell] - instance.counts[cell] for cell in moved)
+            bits += [given >= 0, taken <= 0]
     lattice = mechanism.parameters.lattice
     if release.noisy_sums is not None and lattice is not None:
         total = int(np.dot(lattice.steps, instance.counts))

@@ -16,9 +16,8 @@ from privatizers.audit.audit import ARITHMETIC, SLACK, AnyMechanism, enumeration
 from privatizers.audit.checks import Check, Events
 from privatizers.audit.count_lattice import sum_groups
 from privatizers.audit.enumeration import Enumeration, with_squares
-from privatizers.audit.laws import AnyResponses, Laplace
+from privatizers.audit.laws import AnyResponses
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
-from schemas.arrays import Ints
 
 JOINT = "the exact loss of small releases, of all outcomes together, is within the claim"
 _MOST = 4_000  # outcomes of a product that are listed; alike ones are merged before
@@ -126,33 +125,4 @@ def response_pairs(first: AnyResponses, second: AnyResponses, whose: str) -> lis
         Events.one(
             f"{whose} are both changed", np.count_nonzero(~first.kept & ~second.kept), neither, n
         ),
-    ]
-
-
-def noise_pairs(first: tuple[Ints, float], second: tuple[Ints, float], whose: str) -> list[Events]:
-    """Count how often two noises of any scales are both above 0, on both sides, odd and equal to 0.
-
-    Each is given with its scale; values that stand at the same place are of the same cell. They are
-    independent.
-    """
-    (one, scale), (other, other_scale) = first, second
-    n = min(len(one), len(other))
-    if n == 0:
-        return []
-    one, other = one[:n], other[:n]
-    law, other_law = Laplace(scale), Laplace(other_scale)
-    above, other_above = law.above(1), other_law.above(1)
-    happened = {
-        "both above 0": ((one > 0) & (other > 0), above * other_above),
-        "above and below 0": ((one > 0) & (other < 0), above * other_above),
-        "both odd": ((one & 1 == 1) & (other & 1 == 1), law.odd * other_law.odd),
-        "both 0": ((one == 0) & (other == 0), law.zero * other_law.zero),
-        "far from 0": (
-            (np.abs(one) >= law.tails[-1]) & (np.abs(other) >= other_law.tails[-1]),
-            4.0 * law.above(law.tails[-1]) * other_law.above(other_law.tails[-1]),
-        ),
-    }
-    return [
-        Events.one(f"{whose} are {what}", np.count_nonzero(seen), n * chance, n)
-        for what, (seen, chance) in happened.items()
     ]

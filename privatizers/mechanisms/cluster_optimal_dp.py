@@ -3,7 +3,8 @@
 A response table of the optimal randomiser (`optimal_response.md`) in place of randomised response:
 for the public guess where no counts are published, else for what the noisy counts say, stratum by
 stratum (`cluster_optimal_dp.md` has the proof). Guarantee, for counts and outcomes published
-together: ε = 2/σ + ε₂, δ = 0 (1/σ for K = 2), ε₂ being what every table keeps.
+together: ε = 2/σ + ε₂, δ = 0 (1/σ for K = 2), ε₂ being what every table keeps. Noisy counts of
+whole arms, which have noise of their own, cost another 2/σ_a.
 """
 
 from dataclasses import dataclass
@@ -13,9 +14,12 @@ import numpy as np
 
 from estimators.pool_statistics import ResponseNoise
 from privatizers.domain.strata import small_clusters_share
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import OptimalParameters
-from privatizers.optimal_response.learnt_guess import learnt_response, public_response
+from privatizers.optimal_response.learnt_guess import (
+    GroupCounts,
+    learnt_response,
+    public_response,
+)
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Ints
 
@@ -29,6 +33,8 @@ class OptimalRelease:
     response: OptimalResponse
     noisy_sums: Ints | None = None
     """S̃ in grid steps, shape [S]; None where none are published."""
+    noisy_arms: Ints | None = None
+    """Ñ of whole arms, with noise of their own, shape [A, K]; None where none are published."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +69,41 @@ class ClusterOptimalDP:
     def strata(self, counts: Ints, group: Ints | None = None) -> OptimalRelease:
         """Add noise to the counts, and choose tables by the noisy counts alone.
 
-        ``group`` has the arm of each stratum, shape [S]; None where all are of one.
+        ``group`` has the arm of each stratum, shape [S]; None where all are of one. Counts of arms
+        are those of all their strata, so none of a release may be missing.
         """
         parameters = self.parameters
+        arm = np.zeros(len(counts), dtype=np.int64) if group is None else group
         noisy = None if parameters.counts is None else parameters.counts.noised(counts)
         sums = None if parameters.sums is None else parameters.sums.noised(counts)
-        return OptimalRelease(noisy, self.response(noisy, counts.sum(axis=1), group), sums)
+        arms = None
+        if parameters.arm_counts is not None:
+            of_arms = np.zeros((int(arm.max()) + 1, counts.shape[1]), dtype=np.int64)
+            np.add.at(of_arms, arm, counts)
+            arms = parameters.arm_counts.noised(of_arms)
+        response = self.response(noisy, counts.sum(axis=1), arm, arms)
+        return OptimalRelease(noisy, response, sums, arms)
 
     def response(
-        self, noisy_counts: Ints | None, n_units: Ints, group: Ints | None = None
+        self,
+        noisy_counts: Ints | None,
+        n_units: Ints,
+        group: Ints | None = None,
+        noisy_arms: Ints | None = None,
     ) -> OptimalResponse:
-        """Return the tables of strata with these noisy counts, [S, K], and public sizes, [S]."""
+        """Return the tables of strata with these noisy counts, and public sizes.
+
+        ``noisy_counts`` of strata have the shape [S, K], ``n_units`` and ``group`` [S], and
+        ``noisy_arms``, counts of whole arms, [A, K].
+
+        Raises:
+            ValueError: Counts of arms are published and not given, or the other way round.
+        """
         parameters = self.parameters
-        if noisy_counts is None or parameters.noise_scale is None:
+        if (noisy_arms is None) != (parameters.arm_counts is None):
+            raise ValueError("tables are made of counts of arms where these are published")
+        learns_nothing = noisy_counts is None and noisy_arms is None
+        if learns_nothing or not parameters.learns:
             return self._public(len(n_units))
         return learnt_response(
             np.array(parameters.grid),
@@ -83,8 +111,9 @@ class ClusterOptimalDP:
             parameters.response_epsilon,
             noisy_counts,
             n_units,
-            moved_cells(parameters.n_outcomes) / parameters.noise_scale,
+            0.0 if noisy_counts is None else parameters.statistic_epsilon,
             np.zeros(len(n_units), dtype=np.int64) if group is None else group,
+            None if noisy_arms is None else GroupCounts(noisy_arms, parameters.arm_counts_epsilon),
         )
 
     def _public(self, n_strata: int) -> OptimalResponse:

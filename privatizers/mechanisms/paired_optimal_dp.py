@@ -39,7 +39,7 @@ class PairedOptimalDP(ClusterOptimalDP):
         """Refuse parameters of another outcome, or of another table."""
         own, table = self.pair[self.place], self.table
         known = (self.parameters.grid, self.parameters.guess, self.parameters.response_epsilon)
-        if known != (own.values, own.guess, table.epsilon):
+        if known != (own.values, own.guess, table.epsilon) or self.parameters.learns:
             raise ValueError("parameters are not those of the pair")
 
     @property
@@ -68,10 +68,14 @@ class PairedOptimalDP(ClusterOptimalDP):
         )
 
     def response(
-        self, noisy_counts: Ints | None, n_units: Ints, group: Ints | None = None
+        self,
+        noisy_counts: Ints | None,
+        n_units: Ints,
+        group: Ints | None = None,
+        noisy_arms: Ints | None = None,
     ) -> OptimalResponse:
         """Return the table for every stratum, whatever the counts are: [S, K] and sizes, [S]."""
-        del noisy_counts, group
+        del noisy_counts, group, noisy_arms
         return self._public(len(n_units))
 
     def _public(self, n_strata: int) -> OptimalResponse:
@@ -85,12 +89,13 @@ def drawn_together(
     """Return two mechanisms as they are where their tables become one at the sum of their ε.
 
     Raises:
-        ValueError: There are too many pairs of values, or no table keeps this ε.
+        ValueError: There are too many pairs of values, no table keeps this ε, or counts of arms are
+            published, from which nothing would be learnt.
     """
     pair = (_side(first), _side(second))
     whole = pair_table(*pair).epsilon
     one, other = (
-        PairedOptimalDP(replace(own.parameters, response_epsilon=whole), pair, place)
+        PairedOptimalDP(replace(own.parameters, response_epsilon=whole, learns=False), pair, place)
         for place, own in enumerate((first, second))
     )
     return one, other

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from privatizers.accounting.events import (
     BoundedResponse,
@@ -22,6 +22,9 @@ from privatizers.mechanisms.noisy_sums import NoisySums
 from privatizers.noise.geometric_digits import digits_of
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import MOST_INPUTS
+
+LearntFrom = Literal["strata", "arms", "nothing"]
+"""The noisy counts that the guess of a whole arm is learnt from."""
 
 
 class StrataStatistic:
@@ -48,6 +51,16 @@ class StrataStatistic:
         return NoisySums(self.lattice, self.noise_scale)
 
     @property
+    def arm_counts(self) -> NoisyCounts | None:
+        """The noisy counts of whole arms that are published beside it, if any."""
+        return None
+
+    @property
+    def learnt_from(self) -> LearntFrom | None:
+        """What response tables are learnt from; None for mechanisms that have none."""
+        return None
+
+    @property
     def strata_statistic(self) -> str:
         """The name of the statistic of a stratum: ``means``, ``none``, or a kind of counts."""
         if self.noise_scale is None:
@@ -61,6 +74,12 @@ class StrataStatistic:
             return 0.0
         most = moved_cells(self.n_outcomes) if self.lattice is None else self.lattice.most
         return most / self.noise_scale
+
+    @property
+    def arm_counts_epsilon(self) -> float:
+        """The pure ε of the noisy counts of arms by themselves; 0 where there are none."""
+        counts = self.arm_counts
+        return 0.0 if counts is None else moved_cells(self.n_outcomes) / counts.noise_scale
 
 
 def _check_statistic(parameters: StrataStatistic, *, with_means: bool) -> None:
@@ -186,6 +205,10 @@ class OptimalParameters(StrataStatistic):
     """σ, in units for counts, in grid steps for sums; None where no statistic is published."""
     lattice: Lattice | None = None
     squares: NoisySquares | None = None
+    arm_noise_scale: float | None = None
+    """σ of the noisy counts of whole arms, in units; None where none are published."""
+    learns: bool = True
+    """Whether tables are learnt from noisy counts; else they are those of ``guess``."""
 
     n_outcomes: int = field(init=False)
     """K."""
@@ -200,7 +223,25 @@ class OptimalParameters(StrataStatistic):
             raise ValueError(f"from 2 to {MOST_INPUTS} outcomes, and a guess of as many")
         if not 0 < self.response_epsilon < math.inf:
             raise ValueError(f"response_epsilon is {self.response_epsilon!r}")
+        if self.arm_noise_scale is not None:
+            digits_of(self.arm_noise_scale)
+            if not self.learns:
+                raise ValueError("counts of arms are published to be learnt from")
         _check_statistic(self, with_means=True)
+
+    @property
+    def arm_counts(self) -> NoisyCounts | None:
+        """The noisy counts of whole arms that are published, if any."""
+        if self.arm_noise_scale is None:
+            return None
+        return NoisyCounts(self.n_outcomes, self.arm_noise_scale)
+
+    @property
+    def learnt_from(self) -> LearntFrom:
+        """What the guess of an arm is learnt from: its own counts, else those of its strata."""
+        if self.arm_noise_scale is not None:
+            return "arms"
+        return "strata" if self.learns and self.counts is not None else "nothing"
 
 
 UnitParameters = Parameters | OptimalParameters
@@ -212,19 +253,34 @@ def event_of(parameters: UnitParameters | AggregateParameters) -> Event:
 
     The strata of a release are disjoint and treated alike: ``Disjoint((event,) * n_strata)`` is
     the whole release, and costs the same. A noisy difference between arms costs no more than a
-    noisy sum with the same σ and M, at any δ (`aggregates.md`). Sums of squares are of whole arms,
-    which are disjoint as well: a unit is in one stratum and in one arm.
+    noisy sum with the same σ and M, at any δ (`aggregates.md`). Sums of squares and counts of arms
+    are of whole arms, which are disjoint as well: a unit is in one stratum and in one arm.
     """
     rate, least = parameters.resampling_probability, parameters.truncation_threshold
-    noise, squares = _noise_of(parameters), parameters.squares
-    parts: list[Event] = [] if noise is None else [noise]
-    if squares is not None:
-        parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
+    parts = _statistics(parameters)
     if rate is not None and least is not None:
         parts.append(Response(rate, least))
     if parameters.response_epsilon is not None:
         parts.append(BoundedResponse(parameters.response_epsilon))
     return parts[0] if len(parts) == 1 else Together(tuple(parts))
+
+
+def statistics_event(parameters: StrataStatistic) -> Event | None:
+    """Return the part of :func:`event_of` that is not of units; None where there is none."""
+    parts = _statistics(parameters)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    return Together(tuple(parts))
+
+
+def _statistics(parameters: StrataStatistic) -> list[Event]:
+    noise, squares, arms = _noise_of(parameters), parameters.squares, parameters.arm_counts
+    parts: list[Event] = [] if noise is None else [noise]
+    if squares is not None:
+        parts.append(SquareNoise(squares.noise_scale, squares.steps.most))
+    if arms is not None:
+        parts.append(CountsNoise(arms.noise_scale, moved_cells(arms.n_outcomes)))
+    return parts
 
 
 def _noise_of(parameters: StrataStatistic) -> StratumNoise | None:

@@ -6,6 +6,7 @@ tables keep the same ε, whatever the counts are; so which of them a stratum get
 guess they were solved, costs nothing beyond the counts. A wrong guess costs noise, never bias.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -22,17 +23,30 @@ from schemas.arrays import Floats, Ints
 
 _MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
 """The part of an even guess that is mixed into a learnt one: for few people, for many."""
-_SOLVED_IN = 13
+SOLVED_IN = 13
 """Outcomes up to which a table is solved in some tenths of a second, so that strata have own ones.
 """
 MOST_OWN, MOST_GROUPS = 48, 16
 """Strata, and groups, that have tables of their own at most, so that a run takes seconds."""
-_LEAST_KNOWN = 1.5
+LEAST_KNOWN = 1.5
 """Units times ε of the counts, for each outcome, from which counts are looked at.
 
 They are shrunk toward what is known without them, so that noise alone rarely makes a table."""
-_WORTH = 0.97
+_PATIENCE = 6
+"""Strata in turn, the least like their group first, whose own tables are not worth it; then no more
+are solved for. Where clusters are alike, most of them would be solved for in vain."""
+WORTH = 0.97
 """The noise that a stratum's own table must have at most, as a part of its group's."""
+
+
+@dataclass(frozen=True)
+class GroupCounts:
+    """Noisy counts of whole groups, with noise of their own and a price of their own."""
+
+    noisy_counts: Ints
+    """Ñ of the groups, shape [G, K]."""
+    epsilon: float
+    """What they have cost; it says how noisy they are."""
 
 
 def public_response(grid: Floats, guess: Floats, epsilon: float, n_strata: int) -> OptimalResponse:
@@ -46,10 +60,11 @@ def learnt_response(
     grid: Floats,
     guess: Floats,
     epsilon: float,
-    noisy_counts: Ints,
+    noisy_counts: Ints | None,
     n_units: Ints,
     counts_epsilon: float,
     group: Ints,
+    own: GroupCounts | None = None,
 ) -> OptimalResponse:
     """Return a table for every stratum, all at ``epsilon``: the best by the noisy counts.
 
@@ -57,26 +72,27 @@ def learnt_response(
         grid: y, shape [K].
         guess: The public guess, shape [K].
         epsilon: What every table keeps.
-        noisy_counts: Ñ of the strata, shape [S, K].
+        noisy_counts: Ñ of the strata, shape [S, K]; None where none are published.
         n_units: Public sizes, shape [S].
-        counts_epsilon: What the counts have cost; it says how noisy they are.
+        counts_epsilon: What those counts have cost; it says how noisy they are.
         group: The group of each stratum, from 0; shape [S].
+        own: Counts of the groups with noise of their own. Without them a group's counts are the
+            sums of its strata's, with the noise of all of these.
 
     Candidates are the table of the stratum's own counts (of the largest strata alone), that of its
     group's, that of the public guess, and even response. Each is judged by the most particular
-    guess that tells enough. Nothing but the arguments decides: neither time nor memory.
+    guess that tells enough. Of strata the least like their group come first, and where several in
+    turn are not worth a table, no more are solved for. Nothing but the arguments decides: neither
+    time nor memory.
     """
     n_groups = int(group.max()) + 1
-    of_groups = np.zeros((n_groups, len(grid)))
-    np.add.at(of_groups, group, noisy_counts)
     sizes = np.bincount(group, n_units, n_groups).astype(np.float64)
-    # The noise on a sum of m counts is √m times as great.
-    known = sizes * counts_epsilon / np.sqrt(np.maximum(np.bincount(group, minlength=n_groups), 1))
-    group_guesses = shrunk(of_groups, sizes, known, np.broadcast_to(guess, of_groups.shape))
+    of_groups, known = _of_groups(noisy_counts, counts_epsilon, group, sizes, len(grid), own)
+    group_guesses = _group_guesses(of_groups, sizes, known, guess)
     tables = [solved(grid, guess, epsilon), _even(grid, epsilon)]
     own_table = np.zeros(n_groups, dtype=np.int64)  # the public guess's where it has none
     if n_groups <= MOST_GROUPS:
-        for at in np.flatnonzero(known >= _LEAST_KNOWN * len(grid)).tolist():
+        for at in np.flatnonzero(known >= LEAST_KNOWN * len(grid)).tolist():
             own_table[at] = len(tables)
             tables.append(solved(grid, group_guesses[at], epsilon, guess))
     expected = group_guesses @ np.stack([table.noise for table in tables]).T
@@ -84,17 +100,76 @@ def learnt_response(
     of_another = (position > 1) & (position != own_table[:, np.newaxis])
     best_of_group = np.argmin(np.where(of_another, np.inf, expected), axis=1)
     chosen: Ints = best_of_group[group]
-    for stratum in _worth_own(n_units, counts_epsilon, len(grid)):
-        size = n_units[stratum : stratum + 1].astype(np.float64)
-        of_group = group_guesses[group[stratum]][np.newaxis]
-        counts = noisy_counts[stratum : stratum + 1]
-        own = shrunk(counts, size, size * counts_epsilon, of_group)[0]
-        table = solved(grid, own, epsilon, guess, of_group[0])
-        if own @ table.noise < _WORTH * (own @ tables[chosen[stratum]].noise):
+    failed = 0
+    for stratum, alone in _own_guesses(noisy_counts, n_units, counts_epsilon, group_guesses[group]):
+        table = solved(grid, alone, epsilon, guess, group_guesses[group[stratum]])
+        if alone @ table.noise < WORTH * (alone @ tables[chosen[stratum]].noise):
             chosen[stratum] = len(tables)
             tables.append(table)
+            failed = 0
+            continue
+        failed += 1
+        if failed == _PATIENCE:
+            break
     used, table_of_stratum = np.unique(chosen, return_inverse=True)
     return OptimalResponse(tuple(tables[at] for at in used.tolist()), table_of_stratum)
+
+
+def _own_guesses(
+    noisy_counts: Ints | None, n_units: Ints, counts_epsilon: float, of_groups: Floats
+) -> list[tuple[int, Floats]]:
+    """The largest strata with guesses of their own, those least like their group's first.
+
+    ``of_groups`` has the guess of each stratum's group, shape [S, K].
+    """
+    if noisy_counts is None:
+        return []
+    at = np.array(_worth_own(n_units, counts_epsilon, noisy_counts.shape[1]), dtype=np.int64)
+    sizes = n_units[at].astype(np.float64)
+    own = shrunk(noisy_counts[at], sizes, sizes * counts_epsilon, of_groups[at])
+    apart = np.abs(own - of_groups[at]).sum(axis=1)
+    order = np.argsort(-apart, kind="stable")
+    return [(int(at[nth]), own[nth]) for nth in order]
+
+
+def _of_groups(
+    noisy_counts: Ints | None,
+    counts_epsilon: float,
+    group: Ints,
+    sizes: Floats,
+    n_outcomes: int,
+    own: GroupCounts | None,
+) -> tuple[Floats, Floats]:
+    """Return noisy counts of the groups, shape [G, K], and their units times ε, as noise has it."""
+    n_groups = len(sizes)
+    of_groups = np.zeros((n_groups, n_outcomes))
+    if own is not None:
+        of_groups += own.noisy_counts[:n_groups]
+        return of_groups, sizes * own.epsilon
+    if noisy_counts is None:
+        return of_groups, np.zeros(n_groups)
+    np.add.at(of_groups, group, noisy_counts)
+    # The noise on a sum of m counts is √m times as great.
+    n_strata = np.maximum(np.bincount(group, minlength=n_groups), 1)
+    return of_groups, sizes * counts_epsilon / np.sqrt(n_strata)
+
+
+def _group_guesses(noisy_counts: Floats, sizes: Floats, known: Floats, guess: Floats) -> Floats:
+    """Return a guess for each group, shape [G, K], between its counts and those of all together.
+
+    Arms differ little as a rule, and all together say much more than one: with the noise of groups
+    that are ``known``, units times ε, they are known like Σ n/√(Σ (n/known)²). What they say is
+    moved toward the public ``guess`` likewise. Groups that are too many to have tables of their own
+    are looked at one by one.
+    """
+    told = known > 0
+    if not told.any() or len(sizes) > MOST_GROUPS:
+        return shrunk(noisy_counts, sizes, known, np.broadcast_to(guess, noisy_counts.shape))
+    n_units = sizes[told].sum(keepdims=True)
+    of_all = n_units / np.sqrt(np.sum((sizes[told] / known[told]) ** 2))
+    counts = noisy_counts[told].sum(axis=0, keepdims=True)
+    together = on_simplex(_nearer(counts, n_units, of_all, guess[np.newaxis]))
+    return shrunk(noisy_counts, sizes, known, np.broadcast_to(together, noisy_counts.shape))
 
 
 def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
@@ -105,13 +180,19 @@ def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: F
     chance in K squares); then they are :func:`mixed`. A share's noise has the variance
     8/``known``².
     """
+    shares = _nearer(noisy_counts, n_units, known, prior)
+    return mixed(shares, np.ones(len(shares)), known)
+
+
+def _nearer(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
+    """Return the same before they are mixed; they add up to one, or nearly, and may be below 0."""
     k = noisy_counts.shape[1]
     sizes = np.maximum(n_units, 1.0)[:, np.newaxis]
     apart = noisy_counts / sizes - prior
     told = known**2 * np.sum(apart**2, axis=1)
     kept = np.maximum(1.0 - 8.0 * (k + k**0.5) / np.maximum(told, 1e-300), 0.0)
-    shares = prior + kept[:, np.newaxis] * apart
-    return mixed(shares, np.ones(len(shares)), known)
+    shares: Floats = prior + kept[:, np.newaxis] * apart
+    return shares
 
 
 def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
@@ -139,9 +220,9 @@ def on_simplex(shares: Floats) -> Floats:
 
 def _worth_own(n_units: Ints, counts_epsilon: float, n_outcomes: int) -> list[int]:
     """The strata whose own counts tell enough, the largest first: by public sizes alone."""
-    if n_outcomes > _SOLVED_IN:
+    if n_outcomes > SOLVED_IN:
         return []
-    enough = np.flatnonzero(n_units * counts_epsilon >= _LEAST_KNOWN * n_outcomes)
+    enough = np.flatnonzero(n_units * counts_epsilon >= LEAST_KNOWN * n_outcomes)
     order = enough[np.argsort(-n_units[enough], kind="stable")]
     return [int(at) for at in order[:MOST_OWN]]
 

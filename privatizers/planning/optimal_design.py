@@ -1,20 +1,21 @@
 """From what a publisher asks for to Cluster-Optimal-DP with parameters, without any data.
 
-A part of ε pays for noisy counts (or sums) of the strata, which tables are learnt from and which
-estimates use, and what it leaves is what every table keeps.
+A part of ε pays for noisy counts (or sums) of the strata, which estimates use and which tables may
+be learnt from; another may pay for noisy counts of whole arms, which tables alone are learnt from.
+What they leave is what every table keeps.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from privatizers.accounting.accountant import calibrate_bounded, delta_at
-from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_squares import NoisySquares
-from privatizers.mechanisms.parameters import OptimalParameters, event_of
+from privatizers.mechanisms.parameters import OptimalParameters, event_of, statistics_event
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
 from privatizers.planning.design import StatisticName, check_range, check_workable
@@ -28,6 +29,17 @@ COUNTS_SHARE = 0.02
 
 Of 1, 2 and 3 % it left the least noise a unit, or nearly, on Experiment 1, Hillstrom's spend and
 STAR at ε = 2, 4 and 6."""
+
+
+ARMS_SHARE = 0.01
+"""The part of ε that pays for noisy counts of arms, where no plan says another.
+
+Of 0.5, 1, 2 and 3 % it left the least noise a unit, or nearly, on Hillstrom's spend and STAR at
+ε = 2, 4 and 8."""
+
+LearnFrom = Literal["auto", "strata", "arms", "nothing"]
+"""Where tables are learnt from; ``auto``: from what tells most, or where nothing is planned, from
+the counts of strata that are asked for, else from counts of arms."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,25 @@ class OptimalRequest:
     statistic_share: float = COUNTS_SHARE
     square_share: float = 0.0
     """The part of ``epsilon`` that pays for arms' sums of squares, beside published means."""
+    learn_from: LearnFrom = "auto"
+    arms_share: float = ARMS_SHARE
+    """The part of ``epsilon`` that pays for noisy counts of arms, where tables learn from these."""
+
+    @property
+    def learns(self) -> LearnFrom:
+        """Where tables are learnt from, settled: of two outcomes the table is known anyhow."""
+        if self.learn_from != "auto":
+            return self.learn_from
+        if self.strata_statistic == "counts":
+            return "strata"
+        return "nothing" if len(self.grid) == 2 else "arms"
+
+    @property
+    def publishes(self) -> StatisticName:
+        """The statistic of strata, settled; ``auto``: counts, where tables learn from them."""
+        if self.strata_statistic != "auto":
+            return self.strata_statistic
+        return "counts" if self.learns == "strata" else "none"
 
 
 @dataclass(frozen=True)
@@ -56,7 +87,7 @@ class OptimalDesign:
 
 
 def optimal_design(request: OptimalRequest) -> OptimalDesign:
-    """Split ε; ``auto`` publishes counts.
+    """Split ε between the statistic of strata, what is learnt from, and tables.
 
     Raises:
         ConfigError: A value of the request cannot be used; the error names its key.
@@ -66,21 +97,29 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
         raise AssertionError("checked above")
     epsilon, k = request.epsilon, len(request.grid)
     share, lattice = epsilon * request.statistic_share, None
-    noise: Event | None = None
     scale: float | None = None
     squares: NoisySquares | None = None
-    if request.strata_statistic == "means" and request.lattice is not None:
+    if request.publishes == "means" and request.lattice is not None:
         lattice = request.lattice
         scale = lattice.most / share
-        noise = SumNoise(scale, lattice.most)
         squares = NoisySquares.of_price(lattice, epsilon * request.square_share, of_means=True)
-        if squares is not None:
-            noise = Together((noise, SquareNoise(squares.noise_scale, squares.steps.most)))
-    elif request.strata_statistic != "none":
+    elif request.publishes != "none":
         scale = moved_cells(k) / share
-        noise = CountsNoise(scale, moved_cells(k))
-    response = calibrate_bounded(epsilon, request.delta, noise)
-    parameters = OptimalParameters(request.grid, request.guess, response, scale, lattice, squares)
+    arm_scale = (
+        moved_cells(k) / (epsilon * request.arms_share) if request.learns == "arms" else None
+    )
+    unpaid = OptimalParameters(
+        request.grid,
+        request.guess,
+        epsilon,
+        scale,
+        lattice,
+        squares,
+        arm_scale,
+        learns=request.learns != "nothing",
+    )
+    response = calibrate_bounded(epsilon, request.delta, statistics_event(unpaid))
+    parameters = replace(unpaid, response_epsilon=response)
     event = event_of(parameters)
     if delta_at(event, epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
@@ -113,6 +152,12 @@ def check_optimal(request: OptimalRequest) -> None:
     check_workable("epsilon", request.epsilon, LEAST_EPSILON, MOST_EPSILON)
     if not 0 <= request.delta < 1:
         raise ConfigError("privacy.delta", f"{request.delta!r} is not at least 0 and less than 1")
+    if request.learn_from == "strata" and request.strata_statistic in ("means", "none"):
+        raise ConfigError(
+            "privacy.learn_from",
+            f'"strata" needs noisy counts of them, and privacy.strata_statistic is '
+            f'"{request.strata_statistic}": make that "counts" or "auto", or learn from "arms"',
+        )
     if request.strata_statistic == "means" and request.lattice is None:
         raise ConfigError(
             "privacy.strata_statistic",

@@ -21,10 +21,14 @@ import numpy as np
 
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import Strata, lay_out, small_clusters_share
-from privatizers.mechanisms.noisy_squares import is_even, square_steps
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.grids import drawn_share, pessimistic, project_guess, rounding_variance
-from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
+from privatizers.planning.optimal_design import (
+    LearnFrom,
+    OptimalDesign,
+    OptimalRequest,
+    optimal_design,
+)
 from privatizers.planning.predicted_variance import (
     ContrastWeights,
     SquareVariance,
@@ -33,7 +37,7 @@ from privatizers.planning.predicted_variance import (
     segment_weights,
 )
 from privatizers.planning.predictions import PredictedEffect, Prediction, effects_of, predictions
-from privatizers.planning.response_noise import Splits, prior_noise, table_noise
+from privatizers.planning.response_noise import Informed, Splits, prior_noise, table_noise
 from privatizers.planning.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.table_choice import (
     PlannedMechanism,
@@ -43,14 +47,9 @@ from privatizers.planning.table_choice import (
     try_tables,
 )
 from privatizers.planning.thinned_sizes import leaves_few
+from privatizers.planning.tried_shares import shares_to_try
 from schemas.arrays import Floats, Ints
 from schemas.errors import ConfigError
-
-SHARES: Floats = np.round(1.0 / (1.0 + np.exp(-np.linspace(-4.6, 4.6, 93))), 4)
-"""Parts of ε that are tried for the statistic of the strata: from 1 % to 99 %."""
-
-SQUARE_SHARES = (0.0, 0.05, 0.075, 0.1)
-"""Parts of ε that are tried for arms' sums of squares, where means are published."""
 
 MOST_ERROR = 1.5
 """The standard error chosen is at most this times the least possible one."""
@@ -81,6 +80,8 @@ class Question:
     """What to plan for; "auto": whichever of them tells more."""
     table_grids: tuple[tuple[float, ...], ...] = ()
     """Grids to choose from for tables, where ``mechanism`` is "auto"; else all are ``grids``."""
+    learn_from: LearnFrom = "auto"
+    """Where tables of the optimal randomiser may be learnt from; ``auto``: what predicts best."""
 
     def alone(self, mechanism: PlannedMechanism) -> "Question":
         """Return the question for one of the mechanisms of "auto"."""
@@ -143,6 +144,8 @@ class Option:
     """The part of each V that is not sampling's, added up likewise."""
     n_widths: int
     """How many W² the score has."""
+    arms_share: float = 0.0
+    """The part of ε that pays for noisy counts of arms, which tables are learnt from."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,8 @@ def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Desig
                 lattice=lattice_of(best.grid),
                 statistic_share=best.statistic_share,
                 square_share=best.square_share,
+                learn_from=_learns_from(question, best),
+                arms_share=best.arms_share,
             )
         )
     return design(
@@ -198,6 +203,14 @@ def _design(question: Question, best: Option, guess: tuple[float, ...]) -> Desig
             square_share=best.square_share,
         )
     )
+
+
+def _learns_from(question: Question, best: Option) -> LearnFrom:
+    if best.arms_share > 0:
+        return "arms"
+    if question.learn_from == "nothing" or best.strata_statistic != "counts":
+        return "nothing"
+    return "strata"
 
 
 def with_more(question: Question, epsilon: float) -> Option:
@@ -246,6 +259,7 @@ class _Splits:
     statistic: StatisticName
     shares: Floats
     square_shares: Floats
+    arms_shares: Floats
     effects: list[tuple[int, float, PredictedEffect]]
     errors: Floats
     """Σ ln V by the declared guess."""
@@ -262,13 +276,15 @@ def _try_splits(
 ) -> _Splits:
     """Try every part of ε for the statistic and for sums of squares, all at once."""
     points = np.array(grid)
-    shares, square_shares = _shares_to_try(points, statistic)
+    learn_from = question.learn_from if mechanism == "cluster-optimal-dp" else "nothing"
+    shares, square_shares, of_arms = shares_to_try(points, statistic, learn_from)
+    split = (shares, square_shares, of_arms)
     guesses = (question.guess, pessimistic(question.values, question.guess))
     by_guess = [
         effects_of(
             question.shares,
             question.contrast_weights,
-            unit_variance(question, points, statistic, shares, square_shares, guess, mechanism),
+            unit_variance(question, points, statistic, *split, truth=guess, mechanism=mechanism),
             question.segment_weights,
         )
         for guess in guesses
@@ -293,32 +309,13 @@ def _try_splits(
         mechanism,
         grid,
         statistic,
-        shares,
-        square_shares,
+        *split,
         by_guess[0],
         errors,
         scores,
         noise_shares,
         len(widths),
     )
-
-
-def _shares_to_try(grid: Floats, statistic: StatisticName) -> tuple[Floats, Floats]:
-    """Return the parts of ε to try for the statistic and for squares; shape [J] each.
-
-    Only beside means does a part of ε pay for squares: counts tell squares anyway, and τ̂_Q, alone
-    where there is no statistic, needs none. Where the grid's mean is not its middle, the published
-    squares would not be the ones that estimates need.
-    """
-    if statistic == "none":
-        return np.zeros(1), np.zeros(1)
-    lattice = lattice_of(grid.tolist())
-    steps = None if lattice is None or statistic != "means" else square_steps(lattice)
-    if steps is None or lattice is None or not is_even(lattice):
-        return SHARES, np.zeros(len(SHARES))
-    shares, squares = (part.ravel() for part in np.meshgrid(SHARES, np.array(SQUARE_SHARES)))
-    left = shares + squares < 1.0 - 1e-3
-    return shares[left], squares[left]
 
 
 def _best_split(tried: _Splits, allowed: float) -> Option:
@@ -337,6 +334,7 @@ def _best_split(tried: _Splits, allowed: float) -> Option:
         tried.mechanism,
         float(tried.noise_shares[at]),
         tried.n_widths,
+        float(tried.arms_shares[at]),
     )
 
 
@@ -346,22 +344,24 @@ def unit_variance(
     statistic: StatisticName,
     shares: Floats,
     square_shares: Floats | None = None,
+    arms_shares: Floats | None = None,
     truth: Floats | None = None,
     mechanism: PlannedMechanism | None = None,
 ) -> UnitVariance:
     """Return a unit's variances where ``shares`` of ε, [J], pay for ``statistic`` on ``grid``.
 
-    ``square_shares`` pay for arms' sums of squares. Outcomes follow ``truth``, shape [V], in place
-    of the declared guess; weights are always computed from the declared guess. ``mechanism`` is
-    that of the question, where it is None.
+    ``square_shares`` pay for arms' sums of squares, ``arms_shares`` for arms' counts. Outcomes
+    follow ``truth``, shape [V], in place of the declared guess; weights are always computed from
+    the declared guess. ``mechanism`` is that of the question, where it is None.
     """
     squared = np.zeros(len(shares)) if square_shares is None else square_shares
     lattice = lattice_of(grid.tolist()) if statistic == "means" else None
     guess = project_guess(question.values, question.guess, grid)
     outcomes = guess if truth is None else project_guess(question.values, truth, grid)
-    splits = Splits(question.epsilon, question.delta, statistic, shares, squared)
+    of_arms = np.zeros(len(shares)) if arms_shares is None else arms_shares
+    splits = Splits(question.epsilon, question.delta, statistic, shares, squared, of_arms)
     if (mechanism or question.mechanism) == "cluster-optimal-dp":
-        informed = float(question.sizes.sum(axis=0).min() / np.sqrt(len(question.sizes)))
+        informed = Informed.of(question.sizes, question.learn_from)
         declared, response = table_noise(splits, grid, guess, outcomes, informed)
     else:
         declared, response = prior_noise(splits, grid, guess, outcomes)

@@ -6,13 +6,15 @@ import numpy as np
 
 from estimators.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
+from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN, WORTH
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import StatisticName
+from privatizers.planning.optimal_design import LearnFrom
 from privatizers.planning.optimal_noise import learnt_guess, optimal_noise
-from schemas.arrays import Floats
+from schemas.arrays import Floats, Ints
 
-_KNOWN = 5.0
-"""Units of an arm times ε of its counts, for each outcome, from which these tell its outcomes."""
+_KNOWN = 7.0
+"""Units times ε of their counts, for each outcome, from which these tell an arm's outcomes."""
 
 Noises = tuple[Floats, Floats]
 """Of a unit's debiased outcome, and of its debiased square about the grid's mean; [J] each."""
@@ -27,6 +29,8 @@ class Splits:
     statistic: StatisticName
     shares: Floats
     square_shares: Floats
+    arms_shares: Floats
+    """What pays for noisy counts of arms, which tables alone learn from; shape [J]."""
 
 
 def prior_noise(
@@ -48,28 +52,59 @@ def prior_noise(
     return by_guess, by_outcomes
 
 
+@dataclass(frozen=True)
+class Informed:
+    """How much noisy counts tell of arms' outcomes: times the ε of the counts, what is known.
+
+    Arms are known together, as their guesses are made: n/√A for n units in A arms.
+    """
+
+    by_strata: float
+    """By counts of m strata an arm: n/√(A m); 0 where tables may not be learnt from these."""
+    by_arms: float
+    by_each: float = 0.0
+    """By the counts of a stratum alone: the units of the one that a unit is in, on average."""
+
+    @classmethod
+    def of(cls, sizes: Ints, learn_from: LearnFrom) -> "Informed":
+        """Return what there is in ``sizes``, units by cluster and arm."""
+        n_clusters, n_arms = sizes.shape
+        by_arms = float(sizes.sum() / n_arms**0.5)
+        if learn_from == "nothing":
+            return cls(0.0, by_arms)
+        by_each = float(np.sum(sizes.astype(np.float64) ** 2) / sizes.sum())
+        return cls(by_arms / n_clusters**0.5, by_arms, by_each)
+
+
 def table_noise(
-    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats, informed: float
+    splits: Splits, grid: Floats, guess: Floats, outcomes: Floats, informed: Informed
 ) -> tuple[Noises, Noises]:
     """Return the same of tables of the optimal randomiser.
 
-    Counts of arms tell how outcomes are spread where ``informed``, the units of an arm over the
-    root of the number of its strata, times the ε of counts is great: then tables are those learnt
-    from them, else that for the guess. What a δ allows beyond a pure ε is left out: it is little.
+    Counts tell how outcomes are spread where the units of an arm times the ε of its counts are
+    many: then tables are those learnt from them, else that for the guess. Counts of arms count
+    where they are paid for, else those of strata. Where strata are large enough for tables of
+    their own, these are taken to be as much better as they have to be. What a δ allows beyond a
+    pure ε is left out: it is little.
     """
-    left = splits.epsilon * (1.0 - splits.shares - splits.square_shares)
+    left = splits.epsilon * (1.0 - splits.shares - splits.square_shares - splits.arms_shares)
     declared = optimal_noise(grid, guess, guess, left)
     by_guess = (declared.of_mean, declared.of_square)
     if np.array_equal(outcomes, guess):
         return by_guess, by_guess
     found = optimal_noise(grid, guess, outcomes, left)
     by_outcomes = (found.of_mean, found.of_square)
-    enough = informed * splits.epsilon * splits.shares >= _KNOWN * len(grid)
-    if splits.statistic != "counts" or not enough.any():
+    by_strata = informed.by_strata * splits.shares if splits.statistic == "counts" else 0.0
+    known = np.where(splits.arms_shares > 0, informed.by_arms * splits.arms_shares, by_strata)
+    enough = known * splits.epsilon >= _KNOWN * len(grid)
+    if not enough.any():
         return by_guess, by_outcomes
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True)
+    own = np.full(len(left), splits.statistic == "counts" and len(grid) <= SOLVED_IN)
+    own &= informed.by_each * splits.epsilon * splits.shares >= LEAST_KNOWN * len(grid)
+    gain = np.where(own, WORTH, 1.0)
     better = enough & (learnt.of_mean < found.of_mean)
     return by_guess, (
-        np.where(better, learnt.of_mean, found.of_mean),
-        np.where(better, learnt.of_square, found.of_square),
+        np.where(better, gain * learnt.of_mean, found.of_mean),
+        np.where(better, gain * learnt.of_square, found.of_square),
     )

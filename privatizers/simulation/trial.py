@@ -252,10 +252,12 @@ def _side_by_side(releases: Iterable[OptimalRelease]) -> OptimalRelease:
     found = list(releases)
     counts = [one.noisy_counts for one in found if one.noisy_counts is not None]
     sums = [one.noisy_sums for one in found if one.noisy_sums is not None]
+    arms = [one.noisy_arms for one in found if one.noisy_arms is not None]
     return OptimalRelease(
         np.concatenate(counts) if counts else None,
         joined(one.response for one in found),
         np.concatenate(sums) if sums else None,
+        np.concatenate(arms) if arms else None,
     )
 
 

@@ -20,7 +20,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sound_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release whose units were drawn by response tables."""
-    privacy = {"mechanism": "cluster-optimal-dp", "epsilon": 4.0}
+    privacy = {"mechanism": "cluster-optimal-dp", "epsilon": 4.0, "learn_from": "arms"}
     folder = tmp_path_factory.mktemp("tables") / "e"
     return build_experiment(folder, a_log(400), privacy=privacy).run().path
 
@@ -277,6 +277,9 @@ CASES = {
         "INSERT INTO squares VALUES ('outcome', 'mail', 1, -1, 0)",
     ],
     "squares: each arm of the release": ["INSERT INTO squares VALUES ('outcome', 'x', 1, 1, 0)"],
+    "arm_counts: every row is about an outcome whose units": [
+        "INSERT INTO arm_counts VALUES ('outcome', 'mail', 1, 1, 1)"
+    ],
     "randomiser: every row is about an outcome whose units": [
         "INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, NULL, 1, 1)"
     ],
@@ -307,6 +310,19 @@ CASES_OF_TABLES = {
         metrics_say(
             "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"
         )
+    ],
+    "arm_counts: every row has an arm, an outcome": [
+        "UPDATE arm_counts SET noise_scale = 0",
+        "UPDATE arm_counts SET noise_scale = 'inf'",
+        "UPDATE arm_counts SET noisy_count = NULL",
+    ],
+    "arm_counts: each arm of the release has each outcome once": [
+        "DELETE FROM arm_counts WHERE outcome = 1",
+        "DELETE FROM arm_counts WHERE arm = 'mail'",
+        "INSERT INTO arm_counts FROM arm_counts",
+        "UPDATE arm_counts SET arm = 'x' WHERE arm = 'mail'",
+        "UPDATE arm_counts SET outcome = outcome + 1",
+        "UPDATE arm_counts SET noise_scale = 2 * noise_scale WHERE arm = 'mail'",
     ],
     "debias and randomiser: each pool and arm has each output once": [
         "DELETE FROM randomiser",

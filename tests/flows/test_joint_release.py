@@ -174,11 +174,33 @@ def test_together_is_predicted_to_be_sharper_than_apart(tmp_path: Path) -> None:
     assert all(one < other for one, other in zip(errors[0], errors[2], strict=True))
 
 
+def test_nothing_is_paid_to_learn_from_where_nothing_is_learnt(tmp_path: Path) -> None:
+    """Apart, counts of arms would be learnt from; together their ε goes into the table."""
+    outcomes: list[Section] = [{**OUTCOMES[1], "name": name} for name in ("visit", "clicks")]
+    told = {}
+    for joint, learn_from in (("yes", "auto"), ("auto", "auto"), ("auto", "arms")):
+        folder = tmp_path / f"{joint} {learn_from}"
+        folder.mkdir()
+        privacy = {"joint": joint, "learn_from": learn_from, "strata_statistic": "none"}
+        made = resolved_release_of(build(folder, outcomes, **privacy).config, None)
+        assert made.config.privacy.learn_from == learn_from
+        (told[joint, learn_from],) = {
+            (one.is_drawn_together, one.design.mechanism.parameters.arm_counts_epsilon > 0)
+            for one in made.outcomes
+        }
+    assert told == {
+        ("yes", "auto"): (True, False),
+        ("auto", "auto"): (True, False),
+        ("auto", "arms"): (False, True),
+    }
+
+
 @pytest.mark.parametrize(
     ("privacy", "told"),
     [
         ({"delta": 1e-6}, "delta"),
         ({"mechanism": "auto"}, "cluster-optimal-dp"),
+        ({"learn_from": "arms"}, 'learn_from is "arms"'),
     ],
 )
 def test_what_cannot_be_drawn_together_is_refused(

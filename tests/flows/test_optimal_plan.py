@@ -14,7 +14,8 @@ from tests.conftest import Builder, Experiment, a_log
 from tests.support.surroundings import Command
 
 OPTIMAL: dict[str, Any] = {"mechanism": "cluster-optimal-dp"}
-COUNTS: dict[str, Any] = OPTIMAL | {"strata_statistic": "counts"}
+COUNTS: dict[str, Any] = OPTIMAL | {"strata_statistic": "counts", "learn_from": "strata"}
+ARMS: dict[str, Any] = OPTIMAL | {"strata_statistic": "none", "learn_from": "arms"}
 
 
 def told(command: Command, *arguments: str | Path) -> dict[str, Any]:
@@ -47,10 +48,27 @@ def test_a_plan_says_what_tables_keep_and_what_learning_costs(
         "metric": "outcome",
         **{
             key: found[key]
-            for key in ("levels", "strata_statistic", "statistic_epsilon", "response_epsilon")
+            for key in (
+                "levels",
+                "strata_statistic",
+                "statistic_epsilon",
+                "learnt_from",
+                "arm_counts_epsilon",
+                "response_epsilon",
+            )
         },
     }
+    assert (found["learnt_from"], found["arm_counts_epsilon"]) == ("strata", 0.0)
     assert built.entries == before
+
+
+def test_a_plan_says_what_counts_of_arms_cost(command: Command, experiment: Builder) -> None:
+    found = told(command, "plan", experiment(privacy=ARMS).config)
+    assert (found["strata_statistic"], found["learnt_from"]) == ("none", "arms")
+    assert found["statistic_epsilon"] == 0.0
+    assert found["arm_counts_epsilon"] >= 0.005 * 2.0
+    paid = found["arm_counts_epsilon"] + found["response_epsilon"]
+    assert paid == pytest.approx(2.0, rel=1e-12)
 
 
 def words(built: Experiment) -> tuple[str, str]:
@@ -66,9 +84,13 @@ def test_people_are_told_as_well(experiment: Builder) -> None:
     assert "learnt in the run from the noisy counts, which cost epsilon 0." in plan
     assert "4 levels at epsilon 1." in check
     assert "of each stratum counts at epsilon 0." in check
-    plan, check = words(experiment(privacy=OPTIMAL | {"strata_statistic": "none"}))
-    assert "for the declared guess; without counts nothing is learnt" in plan
+    nothing = {"strata_statistic": "none", "learn_from": "nothing"}
+    plan, check = words(experiment(privacy=OPTIMAL | nothing))
+    assert "for the declared guess; nothing is learnt" in plan
     assert "4 levels at epsilon 2; of each stratum none at epsilon 0" in check
+    plan, check = words(experiment(privacy=ARMS))
+    assert "learnt in the run from noisy counts of whole arms, which cost epsilon 0.0" in plan
+    assert "; of each arm counts at epsilon 0.0" in check
 
 
 def test_nothing_is_said_of_tables_where_there_are_none(experiment: Builder) -> None:

@@ -1,12 +1,12 @@
 """Audits of Cluster-Optimal-DP: sound code passes, and faults planted in it are found.
 
 An audit accuses sound code with a probability of at most 1e-4; the tests of sound code below make
-13 of them. A planted fault is missed with far less: what shows it is exact, or many standard
+17 of them. A planted fault is missed with far less: what shows it is exact, or many standard
 errors beyond its limit.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from privatizers.audit.optimal_laws import TABLES, optimal_laws
 from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
+from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.noise.randomness import random_words
 from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response.programme import Randomiser
@@ -56,6 +57,7 @@ PRIVACY: Section = {
     "strata_statistic": "counts",
 }
 OPTIMAL: dict[str, Section] = {"privacy": PRIVACY}
+ARMS: Section = {"strata_statistic": "none", "learn_from": "arms"}
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +73,11 @@ def designed(k: int, epsilon: float, **asked: Any) -> OptimalDesign:
     return optimal_design(OptimalRequest(grid, (1 / k,) * k, epsilon, **asked))
 
 
+def counted(k: int, epsilon: float, **asked: Any) -> OptimalDesign:
+    """Counts of strata are published."""
+    return designed(k, epsilon, strata_statistic="counts", **asked)
+
+
 def failed(checks: list[Check] | tuple[Check, ...]) -> set[str]:
     return {check.name for check in checks if not check.holds}
 
@@ -80,14 +87,16 @@ def audited_mechanism(design: OptimalDesign, effort: Effort = EFFORT) -> AuditRe
 
 
 SOUND: dict[str, OptimalDesign] = {
-    "counts": designed(4, 2.0),
-    "complement": designed(2, 1.0),
-    "nothing": designed(3, 3.0, strata_statistic="none"),
+    "counts": counted(4, 2.0),
+    "complement": counted(2, 1.0),
+    "nothing": designed(3, 3.0, strata_statistic="none", learn_from="nothing"),
     "means": designed(
         3, 1.5, strata_statistic="means", lattice=Lattice((0, 1, 2)), statistic_share=0.3
     ),
-    "much for counts": designed(3, 4.0, statistic_share=0.5),
-    "a delta": designed(3, 1.0, delta=1e-4, statistic_share=0.2),
+    "much for counts": counted(3, 4.0, statistic_share=0.5),
+    "a delta": counted(3, 1.0, delta=1e-4, statistic_share=0.2),
+    "arms": designed(3, 2.0, arms_share=0.2),
+    "arms beside counts": counted(3, 2.0, learn_from="arms", statistic_share=0.3, arms_share=0.2),
 }
 
 
@@ -118,8 +127,12 @@ def raw_guess(patch: pytest.MonkeyPatch) -> None:
 
     def broken(self: ClusterOptimalDP, counts: Ints, group: Ints | None = None) -> OptimalRelease:
         noisy = honest(self, counts, group)
-        response = self.response(counts, counts.sum(axis=1), group)
-        return OptimalRelease(noisy.noisy_counts, response, noisy.noisy_sums)
+        arm = np.zeros(len(counts), dtype=np.int64) if group is None else group
+        of_arms = np.zeros((int(arm.max()) + 1, counts.shape[1]), dtype=np.int64)
+        np.add.at(of_arms, arm, counts)
+        learnt = None if noisy.noisy_arms is None else of_arms
+        response = self.response(counts, counts.sum(axis=1), group, learnt)
+        return replace(noisy, response=response)
 
     patch.setattr(ClusterOptimalDP, "strata", broken)
 
@@ -128,10 +141,8 @@ def learnt_weights(patch: pytest.MonkeyPatch) -> None:
     """What a mean weighs in a combination is worked out from the learnt tables."""
     honest, seen = ClusterOptimalDP.response, list[OptimalResponse]()
 
-    def watching(
-        self: ClusterOptimalDP, noisy: Ints | None, sizes: Ints, group: Ints | None = None
-    ) -> OptimalResponse:
-        seen.append(honest(self, noisy, sizes, group))
+    def watching(self: ClusterOptimalDP, *published: Any) -> OptimalResponse:
+        seen.append(honest(self, *published))
         return seen[-1]
 
     def broken(self: ClusterOptimalDP, guess: Floats) -> ResponseNoise:
@@ -165,6 +176,16 @@ def kept_more_often(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OutputTables, "draw", broken)
 
 
+def arms_with_less_noise(patch: pytest.MonkeyPatch) -> None:
+    """Counts of arms get 30 % less noise than is stated; nothing of strata is published."""
+    honest = NoisyCounts.noised
+
+    def broken(self: NoisyCounts, counts: Ints) -> Ints:
+        return honest(replace(self, noise_scale=0.7 * self.noise_scale), counts)
+
+    patch.setattr(NoisyCounts, "noised", broken)
+
+
 @dataclass(frozen=True)
 class Fault:
     """A planted fault, and the checks that have to fail by it."""
@@ -173,31 +194,47 @@ class Fault:
     in_mechanism: frozenset[str]
     in_step: str
     effort: StepEffort = field(default=STEP)
+    privacy: Section = field(default_factory=dict)
+    """How the private step is asked for besides."""
+
+    def __str__(self) -> str:
+        return f"{self.plant.__name__}{'-arms' if self.privacy else ''}"
 
 
 FAULTS = (
     Fault(one_per_cent_over, frozenset({EXACT, TABLES}), audited.FOLLOWS),
     Fault(raw_guess, frozenset({TABLES}), audited.FOLLOWS),
+    Fault(raw_guess, frozenset({TABLES}), audited.FOLLOWS, privacy=ARMS),
+    Fault(
+        arms_with_less_noise,
+        frozenset({audit_mechanism.NOISE}),
+        audited.REPEATED,
+        StepEffort(units=20_000, clusters=100, again=400),
+        privacy=ARMS,
+    ),
     Fault(learnt_weights, frozenset({TABLES}), audited.PUBLIC),
     Fault(kept_more_often, frozenset({audit_mechanism.RESPONSE}), audited.LARGE_DRAWS, LARGE_STEP),
 )
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.plant.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_planted_fault_is_found_in_the_mechanism(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault.plant(monkeypatch)
-    chosen = designed(3, 2.0)
+    chosen = designed(3, 2.0) if fault.privacy else counted(3, 2.0)
     if EXACT in fault.in_mechanism:
         assert fault.in_mechanism <= failed(audited_mechanism(chosen, LITTLE).checks)
     else:
         assert failed(optimal_laws(chosen.mechanism, MANY_UNITS, 5e-5)) == fault.in_mechanism
 
 
-def test_counts_that_are_forgotten_in_the_claim_are_found() -> None:
+@pytest.mark.parametrize("publish", [counted, designed], ids=["of strata", "of arms"])
+def test_counts_that_are_forgotten_in_the_claim_are_found(
+    publish: Callable[[int, float], OptimalDesign],
+) -> None:
     """What is claimed is the ε of the tables alone."""
-    chosen = designed(3, 2.0)
+    chosen = publish(3, 2.0)
     price = chosen.mechanism.parameters.response_epsilon
     found = audit(chosen.mechanism, price, effort=LITTLE)
     assert EXACT in failed(found.checks)
@@ -217,9 +254,9 @@ def test_counts_that_are_forgotten_when_epsilon_is_split_are_found(
 
     monkeypatch.setattr("privatizers.planning.optimal_design.calibrate_bounded", all_of_it)
     with pytest.raises(AssertionError, match="calibration exceeded"):
-        designed(3, 2.0)
+        counted(3, 2.0)
     monkeypatch.setattr("privatizers.planning.optimal_design.delta_at", of_tables)
-    chosen = designed(3, 2.0)
+    chosen = counted(3, 2.0)
     found = audited_mechanism(chosen, LITTLE)
     assert EXACT in failed(found.checks)
     scale = chosen.mechanism.parameters.noise_scale
@@ -241,7 +278,7 @@ def test_a_guess_of_raw_counts_is_shown_by_a_bound_where_it_tells_much(
 
     raw_guess(monkeypatch)
     monkeypatch.setattr(learnt_guess, "shrunk", unshrunk)
-    chosen = designed(3, 0.5, statistic_share=0.2)
+    chosen = counted(3, 0.5, statistic_share=0.2)
     found = audited_mechanism(chosen, Effort(noised_cells=200_000, units=200_000, calls=300))
     assert {BOUND, TABLES} <= failed(found.checks)
     assert "noise of the table" in found.evidence
@@ -256,11 +293,11 @@ def prepared(experiment: Builder, **sections: Section) -> tuple[Config, AnyDesig
     return chosen.config, chosen.design
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.plant.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_planted_fault_is_found_in_the_private_step(
     fault: Fault, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, design = prepared(experiment)
+    config, design = prepared(experiment, privacy={**PRIVACY, **fault.privacy})
     assert isinstance(design, OptimalDesign)
     assert learns(design)
     learnt_guess._solved.cache_clear()
@@ -275,6 +312,8 @@ STEPS: dict[str, dict[str, Section]] = {
     "means": {"privacy": {**PRIVACY, "strata_statistic": "means"}},
     "a plan's own": {"privacy": {**PRIVACY, "strata_statistic": "auto"}},
     "nothing of strata": {"privacy": {**PRIVACY, "strata_statistic": "none"}},
+    "arms beside counts": {"privacy": {**PRIVACY, "learn_from": "arms"}},
+    "nothing learnt": {"privacy": {**PRIVACY, "learn_from": "nothing"}},
     "private clusters": {
         "arms": {"same_shares": True},
         "private_clusters": {"epsilon": 1.0, "labels": ["a", "b", "c", "d", "e"]},

@@ -30,6 +30,8 @@ NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
 OF_NOISED = ("probability", "weight")
 """Columns computed from noised statistics, where the mechanism makes its prior from these."""
+ARM_COUNTS = "arm_counts"
+"""The table of noisy counts of whole arms; they stand for themselves, not for a (pool, arm)."""
 OF_LEARNT = ("debias", "randomiser")
 """Tables computed from noisy counts as a whole, where response tables are learnt from these."""
 DRAWN = ("outcome", "outcome_debiased")
@@ -63,9 +65,16 @@ class Published:
         return Published(replace(self.manifest, metrics=(own,)), frames, units)
 
     def with_column(self, name: str) -> pl.DataFrame | None:
-        """The table that has a column with any value in it; None where there is none."""
-        for frame in self.frames.values():
-            if name in frame.columns and frame[name].null_count() < frame.height:
+        """The table that has a column with any value in it; None where there is none.
+
+        Counts of whole arms are apart: see :meth:`arm_counts`.
+        """
+        for table, frame in self.frames.items():
+            if (
+                table != ARM_COUNTS
+                and name in frame.columns
+                and frame[name].null_count() < frame.height
+            ):
                 return frame
         return None
 
@@ -93,6 +102,17 @@ class Published:
         level = np.searchsorted(grid, placed["outcome"].to_numpy())
         values[placed["cell"].to_numpy(), level] = placed[name].to_numpy()
         return values
+
+    def arm_counts(self, arms: Sequence[str], grid: Floats) -> Ints | None:
+        """The noisy counts of whole ``arms``, shape [A, K]; None where none are published."""
+        frame = self.frames[ARM_COUNTS]
+        if frame.is_empty():
+            return None
+        found = np.zeros((len(arms), len(grid)), dtype=np.int64)
+        place = {name: position for position, name in enumerate(arms)}
+        for arm, outcome, noisy in frame.select("arm", "outcome", "noisy_count").rows():
+            found[place[arm], int(np.searchsorted(grid, outcome))] = noisy
+        return found
 
     def response_tables(self, grid: Floats) -> Floats:
         """What units are drawn with, Q, by (pool, arm), outcome and output: shape [S, K, J].
@@ -154,17 +174,18 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
 
 def learns(design: AnyDesign) -> bool:
     """Whether response tables are made of noisy counts."""
-    if not isinstance(design, OptimalDesign) or isinstance(design.mechanism, PairedOptimalDP):
+    if not isinstance(design, OptimalDesign):
         return False
-    return design.mechanism.parameters.counts is not None
+    return design.mechanism.parameters.learnt_from != "nothing"
 
 
 def units_to_learn(config: Config, design: AnyDesign, least: int) -> int:
     """At least so many units, and as many as let the tables of arms be made of their counts."""
-    scale = design.mechanism.parameters.noise_scale
-    if not learns(design) or scale is None:
+    parameters = design.mechanism.parameters
+    counts = parameters.arm_counts or parameters.counts
+    if not learns(design) or counts is None:
         return least
-    return min(max(least, int(_TOLD * scale) * len(config.arms.names)), _MOST_TOLD)
+    return min(max(least, int(_TOLD * counts.noise_scale) * len(config.arms.names)), _MOST_TOLD)
 
 
 # what follows from noised numbers
@@ -203,7 +224,8 @@ def _table_problems(config: Config, design: OptimalDesign, release: Published) -
     whole = None if noisy is None else noisy.astype(np.int64)
     sizes = release.frames["pools"]["n_units"].to_numpy().astype(np.int64)
     arm = release.cells["arm"].cast(pl.Enum(config.arms.names)).to_physical().to_numpy()
-    stated = mechanism.response(whole, sizes, arm.astype(np.int64))
+    of_arms = release.arm_counts(config.arms.names, grid)
+    stated = mechanism.response(whole, sizes, arm.astype(np.int64), of_arms)
     outputs = np.arange(stated.n_outputs, dtype=np.float64)
     tables = release.response_tables(grid)
     likely, values = (release.by_level(name, outputs) for name in OF_NOISED)
@@ -300,9 +322,30 @@ class Noise:
 
 def noise_in(config: Config, design: AnyDesign, release: Published, counts: Ints) -> list[Noise]:
     """All noise in a release whose true ``counts`` are known, shape [S, K]."""
-    return _of_statistic(config, design, release, counts) + _of_squares(
-        config, design, release, counts
-    )
+    return [
+        *_of_statistic(config, design, release, counts),
+        *_of_arm_counts(config, design, release, counts),
+        *_of_squares(config, design, release, counts),
+    ]
+
+
+def _of_arm_counts(
+    config: Config, design: AnyDesign, release: Published, counts: Ints
+) -> list[Noise]:
+    """The noise in the counts of arms, listed under the first (pool, arm) of each arm."""
+    stated = design.mechanism.parameters.arm_counts
+    noisy = release.arm_counts(config.arms.names, np.array(config.outcome.grid))
+    if stated is None or noisy is None:
+        return []
+    arm = release.cells["arm"].to_numpy()
+    noise, cells = [], []
+    for place, name in enumerate(config.arms.names):
+        if (arm == name).any():
+            noise.append(noisy[place] - counts[arm == name].sum(axis=0))
+            cells.append(int(np.argmax(arm == name)))
+    values = np.array(noise)
+    values = values[:, 1:] if values.shape[1] == 2 else values
+    return [Noise(values, stated.noise_scale, np.array(cells))]
 
 
 def _of_squares(config: Config, design: AnyDesign, release: Published, counts: Ints) -> list[Noise]:

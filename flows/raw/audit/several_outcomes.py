@@ -29,7 +29,8 @@ from flows.raw.units.unit_ids import released_ids
 from privatizers.audit.checks import Check, Events, judge_events
 from privatizers.audit.laws import AnyResponses, response_events
 from privatizers.audit.lower_bounds import DRAW, SIGNATURE, Bound, Sample, lower_bound
-from privatizers.audit.several_outcomes import noise_pairs, response_pairs
+from privatizers.audit.mechanism_laws import noise_pairs
+from privatizers.audit.several_outcomes import response_pairs
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from schemas.arrays import Bools, Floats, Ints
 from schemas.raw import OUTCOME, several

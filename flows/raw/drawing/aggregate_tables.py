@@ -51,6 +51,7 @@ def release_aggregates(
         strata=tables.strata_table(made[0].strata),
         debias=no_rows("debias"),  # nothing is resampled
         counts=tables.joined(one.counts for one in made),
+        arm_counts=no_rows("arm_counts"),  # nothing is learnt
         squares=tables.joined(one.squares for one in made),
         randomiser=no_rows("randomiser"),
         units=empty_units(tuple(metric.metric for metric in manifest.outcomes)),

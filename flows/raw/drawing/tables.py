@@ -222,6 +222,29 @@ def counts_table(config: Config, cells: dict[str, pl.Series], noisy: Ints | None
     return by_metric(config, {**cells, "noisy_count": pl.Series(noisy.ravel())})
 
 
+def arm_counts_table(
+    config: Config, design: AnyDesign, strata: Strata, noisy: Ints | None
+) -> pl.DataFrame:
+    """A row for each of the ``noisy`` counts of whole arms, shape [A, K]; no row where it is None.
+
+    Arms without units have none.
+    """
+    counts = design.mechanism.parameters.arm_counts
+    if noisy is None or counts is None:
+        return no_rows("arm_counts")
+    has_units = np.flatnonzero((strata.cell_of >= 0).any(axis=0))
+    grid = np.array(config.outcome.grid)
+    return by_metric(
+        config,
+        {
+            "arm": named(strata.arms, np.repeat(has_units, len(grid))),
+            "outcome": pl.Series(np.tile(grid, len(has_units))),
+            "noisy_count": pl.Series(noisy[has_units].ravel()),
+            "noise_scale": pl.Series(np.full(len(has_units) * len(grid), counts.noise_scale)),
+        },
+    )
+
+
 def check_squares_fit(design: AnyDesign, sizes: Ints) -> None:
     """Raise ConfigError where an arm's sum of squares may not fit into 64 bits.
 

@@ -171,6 +171,14 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL AND t.output >= 0""",
         "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
     },
+    "arm_counts": _OF_OUTCOME
+    | {
+        "every row is about an outcome whose units are drawn by tables": """
+            m.response_epsilon IS NOT NULL""",
+        "every row has an arm, an outcome, and numbers that can be computed with": """
+            t.arm <> '' AND t.outcome IS NOT NULL AND abs(t.noisy_count::DOUBLE) <= 1e18
+            AND t.noise_scale >= 1e-6 AND t.noise_scale <= 1e18""",
+    },
     "means": _OF_METRIC
     | {
         "every row has an arm, an estimator and numbers": """

@@ -116,6 +116,16 @@ _OF_SEVERAL: Final[dict[str, dict[str, str]]] = {
 """Conditions on whole tables where there are several outcomes."""
 
 _OF_ARMS: Final[dict[str, dict[str, str]]] = {
+    "arm_counts": {
+        "each arm of the release has each outcome once, or none at all; one noise_scale": """
+            count(*) = 0 OR (
+                count(*) = count(DISTINCT (arm, outcome))
+                AND count(*) = (SELECT count(DISTINCT arm) FROM main.pools) * {n_outcomes}
+                AND bool_and(arm IN (SELECT arm FROM main.pools))
+                AND bool_and(outcome IN (
+                    SELECT outcome FROM main.outcomes WHERE metric = {metric}))
+                AND count(DISTINCT noise_scale) = 1)""",
+    },
     "squares": {
         "each arm of the release once, or none at all, beside means or differences": """
             count(*) = 0 OR (

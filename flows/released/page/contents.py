@@ -70,6 +70,8 @@ class MetricContents:
     """Of the largest pools, as many as a page shows."""
     n_vectors: int
     """Arms of pools that have a debias vector."""
+    by_arms: bool
+    """Whether its response tables were learnt from noisy counts of whole arms."""
 
     @property
     def statistic(self) -> str:
@@ -179,10 +181,14 @@ def _read_metrics(
             means=read_frame(connection, _query("means"), {"metric": metric.metric}).to_dicts(),
             debias=_debias(connection, metric, arms),
             n_vectors=strata.select("pool", "arm").n_unique() if has_units else 0,
+            by_arms=bool(connection.execute(_BY_ARMS, [metric.metric]).fetchall()[0][0]),
         )
         for metric in manifest.metrics
     )
     return contents, found
+
+
+_BY_ARMS = "SELECT count(*) > 0 FROM main.arm_counts WHERE metric = ?"
 
 
 def _grid(connection: duckdb.DuckDBPyConnection, metric: Metric | Ratio) -> Floats:

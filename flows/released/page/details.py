@@ -167,6 +167,7 @@ def debias_facts(contents: Contents, one: MetricContents, mark: str) -> dict[str
         "n_vectors": one.n_vectors,
         "n_drawn": len(drawn),
         "n_arms": len(arms),
+        "by_arms": one.by_arms,
         "groups": [vector.head(MOST_ROWS).to_dicts() for vector in vectors[:listed]],
     }
 

@@ -9,7 +9,7 @@ from flows.config.experiment import Config
 from flows.config.resolve import resolve_design, resolve_release
 from privatizers.accounting.budget import Budget, total
 from privatizers.mechanisms.parameters import OptimalParameters
-from privatizers.planning.optimal_design import COUNTS_SHARE, OptimalDesign
+from privatizers.planning.optimal_design import ARMS_SHARE, COUNTS_SHARE, OptimalDesign
 from schemas.errors import ConfigError
 from tests.conftest import Builder
 
@@ -64,6 +64,16 @@ def test_the_epsilon_asked_for_is_the_one_stated(
             {"outcome": RANGE | {"levels": "auto", "rounding": "nearest"}},
             "stochastic",
         ),
+        (
+            "privacy.learn_from",
+            {"privacy": {"learn_from": "strata", "strata_statistic": "means"}},
+            'make that "counts"',
+        ),
+        (
+            "privacy.learn_from",
+            {"privacy": {"mechanism": "auto", "learn_from": "arms"}},
+            "whose tables are learnt",
+        ),
         ("outcome.levels", PRIVATE | {"outcome": RANGE | {"levels": "auto"}}, "not private"),
     ],
 )
@@ -101,6 +111,14 @@ def test_a_statistic_that_is_named_is_kept(experiment: Builder, statistic: str) 
     assert parameters_of(experiment(privacy=privacy).load()).strata_statistic == statistic
 
 
+@pytest.mark.parametrize("learn_from", ["strata", "arms", "nothing"])
+def test_what_is_to_be_learnt_from_is_kept(experiment: Builder, learn_from: str) -> None:
+    config = experiment(privacy=OPTIMAL | {"learn_from": learn_from}).load()
+    parameters = parameters_of(config)
+    assert parameters.learnt_from == learn_from
+    assert (parameters.arm_counts_epsilon > 0) == (learn_from == "arms")
+
+
 def test_every_outcome_has_a_table_at_its_part(experiment: Builder) -> None:
     outcomes = (
         {"name": "visit", "column": "visited", "values": [0, 1], "share": 0.25},
@@ -131,11 +149,15 @@ def test_too_small_a_part_is_told_of_the_share(experiment: Builder) -> None:
 
 
 def test_private_clusters_leave_nothing_to_plan(experiment: Builder) -> None:
-    """Their sizes are not known: counts get a stated part, and clusters are paid once."""
+    """Their sizes are not known: arms' counts get a stated part, and clusters are paid once."""
     config = experiment(privacy=OPTIMAL, **PRIVATE).load()
     assert not config.is_planned
     parameters = parameters_of(config)
-    assert parameters.statistic_epsilon == pytest.approx(1.5 * COUNTS_SHARE)
+    assert (parameters.strata_statistic, parameters.learnt_from) == ("none", "arms")
+    assert parameters.arm_counts_epsilon == pytest.approx(1.5 * ARMS_SHARE)
+    strata = parameters_of(experiment(privacy=OPTIMAL | {"learn_from": "strata"}, **PRIVATE).load())
+    assert (strata.strata_statistic, strata.learnt_from) == ("counts", "strata")
+    assert strata.statistic_epsilon == pytest.approx(1.5 * COUNTS_SHARE)
     assert config.design().epsilon == 2.0
 
 

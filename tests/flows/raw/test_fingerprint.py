@@ -526,6 +526,7 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
 
 ELSEWHERE = {
     "private_clusters.features",  # tried below
+    "privacy.learn_from",  # likewise, of tables
     "experiment",  # tried below
     "directory",  # the file's own folder
     *("outcomes", "ratios"),  # tried below
@@ -749,7 +750,8 @@ def test_what_tables_are_solved_for_matters(experiment: Builder) -> None:
         {"privacy": optimal, "outcome": {"guess": [4, 3, 2, 1]}},
         {"privacy": optimal, "outcome": {"values": [0, 1, 2, 4]}},
         {"privacy": optimal | {"epsilon": 2.5}},
-        {"privacy": optimal | {"strata_statistic": "none"}},
+        {"privacy": optimal | {"strata_statistic": "none", "learn_from": "arms"}},
+        {"privacy": optimal | {"learn_from": "nothing"}},
         {"privacy": optimal | {"mechanism": "uniform-prior-dp"}},
     ]
     found = [settings_of(experiment(**change)) for change in changes]
@@ -763,6 +765,8 @@ def test_what_tables_are_solved_for_matters(experiment: Builder) -> None:
     [
         {"response_epsilon": 1.5},
         {"noise_scale": 99.0},
+        {"arm_noise_scale": 99.0},
+        {"learns": False, "arm_noise_scale": None},
         {"guess": (0.4, 0.3, 0.2, 0.1)},
         {"grid": (0.0, 1.0, 2.0, 4.0)},
     ],

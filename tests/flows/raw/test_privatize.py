@@ -31,6 +31,7 @@ class Tables:
     strata: pl.DataFrame
     debias: pl.DataFrame
     counts: pl.DataFrame
+    arm_counts: pl.DataFrame
     squares: pl.DataFrame
     randomiser: pl.DataFrame
     units: pl.DataFrame

@@ -85,6 +85,13 @@ TABLES = {
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
     "debias": {**CELL, **ARMS, "probability": "DOUBLE", "weight": "DOUBLE"},
     "counts": {**CELL, **ARMS, "noisy_count": "BIGINT"},
+    "arm_counts": {
+        **METRIC,
+        "arm": "VARCHAR",
+        "outcome": "DOUBLE",
+        "noisy_count": "BIGINT",
+        "noise_scale": "DOUBLE",
+    },
     "squares": {
         **METRIC,
         "arm": "VARCHAR",
@@ -209,6 +216,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "strata": 4,
         "debias": 16,
         "counts": 16,
+        "arm_counts": 0,
         "squares": 0,
         "randomiser": 0,
         "units": 240,

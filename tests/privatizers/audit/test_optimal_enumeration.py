@@ -6,6 +6,7 @@ Designs are drawn from seeds that are the same in every run. Nothing here is ran
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of
 from privatizers.optimal_response.response import OptimalResponse
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Floats
 
 LOSS = 1e-11  # arithmetic of a loss
 ATTAINED = 1e-9  # how far the greatest loss may be under the claim
@@ -105,7 +106,10 @@ def test_a_list_with_intervals_of_one_number_is_the_list_of_everything(
 
 
 def made_up(seed: int) -> tuple[ClusterOptimalDP, Instance, Window]:
-    """K 2–4, ε₂ 0.2–5, σ 0.4–8 in logarithms, up to 12 units, a third with a further stratum."""
+    """K 2–4, ε₂ 0.2–5, σ 0.4–8 in logarithms, up to 12 units, a third with a further stratum.
+
+    A quarter learns from counts of arms.
+    """
     draw = np.random.default_rng([18, seed])
     k = int(draw.integers(2, 5))
     grid = np.cumsum(draw.uniform(0.1, 2.0, k)) - 1.0
@@ -121,9 +125,12 @@ def made_up(seed: int) -> tuple[ClusterOptimalDP, Instance, Window]:
     if seed % 3 == 0:
         other = draw.multinomial(int(draw.integers(1, 30)), np.full(k, 1 / k))
         instance = ArmInstance(instance.counts, given, taken, (tuple(other.tolist()),))
-    step = int(draw.integers(1, 4))
+    step, arm_step = (int(one) for one in draw.integers(1, 4, 2))
     reach = 2 if k == 2 else int(draw.integers(0, 2)) if seed % 3 else 0
-    return ClusterOptimalDP(parameters), instance, Window(reach, step)
+    if seed % 4 == 1:  # counts of arms, and mostly none of strata
+        of_strata = scale if seed % 8 == 1 and k == 2 else None
+        parameters = replace(parameters, noise_scale=of_strata, arm_noise_scale=0.8 * scale)
+    return ClusterOptimalDP(parameters), instance, Window(reach, step, arm_step=arm_step)
 
 
 @pytest.mark.statistical  # long; the seeds are fixed
@@ -154,10 +161,8 @@ def test_noisy_counts_choose_between_tables_and_each_is_listed(
     mechanism, chosen = mechanism_of(3, 2.0, 0.5), set()
     honest = ClusterOptimalDP.response
 
-    def watching(
-        self: ClusterOptimalDP, noisy: Ints | None, sizes: Ints, group: Ints | None = None
-    ) -> OptimalResponse:
-        found = honest(self, noisy, sizes, group)
+    def watching(self: ClusterOptimalDP, *published: Any) -> OptimalResponse:
+        found = honest(self, *published)
         chosen.add(found.tables_used[found.table_of[0]].units.tobytes())
         return found
 
@@ -165,6 +170,12 @@ def test_noisy_counts_choose_between_tables_and_each_is_listed(
     found = enumerate_optimal(mechanism, Instance((9, 5, 4), 0, 2), Window(1, 2))
     assert len(chosen) > 8
     assert found.epsilon == pytest.approx(claim(mechanism), abs=ATTAINED)
+
+
+def of_arms(k: int, epsilon: float, scale: float | None, **other: Any) -> ClusterOptimalDP:
+    """Counts of arms at 0.04 of ε, beside what there is of strata."""
+    parameters = mechanism_of(k, epsilon, scale).parameters
+    return ClusterOptimalDP(replace(parameters, arm_noise_scale=50.0, **other))
 
 
 def squares_beside_means() -> ClusterOptimalDP:
@@ -183,8 +194,11 @@ def squares_beside_means() -> ClusterOptimalDP:
         ClusterOptimalDP(
             OptimalParameters((0.0, 1.0, 2.0), (0.2, 0.5, 0.3), 1.5, 8.0, Lattice((0, 1, 2)))
         ),
+        of_arms(3, 1.9, None),
+        of_arms(3, 1.9, 20.0),
+        of_arms(3, 1.9, 20.0, lattice=Lattice((0, 1, 2))),
     ],
-    ids=["complement", "counts", "nothing", "means"],
+    ids=["complement", "counts", "nothing", "means", "arms", "arms and counts", "arms and means"],
 )
 def test_the_instances_of_an_audit_attain_the_claim(mechanism: ClusterOptimalDP) -> None:
     listed = optimal_enumerations(mechanism)

@@ -7,7 +7,8 @@ from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import Together
 from privatizers.audit.checks import judge_events
 from privatizers.audit.laws import Responses
-from privatizers.audit.several_outcomes import joint_loss, noise_pairs, response_pairs
+from privatizers.audit.mechanism_laws import noise_pairs
+from privatizers.audit.several_outcomes import joint_loss, response_pairs
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import event_of
 from privatizers.planning.design import Request, design

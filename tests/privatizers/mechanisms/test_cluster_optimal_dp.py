@@ -49,6 +49,14 @@ COUNTS = np.array([[900, 50, 50], [5, 900, 95], [3, 2, 1]])
         ),
         ({"lattice": LATTICE}, Together((SumNoise(20.0, 2), BoundedResponse(1.9)))),
         ({"noise_scale": None}, BoundedResponse(1.9)),
+        (
+            {"noise_scale": None, "arm_noise_scale": 50.0},
+            Together((CountsNoise(50.0, 2), BoundedResponse(1.9))),
+        ),
+        (
+            {"lattice": LATTICE, "arm_noise_scale": 50.0},
+            Together((SumNoise(20.0, 2), CountsNoise(50.0, 2), BoundedResponse(1.9))),
+        ),
     ],
 )
 def test_the_event_is_the_statistic_and_the_tables(changed: dict[str, Any], event: object) -> None:
@@ -75,6 +83,8 @@ def test_squares_are_paid_for_beside_means() -> None:
         {"response_epsilon": math.inf},
         {"noise_scale": 0.0},
         {"lattice": Lattice((0, 1))},
+        {"arm_noise_scale": 0.0},
+        {"arm_noise_scale": 5.0, "learns": False},
     ],
 )
 def test_what_no_table_can_be_made_of_is_refused(changed: dict[str, Any]) -> None:
@@ -96,20 +106,50 @@ def test_tables_are_those_that_the_published_counts_choose() -> None:
 
 def test_raw_counts_reach_nothing_but_the_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of raw counts ``response`` gets the units there are, which are public."""
-    given: list[tuple[Ints | None, Ints]] = []
+    given: list[tuple[Ints | None, Ints, Ints | None]] = []
     honest = ClusterOptimalDP.response
 
     def watching(
-        self: ClusterOptimalDP, noisy: Ints | None, sizes: Ints, group: Ints | None = None
+        self: ClusterOptimalDP, noisy: Ints | None, sizes: Ints, group: Ints, arms: Ints | None
     ) -> OptimalResponse:
-        given.append((noisy, sizes))
-        return honest(self, noisy, sizes, group)
+        given.append((noisy, sizes, arms))
+        return honest(self, noisy, sizes, group, arms)
 
     monkeypatch.setattr(ClusterOptimalDP, "response", watching)
-    release = mechanism().strata(COUNTS)
-    ((noisy, sizes),) = given
+    release = mechanism(arm_noise_scale=30.0).strata(COUNTS, np.array([0, 1, 0]))
+    ((noisy, sizes, arms),) = given
     assert noisy is release.noisy_counts
+    assert arms is release.noisy_arms
     np.testing.assert_array_equal(sizes, [1000, 1000, 6])
+
+
+def test_counts_of_arms_have_noise_of_their_own() -> None:
+    """And tables follow them alone: the counts of strata may say what they like."""
+    chosen = mechanism(arm_noise_scale=2.0)
+    group, exact = np.array([0, 1, 0]), np.array([[903, 52, 51], [5, 900, 95]])
+    release = chosen.strata(COUNTS, group)
+    assert release.noisy_arms is not None
+    assert release.noisy_counts is not None
+    noise = release.noisy_arms - exact
+    assert np.abs(noise).max() < 2.0 * 40  # of P(|Z| ≥ 80) = e⁻⁴⁰
+    sums = np.zeros_like(exact)
+    np.add.at(sums, group, release.noisy_counts - COUNTS)
+    assert not np.array_equal(noise, sums)
+    nonsense = np.zeros_like(COUNTS)
+    small = np.array([10, 10, 10])  # too few for tables of their own
+    by_arms = [
+        chosen.response(noisy, small, group, 10 * release.noisy_arms)
+        for noisy in (nonsense, nonsense + 500)
+    ]
+    np.testing.assert_array_equal(by_arms[0].units, by_arms[1].units)
+    np.testing.assert_array_equal(by_arms[0].table_of, by_arms[1].table_of)
+
+
+def test_what_is_not_to_be_learnt_from_is_not() -> None:
+    release = mechanism(learns=False).strata(100 * COUNTS, np.array([0, 1, 0]))
+    public = public_response(np.array(GRID), np.array(GUESS), 1.9, 3)
+    assert release.noisy_counts is not None
+    np.testing.assert_array_equal(release.response.units, public.units)
 
 
 @pytest.mark.parametrize("changed", [{"noise_scale": None}, {"lattice": LATTICE}])

@@ -24,7 +24,7 @@ def alone(k: int, epsilon: float, statistic: StatisticName = "counts") -> Cluste
     grid, shares = tuple(float(one) for one in range(k)), np.arange(k, 0, -1.0)
     guess = tuple((shares / shares.sum()).tolist())
     return optimal_design(
-        OptimalRequest(grid, guess, epsilon, strata_statistic=statistic)
+        OptimalRequest(grid, guess, epsilon, strata_statistic=statistic, learn_from="nothing")
     ).mechanism
 
 

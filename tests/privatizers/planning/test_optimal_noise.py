@@ -5,7 +5,7 @@ import pytest
 
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.planning.optimal_noise import _solved, learnt_guess, optimal_noise
-from privatizers.planning.response_noise import Splits, table_noise
+from privatizers.planning.response_noise import Informed, Splits, table_noise
 from schemas.arrays import Floats
 
 GUESSES: dict[str, tuple[Floats, Floats]] = {
@@ -76,16 +76,21 @@ def test_counts_that_tell_little_bring_nothing() -> None:
     grid, guess = GUESSES["even"]
     outcomes = np.array([0.9, 0.1, 0.0, 0.0, 0.0, 0.0])
     shares = np.array([0.001, 0.02])
-    splits = Splits(4.0, 0.0, "counts", shares, np.zeros(2))
-    declared, response = table_noise(splits, grid, guess, outcomes, informed=1_000.0)
+    nothing = np.zeros(2)
+    informed = Informed(1_000.0, 9_000.0)
+    splits = Splits(4.0, 0.0, "counts", shares, nothing, nothing)
+    declared, response = table_noise(splits, grid, guess, outcomes, informed)
     left = 4.0 * (1.0 - shares)
     fixed = optimal_noise(grid, guess, outcomes, left).of_mean
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True).of_mean
     np.testing.assert_array_equal(response[0], [fixed[0], learnt[1]])
     assert learnt[1] < 0.6 * fixed[1]
     np.testing.assert_array_equal(declared[0], optimal_noise(grid, guess, guess, left).of_mean)
-    without = Splits(4.0, 0.0, "none", np.zeros(1), np.zeros(1))
-    (never, _) = table_noise(without, grid, guess, outcomes, informed=1e9)[1]
+    of_arms = Splits(4.0, 0.0, "none", nothing, nothing, shares)  # known nine times as well
+    _, by_arms = table_noise(of_arms, grid, guess, outcomes, Informed(0.0, 1_000.0))
+    np.testing.assert_array_equal(by_arms[0], response[0])
+    without = Splits(4.0, 0.0, "none", *np.zeros((3, 1)))
+    (never, _) = table_noise(without, grid, guess, outcomes, Informed(1e9, 1e9))[1]
     np.testing.assert_array_equal(
         never, optimal_noise(grid, guess, outcomes, np.full(1, 4.0)).of_mean
     )

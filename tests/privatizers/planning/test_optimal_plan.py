@@ -1,6 +1,7 @@
 """Plans of Cluster-Optimal-DP: at the price asked for, and as good as claimed."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,13 @@ from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.planning.design import StatisticName
 from privatizers.planning.forecast import forecast
 from privatizers.planning.grids import even_grid, grids_of, optimal_grids_of, project_guess
-from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
+from privatizers.planning.optimal_design import (
+    ARMS_SHARE,
+    COUNTS_SHARE,
+    OptimalDesign,
+    OptimalRequest,
+    optimal_design,
+)
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Question, plan, rank_options, with_more
 from privatizers.planning.table_choice import LEAST_GAIN, PlannedMechanism, try_tables
@@ -69,7 +76,9 @@ def test_what_no_table_keeps_is_refused_before_any_draw(monkeypatch: pytest.Monk
 def test_the_least_epsilon_that_is_taken_has_tables_wherever_the_grid_is(start: float) -> None:
     """A plan may give 99 % of ε = 0.001 to what is published of strata."""
     grid = tuple(start + level for level in range(6))
-    asked = OptimalRequest(grid, (1 / 6,) * 6, 1e-3, statistic_share=0.99)
+    asked = OptimalRequest(
+        grid, (1 / 6,) * 6, 1e-3, strata_statistic="counts", statistic_share=0.99
+    )
     mechanism = optimal_design(asked).mechanism
     assert mechanism.parameters.response_epsilon < 1.1e-5
     release = mechanism.strata(np.array([[3, 0, 2, 1, 0, 4]]))
@@ -95,9 +104,10 @@ def test_a_plan_is_a_design_at_the_price_asked_for(statistic: StatisticName, del
     assert (parameters.grid, parameters.guess) == (option.grid, found.guess)
     assert parameters.strata_statistic in (statistic, "count-and-complement")
     assert parameters.statistic_epsilon == pytest.approx(2.0 * option.statistic_share)
+    assert parameters.arm_counts_epsilon == pytest.approx(2.0 * option.arms_share)
     assert 0 < parameters.response_epsilon <= 2.0 * (1.0 + delta)  # δ may buy a hair
     if delta == 0.0:
-        spent = option.statistic_share + option.square_share
+        spent = option.statistic_share + option.square_share + option.arms_share
         assert parameters.response_epsilon == pytest.approx(2.0 * (1.0 - spent), rel=1e-9)
 
 
@@ -251,9 +261,77 @@ def test_what_is_predicted_comes_true(epsilon: float, statistic: StatisticName) 
     assert sample.std_dev == pytest.approx(told.std_error, rel=0.15)
 
 
-def test_one_can_be_designed_without_a_plan() -> None:
+@pytest.mark.parametrize(
+    ("asked", "published", "learnt_from", "prices"),
+    [
+        ({}, "none", "arms", (0.0, ARMS_SHARE)),
+        ({"learn_from": "strata"}, "counts", "strata", (COUNTS_SHARE, 0.0)),
+        ({"learn_from": "nothing"}, "none", "nothing", (0.0, 0.0)),
+        ({"strata_statistic": "counts"}, "counts", "strata", (COUNTS_SHARE, 0.0)),
+        (
+            {"strata_statistic": "counts", "learn_from": "nothing"},
+            "counts",
+            "nothing",
+            (COUNTS_SHARE, 0.0),
+        ),
+        (
+            {"strata_statistic": "counts", "learn_from": "arms"},
+            "counts",
+            "arms",
+            (COUNTS_SHARE, ARMS_SHARE),
+        ),
+        ({"strata_statistic": "means"}, "means", "arms", (COUNTS_SHARE, ARMS_SHARE)),
+    ],
+)
+def test_one_can_be_designed_without_a_plan(
+    asked: dict[str, Any], published: str, learnt_from: str, prices: tuple[float, float]
+) -> None:
     grid = (0.0, 1.0, 2.0)
-    request = OptimalRequest(grid, (0.5, 0.3, 0.2), 1.0, lattice=lattice_of(grid))
+    request = OptimalRequest(grid, (0.5, 0.3, 0.2), 2.0, lattice=lattice_of(grid), **asked)
     parameters = optimal_design(request).mechanism.parameters
-    assert parameters.strata_statistic == "counts"
-    assert parameters.statistic_epsilon + parameters.response_epsilon <= 1.0 + 1e-12
+    assert (parameters.strata_statistic, parameters.learnt_from) == (published, learnt_from)
+    found = (parameters.statistic_epsilon, parameters.arm_counts_epsilon)
+    assert found == pytest.approx((2.0 * prices[0], 2.0 * prices[1]))
+    assert delta_at(event_of(parameters), 2.0) == 0.0
+    assert sum(found) + parameters.response_epsilon == pytest.approx(2.0, rel=1e-12)
+
+
+def test_two_outcomes_are_not_learnt() -> None:
+    """Their table is the same whatever the guess."""
+    parameters = optimal_design(OptimalRequest((0.0, 1.0), (0.5, 0.5), 1.0)).mechanism.parameters
+    assert (parameters.learnt_from, parameters.response_epsilon) == ("nothing", 1.0)
+
+
+def test_arms_are_learnt_where_their_counts_tell_much_of_many_strata() -> None:
+    """1,000 clusters of 100: what strata tell of an arm is noise, and 1 % for arms is enough."""
+    sizes = np.full((1_000, 2), 50)
+    asked = replace(question(4.0, statistics=("none",)), sizes=sizes, overall=False)
+    assert 0 < rank_options(asked)[0].arms_share <= 0.02
+    few = replace(asked, sizes=np.full((10, 2), 5))
+    assert rank_options(few)[0].arms_share == 0.0
+    told_not_to = replace(asked, learn_from="nothing")
+    assert rank_options(told_not_to)[0].arms_share == 0.0
+    told_to = replace(few, learn_from="arms")
+    assert rank_options(told_to)[0].arms_share > 0.0
+
+
+@pytest.mark.statistical  # seconds: tables of 12 points are solved for
+def test_few_large_clusters_are_learnt_one_by_one() -> None:
+    """In Experiment 1 they differ, and what their own tables save is more than arms' would."""
+    asked = replace(
+        question(4.0, 12, segments=(0.5,), coarser=False),
+        sizes=np.array([[250, 250], [500, 500], [1000, 1000]]),
+        overall=False,
+    )
+    best = rank_options(asked)[0]
+    assert (best.strata_statistic, best.arms_share) == ("counts", 0.0)
+
+
+def test_counts_of_arms_go_beside_means_and_squares_of_many_steps() -> None:
+    """The losses of all of them together are some three thousand numbers."""
+    grid = (0.0, 1.0, 250.0, 499.0, 500.0)
+    request = OptimalRequest(grid, (0.2,) * 5, 2.0, 1e-6, "means", lattice_of(grid), 0.3, 0.1)
+    parameters = optimal_design(request).mechanism.parameters
+    assert parameters.squares is not None
+    assert parameters.learnt_from == "arms"
+    assert delta_at(event_of(parameters), 2.0) <= 1e-6

@@ -113,6 +113,7 @@ def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> N
         "squares": n_arms * (manifest.outcomes[0].n_outcomes > 2)
         if statistic(result) == "differences"
         else 0,
+        "arm_counts": 0,
         "randomiser": 0,
         "units": 0,
         "means": 0 if statistic(result) == "differences" else n_arms,
