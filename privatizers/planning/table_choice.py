@@ -145,7 +145,7 @@ def worth_tables(tables: Sequence[Scored], uniform: Sequence[Scored]) -> bool:
 def reason(tables: Sequence[Scored], uniform: Sequence[Scored]) -> str:
     """Say why one kind was chosen of the two, for one outcome or for several together."""
     if not worth_tables(tables, uniform):
-        return f"cluster-optimal-dp would gain less than {LEAST_GAIN:.0%} less noise would"
+        return f"cluster-optimal-dp would narrow intervals by less than {LEAST_GAIN:.0%} less noise"
     gain = sum(one.score for one in uniform) - sum(one.score for one in tables)
     ratio = exp(-gain / (2.0 * sum(one.n_widths for one in tables)))
     return f"intervals are predicted to be {ratio:.2f} times as wide as with uniform-prior-dp"
