@@ -118,6 +118,10 @@ FAULTS = {
     "metrics: outcomes that were drawn together": [
         "UPDATE metrics SET drawn_with = NULL WHERE metric = 'visit'"
     ],
+    "metrics: outcomes that were drawn together have 100 pairs": [
+        "UPDATE metrics SET n_outcomes = 51 WHERE metric = 'clicks'; "
+        "INSERT INTO outcomes (metric, outcome) SELECT 'clicks', 100 + range FROM range(48)"
+    ],
     "metrics: epsilons add up": [
         "UPDATE metrics SET epsilon = 3, response_epsilon = 2.7 WHERE kind = 'outcome'"
     ],

@@ -98,6 +98,9 @@ _OF_SEVERAL: Final[dict[str, dict[str, str]]] = {
             count(drawn_with) = 0 OR (
                 count(drawn_with) = 2 AND count(*) FILTER (kind = 'outcome') = 2
                 AND count(DISTINCT response_epsilon) = 1)""",
+        # To undo their table takes the third power of the pairs.
+        "outcomes that were drawn together have 100 pairs of values at most": """
+            count(drawn_with) = 0 OR min(n_outcomes) * max(n_outcomes) <= 100""",
         "epsilons add up to the release's at most": """
             sum(epsilon) - coalesce(sum(response_epsilon) FILTER (drawn_with IS NOT NULL) / 2, 0)
             <= (SELECT epsilon FROM main.release) * (1 + 1e-9)""",
