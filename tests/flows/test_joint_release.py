@@ -18,6 +18,7 @@ from flows.released.estimate import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page.contents import read_contents
+from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Experiment, Section, a_log, build_experiment
 
@@ -75,7 +76,8 @@ def test_the_file_is_read_as_any_other(path: Path) -> None:
     assert {one.metric for one in effects} == {"visit", "clicks", "each"}
     of_outcomes = [one for one in effects if one.metric != "each"]
     assert all(one.std_error is not None and one.std_error > 0 for one in of_outcomes)
-    assert read_contents(path) is not None
+    page = report(read_contents(path))
+    assert "One output tells of both outcomes" in page
     with duckdb.connect(str(path), read_only=True) as connection:
         connection.execute(
             "CREATE TEMP TABLE members AS SELECT unit_id, 'all' AS segment FROM units"
