@@ -92,7 +92,7 @@ RUN: dict[str, list[str]] = {
     "docs/effects-from-a-release.md": ["sh", "python"],
     "docs/operator.md": ["sh", "toml", "toml", "toml", "sh", "python"],
     "docs/watching.md": ["toml", "toml"],
-    "docs/outcomes.md": ["toml", "toml"],
+    "docs/outcomes.md": ["toml", "toml", "toml"],
     "docs/optimal.md": ["toml"],
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
@@ -295,7 +295,7 @@ def test_runs_are_watched_as_shown(tmp_path: Path) -> None:
 
 
 def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
-    block, _ = blocks(OUTCOMES, "toml")
+    block, _, _ = blocks(OUTCOMES, "toml")
     (tmp_path / "autumn.toml").write_text(block.text, encoding="utf-8")
     names = {"customer": "customer_id", "clicks": "visited"}
     log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
@@ -312,8 +312,21 @@ def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
     assert {one.metric for one in made.estimates} == {"visit", "spend"}
 
 
+def test_two_outcomes_are_drawn_together_as_shown(tmp_path: Path) -> None:
+    whole, together, _ = (tomllib.loads(one.text) for one in blocks(OUTCOMES, "toml"))
+    experiment = whole.pop("experiment")
+    shown = toml(whole | together, experiment)
+    (tmp_path / "autumn.toml").write_text(shown, encoding="utf-8")
+    names = {"customer": "customer_id", "clicks": "visited"}
+    log = a_log(1_200, arms=("none", "mens", "womens"), n_outcomes=2).rename(names)
+    spent = log.with_columns(spent=pl.col("visited") * 120.0)
+    write_content(tmp_path / "logs" / "2026-11-01" / "a.parquet", spent)
+    planned = clusterdp.plan(tmp_path / "autumn.toml", "2026-11-01").as_json()
+    assert [one["drawn_together"] for one in planned["metrics"]] == [True, True]
+
+
 def test_what_decides_is_declared_and_told_as_shown(tmp_path: Path) -> None:
-    whole, deciding = (tomllib.loads(one.text) for one in blocks(OUTCOMES, "toml"))
+    whole, _, deciding = (tomllib.loads(one.text) for one in blocks(OUTCOMES, "toml"))
     experiment = whole.pop("experiment")
     (tmp_path / "autumn.toml").write_text(toml(whole | deciding, experiment), encoding="utf-8")
     names = {"customer": "customer_id", "clicks": "complained"}
