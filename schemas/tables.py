@@ -408,15 +408,15 @@ SCHEMA: Final[dict[str, Table]] = {
             "pool": _POOL,
             "arm": _ARM,
             "outcome": _OUTCOME,
+            "output": Column(
+                NUMBER, "The number that the outcome may be published as, see debias."
+            ),
+            "probability": Column(NUMBER, "How likely that is, given the outcome, or both."),
             "other_outcome": Column(
                 NUMBER,
                 "A value of drawn_with's grid, on which the output depends as well; null where the "
                 "outcome was drawn by itself.",
             ),
-            "output": Column(
-                NUMBER, "The number that the outcome may be published as, see debias."
-            ),
-            "probability": Column(NUMBER, "How likely that is, given the outcome, or both."),
         },
     ),
     "units": unit_table((UNNAMED,)),

@@ -205,9 +205,9 @@ def randomiser_table(
         pl.all().repeat_by(n_outputs).explode()
     )
     drawn = {
-        "other_outcome": pl.concat([of_cell["other_outcome"]] * n_cells, rechunk=True),
         "output": pl.Series(np.tile(outputs, n_cells * n_inputs)),
         "probability": pl.Series(probabilities.ravel()),
+        "other_outcome": pl.concat([of_cell["other_outcome"]] * n_cells, rechunk=True),
     }
     return by_metric(config, cells | drawn)
 

@@ -102,9 +102,9 @@ TABLES = {
     "randomiser": {
         **CELL,
         **ARMS,
-        "other_outcome": "DOUBLE",
         "output": "DOUBLE",
         "probability": "DOUBLE",
+        "other_outcome": "DOUBLE",
     },
     "units": {
         "unit_id": "VARCHAR",
