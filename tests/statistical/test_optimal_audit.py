@@ -278,7 +278,7 @@ def test_a_guess_of_raw_counts_is_shown_by_a_bound_where_it_tells_much(
 
     raw_guess(monkeypatch)
     monkeypatch.setattr(learnt_guess, "shrunk", unshrunk)
-    chosen = counted(3, 0.5, statistic_share=0.2)
+    chosen = counted(3, 1.0, statistic_share=0.2)
     found = audited_mechanism(chosen, Effort(noised_cells=200_000, units=200_000, calls=300))
     assert {BOUND, TABLES} <= failed(found.checks)
     assert "noise of the table" in found.evidence
