@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from estimators.response_tables import SingularTableError, output_functions
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.pairs import (
     PairedGrid,
@@ -29,13 +28,12 @@ from privatizers.optimal_response.whole_numbers import (
     LAST_BITS,
     MOST_EPSILON,
     ResponseTable,
+    even_singular,
     whole_units,
 )
 from schemas.arrays import Floats, Ints
 
 _NONE = "no randomiser of both outcomes keeps so small an epsilon, or so great a one"
-_TELLS = 0.01
-"""How well a table has to tell pairs apart, as a part of how well two even tables do."""
 _STEPS = 6
 """Of Newton's method, which doubles the digits in each."""
 
@@ -88,20 +86,8 @@ class PairTable:
         The least singular value is compared with that of two tables of even response, which is the
         product of theirs. At a small ε that is little: then noise cannot be estimated.
         """
-        even = math.prod(
-            math.expm1(one.epsilon) / (math.expm1(one.epsilon) + len(one.values))
-            for one in self.grids
-        )
-        chances = self.units / UNIT
-        if float(np.linalg.svd(chances, compute_uv=False)[-1]) < _TELLS * even:
-            return False
-        try:
-            for side in self.sides:
-                used, likely = chances[np.newaxis], (side.guess @ chances)[np.newaxis]
-                output_functions(used, side.values[np.newaxis], side.inputs, likely)
-        except SingularTableError:
-            return False
-        return True
+        even = math.prod(even_singular(len(one.values), one.epsilon) for one in self.grids)
+        return all(side.can_be_undone(even) for side in self.sides)
 
     @property
     def is_exact(self) -> bool:

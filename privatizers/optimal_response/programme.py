@@ -171,7 +171,12 @@ def _master(
     constraints = np.concatenate([columns.T, (columns * outputs[:, np.newaxis]).T])
     wanted = np.concatenate([np.ones(size), values])
     for presolved in (False, True):  # a small programme is sooner solved than made smaller
-        solved = linprog(outputs**2, A_eq=constraints, b_eq=wanted, options={"presolve": presolved})
+        try:
+            solved = linprog(
+                outputs**2, A_eq=constraints, b_eq=wanted, options={"presolve": presolved}
+            )
+        except ValueError:  # of a number that is not finite: no run may fail by it
+            continue
         if solved.status == 0 and solved.fun is not None:
             break
     else:

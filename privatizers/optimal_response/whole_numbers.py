@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from estimators.response_tables import SingularTableError, undo
+from estimators.response_tables import SingularTableError, output_functions, undo
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import (
     MOST_INPUTS,
@@ -114,9 +114,28 @@ class ResponseTable:
         A programme for means alone may have a solution whose rows are linearly dependent. The
         least singular value is compared with that of even response at ``epsilon``.
         """
-        even = math.expm1(epsilon) / (math.expm1(epsilon) + len(self.inputs))
-        least = float(np.linalg.svd(self.probabilities, compute_uv=False)[-1])
-        return least >= _TELLS * even
+        return self.can_be_undone(even_singular(len(self.inputs), epsilon))
+
+    def can_be_undone(self, even: float) -> bool:
+        """Whether estimates can be made of the outputs: before any is drawn, and not after.
+
+        The least singular value must be a hundredth of ``even`` at least, that of even response,
+        and doubles must be able to work out what outputs add to estimates.
+        """
+        chances = self.probabilities
+        if float(np.linalg.svd(chances, compute_uv=False)[-1]) < _TELLS * even:
+            return False
+        used, likely = chances[np.newaxis], (self.guess @ chances)[np.newaxis]
+        try:
+            output_functions(used, self.values[np.newaxis], self.inputs, likely)
+        except SingularTableError:
+            return False
+        return True
+
+
+def even_singular(size: int, epsilon: float) -> float:
+    """Return the least singular value of randomised response with a uniform prior of K outcomes."""
+    return math.expm1(epsilon) / (math.expm1(epsilon) + size)
 
 
 def table_of(

@@ -19,6 +19,7 @@ from privatizers.mechanisms.parameters import OptimalParameters, event_of, stati
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
 from privatizers.planning.design import StatisticName, check_range, check_workable
+from schemas.arrays import Floats
 from schemas.errors import ConfigError
 
 LEAST_EPSILON = 1e-3
@@ -123,13 +124,20 @@ def optimal_design(request: OptimalRequest) -> OptimalDesign:
     event = event_of(parameters)
     if delta_at(event, epsilon) > request.delta:  # never happens; the claim rests on it
         raise AssertionError("calibration exceeded the epsilon asked for")
-    try:  # before any draw: a release falls back on this table, and has no other way out
-        even_table(np.array(request.grid), response)
+    _check_fallback(np.array(request.grid), response)
+    return OptimalDesign(ClusterOptimalDP(parameters), epsilon, request.delta)
+
+
+def _check_fallback(grid: Floats, epsilon: float) -> None:
+    """Refuse, before any draw, what a release could not fall back on: it has no other way out."""
+    try:
+        is_of_use = even_table(grid, epsilon).tells_apart(epsilon)
     except ValueError:
+        is_of_use = False
+    if not is_of_use:
         raise ConfigError(
             "privacy.epsilon", "too small: no table keeps what is left for outcomes; ask for more"
-        ) from None
-    return OptimalDesign(ClusterOptimalDP(parameters), epsilon, request.delta)
+        )
 
 
 def check_optimal(request: OptimalRequest) -> None:

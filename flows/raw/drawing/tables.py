@@ -196,18 +196,16 @@ def randomiser_table(
     probabilities = response.probabilities[response.table_of]
     n_cells, n_inputs, n_outputs = probabilities.shape
     inputs, mechanism = response.tables_used[0].inputs, design.mechanism
-    others = pl.Series([None] * n_inputs, dtype=pl.Float64)
-    if isinstance(mechanism, PairedOptimalDP):
-        others = pl.Series(mechanism.table.sides[1 - mechanism.place].inputs)
     cells = cells_table(strata, np.repeat(inputs, n_outputs))
+    others = pl.repeat(None, probabilities.size, dtype=pl.Float64, eager=True)
+    if isinstance(mechanism, PairedOptimalDP):
+        of_pairs = mechanism.table.sides[1 - mechanism.place].inputs
+        others = pl.Series(np.tile(np.repeat(of_pairs, n_outputs), n_cells))
     outputs = np.arange(n_outputs, dtype=np.float64)
-    of_cell = pl.DataFrame({"other_outcome": others}).select(
-        pl.all().repeat_by(n_outputs).explode()
-    )
     drawn = {
         "output": pl.Series(np.tile(outputs, n_cells * n_inputs)),
         "probability": pl.Series(probabilities.ravel()),
-        "other_outcome": pl.concat([of_cell["other_outcome"]] * n_cells, rechunk=True),
+        "other_outcome": others,
     }
     return by_metric(config, cells | drawn)
 

@@ -134,3 +134,14 @@ def test_giving_up_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(programme, "_MOST_ROUNDS", 1)
     with pytest.raises(UnsolvedError):
         solve(np.arange(12.0), np.full(12, 1 / 12), 1.0)
+
+
+def test_a_solver_that_refuses_numbers_means_giving_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be in the middle of a run, after noisy counts were drawn."""
+
+    def refusing(*_: object, **__: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("scipy.optimize.linprog", refusing)
+    with pytest.raises(UnsolvedError):
+        solve(np.arange(3.0), np.full(3, 1 / 3), 1.0)
