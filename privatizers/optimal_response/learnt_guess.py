@@ -22,7 +22,7 @@ from privatizers.optimal_response.whole_numbers import (
 from schemas.arrays import Floats, Ints
 
 _MOST_MIXED, _LEAST_MIXED = 0.1, 0.003
-"""The part of an even guess that is mixed into a learnt one: for few people, for many."""
+"""The part of another guess that is mixed into a learnt one: for few people, for many."""
 SOLVED_IN = 13
 """Outcomes up to which a table is solved in some tenths of a second, so that strata have own ones.
 """
@@ -120,13 +120,16 @@ def _own_guesses(
 ) -> list[tuple[int, Floats]]:
     """The largest strata with guesses of their own, those least like their group's first.
 
-    ``of_groups`` has the guess of each stratum's group, shape [S, K].
+    ``of_groups`` has the guess of each stratum's group, shape [S, K]. A part of it is mixed in: it
+    has an even part itself, of what the whole group's counts leave. With an even part of what one
+    stratum's leave, the group's table would look bad for its rare outcomes.
     """
     if noisy_counts is None:
         return []
     at = np.array(_worth_own(n_units, counts_epsilon, noisy_counts.shape[1]), dtype=np.int64)
     sizes = n_units[at].astype(np.float64)
-    own = shrunk(noisy_counts[at], sizes, sizes * counts_epsilon, of_groups[at])
+    known, near = sizes * counts_epsilon, of_groups[at]
+    own = mixed(on_simplex(_nearer(noisy_counts[at], sizes, known, near)), known, near)
     apart = np.abs(own - of_groups[at]).sum(axis=1)
     order = np.argsort(-apart, kind="stable")
     return [(int(at[nth]), own[nth]) for nth in order]
@@ -177,11 +180,11 @@ def shrunk(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: F
 
     Noisy shares are moved toward the prior as far as noise alone would explain how far they are
     from it, and a little more (the positive part of James and Stein's estimator, with √K for the
-    chance in K squares); then they are :func:`mixed`. A share's noise has the variance
-    8/``known``².
+    chance in K squares); then they are :func:`mixed` with an even guess. A share's noise has the
+    variance 8/``known``².
     """
-    shares = _nearer(noisy_counts, n_units, known, prior)
-    return mixed(shares, np.ones(len(shares)), known)
+    shares = on_simplex(_nearer(noisy_counts, n_units, known, prior))
+    return mixed(shares, known, np.full(shares.shape, 1.0 / shares.shape[1]))
 
 
 def _nearer(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: Floats) -> Floats:
@@ -195,15 +198,13 @@ def _nearer(noisy_counts: Ints | Floats, n_units: Floats, known: Floats, prior: 
     return shares
 
 
-def mixed(noisy_counts: Ints | Floats, n_units: Floats, known: Floats) -> Floats:
-    """Return guesses at shares, shape [S, K]: noisy ones put on the simplex, mixed with 1/K.
+def mixed(shares: Floats, known: Floats, others: Floats) -> Floats:
+    """Return guesses, shape [S, K], with a part of ``others``, for shares that noise may have made.
 
-    The part of 1/K is K/``known``, from 0.003 to 0.1; ``known`` is n times the ε of the counts.
+    The part is K/``known``, from 0.003 to 0.1; ``known``, [S], is n times the ε of the counts.
     """
-    k = noisy_counts.shape[1]
-    shares = on_simplex(noisy_counts / n_units[:, np.newaxis])
-    part = np.clip(k / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)[:, np.newaxis]
-    guess: Floats = (1.0 - part) * shares + part / k
+    part = np.clip(shares.shape[1] / np.maximum(known, 1e-300), _LEAST_MIXED, _MOST_MIXED)
+    guess: Floats = (1.0 - part[:, np.newaxis]) * shares + part[:, np.newaxis] * others
     return guess
 
 

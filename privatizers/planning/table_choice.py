@@ -22,7 +22,7 @@ PlannedMechanism = Literal["uniform-prior-dp", "cluster-optimal-dp"]
 """The mechanisms that designs can be planned for."""
 
 MANY_POINTS = 12
-"""Grids of more points are tried for tables only if the finest so far gains enough."""
+"""Grids of more points are tried for tables only if the finest up to here gains enough."""
 
 LEAST_GAIN = 0.02
 """The part of the noise that tables have to save at least."""
@@ -90,22 +90,22 @@ def no_tables(*outcomes: Asked) -> str | None:
 def try_tables(
     grids: Sequence[tuple[float, ...]], attempt: Callable[[tuple[float, ...]], list[TriedT]]
 ) -> list[TriedT]:
-    """Try the grids that tables are solved for: a fine one if the one before was worth it.
+    """Try the grids that tables are solved for: fine ones if the one before these was worth it.
 
-    Fine grids take long, in a plan and in a release. What an ``attempt`` finds of a grid is one or
-    more splits of ε.
+    Fine grids take long, in a plan and in a release. One of them may fit a guess by chance less
+    well than a coarser one, so they are tried together. What an ``attempt`` finds of a grid is one
+    or more splits of ε.
     """
-    tried: list[TriedT] = []
-    least: list[float] = []
-    for grid in sorted((one for one in grids if len(one) <= MOST_INPUTS), key=len):
-        if len(grid) > MANY_POINTS and len(least) > 1:
-            share = float(np.min([splits.noise_shares.min() for splits in tried]))
-            if min(least[:-1]) - least[-1] <= LEAST_GAIN * share:
-                break
-        found = attempt(grid)
-        least.append(min(float(splits.scores.min()) for splits in found))
-        tried += found
-    return tried
+    in_order = sorted((one for one in grids if len(one) <= MOST_INPUTS), key=len)
+    coarse = [grid for grid in in_order if len(grid) <= MANY_POINTS] or in_order[:1]
+    found = [attempt(grid) for grid in coarse]
+    tried = [splits for of_grid in found for splits in of_grid]
+    if len(found) > 1:
+        least = [min(float(splits.scores.min()) for splits in of_grid) for of_grid in found]
+        share = float(np.min([splits.noise_shares.min() for splits in tried]))
+        if min(least[:-1]) - least[-1] <= LEAST_GAIN * share:
+            return tried
+    return tried + [splits for grid in in_order[len(coarse) :] for splits in attempt(grid)]
 
 
 def simpler_first(ranked: Sequence[ScoredT]) -> list[ScoredT]:

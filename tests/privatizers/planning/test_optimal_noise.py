@@ -5,7 +5,7 @@ import pytest
 
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.planning.optimal_noise import _solved, learnt_guess, optimal_noise
-from privatizers.planning.response_noise import Informed, Splits, table_noise
+from privatizers.planning.response_noise import Informed, Splits, left_unknown, table_noise
 from schemas.arrays import Floats
 
 GUESSES: dict[str, tuple[Floats, Floats]] = {
@@ -71,24 +71,33 @@ def test_noise_goes_with_the_unit_of_outcomes() -> None:
     np.testing.assert_allclose(other.of_square, 81.0 * one.of_square, rtol=1e-9)
 
 
-def test_counts_that_tell_little_bring_nothing() -> None:
-    """And those that tell much bring a table for the outcomes as they are, at the same epsilon."""
+def test_the_more_counts_tell_the_nearer_tables_are_to_those_for_outcomes_as_they_are() -> None:
+    """And those that tell little bring nothing, at the same epsilon."""
     grid, guess = GUESSES["even"]
     outcomes = np.array([0.9, 0.1, 0.0, 0.0, 0.0, 0.0])
-    shares = np.array([0.001, 0.02])
-    nothing = np.zeros(2)
+    shares = np.array([0.001, 0.02, 0.9])
+    nothing = np.zeros(3)
     informed = Informed(1_000.0, 9_000.0)
     splits = Splits(4.0, 0.0, "counts", shares, nothing, nothing)
     declared, response = table_noise(splits, grid, guess, outcomes, informed)
     left = 4.0 * (1.0 - shares)
     fixed = optimal_noise(grid, guess, outcomes, left).of_mean
     learnt = optimal_noise(grid, learnt_guess(outcomes), outcomes, left, at_most=True).of_mean
-    np.testing.assert_array_equal(response[0], [fixed[0], learnt[1]])
+    away = left_unknown(1_000.0 * 4.0 * shares / 6, left)
+    expected = away * fixed + (1.0 - away) * learnt
+    np.testing.assert_allclose(response[0], [fixed[0], *expected[1:]], rtol=1e-12)
+    assert 0.01 < away[1] < 0.1
+    assert away[2] < 0.001
     assert learnt[1] < 0.6 * fixed[1]
     np.testing.assert_array_equal(declared[0], optimal_noise(grid, guess, guess, left).of_mean)
-    of_arms = Splits(4.0, 0.0, "none", nothing, nothing, shares)  # known nine times as well
+    of_arms = Splits(4.0, 0.0, "none", nothing, nothing, shares)  # as well known
     _, by_arms = table_noise(of_arms, grid, guess, outcomes, Informed(0.0, 1_000.0))
     np.testing.assert_array_equal(by_arms[0], response[0])
+    each = Informed(1_000.0, 9_000.0, 1_000.0)  # what strata's own tables are taken to gain
+    (_, own) = table_noise(splits, grid, guess, outcomes, each)
+    more = 1.0 + 0.3 * (1.0 - away[1])
+    gained = fixed[1] - own[0][1]
+    assert gained == pytest.approx(more * (fixed[1] - response[0][1]), rel=1e-12)
     without = Splits(4.0, 0.0, "none", *np.zeros((3, 1)))
     (never, _) = table_noise(without, grid, guess, outcomes, Informed(1e9, 1e9))[1]
     np.testing.assert_array_equal(

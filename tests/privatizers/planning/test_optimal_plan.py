@@ -191,12 +191,14 @@ class Split:
     ("scores", "tried"),
     [
         ([5.0, 3.0, 2.0, 1.0, 0.5], 5),
-        ([5.0, 3.0, 2.0, 1.999, 0.5], 4),
+        ([5.0, 3.0, 2.0, 2.5, 0.5], 5),
         ([5.0, 3.0, 3.5, 1.0, 0.5], 3),
         ([5.0, 6.0, 7.0, 1.0, 0.5], 3),
     ],
 )
-def test_finer_grids_are_tried_while_the_last_was_worth_it(scores: list[float], tried: int) -> None:
+def test_fine_grids_are_tried_where_the_last_coarse_one_was_worth_it(
+    scores: list[float], tried: int
+) -> None:
     grids = [even_grid(0.0, 1.0, points) for points in (4, 8, 12, 16, 20)]
     told = dict(zip(map(len, grids), scores, strict=True))
 
