@@ -273,8 +273,9 @@ def test_a_guess_of_raw_counts_is_shown_by_a_bound_where_it_tells_much(
     alone that show it.
     """
 
-    def unshrunk(counts: Ints, n_units: Floats, known: Floats, _: Floats) -> Floats:
-        return learnt_guess.mixed(counts, n_units, known)
+    def unshrunk(counts: Ints, n_units: Floats, known: Floats, prior: Floats) -> Floats:
+        shares = learnt_guess.on_simplex(counts / n_units[:, np.newaxis])
+        return learnt_guess.mixed(shares, known, np.full(prior.shape, 1 / prior.shape[1]))
 
     raw_guess(monkeypatch)
     monkeypatch.setattr(learnt_guess, "shrunk", unshrunk)
