@@ -87,7 +87,13 @@ def test_the_file_is_read_as_any_other(path: Path) -> None:
         again = connection.sql(
             f"SELECT {columns} FROM ate_by_segment('members') ORDER BY ALL"
         ).fetchall()
+        written = connection.sql(f"SELECT {columns} FROM estimates ORDER BY ALL").fetchall()
     by_name = {row[:3]: row[3:] for row in told}
+    # The run reads what it has written as it lies, others sort it.
+    assert sorted((row[:3] for row in written), key=str) == sorted(by_name, key=str)
+    read = {(one.metric, one.arm, one.estimator): one for one in effects}
+    for row in written:
+        assert row[3:] == pytest.approx((read[row[:3]].estimate, read[row[:3]].std_error), rel=1e-9)
     assert {row[0] for row in again} == {"visit", "clicks", "each"}
     for row in again:
         if row[2] == "tau_q":

@@ -191,16 +191,21 @@ def randomiser_table(
 ) -> pl.DataFrame:
     """A row for each output of each value of the grid, in every (pool, arm) with units.
 
-    Of two outcomes that are drawn together, for each pair of values.
+    Of two outcomes that are drawn together, for each pair of values. In this order, which the run
+    relies on when it reads them.
     """
     probabilities = response.probabilities[response.table_of]
-    n_cells, n_inputs, n_outputs = probabilities.shape
     inputs, mechanism = response.tables_used[0].inputs, design.mechanism
-    cells = cells_table(strata, np.repeat(inputs, n_outputs))
-    others = pl.repeat(None, probabilities.size, dtype=pl.Float64, eager=True)
+    of_other: Floats | None = None
     if isinstance(mechanism, PairedOptimalDP):
-        of_pairs = mechanism.table.sides[1 - mechanism.place].inputs
-        others = pl.Series(np.tile(np.repeat(of_pairs, n_outputs), n_cells))
+        of_other = mechanism.table.sides[1 - mechanism.place].inputs
+        order = np.lexsort((of_other, inputs))  # pairs stand in the order of the first outcome's
+        probabilities, inputs, of_other = probabilities[:, order], inputs[order], of_other[order]
+    n_cells, n_inputs, n_outputs = probabilities.shape
+    others = pl.repeat(None, probabilities.size, dtype=pl.Float64, eager=True)
+    if of_other is not None:
+        others = pl.Series(np.tile(np.repeat(of_other, n_outputs), n_cells))
+    cells = cells_table(strata, np.repeat(inputs, n_outputs))
     outputs = np.arange(n_outputs, dtype=np.float64)
     drawn = {
         "output": pl.Series(np.tile(outputs, n_cells * n_inputs)),

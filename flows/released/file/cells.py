@@ -104,13 +104,15 @@ class Cells:
 
         ``metric`` is the outcome whose rows are read. ``is_ours`` says that this run has written
         the tables, so that their order is known, and ``has_tables`` that units are drawn by
-        response tables: rows of ``debias`` are about outputs then, in any order. The connection
-        gets temporary tables, the same for every metric: ``numbered_pools``, ``numbered_strata``,
-        and ``orders``, for what was found of the order of rows. The file is open for reading alone.
+        response tables: rows of ``debias`` are about outputs then, in any order if others wrote
+        them. The connection gets temporary tables, the same for every metric: ``numbered_pools``,
+        ``numbered_strata``, and ``orders``, for what was found of the order of rows. The file is
+        open for reading alone.
         """
         self._connection = connection
         self._metric = metric
         self._has_tables = has_tables
+        self._is_ours = is_ours
         self._orders = dict.fromkeys(_OF_CELLS, True) if is_ours else {}
         self._blocks: dict[str, _Block] = {}
         connection.execute(_NUMBER)
@@ -154,13 +156,14 @@ class Cells:
         is in the table, all are 0. The ``table`` has each once in every pool and arm, or no row,
         which callers have checked or have written themselves.
         """
-        is_about_outputs = self._has_tables and table != "counts"
-        if is_about_outputs:
+        if not self._has_tables or table == "counts":
+            query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
+        else:
             query, width = _SORTED, self.n_outputs
             if table == "randomiser":
                 query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_others * self.n_outputs
-        else:
-            query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
+            if self._is_ours:
+                query = _AS_IT_LIES
         (found,) = read_columns(self._connection, self._filled(query, table, column=column))
         shape = (len(self.rank), width)
         return found.reshape(shape) if len(found) else np.zeros(shape)
