@@ -42,13 +42,22 @@ import polars as pl
 
 from estimators.effects import Estimate
 from estimators.series import LOOKS
-from flows.released.by_attribute import (
+from flows.released.estimates.by_attribute import (
     AttributeEstimate,
     PooledAttributeEstimate,
     estimate_by,
 )
-from flows.released.estimate import estimate_release
-from flows.released.estimate_series import (
+from flows.released.estimates.frames import (
+    as_polars,
+    check_asked,
+    decisions_frame,
+    frame,
+    frame_by_period,
+    like,
+)
+from flows.released.estimates.release import estimate_release
+from flows.released.estimates.segments import estimate_segments
+from flows.released.estimates.series import (
     ByAttribute,
     ForAttributes,
     SeriesEstimates,
@@ -61,15 +70,6 @@ from flows.released.estimate_series import (
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.frames import (
-    as_polars,
-    check_asked,
-    decisions_frame,
-    frame,
-    frame_by_period,
-    like,
-)
-from flows.released.segments import estimate_segments
 from flows.released.series.nights import Nights, find_nights
 from flows.released.series.pooling import PooledEstimate
 from flows.released.series.queries import series_sql
@@ -260,7 +260,7 @@ class Release:
             _warn(by_value.warnings)
             return frame(by_value.estimates, AttributeEstimate)
         if adjust is not None:
-            from flows.released.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+            from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
 
             for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics=metrics)
             _warn(for_attributes.warnings)
@@ -271,7 +271,7 @@ class Release:
             _warn(in_segments.warnings)
             return like(segments, frame(in_segments.estimates))
         if covariates is not None:
-            from flows.released.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
+            from flows.released.estimates.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
 
             table = as_polars(covariates, "covariates")
             adjusted = estimate_covariates(self.path, Path("covariates"), level, table, metrics)

@@ -8,10 +8,10 @@ from operator import itemgetter
 import numpy as np
 
 from estimators.effects import Contrasts, Estimate, contrasts, to_estimates
-from estimators.evidence import Evidence
 from estimators.intervals import holm
 from estimators.means import EstimatorName, estimators_of
 from estimators.ratios import RatioEvidence, ratio_contrasts
+from estimators.strata.evidence import Evidence
 
 
 def effects_between(

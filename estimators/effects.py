@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from estimators.arm_means import ArmMean
-from estimators.contrast_strata import contrast_strata
-from estimators.evidence import Evidence, sum_by
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
 from estimators.means import EstimatorName, arm_means, estimators_of
+from estimators.strata.arm_means import ArmMean
+from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Bools, Floats
 
 AdjustedName = Literal["regression", "regression_combined", "cuped"]
@@ -199,8 +199,8 @@ def contrasts(
 
     τ̂ = Σ_s b_s (θ̂_s,arm − θ̂_s,control), b_s the stratum's share of the group's units (all arms),
     θ̂ the debiased means calibrated by the pools' statistics
-    (:func:`~estimators.evidence.calibrated`) with weight 0 (``tau_q``), 1 (``histogram``) or the
-    pools' own (``combined``).
+    (:func:`~estimators.strata.evidence.calibrated`) with weight 0 (``tau_q``), 1 (``histogram``) or
+    the pools' own (``combined``).
 
     V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), else, arm by arm,
     Σ b² Ŝ²/n + V̂_noise with Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)]. A single Ŝ² may be negative, or
@@ -213,12 +213,12 @@ def contrasts(
     bounds and V_A is the noise of Σ b² Â/(n − 1); at most 4 + 6/κ, κ being the excess kurtosis that
     Laplace noise gives the estimate.
 
-    In a stratum of merged clusters the variance of pairs (:mod:`estimators.collapsed_strata`) takes
-    the place of s²/n for τ̂_Q. For the other estimators it takes the place of the share
-    Π_a (1 − w̄_a) of Ŝ²/n, less what randomised response adds to it; w̄_a is the weight of the
-    statistics in the arm's mean. The rest of Ŝ²/n holds the differences between clusters, which is
-    too much, as statistics are of all clusters together. The arms' parts of the variance of pairs
-    are in the ratio of their s²/n.
+    In a stratum of merged clusters the variance of pairs
+    (:mod:`estimators.strata.collapsed_strata`) takes the place of s²/n for τ̂_Q. For the other
+    estimators it takes the place of the share Π_a (1 − w̄_a) of Ŝ²/n, less what randomised response
+    adds to it; w̄_a is the weight of the statistics in the arm's mean. The rest of Ŝ²/n holds the
+    differences between clusters, which is too much, as statistics are of all clusters together. The
+    arms' parts of the variance of pairs are in the ratio of their s²/n.
     """
     strata = contrast_strata(evidence.slices, arm, control, same_shares=same_shares)
     total = sum_by(strata.group, strata.weight, n_groups)

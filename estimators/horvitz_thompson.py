@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from estimators.contrast_strata import contrast_strata
 from estimators.effects import Contrasts, Estimate, degrees, to_estimates
-from estimators.evidence import Evidence, Slices, Statistic
+from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.evidence import Evidence, Slices, Statistic
 from schemas.arrays import Floats, Ints
 
 

@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from estimators.arm_means import ArmMean, OutcomeSide, means_of_sides
-from estimators.contrast_strata import ContrastStrata, contrast_strata
-from estimators.evidence import Evidence, sum_by
+from estimators.strata.arm_means import ArmMean, OutcomeSide, means_of_sides
+from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
+from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Floats
 
 EstimatorName = Literal["tau_q", "histogram", "combined"]
@@ -34,14 +34,14 @@ class Mean:
 def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list[Mean]:
     """Estimate the mean outcome of each of ``arms``, by every estimator that effects have.
 
-    θ̂ = Σ_s b_s θ̂_s, where s are the strata of :func:`estimators.contrast_strata.contrast_strata`
-    between the arm and itself: every cluster that has two of its units, and with ``same_shares``
-    all others merged into one. b_s is the stratum's share of the units in these strata, all arms
-    counted. θ̂_s and the standard error are those of :func:`estimators.effects.contrasts`, so the
-    difference of two means is the effect where both arms have the same strata. But merged clusters
-    are not compared in pairs, as the differences between them are part of a mean's uncertainty. In
-    the order of estimators, then ``arms``; an arm without a stratum has no row. ``evidence`` is of
-    the whole.
+    θ̂ = Σ_s b_s θ̂_s, where s are the strata of
+    :func:`estimators.strata.contrast_strata.contrast_strata` between the arm and itself: every
+    cluster that has two of its units, and with ``same_shares`` all others merged into one. b_s is
+    the stratum's share of the units in these strata, all arms counted. θ̂_s and the standard error
+    are those of :func:`estimators.effects.contrasts`, so the difference of two means is the effect
+    where both arms have the same strata. But merged clusters are not compared in pairs, as the
+    differences between them are part of a mean's uncertainty. In the order of estimators, then
+    ``arms``; an arm without a stratum has no row. ``evidence`` is of the whole.
     """
     results: list[Mean] = []
     for name in estimators_of(evidence, whole=True):

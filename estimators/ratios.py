@@ -16,14 +16,14 @@ from math import sqrt
 
 import numpy as np
 
-from estimators.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
-from estimators.assigned import residuals
-from estimators.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
 from estimators.effects import Contrasts, Estimate, blank, degrees, to_estimates
-from estimators.evidence import Debiased, Evidence, Sums, sum_by
 from estimators.intervals import quantile, t_interval
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
-from estimators.parties import Parties
+from estimators.strata.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
+from estimators.strata.assigned import residuals
+from estimators.strata.contrast_strata import ArmSlices, ContrastStrata, contrast_strata
+from estimators.strata.evidence import Debiased, Evidence, Sums, sum_by
+from estimators.strata.parties import Parties
 from schemas.arrays import Bools, Floats
 
 SURE_ERRORS = 10.0
@@ -56,7 +56,7 @@ class RatioEvidence:
     products: Floats | None = None
     """Of units assigned together, Σ D_N D_D/(1 − h) over the parties in one slice, shape [R].
 
-    As in :class:`estimators.parties.Nested`; None where each unit was assigned by itself.
+    As in :class:`estimators.strata.parties.Nested`; None where each unit was assigned by itself.
     """
 
     @property

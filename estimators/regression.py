@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimators.arm_means import ArmMean
-from estimators.assigned import Side, added, parties_of
-from estimators.contrast_strata import ContrastStrata, contrast_strata
-from estimators.debias import response_noise_variance
 from estimators.effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
-from estimators.evidence import Evidence, sum_by
 from estimators.means import EstimatorName, arm_means, pool_weights
+from estimators.response.debias import response_noise_variance
+from estimators.strata.arm_means import ArmMean
+from estimators.strata.assigned import Side, added, parties_of
+from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
+from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Bools, Floats, Ints, Words
 
 UNITS_PER_COLUMN = 10
@@ -360,8 +360,8 @@ def _with_parties(
 ) -> Sequence[ArmMean]:
     """Return the means with what units that were assigned together add to their variances.
 
-    That is :func:`estimators.assigned.added` of the adjusted outcomes v − β̂ᵀ(x − x̄_c), as if the
-    slopes were known: those are of all units together, and hold little of any one party.
+    That is :func:`estimators.strata.assigned.added` of the adjusted outcomes v − β̂ᵀ(x − x̄_c), as
+    if the slopes were known: those are of all units together, and hold little of any one party.
     """
     first, second = pair
     if first.assigned is None or second.assigned is None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from estimators.effects import degrees
 from estimators.intervals import quantile
-from estimators.returning import CrossTerms
+from estimators.returning.people import CrossTerms
 from schemas.arrays import Bools, Floats
 
 LOOKS = 14
@@ -78,9 +78,9 @@ def pool(
     - Nobody comes back (neither ``are_new`` nor ``cross`` is given): V = Σ w_r² V_r, with the
       degrees of freedom V² / Σ w_r⁴ V_r²/df_r (Satterthwaite).
     - People come back, and it is known who (``cross``): V = Σ w_r² V_r + the products of what one
-      person contributes to different periods (:func:`estimators.returning.cross_terms`); V is at
-      least the noise of privacy, Σ w_r² V_noise,r, since noise is drawn anew for every release, and
-      at most (Σ w_r √V_r)².
+      person contributes to different periods (:func:`estimators.returning.people.cross_terms`); V
+      is at least the noise of privacy, Σ w_r² V_noise,r, since noise is drawn anew for every
+      release, and at most (Σ w_r √V_r)².
     - It is not known who comes back (``are_new``, shape [T]): where the people of period t may have
       been in earlier ones, √V_t = w √V_{t−1} + w_t √V_t, which no correlation can exceed. Where
       ``are_new`` says that they are new, variances add up. Degrees of freedom are then at least

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.debias import prior_moments
-from estimators.pool_statistics import counts_noise, unit_noise
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import counts_noise, unit_noise
 from schemas.arrays import Floats, Integers
 
 Numbers = Integers | Floats
@@ -188,8 +188,8 @@ def uniform_prior_variance(
     change τ̂_Q.
 
     The noise is that of the paper's Equation (7), its terms put together as in
-    :func:`~estimators.pool_statistics.unit_noise`, which shows that shifting all outcomes changes
-    nothing. Raises ValueError for sizes that do not fit and for λ outside (0, 1).
+    :func:`~estimators.response.pool_statistics.unit_noise`, which shows that shifting all outcomes
+    changes nothing. Raises ValueError for sizes that do not fit and for λ outside (0, 1).
     """
     assignment = no_privacy_variance(population, sizes)
     _check_rate(resampling_probability)

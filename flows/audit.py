@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from flows.config.effects import EffectConfig
 from flows.config.load import load_any
+from flows.config.model.effects import EffectConfig
 from flows.config.resolve import ResolvedRelease
 from flows.plan import resolved_release_of
 from flows.raw.audit.private_step import audit_step

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effect_models.learners import fit_learner
-from flows.config.effects import EffectConfig
 from flows.config.load import check_period, load_effects
+from flows.config.model.effects import EffectConfig
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, flow_of_module

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.load import check_period, load
-from flows.config.notify_checks import notify_problems
 from flows.config.resolve import ResolvedDesign, ResolvedRelease
+from flows.config.rules.notify import notify_problems
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.config.experiment import Config
 from flows.config.load import load
-from flows.config.schedule_checks import schedule_of
+from flows.config.model.experiment import Config
+from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.standing import PeriodState, Standing

@@ -14,9 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from flows.config.checks import check_length
 from flows.config.draft_lines import Arms, Given, draft_of
 from flows.config.guesses import Kind, Meaning, control_of, recognised
+from flows.config.rules.checks import check_length
 from flows.raw.boundary.guard import values_free
 from flows.raw.reading.columns import TEXT_LIKE
 from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of

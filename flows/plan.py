@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
-from flows.config.experiment import AnyDesign, Config
 from flows.config.load import check_period, load
+from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
-from flows.config.sections import NamedOutcome
 from flows.orchestration.step import plain_step
 from flows.raw.ingest import ingest_without_outcomes
 from flows.raw.spill.workspace import open_workspace

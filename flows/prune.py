@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from flows.config.experiment import Config
 from flows.config.load import load
-from flows.config.retention_checks import lengths_of
+from flows.config.model.experiment import Config
+from flows.config.rules.retention import lengths_of
 from flows.ledger.account import Account
 from flows.ledger.rules import OPEN, Entry, State
 from flows.orchestration.history import check_own_history, prune_history

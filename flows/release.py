@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
-from flows.config.experiment import Config
 from flows.config.load import check_period, load
+from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.statement import Statement
@@ -20,7 +20,7 @@ from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
-from flows.released.estimate import estimate, estimate_release
+from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import publish

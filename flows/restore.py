@@ -12,9 +12,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flows.config.experiment import Config
 from flows.config.load import AnyConfig, load_any
-from flows.config.schedule_checks import schedule_of
+from flows.config.model.experiment import Config
+from flows.config.rules.schedule import schedule_of
 from flows.ledger.copies.folder import Backup, KeptExperiment, open_backup
 from flows.ledger.copies.keys import ACCOUNT, check_account_key, key_paths, read_kept
 from flows.ledger.copies.reconcile import Found, Payer, reconcile

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.config.load import load
-from flows.config.schedule_checks import schedule_of
+from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.standing import PeriodState, Standing, utc_text
 from flows.released.lists import Closing

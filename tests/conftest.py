@@ -91,7 +91,7 @@ os.environ.update(
 
 if TYPE_CHECKING:
     from flows.check import CheckResult
-    from flows.config.experiment import Config
+    from flows.config.model.experiment import Config
     from flows.raw.boundary.sealed import Sealed
     from flows.raw.units.rows import Rows
     from flows.release import ReleaseResult

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from flows.cate import CateResult, fit_period
-from flows.config.effects import EffectConfig
 from flows.config.load import load_effects
+from flows.config.model.effects import EffectConfig
 from flows.ledger.account import Account
 from tests.conftest import write_content
 

@@ -11,13 +11,13 @@ from typing import Final
 
 import numpy as np
 
-from estimators.contrast_strata import contrast_strata
-from estimators.debias import response_noise_variance
 from estimators.effect_models.basis import Basis, basis_of
 from estimators.effect_models.bayes import Posterior, solve
 from estimators.effect_models.moments import EffectFit, Foundation
 from estimators.effect_models.table import feature_curve, grid
-from estimators.evidence import Evidence, sum_by
+from estimators.response.debias import response_noise_variance
+from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Bools, Floats, Ints
 from schemas.effects import Curve, EffectDesign, LevelFeature
 
@@ -62,9 +62,10 @@ def pair_of(
 
     ``evidence`` is of the whole release; ``cluster``, ``arm`` and ``outcome`` (randomised, measured
     from the grid's mean) are of units, shape [n]. Strata are those of
-    :func:`estimators.contrast_strata.contrast_strata`. A debiased outcome is (d − λ m)/(1 − λ) with
-    m the mean under its pool's prior. Of units drawn by response tables ``outcome`` is debiased
-    already, less the grid's mean, and ``noise`` has what each adds to the variance of a sum.
+    :func:`estimators.strata.contrast_strata.contrast_strata`. A debiased outcome is (d − λ m)/(1 −
+    λ) with m the mean under its pool's prior. Of units drawn by response tables ``outcome`` is
+    debiased already, less the grid's mean, and ``noise`` has what each adds to the variance of a
+    sum.
     """
     slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
     strata = contrast_strata(slices, *arms, same_shares=same_shares)

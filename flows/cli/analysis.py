@@ -18,7 +18,7 @@ from flows.cli.withdrawn import of_withdrawn
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flows.released.decisions import Decisions  # scipy takes half a second
+    from flows.released.estimates.decisions import Decisions  # scipy takes half a second
     from schemas.released import Manifest
 
 People = Annotated[
@@ -144,8 +144,8 @@ def _estimate_series(
     releases: list[Path], asked: _Asked, level: float, people: str | None, looks: int | None
 ) -> Answer:
     from estimators.series import LOOKS
-    from flows.cli.show_series import series_text
-    from flows.released.estimate_series import (
+    from flows.cli.show.series import series_text
+    from flows.released.estimates.series import (
         ByAttribute,
         ForAttributes,
         Split,
@@ -173,15 +173,15 @@ def _estimate_series(
 
 
 def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
-    from flows.cli.show_decisions import decided_text
-    from flows.cli.show_estimates import by_text
+    from flows.cli.show.decisions import decided_text
+    from flows.cli.show.estimates import by_text
 
     about: dict[str, Any] = {}
     warnings: tuple[str, ...] = ()
     decisions: Decisions | None = None
     together = _Together(release)
     if asked.by is not None:
-        from flows.released.by_attribute import estimate_by
+        from flows.released.estimates.by_attribute import estimate_by
 
         by = estimate_by(release, asked.by, level, metrics=asked.metrics)
         document = {
@@ -193,25 +193,27 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         shown = partial(by_text, asked.by, by.estimates, errors=together.errors)
         return Answer(shown, document, by.warnings)
     if asked.covariates is not None:
-        from flows.released.covariates import estimate_covariates  # statsmodels takes seconds
+        from flows.released.estimates.covariates import (
+            estimate_covariates,  # statsmodels takes seconds
+        )
 
         adjusted = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
         found, warnings = adjusted.estimates, adjusted.warnings
         about = {"covariates": adjusted.as_json()}
     elif asked.adjust is not None:
-        from flows.released.adjusted import estimate_adjusted  # likewise
+        from flows.released.estimates.adjusted import estimate_adjusted  # likewise
 
         published = estimate_adjusted(release, asked.attributes, level, metrics=asked.metrics)
         found, warnings = published.estimates, published.warnings
         about = {"adjust": published.as_json()}
     elif asked.segments is not None:
-        from flows.released.segments import estimate_segments
+        from flows.released.estimates.segments import estimate_segments
 
         by_segment = estimate_segments(release, asked.segments, level, metrics=asked.metrics)
         found, warnings = by_segment.estimates, by_segment.warnings
         about = {"segments": by_segment.as_json()}
     else:
-        from flows.released.estimate import estimate_release
+        from flows.released.estimates.release import estimate_release
 
         whole = estimate_release(release, level, asked.metrics)
         found, warnings, decisions = whole.estimates, whole.warnings, whole.decisions
@@ -243,7 +245,7 @@ class _Together:
     @property
     def errors(self) -> dict[str, str]:
         """What errors follow, in words."""
-        from flows.cli.show_estimates import of_errors
+        from flows.cli.show.estimates import of_errors
 
         return of_errors(*self._found)
 
@@ -271,7 +273,7 @@ def inspect(
     releases in FOLDER, alone; writes nothing.
     """
     if release.is_dir():
-        from flows.cli.show_series import nights_text
+        from flows.cli.show.series import nights_text
         from flows.released.series.nights import find_nights
         from flows.released.series.queries import nights_json, series_sql
 
@@ -282,9 +284,9 @@ def inspect(
         return Answer(shown, document, notes=nights.notes)
     if sql:
         raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
-    from flows.cli.show import inspect_text
+    from flows.cli.show.results import inspect_text
+    from flows.released.estimates.stated import check_stated_estimates
     from flows.released.file.read import read_release
-    from flows.released.stated_estimates import check_stated_estimates
 
     file = read_release(release)
     check_stated_estimates(release)
@@ -315,7 +317,7 @@ def report(
 
     if are_several(releases):
         from estimators.series import LOOKS
-        from flows.released.estimate_series import people_of
+        from flows.released.estimates.series import people_of
         from flows.released.report_series import write_series_report
 
         told = people_of("--people", people)

@@ -79,7 +79,7 @@ def effects(
         from flows.released.report import write_effects_report
 
         write_effects_report(found, output)
-    from flows.cli.show_benefits import effects_text
+    from flows.cli.show.benefits import effects_text
 
     answer = Answer(partial(effects_text, found, output), found.as_json(), found.warnings)
     return of_withdrawn(answer, release)

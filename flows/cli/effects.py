@@ -47,7 +47,7 @@ def cate(
 
     with server_for_one_run(config, wanted=prefect) as server:
         from flows import cate as page
-        from flows.cli.show_cate import cate_text
+        from flows.cli.show.cate import cate_text
 
         if server is None:
             result = page.fit_period(str(config.absolute()), period, revise)

@@ -22,7 +22,7 @@ def check(config: ConfigFile, period: Period = None) -> Answer:
     how many units a release would have, which rows it would leave out, and what was paid so far.
     """
     from flows.check import check as dry_run
-    from flows.cli.show import check_text
+    from flows.cli.show.results import check_text
 
     result = dry_run(config, period)
     return Answer(partial(check_text, result), result.as_json(), result.warnings)
@@ -45,7 +45,7 @@ def plan(
     Reads CONFIG and, of its log, only who is in which arm and cluster (and the times of exposures,
     where outcomes are events). It reads no outcome: a log without outcomes will do. Writes nothing.
     """
-    from flows.cli.show_plan import plan_text
+    from flows.cli.show.plan import plan_text
     from flows.plan import plan as plan_release
 
     result = plan_release(config, period, nights)
@@ -62,8 +62,8 @@ def audit(config: ConfigFile, period: Period = None) -> Answer:
     """
     from flows.audit import ModelAudit, SeveralAudit
     from flows.audit import audit as run_audit
-    from flows.cli.show import audit_text, several_audit_text
-    from flows.cli.show_cate import model_audit_text
+    from flows.cli.show.cate import model_audit_text
+    from flows.cli.show.results import audit_text, several_audit_text
 
     result = run_audit(config, period)
     code = 0 if result.holds else 1
@@ -95,7 +95,7 @@ def ledger(
     Reads CONFIG (of an experiment or of a site) and its ledger. Changes nothing, unless --abandon
     is given.
     """
-    from flows.cli.show_ledger import ledger_document, ledger_text
+    from flows.cli.show.ledger import ledger_document, ledger_text
     from flows.ledger.account import account_of
 
     name, account = account_of(config)
@@ -123,7 +123,7 @@ def status(
     what is due next, and what is left of the budget. Reads CONFIG, its ledger and the folder of
     releases, but no log. Changes nothing but the files of metrics, with --metrics.
     """
-    from flows.cli.show_due import status_text
+    from flows.cli.show.due import status_text
     from flows.status import renew_metrics
     from flows.status import status as find_status
 
@@ -168,7 +168,7 @@ def verify(
     list, or else in SHA256SUMS beside it. Writes nothing. The exit code is 4 if a file differs, 2
     if no digest of one is known.
     """
-    from flows.cli.show_due import verify_text
+    from flows.cli.show.due import verify_text
     from flows.verify import verify as verify_files
 
     result = verify_files(releases, ledger, key or ())

@@ -311,7 +311,7 @@ def demo(
     try:
         with server_for_one_run(config, wanted=prefect) as server:
             from flows import release as page
-            from flows.cli.show import demo_text
+            from flows.cli.show.results import demo_text
 
             if server is None:
                 result = page.release_period(str(config), PERIOD)
@@ -363,7 +363,7 @@ def release(
     check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
     with server_for_one_run(config, wanted=prefect) as server:
         from flows import release as page
-        from flows.cli.show import release_text
+        from flows.cli.show.results import release_text
 
         if server is None:
             result = page.release_period(str(config.absolute()), period, revise)
@@ -386,7 +386,7 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
         raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
     with server_for_one_run(configs[0], wanted=prefect) as server:
         from flows import release as page
-        from flows.cli.show_due import due_text, several_due_text
+        from flows.cli.show.due import due_text, several_due_text
         from flows.due import release_all_due, release_due
 
         if server is not None:

@@ -27,7 +27,7 @@ def backup(
     quarantine and releases are not in it. Changes nothing.
     """
     from flows.backup import backup as take
-    from flows.cli.show_recovery import backup_text
+    from flows.cli.show.recovery import backup_text
 
     result = take(configs, output)
     return Answer(partial(backup_text, result), result.as_json(), result.warnings)
@@ -67,7 +67,7 @@ def restore(
     never overwritten: of a ledger that has all charges of the backup, only lists of units that it
     has lost are put back. A backup that is damaged is refused. Let no run begin meanwhile.
     """
-    from flows.cli.show_recovery import restore_text
+    from flows.cli.show.recovery import restore_text
     from flows.restore import restore as put_back
 
     result = put_back(folder, configs, lost=lost or (), complete=complete)

@@ -52,12 +52,12 @@ def replicate(
     if name == "efficiency":
         if data is not None:
             raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
-        from flows.replication.efficiency import replicate as efficiency
+        from flows.replication.efficiency.study import replicate as efficiency
 
         found = efficiency(output, quick=quick)
         return Answer(found.text, found.as_json())
     if name == "cate":
-        from flows.replication.cate import replicate as cate
+        from flows.replication.cate.study import replicate as cate
 
         effects = cate(output, quick=quick, data=data)
         return Answer(effects.text, effects.as_json())
@@ -66,7 +66,7 @@ def replicate(
 
         means = toolbox_means(output, quick=quick, data=data)
         return Answer(means.text, means.as_json())
-    from flows.replication.multisite import replicate as multisite
+    from flows.replication.multisite.study import replicate as multisite
 
     sites = multisite(output, quick=quick, data=data)
     return Answer(sites.text, sites.as_json())

@@ -43,7 +43,7 @@ def site(
 
     with server_for_one_run(config, wanted=prefect) as server:
         from flows import multisite
-        from flows.cli.show_sites import site_text
+        from flows.cli.show.sites import site_text
 
         if server is None:
             result = multisite.report_period(str(config.absolute()), period, revise)
@@ -67,7 +67,7 @@ def aggregate(
 
     Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
     """
-    from flows.cli.show_sites import aggregate_text
+    from flows.cli.show.sites import aggregate_text
     from flows.released.aggregate import aggregate_reports
 
     combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.config.checks import check_config
-from flows.config.experiment import Config
 from flows.config.findings import plain
 from flows.config.json_schema import SCHEMA_FILE
+from flows.config.model.experiment import Config
+from flows.config.rules.checks import check_config
 from schemas.visible import visible
 
 Value = str | float | bool | tuple[str, ...] | tuple[float, ...]

@@ -10,15 +10,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from flows.config.checks import check_config, check_length
-from flows.config.effects import EffectConfig
-from flows.config.effects_checks import check_effect_config
-from flows.config.experiment import Config
 from flows.config.findings import plain
-from flows.config.outcome_checks import MISSING
-from flows.config.schedule_checks import check_schedule
-from flows.config.site import SiteConfig
-from flows.config.site_checks import check_site_config
+from flows.config.model.effects import EffectConfig
+from flows.config.model.experiment import Config
+from flows.config.model.site import SiteConfig
+from flows.config.rules.checks import check_config, check_length
+from flows.config.rules.effects import check_effect_config
+from flows.config.rules.outcomes import MISSING
+from flows.config.rules.schedule import check_schedule
+from flows.config.rules.site import check_site_config
 from flows.config.toml_file import read_toml
 from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD

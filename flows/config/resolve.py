@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flows.config.experiment import AnyDesign, Config
-from flows.config.joint import is_possible, joint_designs, most_levels
+from flows.config.model.experiment import AnyDesign, Config
+from flows.config.rules.joint import is_possible, joint_designs, most_levels
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters

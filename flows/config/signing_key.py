@@ -9,7 +9,7 @@ from flows.runtime.key_files import given_key
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flows.config.experiment import Config
+    from flows.config.model.experiment import Config
     from flows.runtime.signatures import Sign
 
 _KEY = "publish.signing_key"

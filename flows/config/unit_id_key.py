@@ -10,7 +10,7 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.runtime.key_files import given_key
 from schemas.errors import ConfigError
 

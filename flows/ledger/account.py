@@ -13,9 +13,9 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 
-from flows.config.experiment import Config
 from flows.config.load import AnyConfig, load_any
-from flows.config.schedule_checks import schedule_of
+from flows.config.model.experiment import Config
+from flows.config.rules.schedule import schedule_of
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside

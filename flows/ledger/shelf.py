@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flows.config.effects import EffectConfig
 from flows.config.load import AnyConfig
-from flows.config.site import SiteConfig
+from flows.config.model.effects import EffectConfig
+from flows.config.model.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, predicted_errors, resolve_release
 from flows.ledger.account import Account, Charge
 from flows.ledger.members import Accounts

@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import Config
-from flows.config.schedule_checks import schedule_of
-from flows.config.sections import Columns, NamedOutcome, PrivateClusters
+from flows.config.model.experiment import Config
+from flows.config.model.sections import Columns, NamedOutcome, PrivateClusters
+from flows.config.rules.schedule import schedule_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading import attributes

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from estimators.debias import debias_vector
-from estimators.pool_statistics import (
+from estimators.response.debias import debias_vector
+from estimators.response.pool_statistics import (
     ResponseNoise,
     StatisticWeights,
     declared_weights,
     statistic_noise,
     statistic_weight,
 )
-from flows.config.experiment import AnyDesign, Config
+from flows.config.model.experiment import AnyDesign, Config
 from flows.ledger.units.account_key import read_assignment_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

@@ -9,9 +9,9 @@ from typing import IO
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.config.effects import EffectConfig
-from flows.config.experiment import Config
-from flows.config.site import SiteConfig
+from flows.config.model.effects import EffectConfig
+from flows.config.model.experiment import Config
+from flows.config.model.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.parallel import in_batches

@@ -6,7 +6,7 @@ from importlib.metadata import version
 
 import polars as pl
 
-from flows.config.site import Estimator, SiteConfig
+from flows.config.model.site import Estimator, SiteConfig
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

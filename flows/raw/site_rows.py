@@ -6,7 +6,7 @@ The steps after it are those of a release: a row's cluster is its cell, by its c
 import numpy as np
 import polars as pl
 
-from flows.config.site import Covariate, SiteConfig
+from flows.config.model.site import Covariate, SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log

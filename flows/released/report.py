@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from flows.released.effects.from_release import ReleaseEffects
+from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
 from flows.released.page.attributes import attribute_facts
@@ -21,7 +22,6 @@ from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
-from flows.released.stated_estimates import check_stated
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
 from schemas.errors import InputError

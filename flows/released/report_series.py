@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from estimators.series import LOOKS
-from flows.released.estimate_series import SeriesEstimates, estimate_series
+from flows.released.estimates.series import SeriesEstimates, estimate_series
 from flows.released.page.html import render
 from flows.released.page.scale import Scale, scale_of
 from flows.released.page.series import series_facts

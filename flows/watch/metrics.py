@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from flows.config.experiment import Config
-from flows.config.schedule_checks import schedule_of
+from flows.config.model.experiment import Config
+from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.runs import PUBLISHED, RunRecord
 from flows.ledger.standing import PeriodState, Standing

@@ -4,7 +4,7 @@ The next run that catches up finishes what such a run left, and tells in its pla
 released file. That has no rules of rows set aside, and of event logs not how many were read.
 """
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptLog, AttemptState
 from flows.ledger.database import Ledger

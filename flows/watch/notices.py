@@ -8,8 +8,8 @@ unchanged or in conflict is told to nobody. A Prefect server is told by every ru
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.config.experiment import Config
-from flows.config.notify import Event, NotifySection
+from flows.config.model.experiment import Config
+from flows.config.model.notify import Event, NotifySection
 from flows.ledger.account import Account
 from flows.orchestration.events import tell_prefect
 from flows.orchestration.leaving import without_places

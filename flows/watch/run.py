@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flows.config.experiment import Config
-from flows.config.notify import Event
-from flows.config.schedule_checks import schedule_of
+from flows.config.model.experiment import Config
+from flows.config.model.notify import Event
+from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptState, Began, reason_of
 from flows.ledger.runs import RunRecord

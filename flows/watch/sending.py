@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.config.experiment import Config
-from flows.config.notify import EmailSection
-from flows.config.notify_checks import mail_password, server_of, webhook_url
+from flows.config.model.experiment import Config
+from flows.config.model.notify import EmailSection
+from flows.config.rules.notify import mail_password, server_of, webhook_url
 from schemas.errors import ConfigError
 
 SECONDS = 5.0

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from estimators.pool_statistics import ResponseNoise
+from estimators.response.pool_statistics import ResponseNoise
 from privatizers.domain.strata import small_clusters_share
 from privatizers.mechanisms.parameters import OptimalParameters
 from privatizers.optimal_response.learnt_guess import (

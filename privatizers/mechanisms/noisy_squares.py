@@ -22,7 +22,7 @@ from math import gcd
 
 import numpy as np
 
-from estimators.pool_statistics import square_noise
+from estimators.response.pool_statistics import square_noise
 from privatizers.domain.lattice import Lattice
 from privatizers.domain.strata import Strata
 from privatizers.noise.randomness import discrete_laplace

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimators.pool_statistics import ResponseNoise
+from estimators.response.pool_statistics import ResponseNoise
 from privatizers.accounting.accountant import pure_epsilon
 from privatizers.accounting.events import BoundedResponse, Event, Together
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from estimators.response_tables import OutputFunctions, output_functions
+from estimators.response.response_tables import OutputFunctions, output_functions
 from privatizers.noise.alias_tables import AliasTables, alias_tables
 from privatizers.noise.randomness import UNIT, random_words
 from privatizers.optimal_response.whole_numbers import ResponseTable

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from estimators.response_tables import SingularTableError, output_functions, undo
+from estimators.response.response_tables import SingularTableError, output_functions, undo
 from privatizers.noise.randomness import UNIT
 from privatizers.optimal_response.programme import (
     MOST_INPUTS,
@@ -241,7 +241,7 @@ def _times(low: int, factor: Decimal) -> int:
 
 
 def _least_square(probabilities: Floats, wanted: Floats) -> Floats:
-    """Return :func:`~estimators.response_tables.undo` of a table; UnsolvedError if it has none."""
+    """Return what undoes a table (``response_tables.undo``); UnsolvedError if nothing does."""
     try:
         found: Floats = undo(probabilities[np.newaxis], wanted[np.newaxis])[0]
     except SingularTableError as error:

@@ -7,9 +7,14 @@ to be the same whenever it is made. Nothing is drawn.
 
 import numpy as np
 
-from estimators.contrast_strata import MIN_UNITS
 from estimators.horvitz_thompson import difference_statistic
-from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise, unit_noise
+from estimators.response.pool_statistics import (
+    Cumulants,
+    MeansStatisticNoise,
+    counts_noise,
+    unit_noise,
+)
+from estimators.strata.contrast_strata import MIN_UNITS
 from privatizers.domain.strata import lay_out
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP

@@ -17,8 +17,8 @@ from math import exp
 
 import numpy as np
 
-from estimators.pool_statistics import unit_noise
-from estimators.response_tables import SingularTableError, output_functions
+from estimators.response.pool_statistics import unit_noise
+from estimators.response.response_tables import SingularTableError, output_functions
 from privatizers.optimal_response.programme import (
     Randomiser,
     UnsolvedError,

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.contrast_strata import contrast_strata
 from estimators.effects import degrees
-from estimators.evidence import Slices, sum_by
 from estimators.intervals import quantile
+from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.evidence import Slices, sum_by
 from privatizers.domain.strata import Strata
 from privatizers.planning.thinned_sizes import thinned_sizes
 from schemas.arrays import Floats, Ints

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.pool_statistics import unit_noise
+from estimators.response.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
 from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN
 from privatizers.planning.approximate_rate import StatisticShift, approximate_odds

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from estimators.pool_statistics import (
+from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
     PoolCountsNoise,

@@ -4,10 +4,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from estimators.debias import prior_moments
-from estimators.evidence import Evidence, Pools, Slices, Statistic, sum_by
-from estimators.output_moments import moments_of_outputs
-from estimators.pool_statistics import (
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
     StatisticNoise,
@@ -15,6 +13,8 @@ from estimators.pool_statistics import (
     square_noise,
     statistic_noise,
 )
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
+from estimators.strata.output_moments import moments_of_outputs
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_squares import ReleasedSquares

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.random import Generator
 
-from estimators.contrast_strata import contrast_strata
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence
 from estimators.intervals import Interval, t_interval
 from estimators.means import EstimatorName
+from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.evidence import Evidence
 from privatizers.simulation.trial import Releases, Trial
 from schemas.arrays import Bools, Floats
 

@@ -12,13 +12,13 @@ from functools import cached_property
 import numpy as np
 from numpy.random import Generator
 
-from estimators.evidence import Evidence, Pools, Slices
-from estimators.pool_statistics import (
+from estimators.response.pool_statistics import (
     ResponseNoise,
     StatisticWeights,
     declared_weights,
     statistic_weight,
 )
+from estimators.strata.evidence import Evidence, Pools, Slices
 from privatizers.domain.outcome_grid import stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
@@ -330,8 +330,9 @@ class Releases:
     def of_pools(self, evidence: Evidence, *, same_shares: bool) -> Evidence:
         """Return the evidence on whole pools, for the histogram, as a release has it.
 
-        That is ``evidence`` on everybody with :meth:`~estimators.evidence.Evidence.by_pool` in
-        every release: pools of several clusters are left out unless arm shares are the same in all.
+        That is ``evidence`` on everybody with :meth:`~estimators.strata.evidence.Evidence.by_pool`
+        in every release: pools of several clusters are left out unless arm shares are the same in
+        all.
         """
         pool_of = self.trial.strata.pool_of
         by_pool = replace(self.positions, cluster=pool_of[self.positions.cluster])

@@ -339,7 +339,7 @@ def estimates(watch: Watch, work: str, prefect_home: str | None, released: str) 
     """What ``clusterdp estimate`` does with a released file."""
     import scipy.special  # noqa: F401, PLC0415 - else imported on the way, and timed
 
-    from flows.released.estimate import estimate_file  # noqa: PLC0415 - each task imports its own
+    from flows.released.estimates.release import estimate_file  # noqa: PLC0415 - each task imports its own
 
     with watch:
         found = estimate_file(Path(released))

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.raw.ingest import ingest
 from schemas.errors import InputError
 

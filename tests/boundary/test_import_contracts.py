@@ -35,7 +35,7 @@ Planted = tuple[str, str, str]
 """A contract, and where to plant which statement to break it."""
 
 PLANTED: list[Planted] = [
-    (IN_FLOWS, "flows/runtime/files.py", "import flows.config.sections"),
+    (IN_FLOWS, "flows/runtime/files.py", "import flows.config.model.sections"),
     (IN_FLOWS, "flows/ledger/rules.py", "import flows.raw.ingest"),
     (IN_FLOWS, "flows/raw/privatize.py", "import flows.release"),
     (IN_FLOWS, "flows/config/load.py", "import flows.released.file.read"),
@@ -43,10 +43,10 @@ PLANTED: list[Planted] = [
     (IN_PRIVATIZERS, "privatizers/sites/matching.py", "import privatizers.mechanisms.prior"),
     (IN_PRIVATIZERS, "privatizers/audit/audit.py", "import privatizers.planning.planner"),
     (CIRCLES, "privatizers/accounting/rounding.py", "import privatizers.accounting.accountant"),
-    (CIRCLES, "flows/released/file/read.py", "import flows.released.estimate"),
+    (CIRCLES, "flows/released/file/read.py", "import flows.released.estimates.release"),
     (UNSOUND, "flows/release.py", "import privatizers.unprotected.homogeneity"),
-    (LAYERS, "schemas/errors.py", "import estimators.debias"),
-    (LAYERS, "estimators/debias.py", "import privatizers.mechanisms.noisy_counts"),
+    (LAYERS, "schemas/errors.py", "import estimators.response.debias"),
+    (LAYERS, "estimators/response/debias.py", "import privatizers.mechanisms.noisy_counts"),
     (LAYERS, "privatizers/mechanisms/noisy_counts.py", "import flows.runtime.files"),
     (BOUNDARY, "flows/released/file/read.py", "from flows.raw.boundary.sealed import Sealed"),
     (
@@ -54,7 +54,7 @@ PLANTED: list[Planted] = [
         "flows/released/file/read.py",
         "def later():\n    from flows.raw.reading import sources",
     ),
-    (BOUNDARY, "flows/released/estimate.py", "import privatizers.mechanisms.mechanism"),
+    (BOUNDARY, "flows/released/estimates/release.py", "import privatizers.mechanisms.mechanism"),
     (BOUNDARY, "flows/released/publish.py", "from schemas.raw import OUTCOME"),
     (BOUNDARY, "flows/released/publish.py", "from schemas.raw_frame import fits"),
     # through a third module:
@@ -77,10 +77,10 @@ PLANTED: list[Planted] = [
         "flows/cli/main.py",
         "def later():\n    import privatizers.unprotected.as_printed",
     ),
-    (REPLICATION, "flows/config/experiment.py", "from flows import replication"),
-    (REPLICATION, "flows/release.py", "from flows.replication.efficiency import replicate"),
-    (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency"),
-    (REPLICATION, "flows/cli/main.py", "import flows.replication.cate_library"),
+    (REPLICATION, "flows/config/model/experiment.py", "from flows import replication"),
+    (REPLICATION, "flows/release.py", "from flows.replication.efficiency.study import replicate"),
+    (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency.study"),
+    (REPLICATION, "flows/cli/main.py", "import flows.replication.cate.library"),
     (LIBRARY, "flows/release.py", "def later():\n    import interpret.privacy"),
     (LIBRARY, "privatizers/effect_models/rows.py", "from interpret.privacy import x"),
     (LIBRARY, "estimators/effect_models/model.py", "import interpret"),
@@ -180,7 +180,7 @@ def test_every_planted_import_breaks_its_contract(tmp_path: Path) -> None:
 
 A_RELEASE = """
 import json, sys
-import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.serve, flows.cli.show
+import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.serve, flows.cli.show.results
 from flows.release import release_period
 
 assert release_period(sys.argv[1]).status == "published"

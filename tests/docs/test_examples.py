@@ -17,7 +17,7 @@ import pytest
 
 import clusterdp
 from flows.config.load import load, load_site
-from flows.config.notify import NotifySection
+from flows.config.model.notify import NotifySection
 from flows.hash_ids import hash_ids
 from flows.watch.metrics import metrics_path
 from privatizers.noise import lattice_laplace

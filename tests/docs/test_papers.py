@@ -9,7 +9,7 @@ import pytest
 import typer.main
 
 from flows.cli.main import app
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from tests.docs.blocks import ROOT, blocks, papers
 
 PAPERS = papers()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.debias import response_noise_variance
 from estimators.effect_models.from_release import Pair
+from estimators.response.debias import response_noise_variance
 from schemas.arrays import Floats
 from schemas.effects import EffectDesign, LevelFeature, NumberFeature, Propensity, Subgroups
 

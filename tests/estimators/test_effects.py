@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 from scipy.stats import ttest_ind
 
-from estimators.contrast_strata import contrast_strata
 from estimators.effects import Contrasts, Estimate, contrasts, effects
 from estimators.means import EstimatorName
+from estimators.strata.contrast_strata import contrast_strata
 from tests.estimators.reference import Result, contrast
 from tests.estimators.told_release import (
     Cell,

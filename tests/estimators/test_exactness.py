@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.debias import prior_moments
 from estimators.effects import contrasts
-from estimators.evidence import (
+from estimators.means import EstimatorName
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import PoolCountsNoise, counts_noise, unit_noise
+from estimators.strata.evidence import (
     Debiased,
     Evidence,
     PoolMeans,
@@ -23,8 +25,6 @@ from estimators.evidence import (
     Sums,
     calibrate,
 )
-from estimators.means import EstimatorName
-from estimators.pool_statistics import PoolCountsNoise, counts_noise, unit_noise
 from privatizers.mechanisms.prior import truncated_prior
 from schemas.arrays import Floats, Ints
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators.assigned import parties_of
 from estimators.effects import Contrasts, contrasts, effects
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect
 from estimators.means import EstimatorName, means
@@ -20,6 +19,7 @@ from estimators.ratios import (
     ratio_effects,
     ratio_means,
 )
+from estimators.strata.assigned import parties_of
 from schemas.arrays import Floats
 from tests.estimators.told_release import (
     Cell,
@@ -430,7 +430,7 @@ def test_no_release_breaks_a_ratio(streams: range, same_shares: bool) -> None:
 
 @pytest.mark.parametrize("name", BOTH)
 def test_units_assigned_together_are_counted_together(name: EstimatorName) -> None:
-    """What parties add is Σ_g A_g² − b² s²/n of ℓ, by its definition (estimators.assigned)."""
+    """What parties add is Σ_g A_g² − b² s²/n of ℓ, by its definition (strata/assigned.py)."""
     pair = pair_at_random(8, size=24, rate=0.05)
     evidence = evidence_of_both(pair)
     units, columns = pair[0].units, [debiased(told) for told in pair]

@@ -15,8 +15,8 @@ from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
 from estimators.effects import AdjustedName, Estimate, contrasts, effects
-from estimators.evidence import Evidence, Pools, Statistic
 from estimators.regression import UNITS_PER_COLUMN, Units, bearable_columns, regressions
+from estimators.strata.evidence import Evidence, Pools, Statistic
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats, Ints
 from tests.estimators.reference import strata_of, weighted

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from estimators.returning import CrossTerms
+from estimators.returning.people import CrossTerms
 from estimators.series import PeriodEffects, always_valid, interval_degrees, pool
 from schemas.arrays import Floats
 

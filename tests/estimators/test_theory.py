@@ -10,8 +10,8 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 
-from estimators.debias import debias_vector
-from estimators.pool_statistics import unit_noise
+from estimators.response.debias import debias_vector
+from estimators.response.pool_statistics import unit_noise
 from estimators.theory import (
     Population,
     cluster_prior_gap_bound,

@@ -8,7 +8,7 @@ from statistics import fmean, variance
 
 import numpy as np
 
-from estimators.evidence import Evidence, Pools, Slices, Statistic
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 
 Function = Callable[[float], float]
 

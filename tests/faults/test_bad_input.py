@@ -286,7 +286,7 @@ ODD = {
 def test_odd_input_is_released(
     experiment: Builder, log: pl.DataFrame, kept: int, aside: int, privacy: dict[str, Any]
 ) -> None:
-    """What the estimates then are is checked in tests/flows/released/test_estimate.py."""
+    """What the estimates then are is checked in tests/flows/released/estimates/test_release.py."""
     built = experiment(log, privacy=privacy)
     dry, result = built.check(), built.run()
     assert dry.roster == result.roster

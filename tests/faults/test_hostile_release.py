@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from flows.cli.main import run
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.file import opening, rules
 from flows.released.file.opening import open_safely, patience
 from flows.released.file.read import read_release

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.file.read import read_release
 from schemas.errors import InputError
 from schemas.released import TABLES

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import polars as pl
 import pytest
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.ledger.account import Account
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.migrations import OLDEST
@@ -148,7 +148,7 @@ from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 import flows.ledger.attempts, flows.ledger.runs, alembic.operations, alembic.migration
 import alembic.ddl.sqlite
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.load import load
 from flows.runtime.files import replace_file
 from flows.released.file.draft import workplace
@@ -290,7 +290,7 @@ A_LATER_RELEASE = {
     "before flows.raw.drawing.strata_counts.stochastic_levels": RESERVED,
     "after flows.release.privatize": RESERVED,
     "after flows.released.publish._insert": RESERVED,
-    "after flows.released.estimate.add_estimates": RESERVED,
+    "after flows.released.estimates.release.add_estimates": RESERVED,
     "after flows.ledger.account.complete": RESERVED,
     f"before {COMMIT}#5": RESERVED,
     f"after {COMMIT}#5": COMPLETE,

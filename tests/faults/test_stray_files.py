@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.released.covariates import estimate_covariates
+from flows.released.estimates.covariates import estimate_covariates
 from flows.released.file.site_report import read_report
 from flows.runtime.table_files import read_table
 from schemas.errors import InputError

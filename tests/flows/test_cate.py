@@ -17,7 +17,7 @@ from flows.cli.main import run
 from flows.config.load import load
 from flows.ledger.account import Account
 from flows.released.effects.model_file import read_model
-from flows.released.estimate_series import estimate_series
+from flows.released.estimates.series import estimate_series
 from privatizers.effect_models.moments import stand_in
 from privatizers.effect_models.rows import EffectRows
 from schemas.effects import EffectDesign, NoisySums

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.cli.show_plan import plan_text
+from flows.cli.show.plan import plan_text
 from flows.plan import resolved_release_of
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page.contents import read_contents

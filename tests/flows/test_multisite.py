@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from flows.cli import sites as site_commands
 from flows.cli.main import app
-from flows.cli.show_sites import site_text
+from flows.cli.show.sites import site_text
 from flows.config.load import load_site
-from flows.config.site import Covariate
+from flows.config.model.site import Covariate
 from flows.ledger.account import Account
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
@@ -664,7 +664,7 @@ import json, sys
 from pathlib import Path
 from flows.released.file.site_report import read_reports
 from flows.released.site_aggregates import combine
-import flows.released.forest, flows.cli.show_sites
+import flows.released.forest, flows.cli.show.sites
 
 print(combine(read_reports([Path(name) for name in sys.argv[1:]])).aggregates[0].estimate)
 inside = ("flows.raw", "schemas.raw", "privatizers.site", "privatizers.noise.randomness", "prefect")

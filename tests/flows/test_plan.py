@@ -12,12 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli.show_plan import plan_text
+from flows.cli.show.plan import plan_text
 from flows.config.resolve import resolve_design
 from flows.plan import design_of, plan, resolved_release_of
 from flows.raw.audit.private_step import StepEffort, audit_step
 from flows.release import ReleaseResult
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError

@@ -18,7 +18,7 @@ import clusterdp
 from flows import prune as page
 from flows.cli.main import run
 from flows.config.load import load
-from flows.config.retention_checks import lengths_of
+from flows.config.rules.retention import lengths_of
 from flows.ledger.account import Account
 from flows.prune import prune
 from flows.released.lists import read_lists

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from pydantic import BaseModel
 
-from flows.config.experiment import Config
 from flows.config.keys import fields
-from flows.config.sections import Privacy
-from flows.config.site import SiteConfig
+from flows.config.model.experiment import Config
+from flows.config.model.sections import Privacy
+from flows.config.model.site import SiteConfig
 from tests.fuzz.case import DIGITS, Case
 from tests.fuzz.values import (
     anything,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flows.cli.show_sites import aggregate_text
+from flows.cli.show.sites import aggregate_text
 from flows.released.file.site_report import read_report, read_reports, write_report
 from flows.released.site_aggregates import combine
 from schemas.errors import ConfigError, InputError

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.assigned import parties_of
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.means import EstimatorName
+from estimators.strata.assigned import parties_of
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 from schemas.arrays import Ints
 from tests.statistical.found import Found
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
-from estimators.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise
+from estimators.response.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateName, AggregateRequest, aggregate_design

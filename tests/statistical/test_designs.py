@@ -18,8 +18,8 @@ import pytest
 from numpy.typing import NDArray
 
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence
 from estimators.means import EstimatorName
+from estimators.strata.evidence import Evidence
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
 from schemas.arrays import Ints

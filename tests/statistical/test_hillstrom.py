@@ -22,7 +22,7 @@ from scipy.stats import binom, chi2
 
 from estimators.effects import Estimate
 from flows.release import release_period
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from tests.statistical.simulate import real_data
 
 METRICS = ("visit", "conversion", "spend", "spend_per_visit")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from estimators.pool_statistics import unit_noise
+from estimators.response.pool_statistics import unit_noise
 from privatizers.optimal_response.learnt_guess import GroupCounts, learnt_response
 from privatizers.planning.grids import grids_of, project_guess, rounding_variance
 from privatizers.planning.planner import Question, rank_options

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.means import EstimatorName
-from estimators.returning import CrossTerms, Members, contributions, cross_terms
+from estimators.returning.people import CrossTerms, Members, contributions, cross_terms
 from estimators.series import PeriodEffects, PooledEffects, always_valid, pool
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, design
 from privatizers.simulation.simulate import EstimateSample, Simulation, simulate

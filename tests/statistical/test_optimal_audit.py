@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from estimators.pool_statistics import ResponseNoise
+from estimators.response.pool_statistics import ResponseNoise
 from flows.audit import SeveralAudit, _audit_several
-from flows.config.experiment import AnyDesign, Config
+from flows.config.model.experiment import AnyDesign, Config
 from flows.plan import resolved_release_of
 from flows.raw.audit import private_step as audited
 from flows.raw.audit.noise_laws import learns

@@ -16,9 +16,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.evidence import Evidence, Pools, Slices, Statistic
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
-from flows.replication.efficiency import planned
+from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
+from flows.replication.efficiency.study import planned
 from flows.replication.experiment_one import GRID, SIZES, population
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design

@@ -16,8 +16,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from estimators.pool_statistics import ResponseNoise
-from flows.config.experiment import AnyDesign, Config
+from estimators.response.pool_statistics import ResponseNoise
+from flows.config.model.experiment import AnyDesign, Config
 from flows.raw.audit import private_step as audited
 from flows.raw.audit.private_step import StepEffort, audit_step, checks_of_step
 from flows.raw.drawing import unit_stream

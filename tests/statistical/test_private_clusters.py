@@ -18,9 +18,9 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.raw.privatize import privatize
-from flows.released.estimate import estimate
+from flows.released.estimates.release import estimate
 from flows.released.publish import publish
 from schemas.arrays import Floats
 from schemas.names import ReleaseName

@@ -24,18 +24,18 @@ import polars as pl
 import pytest
 from scipy.stats import binom, chi2, norm
 
-from estimators.debias import debias_vector
 from estimators.effects import Estimate, effects
-from estimators.evidence import Evidence, Slices
-from estimators.pool_statistics import ResponseNoise, counts_noise, declared_weights
-from flows.config.experiment import Config
+from estimators.response.debias import debias_vector
+from estimators.response.pool_statistics import ResponseNoise, counts_noise, declared_weights
+from estimators.strata.evidence import Evidence, Slices
 from flows.config.load import load
+from flows.config.model.experiment import Config
 from flows.config.resolve import resolve_design
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
 from flows.release import ReleaseResult, release_period
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_released
 from flows.released.file.read import open_release, read_manifest, read_release
 from privatizers.domain.outcome_grid import nearest_levels, stratum_counts

@@ -21,11 +21,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.debias import prior_moments
 from estimators.effects import Contrasts, contrasts
-from estimators.evidence import Evidence
 from estimators.means import EstimatorName
-from estimators.pool_statistics import counts_noise
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import counts_noise
+from estimators.strata.evidence import Evidence
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.planning.design import MechanismName, Request, design
 from tests.statistical.found import errors_off

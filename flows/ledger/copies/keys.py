@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from flows.config.experiment import Config
 from flows.config.load import AnyConfig
+from flows.config.model.experiment import Config
 from flows.ledger.units.account_key import account_key, account_key_path
 from flows.runtime.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, InputError

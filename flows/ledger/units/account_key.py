@@ -6,7 +6,7 @@ It stays with the ledger, one for all its populations; each of these has a key m
 import hmac
 from pathlib import Path
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey
 from flows.ledger.place import ledger_url
 from flows.runtime.key_files import kept_key

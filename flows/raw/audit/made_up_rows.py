@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import Config
-from flows.config.sections import Columns
+from flows.config.model.experiment import Config
+from flows.config.model.sections import Columns
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import Rows, facts_of
 from schemas.arrays import Floats, Ints

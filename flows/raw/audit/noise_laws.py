@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 import polars as pl
 
-from estimators.debias import debias_vector
-from flows.config.experiment import AnyDesign, Config
+from estimators.response.debias import debias_vector
+from flows.config.model.experiment import AnyDesign, Config
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.drawing.tables import grid_step
 from flows.raw.privatize import privatize

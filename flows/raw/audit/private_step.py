@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import AnyDesign, Config
+from flows.config.model.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, contrasting_outcomes, layout, off_grid, on_grid
 from flows.raw.audit.noise_laws import (
     Noise,

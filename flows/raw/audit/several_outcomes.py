@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import AnyDesign, Config
+from flows.config.model.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, layout, on_grid
 from flows.raw.audit.noise_laws import (
     Noise,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.raw.drawing import tables
 from flows.raw.drawing.strata_counts import count_strata
 from flows.raw.drawing.unit_stream import empty_units

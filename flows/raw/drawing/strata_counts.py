@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace

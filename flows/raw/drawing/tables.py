@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import AnyDesign, Config
-from flows.config.sections import NamedOutcome, RatioMetric
+from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.sections import NamedOutcome, RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget

@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from flows.config.experiment import Config
-from flows.config.sections import LedgerSection
+from flows.config.model.experiment import Config
+from flows.config.model.sections import LedgerSection
 from flows.raw.boundary.guard import values_free_batches
 from flows.raw.drawing.strata_counts import LEVEL, Cells, StrataCounts, cell_table, cells_of
 from flows.raw.reading.parallel import in_batches, in_parallel

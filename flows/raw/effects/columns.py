@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from flows.config.effects import EffectConfig
+from flows.config.model.effects import EffectConfig
 from flows.raw.reading.columns import identifier, number, outcome, private_label
 from flows.raw.reading.stores import LogFile
 from schemas.arrays import Bools, Floats

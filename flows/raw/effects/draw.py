@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from flows.config.effects import EffectConfig
+from flows.config.model.effects import EffectConfig
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

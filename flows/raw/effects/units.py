@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
-from flows.config.effects import EffectConfig
+from flows.config.model.effects import EffectConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.effects.columns import (

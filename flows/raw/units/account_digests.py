@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import polars as pl
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey, Members
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

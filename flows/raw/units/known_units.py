@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.ledger.members import Accounts
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.experiment import Config
-from flows.config.sections import GREATEST_FEATURE, Columns, PrivateClusters
-from flows.config.site import SiteConfig
+from flows.config.model.experiment import Config
+from flows.config.model.sections import GREATEST_FEATURE, Columns, PrivateClusters
+from flows.config.model.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from flows.config.experiment import Config
-from flows.config.site import SiteConfig
+from flows.config.model.experiment import Config
+from flows.config.model.site import SiteConfig
 from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.sections import Columns
+from flows.config.model.sections import Columns
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace
 from schemas.arrays import Bools, Ints

@@ -5,7 +5,7 @@ import hashlib
 import duckdb
 import polars as pl
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 
 _BLOCK = 64  # bytes of a block of SHA-256

@@ -15,14 +15,14 @@ import polars as pl
 
 from estimators.effect_models.from_release import ReleaseFit, fit_release, pair_of
 from estimators.effects import Estimate
-from flows.released.analyst_table import UNIT_ID, AnalystTable, TableFit
-from flows.released.attribute_table import attribute_table, rare_notes
-from flows.released.covariate_table import column_codes, read_covariates, units_beside
 from flows.released.effects.features import Columns, is_narrow, members, positions
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
+from flows.released.estimates.segments import SEGMENT, estimate_segments
 from flows.released.file.evidence import Released, read_released
 from flows.released.file.read import has_text_ids, one_outcome, open_release, read_manifest
-from flows.released.segments import SEGMENT, estimate_segments
+from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.released.tables.attribute_table import attribute_table, rare_notes
+from flows.released.tables.covariate_table import column_codes, read_covariates, units_beside
 from schemas.effects import (
     Curve,
     Effect,
@@ -157,8 +157,8 @@ def effects_from_release(
     ``file`` is CSV or Parquet: ``unit_id``, matched as text, and columns of numbers, text or
     booleans from before the experiment; ``features`` names those that are used, None all. A
     ``frame`` is used as it is; ``file`` is its name then. ``file`` None stands for the attributes
-    that the release publishes (:func:`flows.released.attribute_table.attribute_table`). ``arm``
-    None is the first treatment arm, and ``metric`` None the one outcome of the release.
+    that the release publishes (:func:`flows.released.tables.attribute_table.attribute_table`).
+    ``arm`` None is the first treatment arm, and ``metric`` None the one outcome of the release.
 
     Raises:
         InputError: The release publishes no units, or the table cannot be used with it.

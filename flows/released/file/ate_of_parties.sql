@@ -1,4 +1,4 @@
--- What units that were assigned together (assigned_to) add to variances: estimators.assigned.added.
+-- What units that were assigned together (assigned_to) add to variances: estimators.strata.assigned.added.
 -- Stands within ate_of_groups.sql, in releases that have assigned_to. For outcomes, and for what ratios
 -- are made of: the prefix is that of the queries. What is read: cells, with D, the sum of v − v̄ over
 -- the m units of a party in a slice; sides, sample_variance, known_spreads, of_arms and estimators, as

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from estimators.evidence import Evidence, OutputMeans, Pools, Slices
-from estimators.moments import Moments, moments_of_counts
-from estimators.parties import Parties
+from estimators.strata.evidence import Evidence, OutputMeans, Pools, Slices
+from estimators.strata.moments import Moments, moments_of_counts
+from estimators.strata.parties import Parties
 from flows.released.file.cells import Cells
 from flows.released.file.outputs import (
     FUNCTIONS,

@@ -26,11 +26,11 @@ import numpy as np
 import polars as pl
 from numpy.polynomial.chebyshev import chebfit, chebpts1
 
-from estimators.collapsed_strata import LEAST_SEEN
-from estimators.contrast_strata import MIN_UNITS
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
 from estimators.ratios import SURE_ERRORS
+from estimators.strata.collapsed_strata import LEAST_SEEN
+from estimators.strata.contrast_strata import MIN_UNITS
 from flows.released.file.evidence import Released, deviations, has_tables, moments_of
 from flows.released.file.outputs import units_with_functions
 from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among

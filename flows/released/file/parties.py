@@ -2,7 +2,7 @@
 
 Units are grouped by DuckDB. Parties that lie in one slice, most of them, come as sums of the slice;
 only those in several slices, and those in clusters that may be merged with others, come one by one
-(:mod:`estimators.assigned`).
+(:mod:`estimators.strata.assigned`).
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.evidence import Slices, sum_by
-from estimators.parties import Nested, Parties
+from estimators.strata.evidence import Slices, sum_by
+from estimators.strata.parties import Nested, Parties
 from flows.released.file.sql import quote_name
 from schemas.arrays import Bools, Floats, Ints
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from estimators.debias import prior_moments
-from estimators.evidence import Pools, Statistic
 from estimators.horvitz_thompson import difference_statistic
-from estimators.pool_statistics import (
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import (
     Cumulants,
     MeansStatisticNoise,
     PoolCountsNoise,
     StatisticNoise,
     statistic_noise,
 )
+from estimators.strata.evidence import Pools, Statistic
 from flows.released.file.cells import Cells
 from schemas.arrays import Floats, Ints
 from schemas.released import Manifest, Metric

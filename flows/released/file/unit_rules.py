@@ -5,7 +5,7 @@ from typing import Final
 import duckdb
 import numpy as np
 
-from estimators.response_tables import SingularTableError
+from estimators.response.response_tables import SingularTableError
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.outputs import read_outputs
 from flows.released.file.sql import quote_name, text

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from flows.released.by_attribute import AttributeEstimate, PooledAttributeEstimate
+from flows.released.estimates.by_attribute import AttributeEstimate, PooledAttributeEstimate
 from flows.released.page.figures import (
     ACCENT,
     BEHIND,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from flows.released.by_attribute import AttributeEstimate
+from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page import figures
 from flows.released.page.attribute_figures import drawn_segments, forest_by
 from flows.released.page.by_attribute import ByAttribute

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from flows.released.by_attribute import AttributeEstimate, estimate_values
+from flows.released.estimates.by_attribute import AttributeEstimate, estimate_values
 from flows.released.file.evidence import Released
 from schemas.errors import InputError
 

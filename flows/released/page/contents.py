@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 
 from estimators.between_arms import effects_between, ratios_between
-from estimators.debias import response_noise_variance
 from estimators.effects import Estimate
-from estimators.pool_statistics import Cumulants
 from estimators.ratios import RatioEvidence
-from flows.released.decisions import Decisions, decisions_of
-from flows.released.estimate import estimates_of_every, ratios_of_release
+from estimators.response.debias import response_noise_variance
+from estimators.response.pool_statistics import Cumulants
+from flows.released.estimates.decisions import Decisions, decisions_of
+from flows.released.estimates.release import estimates_of_every, ratios_of_release
 from flows.released.file.assigned import count_assigned
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
@@ -338,7 +338,8 @@ def debiased_shares(arm: str, rows: pl.DataFrame, rate: float) -> figures.Shares
     p̂ is the distribution of the randomised outcomes in a pool, λ ``rate``. ``rows`` has a row for
     every (pool, outcome), outcomes in order: ``outcome``, ``probability`` (q̃), ``n`` (units of the
     pool in the arm), ``found`` (those of them with this randomised outcome). The errors are those
-    of :func:`estimators.debias.response_noise_variance`, the outcome's indicator being averaged.
+    of :func:`estimators.response.debias.response_noise_variance`, the outcome's indicator being
+    averaged.
     """
     n, q, found = (rows[column].to_numpy() for column in ("n", "probability", "found"))
     share = found / n

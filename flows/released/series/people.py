@@ -14,7 +14,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.returning import (
+from estimators.returning.parties import families, party_contributions
+from estimators.returning.people import (
     CrossTerms,
     Members,
     contributions,
@@ -22,7 +23,6 @@ from estimators.returning import (
     of_ratio,
     together,
 )
-from estimators.returning_parties import families, party_contributions
 from flows.released.file.evidence import read_frame
 from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name

@@ -7,7 +7,7 @@ import numpy as np
 
 from estimators.effects import Estimate
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-from estimators.returning import CrossTerms
+from estimators.returning.people import CrossTerms
 from estimators.series import (
     LOOKS,
     PeriodEffects,

@@ -594,7 +594,7 @@ def test_an_audit_that_fails_ends_with_exit_code_1(
     built = experiment(privacy=LOCAL)
     honest = built.load().design()
     monkeypatch.setattr(
-        "flows.config.experiment.Config.outcome_design",
+        "flows.config.model.experiment.Config.outcome_design",
         lambda _: dataclasses.replace(honest, epsilon=0.8),
     )
     ended = command("audit", built.config)

@@ -7,10 +7,10 @@ from typing import Any, get_args
 import pytest
 
 from flows.cli.main import run
-from flows.config.experiment import Config
 from flows.config.json_schema import Kind, json_schema
 from flows.config.keys import fields
-from flows.config.sections import Privacy
+from flows.config.model.experiment import Config
+from flows.config.model.sections import Privacy
 
 kinds = pytest.mark.parametrize("kind", get_args(Kind))
 

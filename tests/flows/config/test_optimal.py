@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.resolve import resolve_design, resolve_release
 from privatizers.accounting.budget import Budget, total
 from privatizers.mechanisms.parameters import OptimalParameters

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.config.experiment import Config
 from flows.config.keys import fields
+from flows.config.model.experiment import Config
+from flows.config.model.sections import ConfigSection
 from flows.config.resolve import resolve_design, resolve_release
-from flows.config.sections import ConfigSection
 from flows.ledger.rules import Fingerprint
 from flows.raw.fingerprint import KEY_FILE, _text, fingerprint
 from flows.raw.ingest import ingest

@@ -12,16 +12,16 @@ import pytest
 
 import clusterdp
 from estimators.effects import Estimate
-from flows.cli.show_estimates import estimates_text
-from flows.released.covariates import estimate_covariates
+from flows.cli.show.estimates import estimates_text
 from flows.released.effects.from_release import effects_from_release
-from flows.released.estimate import estimate_file, estimate_release
-from flows.released.estimate_series import estimate_series
+from flows.released.estimates.covariates import estimate_covariates
+from flows.released.estimates.release import estimate_file, estimate_release
+from flows.released.estimates.segments import estimate_segments
+from flows.released.estimates.series import estimate_series
+from flows.released.estimates.stated import check_stated_estimates
 from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report
-from flows.released.segments import estimate_segments
-from flows.released.stated_estimates import check_stated_estimates
 from schemas.errors import ConfigError, InputError
 from schemas.tables import debiased
 from tests.conftest import Section, a_log, build_experiment, released

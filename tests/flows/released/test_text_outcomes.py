@@ -6,7 +6,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.cli.show import inspect_text
+from flows.cli.show.results import inspect_text
 from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report

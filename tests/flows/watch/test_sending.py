@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from flows.config.notify_checks import notify_problems
+from flows.config.rules.notify import notify_problems
 from flows.watch.sending import Notice, send
 from tests.conftest import Builder, Experiment
 from tests.flows.watch.servers import Post, Web, mail_server, web_server

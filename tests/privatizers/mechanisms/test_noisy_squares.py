@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.pool_statistics import Cumulants
+from estimators.response.pool_statistics import Cumulants
 from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice, lattice_of

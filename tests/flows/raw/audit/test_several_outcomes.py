@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from flows.audit import _audit_several
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease
 from flows.plan import resolved_release_of
 from flows.raw.audit.private_step import StepEffort, audit_step

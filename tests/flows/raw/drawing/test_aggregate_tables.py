@@ -14,13 +14,13 @@ from scipy import stats
 
 from estimators.effects import Estimate
 from flows.cli.main import run
-from flows.cli.show import inspect_text, release_text
-from flows.cli.show_plan import plan_text
+from flows.cli.show.plan import plan_text
+from flows.cli.show.results import inspect_text, release_text
 from flows.plan import design_of, plan
 from flows.release import ReleaseResult
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
+from flows.released.estimates.segments import estimate_segments
 from flows.released.file.read import read_release
-from flows.released.segments import estimate_segments
 from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError, ConflictError, InputError

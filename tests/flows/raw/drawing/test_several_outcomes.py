@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.resolve import ResolvedRelease, resolve_release
 from flows.raw.ingest import ingest, ingest_without_outcomes
 from flows.raw.privatize import privatize

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.config.effects import EffectConfig
+from flows.config.model.effects import EffectConfig
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.effects.draw import effect_fingerprint
 from flows.raw.effects.units import EffectUnits, arrange, ingest_effects

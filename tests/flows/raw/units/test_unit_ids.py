@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.config.experiment import Config
+from flows.config.model.experiment import Config
 from flows.config.unit_id_key import UnitIdKey, read_key
 from flows.ledger.units.account_key import read_account_key
 from flows.raw.units.unit_ids import released_ids

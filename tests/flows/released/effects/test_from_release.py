@@ -18,8 +18,8 @@ from flows.released.effects.from_release import (
     ReleaseEffects,
     effects_from_release,
 )
-from flows.released.estimate import estimate_file
-from flows.released.segments import estimate_segments
+from flows.released.estimates.release import estimate_file
+from flows.released.estimates.segments import estimate_segments
 from schemas.effects import LevelFeature, NumberFeature
 from schemas.errors import ClusterdpError, ConfigError, InputError
 from tests.conftest import EXACT, SENTINEL, Builder, a_log, build_experiment

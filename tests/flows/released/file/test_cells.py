@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from estimators.effects import Estimate
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.read import open_release
 from flows.released.file.unit_rules import undo_response

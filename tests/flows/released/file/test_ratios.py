@@ -13,11 +13,11 @@ import pytest
 
 import clusterdp
 from estimators.effects import Estimate
-from flows.released.by_attribute import estimate_by
-from flows.released.estimate import estimate_file, estimate_release
+from flows.released.estimates.by_attribute import estimate_by
+from flows.released.estimates.release import estimate_file, estimate_release
+from flows.released.estimates.segments import estimate_segments
+from flows.released.estimates.stated import check_stated_estimates
 from flows.released.file.read import open_release, read_manifest
-from flows.released.segments import estimate_segments
-from flows.released.stated_estimates import check_stated_estimates
 from schemas.errors import ConfigError
 from schemas.released import Ratio
 from tests.conftest import Section, build_experiment, released

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from estimators.effects import Estimate
-from flows.released.by_attribute import AttributeEstimate, among_segments
+from flows.released.estimates.by_attribute import AttributeEstimate, among_segments
 from flows.released.page.attribute_figures import MOST_SEGMENTS, drawn_segments, forest_by
 from flows.released.page.figures import Drawing
 

@@ -13,8 +13,8 @@ import pytest
 
 from estimators.between_arms import effects_between
 from estimators.effects import Estimate
-from flows.released.by_attribute import estimate_by
-from flows.released.estimate import estimate_file
+from flows.released.estimates.by_attribute import estimate_by
+from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page import figures

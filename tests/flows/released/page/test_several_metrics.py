@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from playwright.sync_api import Browser
 
-from flows.released.estimate import estimate_file
+from flows.released.estimates.release import estimate_file
 from flows.released.page.contents import Contents, read_contents
 from flows.released.page.effects import summary_facts
 from flows.released.page.scale import scale_of

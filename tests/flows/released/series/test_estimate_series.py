@@ -14,8 +14,8 @@ import pytest
 
 import clusterdp
 from flows.cli.main import run as run_command
-from flows.released.estimate import estimate_file
-from flows.released.estimate_series import SeriesEstimates, estimate_series, segments_table
+from flows.released.estimates.release import estimate_file
+from flows.released.estimates.series import SeriesEstimates, estimate_series, segments_table
 from flows.released.series.nights import find_nights, gaps
 from flows.released.series.people import People, find_people, people_by_files
 from schemas.errors import ConfigError, InputError

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from flows.released.estimate_series import estimate_series
+from flows.released.estimates.series import estimate_series
 from flows.released.series import renew
 from flows.released.series.nights import open_night
 from flows.released.series.people import People

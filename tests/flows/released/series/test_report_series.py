@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from flows.cli.main import run
-from flows.released.estimate_series import estimate_series
+from flows.released.estimates.series import estimate_series
 from flows.released.report_series import write_series_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen

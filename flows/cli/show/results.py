@@ -1,0 +1,331 @@
+"""How commands speak to people: plain text, one screen, numbers with their meaning beside them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.show.estimates import estimates_lines, of_errors
+from flows.cli.show.ledger import paid_text
+from flows.released.file.assigned import read_assigned
+from flows.runtime.terminal import pairs, paragraph
+from schemas.released import Manifest
+from schemas.roster import Roster
+from schemas.tables import Table
+from schemas.visible import visible
+
+if TYPE_CHECKING:
+    from flows.audit import Audit, SeveralAudit
+    from flows.check import CheckResult
+    from flows.config.resolve import ResolvedRelease
+    from flows.release import ReleaseResult
+    from flows.released.file.read import ReleaseFile
+    from privatizers.audit.checks import Check
+
+
+def release_text(result: ReleaseResult) -> str:
+    """One screen on a release that was just made, or was there already."""
+    manifest = result.manifest
+    head = {
+        "published": f"{result.release_id} is published.",
+        "unchanged": f"{result.release_id} is published already, from the same rows and settings: "
+        "unchanged, nothing was drawn or charged.",
+    }
+    return "\n".join(
+        [
+            *paragraph(head[result.status]),
+            "",
+            *pairs(
+                {
+                    "file": str(result.path),
+                    "protected": protected_text(manifest),
+                    "epsilon": _budget_text(
+                        manifest.epsilon,
+                        manifest.delta,
+                        private_clusters=manifest.has_private_clusters,
+                    ),
+                    **_of_households(manifest),
+                    "paid so far": paid_text(result.statement),
+                    "mechanism": manifest.mechanism,
+                    **roster_pairs(result.roster),
+                    **of_errors(manifest, read_assigned(result.path, manifest)),
+                }
+            ),
+            "",
+            *estimates_lines(result.estimates),
+        ]
+    )
+
+
+def _of_households(manifest: Manifest) -> dict[str, str]:
+    """What one who pays for several rows pays for all of them."""
+    if manifest.household_epsilon is None:
+        return {}
+    each = f"{manifest.household_epsilon:g}: whoever pays has up to {manifest.rows_each} rows here"
+    return {"of a household": each}
+
+
+def protected_text(manifest: Manifest) -> str:
+    """What stands between outcomes and a reader of the file."""
+    clusters = " and cluster" if manifest.has_private_clusters else ""
+    if manifest.has_units:
+        return f"every unit's outcome{clusters}: each was randomised, none is in the file"
+    statistics = (_STATISTICS.get(one.strata_statistic, _COUNTS) for one in manifest.outcomes)
+    what = " and ".join(dict.fromkeys(statistics))
+    kind = "randomised cluster" if clusters else "cluster"
+    return f"every unit's outcome{clusters}: the file holds {what} of each {kind}, and no units"
+
+
+_COUNTS = "noisy counts"
+_STATISTICS = {"means": "noisy means", "differences": "noisy differences between the arms"}
+
+
+def demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
+    """What the demo did: as a release, with what is special about its data, and what to try."""
+    return "\n".join(
+        [
+            "Thornton (2008): does a cash incentive make people pick up their HIV test result?",
+            "",
+            release_text(result),
+            "",
+            *paragraph(notes),
+            "",
+            *paragraph(
+                "Look inside, and at what these people have paid. Run the demo again: it is "
+                "unchanged."
+            ),
+            visible(f"  clusterdp inspect {result.path}"),
+            visible(f"  clusterdp estimate {result.path}"),
+            visible(f"  clusterdp ledger {config}"),
+        ]
+    )
+
+
+def check_text(result: CheckResult) -> str:
+    """What a dry run found."""
+    return "\n".join(
+        [
+            "Configuration and log are sound; nothing was drawn, charged or written.",
+            "",
+            *pairs(
+                {
+                    "mechanism": result.chosen.mechanism,
+                    "epsilon": _budget_text(
+                        result.chosen.price.epsilon,
+                        result.chosen.price.delta,
+                        private_clusters=result.private_clusters,
+                    ),
+                    **_tables(result.chosen),
+                    **roster_pairs(result.roster),
+                    "arms": ", ".join(
+                        f"{arm} {count:,}" for arm, count in result.roster.units_by_arm.items()
+                    ),
+                    "sample ratio": _p_text(result.roster.sample_ratio_p),
+                    "paid so far": paid_text(result.statement),
+                }
+            ),
+        ]
+    )
+
+
+def _tables(chosen: ResolvedRelease) -> dict[str, str]:
+    """What tables of the optimal randomiser keep, and what beside them; else nothing."""
+    found: dict[str, str] = {}
+    for one in chosen.outcomes:
+        (outcome,), parameters = one.config.outcomes, one.design.mechanism.parameters
+        if parameters.response_epsilon is None:
+            continue
+        name = "outcomes" if len(chosen.outcomes) == 1 else outcome.name
+        found[name] = (
+            f"{parameters.n_outcomes} levels at epsilon {parameters.response_epsilon:.4g}; of each "
+            f"stratum {parameters.strata_statistic} at epsilon {parameters.statistic_epsilon:.3g}"
+        )
+        if parameters.learnt_from == "arms":
+            found[name] += f"; of each arm counts at epsilon {parameters.arm_counts_epsilon:.3g}"
+        if one.is_drawn_together:
+            found[name] += "; both outcomes by one draw"
+    return found
+
+
+def audit_text(found: Audit) -> str:
+    """What an audit found, and what that does and does not show."""
+    return _audit_text(found, _losses(found))
+
+
+def several_audit_text(found: SeveralAudit) -> str:
+    """The same of several outcomes."""
+    return _audit_text(found, _losses_together(found))
+
+
+def _audit_text(found: Audit | SeveralAudit, losses: dict[str, str]) -> str:
+    verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
+    return "\n".join(
+        [
+            f"The claim of {found.mechanism} {verdict}.",
+            "",
+            *pairs(losses),
+            "",
+            *check_lines(found.checks),
+            "",
+            *paragraph(
+                "The exact loss follows from the parameters; the sampled bound, and what is "
+                "checked of draws, run the code of a release on made-up rows. They show faults, "
+                "some of them with certainty and some as far as samples can. None is a proof: the "
+                "proof lies beside the mechanism's code."
+            ),
+        ]
+    )
+
+
+def _losses(found: Audit) -> dict[str, str]:
+    """What one outcome loses."""
+    claim, instance = found.claim, found.claim.instance
+    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
+    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
+    return {
+        "claimed": f"epsilon {claim.claimed_epsilon!r} at delta {claim.delta:g}",
+        "exact loss": f"{claim.exact_epsilon:.6g} (counts {moved_counts}, one unit "
+        f"moved to outcome {instance.to_cell})",
+        "sampled": f"at least {claim.sampled_lower_bound:.4g} with confidence "
+        f"{100 * claim.confidence:g} %, from {claim.n_samples:,} made-up releases",
+    }
+
+
+def _losses_together(found: SeveralAudit) -> dict[str, str]:
+    """What several outcomes lose together, and each."""
+    whole = found.together
+    of_each = {
+        metric: f"claimed {claim.claimed_epsilon:.6g}, exact {claim.exact_epsilon:.6g}, sampled at "
+        f"least {claim.sampled_lower_bound:.4g}"
+        for metric, claim in zip(found.metrics, found.claims, strict=True)
+    }
+    return {
+        "claimed": f"epsilon {whole.claimed_epsilon!r} at delta {whole.delta:g}",
+        "exact loss": f"{whole.epsilon:.6g}, where all outcomes of one unit change",
+        "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
+        f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up strata",
+        **of_each,
+    }
+
+
+_MOST_COUNTS = 12
+
+
+def check_lines(checks: Sequence[Check]) -> list[str]:
+    """A line a check; of one that fails, what was seen under it."""
+    lines: list[tuple[str, str]] = []
+    for check in checks:
+        lines.append(("ok" if check.holds else "FAILS", check.name))
+        if not check.holds:
+            lines.append(("", check.evidence))
+    return pairs(lines)
+
+
+def inspect_text(file: ReleaseFile) -> str:
+    """What is in a release and what it promises."""
+    manifest = file.manifest
+    return "\n".join(
+        [
+            visible(str(file.path)),
+            "",
+            *promise_lines(manifest),
+            "",
+            *pairs(_spelt(manifest.row) | of_errors(manifest, file.assigned)),
+            *(line for one in manifest.metrics for line in _metric_lines(one.row)),
+            "",
+            "rows",
+            *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
+            *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
+        ]
+    )
+
+
+def _table_lines(name: str, table: Table) -> list[str]:
+    """What a table and its columns are."""
+    columns = {column: fact.comment for column, fact in table.columns.items()}
+    return ["", *paragraph(f"{name}: {table.comment}"), *pairs(columns, indent="  ")]
+
+
+def _metric_lines(facts: dict[str, Any]) -> list[str]:
+    """How an outcome was randomised; what nobody declared of it is left out."""
+    name = facts.pop("metric")
+    known = {key: value for key, value in facts.items() if value is not None}
+    return ["", f"metric {name!r}", *pairs(_spelt(known))]
+
+
+def _spelt(facts: dict[str, Any]) -> dict[str, str]:
+    return {name: "none" if value is None else str(value) for name, value in facts.items()}
+
+
+def promise_lines(manifest: Manifest) -> list[str]:
+    """The guarantee in words."""
+    extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
+    said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
+    own = f"({manifest.epsilon:g}, {manifest.delta:g})-differentially private for one unit's"
+    if manifest.household_epsilon is not None:
+        extra += (
+            f". Whoever pays (a household, say) has up to {manifest.rows_each} rows here: for all "
+            f"of their outcomes together, epsilon is {manifest.household_epsilon:g}"
+        )
+    if manifest.cluster_epsilon is not None:
+        public = "Unit ids, arms" if manifest.has_units else "Arms"
+        return [
+            *paragraph(
+                f"Everything in this file together is {own} outcome and cluster: {said}{extra}."
+            ),
+            *paragraph(
+                "Clusters, and all that is made of them, are randomised ones (epsilon "
+                f"{manifest.cluster_epsilon:g} of the whole)."
+            ),
+            *paragraph(
+                f"{public} and numbers of units in each arm are not protected and stand as they "
+                "are."
+            ),
+        ]
+    public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
+    if manifest.attributes:
+        public += f", attributes ({', '.join(manifest.attributes)})"
+    given = (
+        "Arms were not given unit by unit, but to groups of units, households say; assigned_to is "
+        "a digest of the group."
+    )
+    return [
+        *paragraph(f"Everything in this file together is {own} outcome: {said}{extra}."),
+        *paragraph(f"{public} and numbers of units are not protected and stand as they are."),
+        *(paragraph(given) if manifest.assigned else []),
+    ]
+
+
+def _budget_text(epsilon: float, delta: float, *, private_clusters: bool) -> str:
+    extra = f", and by a further {delta:g}" if delta else ""
+    return f"{epsilon:g}: {meaning(epsilon, private_clusters=private_clusters)}{extra}"
+
+
+def meaning(epsilon: float, *, private_clusters: bool = False) -> str:
+    """ε as a sentence."""
+    other = "another outcome and cluster" if private_clusters else "another outcome"
+    factor = math.exp(epsilon) if epsilon < 700 else math.inf
+    if factor >= 1e6:
+        return f"{other} of one unit could change the odds of this file beyond all bounds"
+    return (
+        f"{other} of one unit would change the probability of this file by {factor:.3g} "
+        "times at most"
+    )
+
+
+def roster_pairs(roster: Roster) -> dict[str, str]:
+    """Who is in, who was set aside and why."""
+    aside = f"{roster.quarantined:,}"
+    if roster.quarantined:
+        reasons = ", ".join(f"{name} {n:,}" for name, n in roster.quarantined_by_rule.items())
+        aside += f" ({reasons})"
+    return {
+        "units": f"{roster.n_units:,} in {roster.n_clusters:,} clusters",
+        "rows set aside": aside,
+    }
+
+
+def _p_text(p_value: float | None) -> str:
+    return "not tested (shares undeclared)" if p_value is None else f"p = {p_value:.2g}"

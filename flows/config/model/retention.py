@@ -1,0 +1,18 @@
+"""``[retention]``: how long is kept what runs leave; `clusterdp prune` removes what is older."""
+
+from flows.config.model.sections import ConfigSection, Name
+
+
+class RetentionSection(ConfigSection):
+    """How long things are kept (`prune`): a number and d or h, from "1d" on; left out: for ever."""
+
+    quarantine: Name | None = None
+    """Rows that were set aside: the files of the quarantine, from when they were written."""
+    spill: Name | None = None
+    """What runs that were killed have left in working folders. (Every release removes that of runs
+    on this machine, whatever its age; this is for experiments that have ended.)"""
+    releases: Name | None = None
+    """Released files, from when they were charged; never the one that ``latest.duckdb`` is. Charges
+    and lists of units stay, so nothing is ever paid back."""
+    prefect: Name | None = None
+    """Flow runs in the history of the Prefect server beside the configuration, from their end."""

@@ -1,0 +1,118 @@
+"""What columns of public facts may be: attributes, what was randomised, and who pays."""
+
+import re
+from collections.abc import Mapping
+
+from flows.config.model.experiment import Config
+from schemas.errors import ConfigError, shown
+from schemas.names import COLUMN, TAKEN
+from schemas.tables import MOST_ATTRIBUTES, UNNAMED, debiased
+
+_OUTCOME = "columns.outcome"
+
+
+def check_public_facts(config: Config) -> None:
+    """Raise ConfigError unless attributes, ``assigned_by`` and ``privacy_unit`` can be public."""
+    if config.columns.attributes:
+        _check_attributes(config)
+    if config.columns.assigned_by is not None:
+        _check_assigned(config, config.columns.assigned_by)
+    if config.columns.privacy_unit is not None:
+        _check_payer(config, config.columns.privacy_unit)
+
+
+def _check_attributes(config: Config) -> None:
+    key, names = "columns.attributes", config.columns.attributes
+    _check_published(config, key)
+    if len(names) > MOST_ATTRIBUTES:
+        raise ConfigError(key, f"{len(names):,} attributes; at most {MOST_ATTRIBUTES} can be")
+    columns = config.columns
+    groups = {
+        "columns.privacy_unit": columns.privacy_unit,
+        "columns.assigned_by": columns.assigned_by,
+    }
+    _check_free(key, names, _taken(config) | groups)
+    ours = {*TAKEN, UNNAMED, *(one.name.lower() for one in config.outcomes)}
+    seen: dict[str, str] = {}
+    for name in names:
+        if not re.fullmatch(COLUMN, name):
+            raise ConfigError(
+                key,
+                f"{shown(name)} cannot be the name of a published column: it has to begin with "
+                "a letter and have letters, digits and _ alone, at most 63; rename it in the log",
+            )
+        plain = name.lower()  # DuckDB takes names that differ in case alone for one
+        if plain in seen:
+            raise ConfigError(key, f"{shown(name)} is named twice (case does not count)")
+        seen[plain] = name
+        if plain in ours or plain.endswith(debiased("")):
+            raise ConfigError(
+                key, f"{shown(name)} is a name of clusterdp's own in a release; rename it"
+            )
+
+
+def _check_assigned(config: Config, name: str) -> None:
+    key = "columns.assigned_by"
+    _check_published(config, key)
+    _check_free(key, (name,), _taken(config))
+    if name in config.columns.clusters:
+        raise ConfigError(
+            key,
+            f"{shown(name)} is columns.cluster already: every cluster would have one arm, and "
+            "effects are told within clusters. Leave columns.cluster out, or name larger clusters",
+        )
+
+
+def _check_payer(config: Config, name: str) -> None:
+    """Who pays decides who is released, and nothing protected may decide that."""
+    key = "columns.privacy_unit"
+    _check_free(key, (name,), _outcome_columns(config))
+    private = config.private_clusters
+    if private is not None and name in (*config.columns.clusters, *(private.features or ())):
+        raise ConfigError(
+            key,
+            f"{shown(name)} tells private clusters, and who pays is public; name another column",
+        )
+
+
+def _taken(config: Config) -> dict[str, str | None]:
+    """The columns that have another meaning, by their keys, which no public fact may have."""
+    columns = config.columns
+    return _outcome_columns(config) | {
+        f"columns.{key}": getattr(columns, key)
+        for key in ("unit", "arm", "time", "event", "outcome_time")
+    }
+
+
+def _outcome_columns(config: Config) -> dict[str, str | None]:
+    """The columns of outcomes, by their keys."""
+    return {
+        f"outcomes[{number}].column" if config.named_outcomes else _OUTCOME: one.column or None
+        for number, one in enumerate(config.outcomes)
+    }
+
+
+def _check_free(key: str, names: tuple[str, ...], taken: Mapping[str, str | None]) -> None:
+    for name in names:
+        for other, column in taken.items():
+            if name != column:
+                continue
+            private = other == _OUTCOME or other.startswith("outcomes[")
+            why = "; an outcome is protected, and never published as it is" * private
+            raise ConfigError(key, f"{shown(name)} is {other} already{why}")
+
+
+def _check_published(config: Config, key: str) -> None:
+    """Units are published, and nothing beside them could tell what is private of them."""
+    if config.privacy.mechanism in ("noisy-histogram", "noisy-horvitz-thompson"):
+        raise ConfigError(
+            key,
+            f'mechanism "{config.privacy.mechanism}" publishes no units, which it would stand '
+            "beside; leave the key out, or take another mechanism",
+        )
+    if config.private_clusters is not None:
+        raise ConfigError(
+            key,
+            "does not go with private_clusters: what is published of a unit as it is could tell "
+            "its cluster; leave one of the two out",
+        )

@@ -1,0 +1,231 @@
+"""Effects by a published attribute: a segment for each of its values, all seen together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from math import isnan
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from estimators.coverage import coverage_warnings
+from estimators.effects import Estimate
+from estimators.intervals import holm
+from estimators.ratios import ratio_warnings
+from estimators.series import interval_degrees
+from estimators.shrinkage import shrink, steady_variance
+from flows.released.estimates.segments import estimates_of_slices
+from flows.released.file.attributes import check_attributes, segment_sql, segments_of
+from flows.released.file.evidence import (
+    Released,
+    deviations,
+    moments_of,
+    read_every,
+    read_frame,
+    units_of,
+)
+from flows.released.file.macros import LEVEL
+from flows.released.file.opening import open_safely
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
+from flows.released.file.sql import text
+from flows.released.series.pooling import PooledEstimate
+from schemas.arrays import Floats
+from schemas.released import Metric, Ratio
+
+_SLICES = """
+SELECT u.segment, u.cluster, u.arm, {moments}
+FROM (SELECT {segment} AS segment, cluster, arm, {deviations} FROM {units}) AS u
+GROUP BY u.segment, u.cluster, u.arm
+ORDER BY u.segment, u.cluster, u.arm
+"""
+
+
+@dataclass(frozen=True)
+class _AmongSegments:
+    """What an effect is among those of the attribute's other segments; None where it cannot be."""
+
+    p_value_holm_segments: float | None = None
+    """Adjusted for the number of segments in which this estimator compares this arm."""
+    shrunken: float | None = None
+    """Drawn towards the segments' mean as far as chance explains how they spread."""
+    shrunken_std_error: float | None = None
+    shrunken_ci_lower: float | None = None
+    shrunken_ci_upper: float | None = None
+
+
+@dataclass(frozen=True)
+class AttributeEstimate(_AmongSegments, Estimate):
+    """An effect in one segment of an attribute."""
+
+
+@dataclass(frozen=True)
+class PooledAttributeEstimate(_AmongSegments, PooledEstimate):
+    """The same over several releases."""
+
+
+Plain = TypeVar("Plain", bound=Estimate)
+Among = TypeVar("Among", AttributeEstimate, PooledAttributeEstimate)
+
+
+@dataclass(frozen=True)
+class AttributeEstimates:
+    """Effects by the values of an attribute."""
+
+    attribute: str
+    estimates: list[AttributeEstimate]
+    segments: tuple[str, ...]
+    same_shares: bool
+    """Whether the release declares that all clusters were randomised with the same arm shares."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about effects that compare few people, and ratios that cannot be told."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*few, *ratio_warnings(self.estimates))
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
+        """Nothing: an attribute is of the release itself."""
+        return ()
+
+    def as_json(self) -> dict[str, str | int]:
+        """What is said of the attribute by ``clusterdp estimate --by --json``."""
+        return {"attribute": self.attribute, "n_segments": len(self.segments)}
+
+
+def estimate_by(
+    path: Path, attribute: str, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> AttributeEstimates:
+    """Estimate every arm's effect for each value of ``attribute`` in the release at ``path``.
+
+    The estimates are those of :func:`flows.released.estimates.segments.estimate_segments` for a
+    table with the attribute's values as text; units without a value are a segment of their own
+    (:func:`flows.released.file.attributes.segment_of_null`). Beside each stands what it is among
+    the others (:func:`among_segments`). ``metrics`` names those that are asked for, none all.
+
+    Raises:
+        ConfigError: The release has no such attribute or metric.
+        InputError: It publishes no units, or the attribute has too many values.
+    """
+    with open_release(path) as connection:
+        check_attributes(connection, path, (attribute,), "by")
+        manifest = read_manifest(connection)
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        return estimate_values(connection, path, attribute, level, every, chosen)
+
+
+def estimate_values(
+    connection: duckdb.DuckDBPyConnection,
+    path: Path,
+    attribute: str,
+    level: float,
+    every: Sequence[Released],
+    chosen: Sequence[Metric | Ratio],
+) -> AttributeEstimates:
+    """Estimate as :func:`estimate_by` does, from the file at ``path`` as it is open.
+
+    ``every`` has the outcomes that the ``chosen`` metrics need. Raises InputError where the
+    attribute has too many values.
+    """
+    manifest = every[0].manifest
+    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+    segments = segments_of(connection, path, attribute)
+    rows = _read_slices(connection, every, ratios, attribute, segments)
+    group = pl.col("segment").cast(pl.Enum(segments)).to_physical().cast(pl.Int64)
+    rows = rows.with_columns(group.alias("group"))
+    units = _units_by(connection, attribute, segments) if manifest.assigned else ""
+    estimates = estimates_of_slices(connection, every, ratios, rows, chosen, level, segments, units)
+    return AttributeEstimates(
+        attribute=attribute,
+        estimates=among_segments(estimates, AttributeEstimate),
+        segments=tuple(segments),
+        same_shares=manifest.same_shares,
+    )
+
+
+def members_by(path: Path, attribute: str) -> pl.DataFrame:
+    """Every unit of a release that :func:`estimate_by` took, and its ``segment``; ids as text."""
+    with open_safely(path) as connection:
+        none = segments_of(connection, path, attribute)[-1]
+        query = f"SELECT unit_id::VARCHAR AS unit_id, {segment_sql(attribute)} AS segment FROM main.units"  # noqa: E501, S608 - quoted
+        return read_frame(connection, query, {"none": none})
+
+
+def _read_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+    attribute: str,
+    segments: list[str],
+) -> pl.DataFrame:
+    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
+    query = _SLICES.format(
+        moments=", ".join(filter(None, [moments_of(every), covariances_of(ratios)])),
+        deviations=deviations(every),
+        units=units_of(every),
+        segment=segment_sql(attribute),
+    )
+    return read_frame(connection, query, {"none": segments[-1]})
+
+
+def _units_by(connection: duckdb.DuckDBPyConnection, attribute: str, segments: list[str]) -> str:
+    """A query for every unit with its place, as in :mod:`flows.released.file.parties`."""
+    numbered = pl.DataFrame({"segment": segments, "place": range(len(segments))})
+    connection.register("values_to_number", numbered.to_arrow())
+    connection.execute("CREATE OR REPLACE TEMP TABLE numbered_values AS FROM values_to_number")
+    connection.unregister("values_to_number")
+    segment = segment_sql(attribute).replace("$none", text(segments[-1]))
+    segment = segment.replace("{", "{{").replace("}", "}}")
+    return (
+        "SELECT m.place AS slice_group, u.cluster, u.arm, {columns} "  # noqa: S608 - quoted
+        f"FROM (SELECT *, {segment} AS value FROM main.units) AS u "
+        "JOIN temp.main.numbered_values AS m ON m.segment = u.value"
+    )
+
+
+def among_segments(estimates: Sequence[Plain], kind: type[Among]) -> list[Among]:
+    """Put beside each effect what it is among those of the other segments, in the same order.
+
+    The others are of the same metric, arm and estimator. p-values are adjusted after Holm (1979)
+    for the number of segments; the shrunken effect is :func:`estimators.shrinkage.shrink`.
+    """
+    families: dict[tuple[str, str, str], list[int]] = {}
+    for at, one in enumerate(estimates):
+        families.setdefault((one.metric, one.arm, one.estimator), []).append(at)
+    numbers = np.full((len(estimates), 5), np.nan)
+    for places in families.values():
+        numbers[places] = _family([estimates[at] for at in places])
+    return [
+        kind(**vars(one), **_known(row))
+        for one, row in zip(estimates, numbers.tolist(), strict=True)
+    ]
+
+
+def _family(rows: Sequence[Estimate]) -> Floats:
+    """The numbers of :class:`_AmongSegments` of effects that are judged together, shape [K, 5]."""
+    estimate, error, lower, upper, p_value = (
+        np.array([getattr(one, name) for one in rows], dtype=np.float64)
+        for name in ("estimate", "std_error", "ci_lower", "ci_upper", "p_value")
+    )
+    level = rows[0].confidence_level
+    found = np.full((len(rows), 5), np.nan)
+    found[:, 0] = holm(p_value)
+    told = np.flatnonzero(error > 0)
+    degrees = interval_degrees((upper[told] - lower[told]) / 2.0, error[told], level)
+    shrunken = shrink(estimate[told], steady_variance(error[told] ** 2, degrees), level)
+    found[told, 1:] = np.stack(
+        [shrunken.estimate, shrunken.std_error, shrunken.lower, shrunken.upper], axis=1
+    )
+    return found
+
+
+def _known(row: Sequence[float]) -> dict[str, Any]:
+    """The numbers by their names."""
+    return {
+        one.name: None if isnan(number) else number
+        for one, number in zip(fields(_AmongSegments), row, strict=True)
+    }

@@ -1,0 +1,212 @@
+"""Step 5: estimate effects from a released file, and from nothing else."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from estimators.coverage import coverage_warnings
+from estimators.effects import Estimate, effects
+from estimators.horvitz_thompson import difference_effects
+from estimators.means import means
+from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
+from estimators.strata.evidence import Evidence
+from flows.released.estimates.decisions import Decisions, decisions_of
+from flows.released.file.evidence import Released, read_every
+from flows.released.file.macros import LEVEL
+from flows.released.file.ratios import ratios_among, read_whole
+from flows.released.file.read import (
+    chosen_metrics,
+    needed_outcomes,
+    open_draft,
+    open_release,
+    read_manifest,
+)
+from flows.released.publish import add_estimates
+from schemas.released import Metric, Ratio, no_rows
+
+Forecast = Mapping[tuple[str, str, str], float | None]
+"""Standard errors that the plan predicted, by metric, arm and estimator."""
+
+_PLANNED = """
+SELECT metric, arm, estimator, planned_std_error FROM main.estimates WHERE segment IS NULL
+"""
+
+
+def estimate_file(path: Path, level: float = LEVEL, metrics: Sequence[str] = ()) -> list[Estimate]:
+    """Estimate the effect of every treatment arm against control from the file at ``path``.
+
+    Every estimator is used for which the release has the statistics
+    (:func:`estimators.effects.effects`), for one metric after the other, in the order of the file.
+    ``level`` is the confidence level; ``metrics`` names the metrics that are asked for, none all of
+    them. The predicted standard errors are those that the file states.
+    """
+    return estimate_release(path, level, metrics).estimates
+
+
+@dataclass(frozen=True)
+class ReleaseEstimates:
+    """Effects on everybody in a release, and what to look into before they are believed."""
+
+    estimates: list[Estimate]
+    warnings: tuple[str, ...]
+    decisions: Decisions | None
+    """What the declared rule says; None where none is, or not all that decides was asked for."""
+
+
+def estimate_release(
+    path: Path, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> ReleaseEstimates:
+    """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
+    with open_release(path) as connection:
+        return estimate_open(connection, level, metrics)
+
+
+def estimate_open(
+    connection: duckdb.DuckDBPyConnection, level: float = LEVEL, metrics: Sequence[str] = ()
+) -> ReleaseEstimates:
+    """Estimate as :func:`estimate_release` does, from a file that is open."""
+    manifest = read_manifest(connection)
+    chosen = chosen_metrics(manifest, metrics)
+    every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+    ratios = ratios_of_release(connection, every, chosen)
+    forecast = stated_forecast(connection)
+    names = {one.metric for one in chosen}
+    found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
+    few = coverage_warnings(found, same_shares=manifest.same_shares)
+    decisions = decisions_of(manifest, found)
+    return ReleaseEstimates(found, (*few, *ratio_warnings(found)), decisions)
+
+
+def ratios_of_release(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    chosen: Sequence[Metric | Ratio],
+) -> tuple[RatioEvidence, ...]:
+    """Read what is known of the ratios among ``chosen``, in order; ``every`` has their outcomes."""
+    ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+    return read_whole(connection, every, ratios)
+
+
+def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
+    """Read the predicted standard errors that a file states."""
+    rows = connection.execute(_PLANNED).fetchall()
+    return {(metric, arm, estimator): error for metric, arm, estimator, error in rows}
+
+
+def estimate(
+    draft: Path, memory: int | None = None, forecast: Forecast | None = None
+) -> list[Estimate]:
+    """Estimate effects from a draft of a release; add the estimates and the arms' means to it.
+
+    ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
+    predicted.
+    """
+    with open_draft(draft, memory) as connection:
+        manifest = read_manifest(connection)
+        every = read_every(connection, manifest, is_ours=True)
+        ratios = ratios_of_release(connection, every, manifest.metrics)
+        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
+        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
+        add_estimates(connection, draft, frames, every)
+    return estimates
+
+
+def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:
+    """Add the predicted standard error to each estimate, where there is one."""
+    return [
+        replace(one, planned_std_error=forecast.get((one.metric, one.arm, one.estimator)))
+        for one in estimates
+    ]
+
+
+def estimates_of_every(
+    every: Sequence[Released],
+    ratios: Sequence[RatioEvidence],
+    level: float,
+    names: Collection[str] | None = None,
+) -> list[Estimate]:
+    """Estimate the effects on each outcome, in order, then those on ratios of them.
+
+    ``names`` are those of the outcomes that are asked for, beside what ratios are of; None: all.
+    """
+    estimates = [
+        estimate
+        for released in every
+        if names is None or released.metric.metric in names
+        for estimate in estimates_of(released, level)
+    ]
+    for one in ratios:
+        estimates += ratio_effects_of(every[0], one, level)
+    return estimates
+
+
+def ratio_effects_of(
+    released: Released,
+    evidence: RatioEvidence,
+    level: float,
+    segments: Sequence[str | None] = (None,),
+) -> list[Estimate]:
+    """Estimate how every arm's ratio differs from control's in each of the ``segments``.
+
+    ``released`` is any outcome of the release: arms are the same for all.
+    """
+    return ratio_effects(
+        evidence,
+        released.arms,
+        released.manifest.control,
+        segments,
+        same_shares=released.manifest.same_shares,
+        level=level,
+    )
+
+
+def estimates_of(released: Released, level: float) -> list[Estimate]:
+    """Estimate every arm's effect on an outcome, on everybody, by every estimator."""
+    evidence, manifest = released.whole, released.manifest
+    if released.pools.of_difference is not None:
+        return difference_effects(
+            evidence,
+            released.arms,
+            manifest.control,
+            same_shares=manifest.same_shares,
+            level=level,
+        )
+    return effects_of(released, evidence, level)
+
+
+def effects_of(
+    released: Released, evidence: Evidence, level: float, segments: Sequence[str | None] = (None,)
+) -> list[Estimate]:
+    """Estimate every arm's effect in each of the ``segments``; None is everybody."""
+    return effects(
+        evidence,
+        released.arms,
+        released.manifest.control,
+        segments,
+        same_shares=released.manifest.same_shares,
+        level=level,
+    )
+
+
+def _means_frame(every: Sequence[Released], ratios: Sequence[RatioEvidence]) -> pl.DataFrame:
+    """The rows of the table ``means``; none of outcomes of which only differences are published."""
+    (first, *_) = every
+    arms, same_shares = first.arms, first.manifest.same_shares
+    of_arms = [
+        mean
+        for released in every
+        if released.pools.of_difference is None
+        for mean in means(released.whole, arms, same_shares=same_shares)
+    ]
+    of_arms += [mean for one in ratios for mean in ratio_means(one, arms, same_shares=same_shares)]
+    rows = pl.DataFrame([asdict(mean) for mean in of_arms], schema=no_rows("means").schema)
+    return rows.with_columns(pl.col("std_error").fill_nan(None))
+
+
+def estimates_frame(estimates: list[Estimate]) -> pl.DataFrame:
+    """The rows of the table ``estimates``; estimates without a number are left out."""
+    rows = [asdict(estimate) for estimate in estimates if estimate.estimate is not None]
+    return pl.DataFrame(rows, schema=no_rows("estimates").schema)

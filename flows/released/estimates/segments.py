@@ -1,0 +1,225 @@
+"""Effects in segments of the analyst's own: a table of ``unit_id, segment`` beside a release."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import polars as pl
+
+from estimators.coverage import coverage_warnings
+from estimators.effects import Estimate
+from estimators.ratios import RatioEvidence, ratio_warnings
+from flows.released.estimates.release import effects_of, ratio_effects_of
+from flows.released.file.evidence import (
+    Released,
+    column_of,
+    deviations,
+    moments_of,
+    read_every,
+    read_frame,
+    slices_of,
+    units_of,
+)
+from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.read import (
+    chosen_metrics,
+    has_text_ids,
+    needed_outcomes,
+    open_release,
+    read_manifest,
+)
+from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
+from flows.runtime.table_files import id_column, read_table, text_or_integer
+from schemas.errors import InputError
+from schemas.released import Metric, Ratio
+
+SEGMENT = "segment"
+
+_SLICES = """
+SELECT m.segment, u.cluster, u.arm, {moments}
+FROM (SELECT unit_id, cluster, arm, {deviations} FROM {units}) AS u
+JOIN temp.main.members AS m ON m.unit_id = u.unit_id::VARCHAR
+GROUP BY m.segment, u.cluster, u.arm
+ORDER BY m.segment, u.cluster, u.arm
+"""
+_UNITS = """
+SELECT m.place AS slice_group, u.cluster, u.arm, {columns}
+FROM main.units AS u JOIN temp.main.numbered_members AS m ON m.unit_id = u.unit_id::VARCHAR
+"""
+_MATCHED = """
+SELECT count(DISTINCT m.unit_id) FROM temp.main.members AS m
+WHERE m.unit_id IN (SELECT unit_id::VARCHAR FROM main.units)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentEstimates(TableFit):
+    """Effects by segment, and how the table fits the release."""
+
+    estimates: list[Estimate]
+    n_segments: int
+    same_shares: bool
+    """Whether the release declares that all clusters were randomised with the same arm shares."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about what does not fit, and about effects that compare few people."""
+        few = coverage_warnings(self.estimates, same_shares=self.same_shares)
+        return (*self.misfits, *few, *ratio_warnings(self.estimates))
+
+    @property
+    def misfits(self) -> tuple[str, ...]:
+        """Sentences about rows of the table that do not fit the release."""
+        counts = {
+            "units of the table are not in the release": self.n_unmatched,
+            "rows of the table repeat another and count once": self.n_duplicates,
+            "rows of the table lack an id or a segment and are left out": self.n_missing,
+        }
+        return tuple(f"{count:,} {what}" for what, count in counts.items() if count)
+
+    def as_json(self) -> dict[str, int]:
+        """How the table fits, as ``clusterdp estimate --segments --json`` gives it."""
+        return {
+            "n_segments": self.n_segments,
+            "n_rows": self.n_rows,
+            "n_matched": self.n_matched,
+            "n_unmatched": self.n_unmatched,
+            "n_duplicates": self.n_duplicates,
+            "n_missing": self.n_missing,
+        }
+
+
+def estimate_segments(
+    path: Path,
+    file: Path,
+    level: float = 0.95,
+    frame: pl.DataFrame | None = None,
+    metrics: Sequence[str] = (),
+) -> SegmentEstimates:
+    """Estimate every arm's effect in every segment of ``file`` from the release at ``path``.
+
+    ``file`` is CSV or Parquet with the columns ``unit_id`` and ``segment``; ids are matched as
+    text, and a unit may be in several segments. The estimates are τ̂_Q of the units of a segment
+    and, where counts are published, the same calibrated by the counts of their pools
+    (``combined``), for one metric after the other; ``metrics`` names those that are asked for, none
+    all of them. Raises InputError where the table cannot be used. A ``frame`` is used as it is;
+    ``file`` is its name then.
+    """
+    table = read_segments(file, frame)
+    with open_release(path) as connection:
+        manifest = read_manifest(connection)
+        if not manifest.has_units:
+            raise InputError(
+                f"{path.absolute()}: this release has no units, so nothing can be sliced: "
+                f"{manifest.mechanism} publishes statistics of clusters alone"
+            )
+        chosen = chosen_metrics(manifest, metrics)
+        every = read_every(connection, manifest, needed_outcomes(manifest, chosen))
+        ratios = ratios_among(every, [one for one in chosen if isinstance(one, Ratio)])
+        _add_members(connection, table)
+        n_matched = int(read_frame(connection, _MATCHED).item())
+        fit = table.fit(n_matched, path, has_text_ids=has_text_ids(connection))
+        rows = _read_slices(connection, every, ratios)
+        segments = table.rows[SEGMENT].unique().sort()
+        group = pl.col(SEGMENT).cast(pl.Enum(segments)).to_physical().cast(pl.Int64).alias("group")
+        rows = rows.with_columns(group)
+        if manifest.assigned:
+            _number_members(connection, segments)
+        estimates = estimates_of_slices(
+            connection, every, ratios, rows, chosen, level, segments.to_list(), _UNITS
+        )
+    return SegmentEstimates(
+        estimates=estimates,
+        n_segments=len(segments),
+        same_shares=manifest.same_shares,
+        **fit,
+    )
+
+
+def estimates_of_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+    rows: pl.DataFrame,
+    chosen: Sequence[Metric | Ratio],
+    level: float,
+    segments: Sequence[str],
+    units: str,
+) -> list[Estimate]:
+    """Estimate the effects on the ``chosen`` metrics in every segment, outcomes before ratios.
+
+    ``rows`` have the moments of ``every`` outcome and the covariances of the ``ratios``, and the
+    position of each row's segment, ``group``; ``units`` is SQL for the units of segments, where
+    units were assigned together.
+    """
+    asked = {one.metric for one in chosen}
+    evidence = [
+        one.evidence(slices, one.read_parties(connection, slices, units))
+        for one, slices in ((one, slices_of(rows, one.places, at)) for at, one in enumerate(every))
+    ]
+    products = [
+        one.above.read_products(
+            connection,
+            one.below,
+            (evidence[one.numerator].slices, evidence[one.denominator].slices),
+            units,
+        )
+        for one in ratios
+    ]
+    estimates = [
+        estimate
+        for one, of_outcome in zip(every, evidence, strict=True)
+        if one.metric.metric in asked
+        for estimate in effects_of(one, of_outcome, level, segments)
+    ]
+    for at, ratio in enumerate(ratios):
+        of_ratio = RatioEvidence(
+            ratio.ratio.metric,
+            evidence[ratio.numerator],
+            evidence[ratio.denominator],
+            ratio.scale * column_of(rows, ratio.above.places, f"covariance{at}"),
+            products[at],
+        )
+        estimates += ratio_effects_of(ratio.above, of_ratio, level, segments)
+    return estimates
+
+
+def read_segments(file: Path, frame: pl.DataFrame | None = None) -> AnalystTable:
+    """Read an analyst's table of segments: ``unit_id`` and ``segment``, as text."""
+    table = read_table(file) if frame is None else frame
+    ids = id_column(table, file, UNIT_ID).cast(pl.String)
+    segments = text_or_integer(table, file, SEGMENT).cast(pl.String)
+    rows = pl.DataFrame({UNIT_ID: ids, SEGMENT: segments})
+    return AnalystTable.of(file, rows, [UNIT_ID, SEGMENT])
+
+
+def _add_members(connection: duckdb.DuckDBPyConnection, table: AnalystTable) -> None:
+    """Put the rows of the table into the temporary table ``members``."""
+    connection.execute("CREATE TEMP TABLE members (unit_id VARCHAR, segment VARCHAR)")
+    connection.register("members_to_insert", table.rows.to_arrow())
+    connection.execute("INSERT INTO temp.main.members FROM members_to_insert")
+
+
+def _number_members(connection: duckdb.DuckDBPyConnection, segments: pl.Series) -> None:
+    """Put the rows of the table into ``numbered_members``, with the place of each segment."""
+    numbered = pl.DataFrame({SEGMENT: segments, "place": range(len(segments))})
+    connection.register("segments_to_number", numbered.to_arrow())
+    connection.execute(
+        "CREATE TEMP TABLE numbered_members AS SELECT m.unit_id, n.place "
+        "FROM temp.main.members AS m JOIN segments_to_number AS n ON n.segment = m.segment"
+    )
+    connection.unregister("segments_to_number")
+
+
+def _read_slices(
+    connection: duckdb.DuckDBPyConnection,
+    every: Sequence[Released],
+    ratios: Sequence[ReleasedRatio],
+) -> pl.DataFrame:
+    """The moments of all outcomes in each (segment, cluster, arm), in one pass over the units."""
+    moments = ", ".join(filter(None, [moments_of(every), covariances_of(ratios)]))
+    return read_frame(
+        connection,
+        _SLICES.format(moments=moments, deviations=deviations(every), units=units_of(every)),
+    )

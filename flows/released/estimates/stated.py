@@ -1,0 +1,98 @@
+"""Whether the estimates that a file states are those that its units and statistics give.
+
+They are stated so that anybody's DuckDB shows them; whoever changes them changes no unit. So who
+shows them asks here first, and shows none where they differ.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+
+from estimators.effects import Estimate
+from flows.released.estimates.release import estimate_open
+from flows.released.file.evidence import read_frame
+from flows.released.file.macros import LEVEL
+from flows.released.file.read import open_release
+from flows.runtime.terminal import shown
+from schemas.errors import InputError
+
+_NUMBERS = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper", "p_value")
+_CLOSE = 1e-6  # of their sizes: sums differ in their last digits by the order of their terms
+_CLOSE_P = 1e-4  # a small p-value is far more sensitive to what it is made of
+_TINY = 1e-12
+_NAMED = 3  # estimates that a failure names
+_STATED = """
+SELECT metric, arm, estimator, estimate, std_error, privacy_std_error, ci_lower, ci_upper, p_value,
+    n_units, confidence_level
+FROM main.estimates ORDER BY rowid
+"""
+
+
+def check_stated_estimates(path: Path) -> None:
+    """Raise InputError where a file's estimates are not those that its units and statistics give.
+
+    It says what they are by these.
+    """
+    with open_release(path) as connection:
+        check_stated(connection, path)
+
+
+def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Raise InputError as :func:`check_stated_estimates` does, of a file that is open."""
+    rows = read_frame(connection, _STATED).to_dicts()
+    found: dict[tuple[str, str, str], Estimate] = {}
+    for level in {row["confidence_level"] for row in rows} or {LEVEL}:
+        for one in estimate_open(connection, level).estimates:
+            if one.estimate is not None:
+                found[one.metric, one.arm, one.estimator] = one
+    differing = list(_differing(rows, found))
+    if not differing:
+        return
+    more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
+    raise InputError(
+        f"{path.absolute()}: states estimates that its own units and statistics do not give: "
+        f"{'; '.join(differing[:_NAMED])}{more}. Somebody has changed it, or it is not whole: get "
+        "it once more, and compare it with what was published (clusterdp verify)"
+    )
+
+
+def _differing(
+    rows: list[dict[str, object]], found: dict[tuple[str, str, str], Estimate]
+) -> Iterator[str]:
+    several = len({metric for metric, *_ in found}) > 1
+    stated = {(str(row["metric"]), str(row["arm"]), str(row["estimator"])): row for row in rows}
+    for key, row in stated.items():
+        named = _named(key, several=several)
+        ours = found.get(key)
+        if ours is None:
+            yield f"{named}: {row['estimate']!r}, and there is none of this kind"
+        elif wrong := _first_difference(row, ours):
+            yield f"{named}: {wrong} {row[wrong]!r}, and it is {getattr(ours, wrong)!r}"
+    for key, one in found.items():
+        if key not in stated:
+            yield f"{_named(key, several=several)}: is not stated, and it is {one.estimate!r}"
+
+
+def _named(key: tuple[str, str, str], *, several: bool) -> str:
+    """Which estimate it is: its metric where there are several, arm and estimator."""
+    return ", ".join(map(shown, key if several else key[1:]))
+
+
+def _first_difference(row: dict[str, object], ours: Estimate) -> str | None:
+    if row["n_units"] != ours.n_units:
+        return "n_units"
+    size = abs(ours.estimate or 0.0) + abs(ours.std_error or 0.0)
+    for name in _NUMBERS:
+        least = _TINY if name == "p_value" else _CLOSE * size
+        if not _is_close(row[name], getattr(ours, name), least, name):
+            return name
+    return None
+
+
+def _is_close(stated: object, ours: object, least: float, name: str) -> bool:
+    if not (isinstance(stated, float) and isinstance(ours, float)):
+        return stated is None and ours is None
+    near = _CLOSE_P if name == "p_value" else _CLOSE
+    return math.isclose(stated, ours, rel_tol=near, abs_tol=least)
