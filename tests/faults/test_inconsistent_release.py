@@ -300,16 +300,27 @@ CASES = {
 """What breaks each rule; a rule is named by the beginning of its message."""
 
 
+_WITHOUT_TABLES = "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"
+_ANOTHER = "mechanism = 'uniform-prior-dp'"
+
 CASES_OF_TABLES = {
     "metrics: response_epsilon is above 0": [
-        metrics_say(f"response_epsilon = {value}") for value in ("0", "-1", "'nan'", "9")
+        metrics_say(f"response_epsilon = {value}") for value in ("0", "-1", "'nan'", "101")
     ]
     + [metrics_say("resampling_probability = 0.5, truncation_threshold = 0.1")],
     "metrics: n_outcomes is at most 100": [metrics_say("n_outcomes = 101")],
+    "metrics: units are drawn by tables where the mechanism is": [
+        release_says(_ANOTHER),
+        metrics_say(_WITHOUT_TABLES),
+    ],
+    "metrics: epsilon and delta pay for response_epsilon": [
+        metrics_say("response_epsilon = 4.001"),
+        f"{release_says('epsilon = 2')}; {metrics_say('epsilon = 2')}",
+        f"{release_says('delta = 1e-6')}; {metrics_say('delta = 1e-6, response_epsilon = 4.001')}",
+        "UPDATE arm_counts SET noise_scale = 0.9 * noise_scale",
+    ],
     "randomiser: every row is about an outcome whose units": [
-        metrics_say(
-            "response_epsilon = NULL, resampling_probability = 0.5, truncation_threshold = 0"
-        )
+        f"{release_says(_ANOTHER)}; {metrics_say(_WITHOUT_TABLES)}",
     ],
     "arm_counts: every row has an arm, an outcome": [
         "UPDATE arm_counts SET noise_scale = 0",

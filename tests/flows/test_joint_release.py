@@ -133,6 +133,13 @@ FAULTS = {
     "metrics: epsilons add up": [
         "UPDATE metrics SET epsilon = 3, response_epsilon = 2.7 WHERE kind = 'outcome'"
     ],
+    "metrics: epsilon and delta pay for response_epsilon": [
+        "UPDATE metrics SET epsilon = 0.9 * response_epsilon WHERE metric = 'visit'",
+    ],
+    "metrics: tables of outcomes that are drawn together learn from no counts": [
+        "INSERT INTO arm_counts SELECT 'clicks', arm, outcome, 5, 1e12 FROM (SELECT DISTINCT "
+        "arm FROM pools), (FROM outcomes WHERE metric = 'clicks')",
+    ],
     "debias and randomiser: each pool and arm has each output once": [
         "UPDATE randomiser SET other_outcome = NULL",
         "UPDATE randomiser SET other_outcome = other_outcome + 0.5",
@@ -162,6 +169,29 @@ def test_a_file_that_contradicts_itself_is_refused(
         connection.execute(fault)
     with pytest.raises(InputError, match=re.escape(rule)):
         estimate_file(file)
+
+
+@pytest.mark.release
+@pytest.mark.parametrize(("levels", "most"), [(5, 3), (7, 2), (8, 2)])
+@pytest.mark.parametrize("planned_first", [False, True])
+def test_a_planned_grid_gets_what_a_declared_one_leaves(
+    tmp_path: Path, levels: int, most: int, planned_first: bool
+) -> None:
+    outcomes: list[Section] = [
+        {"name": "visit", "column": "visited", "low": 0, "high": 1, "levels": "auto"},
+        {"name": "clicks", "column": "clicks", "low": 0, "high": 3, "levels": levels},
+    ]
+    privacy: Section = {"strata_statistic": "none", "joint": "auto"}
+    for joint in ("auto", "yes"):
+        (tmp_path / joint).mkdir()
+        config = build(
+            tmp_path / joint, outcomes if planned_first else outcomes[::-1],
+            **{**privacy, "joint": joint},
+        ).config  # fmt: skip
+        metrics = clusterdp.plan(config).as_json()["metrics"]
+        sizes = {one["metric"]: one["levels"] for one in metrics}
+        assert sizes["clicks"] == levels
+        assert joint == "auto" or sizes["visit"] <= most
 
 
 def test_planned_grids_are_small_enough(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def series_text(series: "SeriesEstimates") -> str:
         "",
         f"effect of each arm against {manifests[0].control!r}, all releases together",
     ]
-    named = [name for name in ESTIMATORS if any(one.estimator == name for one in pooled)]
+    most = {name: _n_releases(pooled, name) for name in ESTIMATORS}
+    named = sorted((name for name in most if most[name]), key=lambda name: -most[name])
     if series.by is not None and pooled:
         text = by_text(*series.by, "all releases together")
         return "\n".join([*lines[:-1], text, "", *paragraph(_BY_EVERY_LOOK)])
@@ -58,13 +59,27 @@ def series_text(series: "SeriesEstimates") -> str:
         lines += ["", f"on {metric!r}"] if len(metrics) > 1 else []
         for name in named:
             rows = [one for one in pooled if one.estimator == name and one.metric == metric]
-            lines += ["", ESTIMATORS[name], *_pooled_table(rows)] if rows else []
+            lines += ["", _words(name, series), *_pooled_table(rows)] if rows else []
     if not pooled:
         return "\n".join([*lines[:-1], "nothing can be compared in any of them"])
     lines += ["", *_meaning(series)]
     if not any(one.segment is not None for one in pooled):
-        lines += ["", f"each release, {ESTIMATORS[named[0]]}", *_periods_table(series, named[0])]
+        words = _words(named[0], series)
+        lines += ["", f"each release, {words}", *_periods_table(series, named[0])]
     return "\n".join(lines)
+
+
+def _n_releases(pooled: Sequence["PooledEstimate"], estimator: str) -> int:
+    """In how many releases there is something by an estimator, of the effect that has the most."""
+    return max((one.n_releases for one in pooled if one.estimator == estimator), default=0)
+
+
+def _words(name: str, series: "SeriesEstimates") -> str:
+    """What an estimator is called, and how many of the releases have it, if not all do."""
+    n_releases = _n_releases(series.pooled, name)
+    if n_releases == _n_releases(series.pooled, "tau_q") or n_releases == len(series.periods):
+        return ESTIMATORS[name]
+    return f"{ESTIMATORS[name]}, in {n_releases:,} of {len(series.periods):,} releases alone"
 
 
 def _of_closing(nights: "Nights") -> dict[str, str]:

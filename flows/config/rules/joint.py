@@ -27,15 +27,16 @@ def check_joint(config: Config) -> None:
 
 
 def most_levels(config: Config) -> tuple[int | None, ...]:
-    """Return the points that the grid of each outcome may have; None for as many as it likes.
+    """Return the points that the grid of each outcome may have; None where that is not planned.
 
-    Grids that are planned share what a table of pairs can be solved for.
+    Grids that are planned get what a declared one leaves, or share what tables of pairs can have.
     """
     outcomes = config.named_outcomes
     if config.privacy.joint != "yes":
         return (None,) * len(outcomes)
     sizes = [None if one.levels == "auto" else len(one.support) for one in outcomes]
-    return tuple(_HALF if other is None else MOST_PAIRS // other for other in reversed(sizes))
+    left = [_HALF if other is None else MOST_PAIRS // other for other in reversed(sizes)]
+    return tuple(most if own is None else None for own, most in zip(sizes, left, strict=True))
 
 
 def is_possible(config: Config) -> bool:

@@ -29,7 +29,24 @@ _OF_OUTCOMES: Final = {
     "response_epsilon is above 0, and without a resampling_probability": """(
         t.response_epsilon IS NULL OR (
             t.resampling_probability IS NULL
-            AND t.response_epsilon > 0 AND t.response_epsilon <= 2 * t.epsilon))""",
+            AND t.response_epsilon > 0 AND t.response_epsilon <= 100))""",
+    "units are drawn by tables where the mechanism is cluster-optimal-dp, and only there": """
+        (t.response_epsilon IS NOT NULL) = (r.mechanism = 'cluster-optimal-dp')""",
+    "epsilon and delta pay for response_epsilon, and epsilon for noisy counts beside it": """CASE
+        WHEN t.response_epsilon IS NULL THEN true
+        WHEN t.delta > 0 THEN t.response_epsilon <= t.epsilon
+            OR 1 - exp(t.epsilon - t.response_epsilon)
+                <= t.delta * (1 + exp(-t.response_epsilon)) * (1 + 1e-9) + 1e-15
+        ELSE t.response_epsilon
+            + CASE t.strata_statistic WHEN 'counts' THEN 2 / t.noise_scale
+                WHEN 'count-and-complement' THEN 1 / t.noise_scale ELSE 0 END
+            + coalesce((
+                SELECT max(2 / noise_scale) FROM main.arm_counts
+                WHERE metric = t.metric AND noise_scale > 0
+            ), 0) <= t.epsilon * (1 + 1e-9) END""",
+    "tables of outcomes that are drawn together learn from no counts of arms": """(
+        t.drawn_with IS NULL
+        OR NOT EXISTS (FROM main.arm_counts WHERE metric = t.metric))""",
     "drawn_with is another outcome, which is drawn by tables, too": """(
         t.drawn_with IS NULL OR (
             t.response_epsilon IS NOT NULL AND t.drawn_with <> t.metric

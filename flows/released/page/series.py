@@ -68,12 +68,17 @@ def series_facts(
 
 
 def _chosen(pooled: Pooled) -> list[int]:
-    """The sharpest estimate of each metric and arm on everybody, as places in ``keys``."""
-    found: dict[tuple[str, str], int] = {}
+    """The sharpest estimate of each metric and arm on everybody, as places in ``keys``.
+
+    Of those that the most releases have: what is published of strata may differ between these.
+    """
+    n_releases, found = pooled.effects.n_releases[-1], dict[tuple[str, str], int]()
     for name in _SHARPEST:
         for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
             if estimator == name and segment is None:
-                found.setdefault((metric, arm), at)
+                before = found.setdefault((metric, arm), at)
+                if n_releases[at] > n_releases[before]:
+                    found[metric, arm] = at
     told: dict[str, list[int]] = {}
     for (metric, _), at in found.items():
         told.setdefault(metric, []).append(at)

@@ -307,6 +307,9 @@ def _design(night: Night) -> dict[str, object]:
         "epsilon from": manifest.epsilon,
         "delta from": manifest.delta,
         "values of the grid from": sum(one.n_outcomes for one in manifest.outcomes),
+        "what is published of strata from": " and ".join(
+            dict.fromkeys(one.strata_statistic for one in manifest.outcomes)
+        ),
     }
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import clusterdp
 from flows.cli.main import run as run_command
+from flows.cli.show.series import series_text
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.series import SeriesEstimates, estimate_series, segments_table
 from flows.released.series.nights import find_nights, gaps
@@ -297,6 +298,29 @@ def test_a_changed_epsilon_is_pooled_and_said(folder: Path, tmp_path: Path) -> N
     shutil.copy(other.releases / "trial.2026-11-05.r1.duckdb", folder)
     notes = " ".join(estimate_series([folder]).notes)
     assert "from 2026-11-05 on the design is another: epsilon from 2 to 3" in notes
+
+
+def test_what_every_release_has_comes_first(folder: Path, tmp_path: Path) -> None:
+    """A night may publish nothing of strata; then ``combined`` speaks of the others alone."""
+    other = nights(
+        tmp_path / "other", days=["2026-11-05"],
+        privacy={"mechanism": "uniform-prior-dp", "strata_statistic": "none"},
+    )  # fmt: skip
+    shutil.copy(other.releases / "trial.2026-11-05.r1.duckdb", folder)
+    series = estimate_series([folder])
+    notes = " ".join(series.notes)
+    assert "what is published of strata from counts to none" in notes
+    text = series_text(series)
+    alone = "which is the sharpest (combined), in 3 of 4 releases alone"
+    assert text.index("alone (tau_q)") < text.index(alone)
+    _, periods = text.split("each release, from the randomised outcomes alone (tau_q)")
+    assert periods.count("2026-11-") == 4
+    (told,) = [one for one in series.pooled if one.estimator == "tau_q"]
+    assert told.n_releases == 4
+    assert run_command(["report", str(folder), "-o", str(tmp_path / "pages")]) == 0
+    page = (tmp_path / "pages" / "index.html").read_text()
+    assert told.estimate is not None
+    assert f"{abs(told.estimate):.3g}" in page.split("Anything odd?")[0]
 
 
 def test_the_greatest_revision_counts(folder: Path, tmp_path: Path) -> None:
