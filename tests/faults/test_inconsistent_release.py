@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from flows.released.estimates.release import estimate_file
@@ -363,6 +364,22 @@ CASES_OF_TABLES = {
     ],
 }
 """The same of a release by response tables."""
+
+
+@pytest.mark.parametrize("values", [[0, 1], [0, 1, 2]])
+@pytest.mark.parametrize("statistic", ["none", "counts"])
+def test_epsilon_pays_for_all_that_a_run_publishes(
+    tmp_path: Path, values: list[int], statistic: str
+) -> None:
+    """Of two outcomes one count tells the other, and noise costs half as much."""
+    privacy = {"mechanism": "cluster-optimal-dp", "learn_from": "arms", "epsilon": 4.0}
+    built = build_experiment(
+        tmp_path / "e",
+        a_log(240).with_columns(clicks=pl.col("clicks").clip(0, values[-1])),
+        outcome={"values": values},
+        privacy={**privacy, "strata_statistic": statistic},
+    )
+    read_release(built.run().path)
 
 
 @pytest.mark.parametrize(

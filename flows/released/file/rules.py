@@ -41,7 +41,7 @@ _OF_OUTCOMES: Final = {
             + CASE t.strata_statistic WHEN 'counts' THEN 2 / t.noise_scale
                 WHEN 'count-and-complement' THEN 1 / t.noise_scale ELSE 0 END
             + coalesce((
-                SELECT max(2 / noise_scale) FROM main.arm_counts
+                SELECT max(least(t.n_outcomes - 1, 2) / noise_scale) FROM main.arm_counts
                 WHERE metric = t.metric AND noise_scale > 0
             ), 0) <= t.epsilon * (1 + 1e-9) END""",
     "tables of outcomes that are drawn together learn from no counts of arms": """(
