@@ -62,10 +62,10 @@ def pair_of(
 
     ``evidence`` is of the whole release; ``cluster``, ``arm`` and ``outcome`` (randomised, measured
     from the grid's mean) are of units, shape [n]. Strata are those of
-    :func:`estimators.strata.contrast_strata.contrast_strata`. A debiased outcome is (d − λ m)/(1 −
-    λ) with m the mean under its pool's prior. Of units drawn by response tables ``outcome`` is
-    debiased already, less the grid's mean, and ``noise`` has what each adds to the variance of a
-    sum.
+    :func:`estimators.strata.contrast_strata.contrast_strata`. A debiased outcome is
+    (d − λ m)/(1 − λ) with m the mean under its pool's prior. Of units drawn by response tables
+    ``outcome`` is debiased already, less the grid's mean, and ``noise`` has what each adds to the
+    variance of a sum.
     """
     slices, pools, rate = evidence.slices, evidence.pools, evidence.rate
     strata = contrast_strata(slices, *arms, same_shares=same_shares)

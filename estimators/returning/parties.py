@@ -46,10 +46,11 @@ def party_contributions(
       what :func:`~estimators.returning.people.contributions` gives.
 
     A stratum in which an arm is one party shows nothing of how parties differ: it is *collapsed*,
-    as in :func:`estimators.strata.assigned.added`. Its units contribute z_s = W_s (τ̂_s − τ̄)/√(1 −
-    β_s) together, β_s = W_s/Σ W over the collapsed strata of the group and τ̄ = Σ β_s τ̂_s. Where
-    these have one party of an arm among them, every stratum of the group is collapsed, but for
-    merged clusters; where an arm is one party even then, nothing is known, and all contribute 0.
+    as in :func:`estimators.strata.assigned.added`. Its units contribute
+    z_s = W_s (τ̂_s − τ̄)/√(1 − β_s) together, β_s = W_s/Σ W over the collapsed strata of the group,
+    τ̄ = Σ β_s τ̂_s. Where these have one party of an arm among them, every stratum of the group is
+    collapsed, but for merged clusters; where an arm is one party even then, nothing is known, and
+    all contribute 0.
     """
     strata = contrast_strata(to_slices(members)[1], arm, control, same_shares=same_shares)
     units = _Compared.of(members, party, strata)

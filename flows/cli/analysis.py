@@ -193,9 +193,8 @@ def _estimate_one(release: Path, asked: _Asked, level: float) -> Answer:
         shown = partial(by_text, asked.by, by.estimates, errors=together.errors)
         return Answer(shown, document, by.warnings)
     if asked.covariates is not None:
-        from flows.released.estimates.covariates import (
-            estimate_covariates,  # statsmodels takes seconds
-        )
+        # statsmodels takes seconds
+        from flows.released.estimates.covariates import estimate_covariates
 
         adjusted = estimate_covariates(release, asked.covariates, level, metrics=asked.metrics)
         found, warnings = adjusted.estimates, adjusted.warnings

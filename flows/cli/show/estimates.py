@@ -104,10 +104,12 @@ def by_text(
     estimates: Sequence["AttributeEstimate | PooledAttributeEstimate"],
     more: str = "",
     errors: Mapping[str, str] | None = None,
+    estimators: Mapping[str, str] = ESTIMATORS,
 ) -> str:
     """Effects by the values of an attribute, as they are and shrunken, by each estimator.
 
     ``more`` ends the headline, and ``errors`` says what errors follow (:func:`of_errors`).
+    ``estimators`` has what these are called, in order.
     """
     if not estimates:
         return estimates_text(estimates)
@@ -117,7 +119,7 @@ def by_text(
     metrics = list(dict.fromkeys(one.metric for one in estimates))
     for metric in metrics:
         lines += ["", f"on {metric}"] if len(metrics) > 1 else []
-        for name, words in ESTIMATORS.items():
+        for name, words in estimators.items():
             rows = [one for one in estimates if (one.metric, one.estimator) == (metric, name)]
             if rows:
                 lines += ["", words, *_by_table(attribute, rows)]

@@ -31,7 +31,7 @@ _PEOPLE = {
 
 
 def series_text(series: "SeriesEstimates") -> str:
-    """All periods together, then each of them by the sharpest estimator."""
+    """All periods together, then each of them by the first estimator of all of them together."""
     manifests = [one.night.manifest for one in series.periods]
     pooled = series.pooled
     first, last = manifests[0].period, manifests[-1].period
@@ -49,37 +49,39 @@ def series_text(series: "SeriesEstimates") -> str:
         "",
         f"effect of each arm against {manifests[0].control!r}, all releases together",
     ]
-    most = {name: _n_releases(pooled, name) for name in ESTIMATORS}
-    named = sorted((name for name in most if most[name]), key=lambda name: -most[name])
+    estimators = _estimators(pooled, len(manifests))
     if series.by is not None and pooled:
-        text = by_text(*series.by, "all releases together")
+        text = by_text(*series.by, "all releases together", estimators=estimators)
         return "\n".join([*lines[:-1], text, "", *paragraph(_BY_EVERY_LOOK)])
     metrics = list(dict.fromkeys(one.metric for one in pooled))
     for metric in metrics:
         lines += ["", f"on {metric!r}"] if len(metrics) > 1 else []
-        for name in named:
+        for name, words in estimators.items():
             rows = [one for one in pooled if one.estimator == name and one.metric == metric]
-            lines += ["", _words(name, series), *_pooled_table(rows)] if rows else []
+            lines += ["", words, *_pooled_table(rows)] if rows else []
     if not pooled:
         return "\n".join([*lines[:-1], "nothing can be compared in any of them"])
     lines += ["", *_meaning(series)]
     if not any(one.segment is not None for one in pooled):
-        words = _words(named[0], series)
-        lines += ["", f"each release, {words}", *_periods_table(series, named[0])]
+        name, words = next(iter(estimators.items()))
+        lines += ["", f"each release, {words}", *_periods_table(series, name)]
     return "\n".join(lines)
 
 
-def _n_releases(pooled: Sequence["PooledEstimate"], estimator: str) -> int:
-    """In how many releases there is something by an estimator, of the effect that has the most."""
-    return max((one.n_releases for one in pooled if one.estimator == estimator), default=0)
+def _estimators(pooled: Sequence["PooledEstimate"], n_nights: int) -> dict[str, str]:
+    """The estimators that there are, and what they are called: those of the most releases first.
 
-
-def _words(name: str, series: "SeriesEstimates") -> str:
-    """What an estimator is called, and how many of the releases have it, if not all do."""
-    n_releases = _n_releases(series.pooled, name)
-    if n_releases == _n_releases(series.pooled, "tau_q") or n_releases == len(series.periods):
-        return ESTIMATORS[name]
-    return f"{ESTIMATORS[name]}, in {n_releases:,} of {len(series.periods):,} releases alone"
+    What is published of strata may differ between releases; then some have no ``combined``.
+    """
+    found: dict[str, int] = {}
+    for one in pooled:
+        found[one.estimator] = max(found.get(one.estimator, 0), one.n_releases)
+    most = max(found.values(), default=0)
+    few = {
+        name: f", in {n:,} of {n_nights:,} releases alone" for name, n in found.items() if n < most
+    }
+    order = sorted((name for name in ESTIMATORS if name in found), key=lambda name: -found[name])
+    return {name: ESTIMATORS[name] + few.get(name, "") for name in order}
 
 
 def _of_closing(nights: "Nights") -> dict[str, str]:
