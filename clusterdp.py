@@ -746,19 +746,25 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
     return plan_release(Path(config), period, nights)
 
 
-def check(config: str | Path, period: str | None = None) -> CheckResult:
+def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
     """Read and validate configuration and log; nothing is drawn, charged or written.
 
     The same as ``clusterdp check``. Stable of the answer: ``warnings`` and ``as_json()``, the
     document of ``clusterdp check --json``.
 
+    Args:
+        config: The configuration file.
+        period: The period; where the log's path needs none it may be left out.
+        outcomes: Say too, coarsely, how many outcomes are missing, unreadable or beyond the grid.
+            Nothing protects this: keep it to yourself, and choose neither grid nor guess by it.
+
     Raises:
-        ConfigError: The configuration cannot be used.
+        ConfigError: The configuration cannot be used; or ``outcomes`` within a flow or a service.
         InputError: The log cannot be used.
     """
     from flows.check import check as dry_run  # noqa: PLC0415 - inside the privacy boundary
 
-    return dry_run(Path(config), period)
+    return dry_run(Path(config), period, outcomes=outcomes)
 
 
 def release(
@@ -842,7 +848,7 @@ def backup(configs: str | Path | Sequence[str | Path], *, output: str | Path) ->
 
 
 def restore(
-    folder: str | Path,
+    folder: str | Path | None,
     configs: str | Path | Sequence[str | Path],
     *,
     lost: Sequence[str] = (),
@@ -854,7 +860,8 @@ def restore(
     document of ``clusterdp restore --json``.
 
     Args:
-        folder: The backup.
+        folder: The backup; None where there is none: then what is published and the ledger does not
+            know is charged to it.
         configs: The configurations of all experiments that use the ledger; it goes where they say.
         lost: Ids of releases that may have been published since, and whose files are gone.
         complete: That no other release was published since than those whose files are there, and
@@ -867,7 +874,8 @@ def restore(
     """
     from flows.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
 
-    return put_back(Path(folder), _paths(configs), lost=lost, complete=complete)
+    backup = None if folder is None else Path(folder)
+    return put_back(backup, _paths(configs), lost=lost, complete=complete)
 
 
 def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:

@@ -36,7 +36,7 @@ def effects_between(
     """
     if sum(arm != control for arm in arms) < 2:
         return []
-    name = estimators_of(evidence, whole=True)[-1]
+    name = estimators_of(evidence, whole=True)[0]
     given = evidence.by_pool(same_shares=same_shares) if name == "histogram" else evidence
 
     def contrast(arm: int, against: int) -> Contrasts:
@@ -60,7 +60,7 @@ def ratios_between(
     """
     if sum(arm != control for arm in arms) < 2 or not evidence.estimators:
         return []
-    name = evidence.estimators[-1]
+    name = evidence.estimators[0]
 
     def contrast(arm: int, against: int) -> Contrasts:
         return ratio_contrasts(

@@ -26,6 +26,7 @@ from typing import Literal
 
 import numpy as np
 
+from estimators.coverage import is_skew
 from estimators.effects import Estimate
 from estimators.intervals import holm, quantile
 from estimators.series import interval_degrees
@@ -125,8 +126,9 @@ def decide(
 
     ``estimates`` are effects on everybody, one for each arm and outcome (the estimator that was
     declared, or the sharpest), all at one confidence level; ``goals`` are by the outcome's name.
-    Outcomes without a goal, and secondary ones, have no row. Raises ValueError where an arm and
-    outcome have two estimates, or confidence levels differ.
+    Outcomes without a goal, and secondary ones, have no row. An effect whose law is too skew for
+    its interval (:func:`estimators.coverage.is_skew`) is undecided, whatever its p-value. Raises
+    ValueError where an arm and outcome have two estimates, or confidence levels differ.
     """
     asked = [one for one in estimates if _goal(goals, one).role in ROLES]
     if len({(one.metric, one.arm) for one in asked}) < len(asked):
@@ -169,7 +171,9 @@ def decide(
             least_benefit=_known(tested.least_benefit[place]),
             p_value=_known(p_value[place]),
             p_value_adjusted=_known(adjusted[place]),
-            verdict=_verdict(goal, benefit[place], most[place], adjusted[place], 1.0 - level),
+            verdict="undecided"
+            if is_skew(one.skewness)
+            else _verdict(goal, benefit[place], most[place], adjusted[place], 1.0 - level),
         )
         for place, (one, goal) in enumerate(zip(asked, declared, strict=True))
     ]

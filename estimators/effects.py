@@ -6,7 +6,7 @@ clusters and segments; see docs/method.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isnan
 from typing import Literal
 
@@ -15,7 +15,7 @@ import numpy as np
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
 from estimators.means import EstimatorName, arm_means, estimators_of
 from estimators.strata.arm_means import ArmMean
-from estimators.strata.contrast_strata import contrast_strata
+from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
 from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Bools, Floats
 
@@ -23,6 +23,10 @@ AdjustedName = Literal["regression", "regression_combined", "cuped"]
 """The estimators that use covariates as well (:mod:`estimators.regression`)."""
 DifferencesName = Literal["horvitz_thompson"]
 """The estimator for a release of noisy differences (:mod:`estimators.horvitz_thompson`)."""
+
+
+_ROUNDING = 1e-12
+"""A variance below this share of the noise in it is an error of rounding."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Estimate:
     control_mean: float | None = None
     """The mean outcome under control, as the effect has it; None where it is not known."""
     control_std_error: float | None = None
+    skewness: float | None = None
+    """g of :class:`Contrasts`; where it is far from 0, the interval may not hold."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,13 @@ class Contrasts:
     treated_variance: Floats
     control_mean: Floats
     control_variance: Floats
+    lopsided: Floats = field(default_factory=lambda: np.full(1, np.nan), kw_only=True)
+    """g of outcomes of skewness 1, [Σ_s b³ (1/n_s1² − 1/n_s0²)]/[Σ_s b² (1/n_s1 + 1/n_s0)]^{3/2}.
+
+    The skewness g of τ̂_Q is that times the skewness of the debiased outcomes, which are taken
+    together over strata and arms: a small arm by itself may show none of the rare ones. Equal arms
+    cancel it. No degrees of freedom mend an interval of a skew law.
+    """
 
     def columns(self, level: float) -> dict[str, Floats]:
         """Return the numbers of :class:`Estimate` by name, shape [G]; NaN where there is none."""
@@ -156,8 +169,9 @@ def to_estimates(
     n_segment = sum_by(evidence.slices.group, evidence.slices.n_units, len(groups))
     columns = [of_arm.columns(level) for of_arm in by_arm]
     adjusted = holm(np.stack([of_arm["p_value"] for of_arm in columns]))
-    for of_arm, p_values in zip(columns, adjusted, strict=True):
+    for of_arm, one, p_values in zip(columns, by_arm, adjusted, strict=True):
         of_arm["p_value_holm"] = p_values
+        of_arm["skewness"] = np.broadcast_to(evidence.skewness * one.lopsided, p_values.shape)
     rows = [
         {
             name: [None if isnan(x) else x for x in values.tolist()]
@@ -202,64 +216,93 @@ def contrasts(
     (:func:`~estimators.strata.evidence.calibrated`) with weight 0 (``tau_q``), 1 (``histogram``) or
     the pools' own (``combined``).
 
-    V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), else, arm by arm,
-    Σ b² Ŝ²/n + V̂_noise with Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)]. A single Ŝ² may be negative, or
-    more than the grid allows. The Ŝ² are added up as they are, and the *sum* is brought between 0
-    and the lesser of Σ b² [(y_K − μ̂)(μ̂ − y_1) + V̂(μ̂)]/(n − 1) and Σ b² (y_K − y_1)²/(4(n − 1));
-    otherwise many small strata would be pushed up one by one. (Without V̂(μ̂) the upper end would
-    always bind at K = 2, where Â is known.) Where nothing published tells the squares of outcomes
-    (means without units), Ŝ² is the most that the grid allows. Degrees of freedom after
-    Satterthwaite are V̂² / {Σ b⁴ Ŝ⁴/[(n − 1) n²] + V_A/2}, where each Ŝ² is brought between its own
-    bounds and V_A is the noise of Σ b² Â/(n − 1); at most 4 + 6/κ, κ being the excess kurtosis that
-    Laplace noise gives the estimate.
+    V̂ for τ̂_Q is Σ b² s²/n (Neyman: assignment and noise in one, conservative), and at least the
+    noise of both arms (:func:`added`); else, arm by arm, Σ b² Ŝ²/n + V̂_noise with
+    Ŝ² = n/(n − 1)·[Â − (μ̂ − ȳ)² + V̂(μ̂)]. A single Ŝ² may be negative, or more than the grid allows.
+    The Ŝ² are added up as they are, and the *sum* is brought between 0 and the lesser of
+    Σ b² [(y_K − μ̂)(μ̂ − y_1) + V̂(μ̂)]/(n − 1) and Σ b² (y_K − y_1)²/(4(n − 1)); otherwise many small
+    strata would be pushed up one by one. (Without V̂(μ̂) the upper end would always bind at K = 2,
+    where Â is known.) Where nothing published tells the squares of outcomes (means without units),
+    Ŝ² is the most that the grid allows. Degrees of freedom are Welch's (1947),
+    V̂² / {Σ b⁴ Ŝ⁴/[(n + 1) n²] + V_A/2} − 2, where each Ŝ² is brought between its own bounds and V_A
+    is the noise of Σ b² Â/(n − 1); at most 4 + 6/κ, κ being the excess kurtosis that Laplace noise
+    gives the estimate.
 
     In a stratum of merged clusters the variance of pairs
     (:mod:`estimators.strata.collapsed_strata`) takes the place of s²/n for τ̂_Q. For the other
     estimators it takes the place of the share Π_a (1 − w̄_a) of Ŝ²/n, less what randomised response
     adds to it; w̄_a is the weight of the statistics in the arm's mean. The rest of Ŝ²/n holds the
-    differences between clusters, which is too much, as statistics are of all clusters together. The
+    differences between clusters, which is too much, as statistics are of all clusters together.
+    What pairs show is added as it is, and not brought between bounds: where units vary about as
+    much as the grid allows, cutting off what is too great by chance would be right too seldom. The
     arms' parts of the variance of pairs are in the ratio of their s²/n.
     """
     strata = contrast_strata(evidence.slices, arm, control, same_shares=same_shares)
     total = sum_by(strata.group, strata.weight, n_groups)
     treated, reference = arm_means(evidence, estimator, strata, total, by_pairs=True)
-    return difference(treated, reference, total, evidence.center)
+    found = difference(treated, reference, total, evidence.center)
+    return replace(found, lopsided=_lopsided(evidence, strata, total))
+
+
+def _lopsided(evidence: Evidence, strata: ContrastStrata, total: Floats) -> Floats:
+    third, second = np.zeros((2, len(total)))
+    for sign, side in ((1.0, strata.treated), (-1.0, strata.control)):
+        n = sum_by(side.stratum, evidence.slices.n_units[side.rows], len(strata.weight))
+        share = strata.weight / total[strata.group]
+        third += sign * sum_by(strata.group, share**3 / n**2, len(total))
+        second += sum_by(strata.group, share**2 / n, len(total))
+    return np.divide(third, second**1.5, out=np.full_like(third, np.nan), where=second > 0)
 
 
 def difference(treated: ArmMean, reference: ArmMean, n_units: Floats, center: float) -> Contrasts:
     """Return the contrast of an arm's mean and the control's, both measured from ``center``."""
-    variance = treated.variance + reference.variance
+    variance, noise, freedom = added(treated, reference)
     contrast = Contrasts(
         estimate=treated.mean - reference.mean,
         variance=variance,
-        noise_variance=treated.noise + reference.noise,
-        degrees_of_freedom=degrees(
-            variance, treated.scatter + reference.scatter, treated.fourth + reference.fourth
-        ),
+        noise_variance=noise,
+        degrees_of_freedom=freedom,
         n_units=n_units,
         treated_mean=treated.mean + center,
-        treated_variance=treated.variance,
+        treated_variance=np.maximum(treated.variance, treated.noise),
         control_mean=reference.mean + center,
-        control_variance=reference.variance,
+        control_variance=np.maximum(reference.variance, reference.noise),
     )
     return blank(contrast, n_units == 0)
+
+
+def added(treated: ArmMean, reference: ArmMean) -> tuple[Floats, Floats, Floats]:
+    """Return V̂ of a contrast, the noise in it and the degrees of freedom; shape [G] each.
+
+    V̂ is at least the noise, which is known: s² of few units may show less. Where s² are 0, but for
+    rounding beside the noise, nothing shows how outcomes vary: there are no degrees of freedom
+    (NaN), and no interval.
+    """
+    variance, noise = treated.variance + reference.variance, treated.noise + reference.noise
+    at_least = np.maximum(variance, noise)
+    freedom = degrees(
+        at_least, treated.scatter + reference.scatter, treated.fourth + reference.fourth
+    )
+    return at_least, noise, np.where(variance > _ROUNDING * noise, freedom, np.nan)
 
 
 def blank(contrast: Contrasts, empty: Bools) -> Contrasts:
     """Return the contrast with NaN in the ``empty`` groups, but for the number of units."""
     blanked = {
-        field.name: np.where(empty, np.nan, getattr(contrast, field.name))
-        for field in fields(contrast)
+        one.name: np.where(empty, np.nan, getattr(contrast, one.name)) for one in fields(contrast)
     }
     return Contrasts(**blanked | {"n_units": contrast.n_units})
 
 
 def degrees(variance: Floats, scatter: Floats, fourth: Floats) -> Floats:
-    """Return V̂² / scatter, from 1 up to those of a t distribution with the noise's kurtosis.
+    """Return V̂² / scatter − 2, from 1 up to those of a t distribution with the noise's kurtosis.
 
-    ``scatter`` is half the variance of ``variance``, ``fourth`` the fourth cumulant of the noise.
+    ``scatter`` is an unbiased estimate of half the variance of V̂, ``variance``, and ``fourth`` the
+    fourth cumulant of the noise. V̂² is 2 scatter too large on average: hence the 2 (Welch 1947). So
+    a part V̂_p with ν degrees of freedom adds V̂_p²/(ν + 2) to the scatter of a sum: of s² of n
+    units Ŝ⁴/(n + 1).
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        satterthwaite = np.where(scatter > 0, variance**2 / scatter, np.inf)
+        welch = np.where(scatter > 0, variance**2 / scatter - 2.0, np.inf)
         most = np.where(fourth > 0, 4.0 + 6.0 * variance**2 / fourth, np.inf)
-    return np.maximum(np.minimum(satterthwaite, most), 1.0)
+    return np.maximum(np.minimum(welch, most), 1.0)

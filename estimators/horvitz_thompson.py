@@ -88,13 +88,13 @@ def _sampling(evidence: Evidence, rows: Ints, pools: Slices, share: Floats) -> t
     factor = share**2 / (n - 1.0)
     most = greatest * float(factor.sum())
     if evidence.pools.square_cell is None or len(rows) == 0:
-        return most, float(np.sum((factor * greatest) ** 2 / (n - 1.0)))
+        return most, float(np.sum((factor * greatest) ** 2 / (n + 1.0)))
     cell = evidence.pools.square_cell[pools.pool[rows]]
     whole, square = evidence.whole_square.n_units[cell[0]], evidence.pools.of_square
     scale = float((factor / n).max()) * whole
     sampling = min(max(scale * float(square.value[cell[0]]), 0.0), most)
     average = sampling / float(factor.sum())
-    scatter = float(np.sum((factor * average) ** 2 / (n - 1.0)))
+    scatter = float(np.sum((factor * average) ** 2 / (n + 1.0)))
     return sampling, scatter + scale**2 * float(square.variance[cell[0]]) / 2.0
 
 

@@ -7,7 +7,7 @@ see docs/method.md.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -17,6 +17,17 @@ from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Floats
 
 EstimatorName = Literal["tau_q", "histogram", "combined"]
+
+SHARPEST_FIRST: Final = (
+    "regression_combined",
+    "regression",
+    "cuped",
+    "combined",
+    "tau_q",
+    "histogram",
+    "horvitz_thompson",
+)
+"""The order of estimators wherever they stand: in files, JSON, frames, SQL and on pages."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +47,7 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
 
     θ̂ = Σ_s b_s θ̂_s, where s are the strata of
     :func:`estimators.strata.contrast_strata.contrast_strata` between the arm and itself: every
-    cluster that has two of its units, and with ``same_shares`` all others merged into one. b_s is
+    cluster that has two of its units, and with ``same_shares`` small ones merged into one. b_s is
     the stratum's share of the units in these strata, all arms counted. θ̂_s and the standard error
     are those of :func:`estimators.effects.contrasts`, so the difference of two means is the effect
     where both arms have the same strata. But merged clusters are not compared in pairs, as the
@@ -58,7 +69,7 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
                 strata, (side,), given.parties, neyman=name == "tau_q", by_pairs=False
             )
             mean = float(arm_mean.mean[0]) + evidence.center
-            error = sqrt(float(arm_mean.variance[0]))
+            error = sqrt(float(np.maximum(arm_mean.variance, arm_mean.noise)[0]))
             results.append(Mean(evidence.metric, arm, name, mean, error))
     return results
 
@@ -69,7 +80,7 @@ def estimators_of(evidence: Evidence, *, whole: bool) -> list[EstimatorName]:
     if evidence.has_statistic:
         names += ["histogram"] if whole else []
         names += ["combined"] if evidence.has_units else []
-    return names
+    return sorted(names, key=SHARPEST_FIRST.index)
 
 
 def arm_means(

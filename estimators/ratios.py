@@ -16,7 +16,7 @@ from math import sqrt
 
 import numpy as np
 
-from estimators.effects import Contrasts, Estimate, blank, degrees, to_estimates
+from estimators.effects import Contrasts, Estimate, added, blank, degrees, to_estimates
 from estimators.intervals import quantile, t_interval
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
 from estimators.strata.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
@@ -227,15 +227,12 @@ def ratio_contrasts(
     rows = (strata.treated, strata.control)
     both = _BothMeans(evidence, estimator, strata, total, rows, by_pairs=True)
     treated, reference = both.linear
-    variance = treated.variance + reference.variance
-    freedom = degrees(
-        variance, treated.scatter + reference.scatter, treated.fourth + reference.fourth
-    )
-    of_treated, of_control = both.ratios(freedom, level)
+    variance, noise, freedom = added(treated, reference)
+    of_treated, of_control = both.ratios(np.where(np.isnan(freedom), np.inf, freedom), level)
     contrast = Contrasts(
         estimate=of_treated.ratio - of_control.ratio,
         variance=variance,
-        noise_variance=treated.noise + reference.noise,
+        noise_variance=noise,
         degrees_of_freedom=freedom,
         n_units=total,
         treated_mean=of_treated.ratio,

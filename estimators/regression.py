@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from estimators.effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
-from estimators.means import EstimatorName, arm_means, pool_weights
+from estimators.means import SHARPEST_FIRST, EstimatorName, arm_means, pool_weights
 from estimators.response.debias import response_noise_variance
 from estimators.strata.arm_means import ArmMean
 from estimators.strata.assigned import Side, added, parties_of
@@ -93,13 +93,14 @@ def regressions(
     ``evidence`` is of the whole (one group); ``units`` are all of its units, with the same codes.
     The estimators are ``regression``; ``regression_combined``, with the combined means in place of
     v̄, where the pools have statistics; ``cuped``, with one slope for both arms, where there is one
-    covariate. In this order, then that of ``arms``. ``level`` is the confidence level.
+    covariate. The sharpest first, then in the order of ``arms``. ``level`` is the confidence level.
     """
     reference = list(arms).index(control)
     treatments = [code for code in range(len(arms)) if code != reference]
     names: list[AdjustedName] = ["regression"]
     names += ["regression_combined"] if evidence.has_statistic else []
     names += ["cuped"] if units.covariates.shape[1] == 1 else []
+    names.sort(key=SHARPEST_FIRST.index)
     by_name: dict[AdjustedName, list[Contrasts]] = {name: [] for name in names}
     scaled = replace(units, covariates=_standardise(units.covariates))
     used = np.zeros(units.covariates.shape[1], dtype=np.bool_)
@@ -411,7 +412,7 @@ def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
     It is Σ_i ω_i v_i, ω_i = b_c/n_ca − gapᵀ(X̃ᵀX̃)⁻¹x̃_i, so V̂ = Σ ω_i² e_i²/(1 − h_i), the HC2 of
     the fully interacted regression, h_i = 1/n_ca + x̃_iᵀ(X̃ᵀX̃)⁻¹x̃_i. The noise of privacy is in the
     residuals; its part is Σ ω_i² V̂_i. Without covariates V̂ is Neyman's Σ b² s²/n. Degrees of
-    freedom are as there, with Σ (1 − h_i) in place of n − 1 in every stratum.
+    freedom are as there, with Σ (1 − h_i) + 2 in place of n + 1 in every stratum.
     """
     weight = sample.weight - fit.adjustment
     parts = sample.by_stratum(weight**2 * fit.square)
@@ -420,7 +421,7 @@ def _adjust_debiased(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
         mean=plain.mean - fit.slope @ sample.gap,
         variance=_array(parts.sum()),
         noise=_array(max(float((weight**2 * sample.noise).sum()), 0.0)),
-        scatter=_array((parts**2 / np.maximum(fit.freedom, 0.5)).sum()),
+        scatter=_array((parts**2 / (fit.freedom + 2.0)).sum()),
     )
 
 
@@ -444,7 +445,7 @@ def _adjust_combined(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
     cross = (sample.weight - sample.calibration) * weight * sample.noise
     noise = max(float(plain.noise[0] + slope_noise.sum() - 2.0 * cross.sum()), 0.0)
     slopes = max(float((weight**2 * fit.square - slope_noise).sum()), 0.0)
-    by_stratum = (left * plain.spread) ** 2 / np.maximum(fit.freedom, 0.5)
+    by_stratum = (left * plain.spread) ** 2 / (fit.freedom + 2.0)
     scatter = float((sample.share**4 * by_stratum / sample.n_units**2).sum())
     scatter += (float(plain.uncertainty[0]) + uncertainty) / 2.0
     return replace(

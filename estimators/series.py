@@ -55,14 +55,15 @@ def interval_degrees(half_width: Floats, std_error: Floats, level: float) -> Flo
     """Return the degrees of freedom of intervals: those df for which t_{(1+level)/2, df} = h/se.
 
     h is ``half_width`` and se ``std_error``, of one shape. Infinite where h/se is the normal
-    quantile or, for rounding, less; and where either is NaN or 0, as nothing depends on them there.
+    quantile or, for rounding, less; and where se is NaN or 0, as nothing depends on them there. 1
+    where an error has no interval: nothing tells how outcomes vary.
     """
     from scipy.special import ndtri, stdtridf  # noqa: PLC0415 - takes a quarter of a second
 
     known = (half_width > 0) & (std_error > 0)
     ratio = np.divide(half_width, std_error, out=np.zeros_like(half_width), where=known)
     is_student = ratio > ndtri((1.0 + level) / 2.0) * (1.0 + 1e-9)
-    found = np.full_like(ratio, np.inf)
+    found = np.where(np.isnan(half_width) & (std_error > 0), 1.0, np.inf)
     found[is_student] = stdtridf((1.0 + level) / 2.0, ratio[is_student])
     return np.maximum(found, 1.0)
 
@@ -76,7 +77,7 @@ def pool(
     nothing, and τ̂ is the effect on everybody also where effects differ between periods.
 
     - Nobody comes back (neither ``are_new`` nor ``cross`` is given): V = Σ w_r² V_r, with the
-      degrees of freedom V² / Σ w_r⁴ V_r²/df_r (Satterthwaite).
+      degrees of freedom V² / Σ w_r⁴ V_r²/(df_r + 2) − 2 (Welch).
     - People come back, and it is known who (``cross``): V = Σ w_r² V_r + the products of what one
       person contributes to different periods (:func:`estimators.returning.people.cross_terms`); V
       is at least the noise of privacy, Σ w_r² V_noise,r, since noise is drawn anew for every
@@ -84,7 +85,7 @@ def pool(
     - It is not known who comes back (``are_new``, shape [T]): where the people of period t may have
       been in earlier ones, √V_t = w √V_{t−1} + w_t √V_t, which no correlation can exceed. Where
       ``are_new`` says that they are new, variances add up. Degrees of freedom are then at least
-      V / (Σ w_r √(V_r/df_r))², by the delta method.
+      V / (Σ w_r √(V_r/(df_r + 2)))² − 2, by the delta method.
     """
     given = periods.n_units > 0
     given &= ~np.isnan(periods.estimate) & ~np.isnan(periods.variance)
@@ -97,7 +98,7 @@ def pool(
     total = np.cumsum(n, axis=0)
     squares = np.cumsum(n**2 * variance, axis=0)
     noises = np.cumsum(n**2 * noise, axis=0)
-    scatter = np.cumsum((n**2 * variance) ** 2 / df, axis=0)
+    scatter = np.cumsum((n**2 * variance) ** 2 / (df + 2.0), axis=0)
     if cross is not None:
         bound = np.cumsum(n * np.sqrt(variance), axis=0) ** 2
         together = squares + np.cumsum(cross.total, axis=0)
@@ -122,7 +123,7 @@ def _bounds(n: Floats, variance: Floats, df: Floats, are_new: Bools) -> tuple[Fl
     error = np.zeros(n.shape[1])  # the standard error of the sum so far
     doubt = np.zeros(n.shape[1])  # √2 times the standard error of that, at the most
     for t, is_new in enumerate(are_new):
-        own, own_doubt = n[t] * np.sqrt(variance[t]), n[t] * np.sqrt(variance[t] / df[t])
+        own, own_doubt = n[t] * np.sqrt(variance[t]), n[t] * np.sqrt(variance[t] / (df[t] + 2.0))
         if is_new:
             both = np.hypot(error, own)
             known = both > 0

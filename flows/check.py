@@ -1,6 +1,8 @@
 """The dry run: read and validate; draw, charge and write nothing."""
 
-from dataclasses import dataclass
+import os
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,14 @@ from flows.config.rules.notify import notify_problems
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
+from flows.orchestration.states import running_flow
 from flows.orchestration.step import plain_step
 from flows.raw.charge import PeriodRows, look
-from flows.raw.ingest import ingest
+from flows.raw.ingest import ingest, outcome_type_warnings
+from flows.raw.outcome_shares import OutcomeShares, outcome_shares, with_sides
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.validate import validate
+from schemas.errors import ConfigError
 from schemas.roster import Roster
 
 
@@ -26,15 +31,17 @@ class CheckResult:
     chosen: ResolvedRelease
     statement: Statement
     """What the population has paid so far, without this release."""
-    key_warnings: tuple[str, ...] = ()
-    """What is wrong with the key of the unit ids, if there is one."""
+    more_warnings: tuple[str, ...] = ()
+    """What is wrong with the key of unit ids, with notices, and with types of outcomes' columns."""
     private_clusters: bool = False
     """Whether clusters are protected, beside outcomes."""
+    outcomes: tuple[OutcomeShares, ...] = field(default=(), repr=False)
+    """Of the outcomes themselves, for the operator alone; empty where nobody asked."""
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the operator should look into; none of it stops a release."""
-        return (*self.roster.warnings, *self.key_warnings)
+        return (*self.roster.warnings, *self.more_warnings)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp check --json``."""
@@ -46,12 +53,14 @@ class CheckResult:
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
             "attribute_changed": self.roster.attribute_changed,
+            "n_together": self.roster.n_together,
             "warnings": list(self.warnings),
             "mechanism": self.chosen.mechanism,
             "epsilon": self.chosen.price.epsilon,
             "delta": self.chosen.price.delta,
             "designs": [_design(one) for one in self.chosen.outcomes],
             "ledger": self.statement.as_json(),
+            **({"outcomes": [one.as_json() for one in self.outcomes]} if self.outcomes else {}),
         }
 
 
@@ -69,12 +78,20 @@ def _design(one: ResolvedDesign) -> dict[str, Any]:
     }
 
 
-def check(config_path: Path, period: str | None) -> CheckResult:
+def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> CheckResult:
     """Read and validate a configuration and its log; raises what a release would raise.
+
+    With ``outcomes`` it says coarsely how many of them are faulty, to an operator: ConfigError in a
+    flow of Prefect's or a service of systemd's, which would keep it.
 
     Whether a period that was released would be unchanged is not looked into: that would need the
     key of the ledger's digests, which a release makes.
     """
+    if outcomes and (running_flow() is not None or _is_service()):
+        raise ConfigError(
+            "--outcomes", "reads the outcomes themselves, for whoever sits at a terminal; refused "
+            "in a flow or a scheduled run, whose answers are kept"
+        )  # fmt: skip
     config = load(config_path)
     period = check_period(period, config.source.path, config.source.outcomes_path)
     key = read_key(config)
@@ -82,9 +99,21 @@ def check(config_path: Path, period: str | None) -> CheckResult:
     account.refuse_early(period, revise=False)
     with open_workspace(config) as workspace:
         log = plain_step(ingest)(config, period)
+        if outcomes:  # nothing below depends on them
+            log = with_sides(config, log)
         rows, _, roster = plain_step(validate)(config, log, workspace)
+        shares = outcome_shares(config, log, rows) if outcomes else ()
         left = look(account, PeriodRows(config, period, rows, roster), workspace)
         roster, chosen = left.roster, left.chosen
-    warnings = (*(key.warnings if key else ()), *notify_problems(config))
+    warnings = (
+        *(key.warnings if key else ()),
+        *notify_problems(config),
+        *outcome_type_warnings(config, period),
+    )
     private = config.private_clusters is not None
-    return CheckResult(roster, chosen, account.statement(), warnings, private)
+    return CheckResult(roster, chosen, account.statement(), warnings, private, shares)
+
+
+def _is_service() -> bool:
+    """Whether systemd has started this, and nobody is at a terminal."""
+    return "INVOCATION_ID" in os.environ and not sys.stdin.isatty()

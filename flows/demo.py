@@ -91,6 +91,6 @@ def _log() -> pl.DataFrame:
 NOTES = (
     "The trial has no person id: the row number stands in for one, and is what `unit_id` shows. "
     "Villages in which an arm has fewer than 10 people share one prior and its noisy counts; "
-    "villages too small for a comparison of their own (fewer than 2 people in an arm) are "
-    "compared together, as incentives were drawn the same way everywhere."
+    "villages too small for a comparison of their own (fewer than 4 people of an arm to be "
+    "expected) are compared together, as incentives were drawn the same way everywhere."
 )

@@ -14,7 +14,7 @@ from flows.config.model.experiment import Config
 from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
-from flows.ledger.standing import PeriodState, Standing
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.parameters import ConfigPath, TimeZone
 from flows.release import ReleaseResult, release_period
@@ -22,7 +22,7 @@ from flows.released.lists import Closing
 from flows.runtime import clock
 from flows.runtime.interruption import stop_if_interrupted
 from flows.schedule.periods import Schedule
-from flows.watch.run import after_all, before_all, tell_of_failure
+from flows.watch.run import after_all, before_all, tell_of_failure, telling_at_the_end
 from schemas.errors import (
     BudgetError,
     ClusterdpError,
@@ -39,8 +39,9 @@ _FIRST = 3  # periods that a failure names
 _CODES: dict[PeriodState, int] = {
     PeriodState.REFUSED: BudgetError.exit_code,
     PeriodState.FAILED: InputError.exit_code,
-    # A person has to look, as at a published period whose file is gone, or wait.
+    # A person has to look, or wait.
     PeriodState.LOST: ConflictError.exit_code,
+    PeriodState.ALTERED: ConflictError.exit_code,
     PeriodState.RUNNING: ConflictError.exit_code,
 }
 _KINDS: dict[int, type[ClusterdpError]] = {
@@ -55,7 +56,7 @@ class PeriodResult:
     period: str
     status: str
     """``published`` (or ``unchanged``, where another run was faster), ``refused``, ``failed``,
-    ``waiting`` (for its files), ``running`` (in another run) or ``lost``."""
+    ``waiting`` (for its files), ``running`` (in another run), ``lost`` or ``altered``."""
     reason: str | None
     exit_code: int
     """That of a release of this period alone; 0 where it is public, or waits for its files."""
@@ -203,7 +204,9 @@ def release_all_due(
 
     One whose configuration, ledger or keys cannot be used stops none of the others.
     """
-    return SeveralDue(tuple(_due_of(str(Path(one).absolute()), release) for one in config_paths))
+    with telling_at_the_end():
+        paths = (str(Path(one).absolute()) for one in config_paths)
+        return SeveralDue(tuple(_due_of(path, release) for path in paths))
 
 
 def _due_of(path: str, release: ReleasePeriod) -> ConfigResult:
@@ -217,11 +220,12 @@ def _due_of(path: str, release: ReleasePeriod) -> ConfigResult:
         return ConfigResult(path, None, ClusterdpError(words))
 
 
+@telling_at_the_end()
 def release_due(config_path: str, release: ReleasePeriod = release_period) -> DueResult:
     """Release every period of a schedule that is due and not published, the oldest first.
 
     Every period that is ``due``, ``refused`` or ``failed`` is tried once, and so is one that waits
-    for its files; ``lost`` ones wait for a person, ``running`` ones for their run.
+    for its files; ``lost`` and ``altered`` ones wait for a person, ``running`` ones for their run.
 
     Args:
         config_path: The configuration file, absolute or relative to the current folder.
@@ -231,7 +235,9 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
     config, schedule = _scheduled(path)
     account = Account(config)
     try:
-        notes, standings = account.settle(), account.standings(schedule, clock.now())
+        notes = account.settle()
+        account.clear_away()
+        standings = account.standings(schedule, clock.now())
     except Exception as error:
         tell_of_failure(config, account, error)
         raise
@@ -239,7 +245,7 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
     results = [
         _caught_up(str(path), account, schedule, one, release)
         for one in standings
-        if one.is_to_try or one.state in (PeriodState.LOST, PeriodState.RUNNING)
+        if one.is_to_try or one.state in (*FOR_A_PERSON, PeriodState.RUNNING)
     ]
     after_all(config, account, standings)
     closing = account.closing(clock.now())
@@ -310,7 +316,7 @@ def _not_made(after: Standing, error: Exception) -> PeriodResult:
     Where it is public now, or being made, another run was faster: the error may say how rows
     compare, which is for nobody who only catches up.
     """
-    if after.state in (PeriodState.PUBLISHED, PeriodState.RUNNING, PeriodState.LOST):
+    if after.state in (PeriodState.PUBLISHED, PeriodState.RUNNING, *FOR_A_PERSON):
         return _untouched(after)
     if after.state == PeriodState.WAITING:  # for its files
         return PeriodResult(after.period, str(after.state), after.reason, 0, None)

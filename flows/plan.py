@@ -13,7 +13,7 @@ from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
 from flows.orchestration.step import plain_step
-from flows.raw.ingest import ingest_without_outcomes
+from flows.raw.ingest import ingest_without_outcomes, outcome_type_warnings
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
@@ -181,6 +181,8 @@ class PlanResult:
     arms: tuple[str, ...]
     nights: Nights | None = None
     """What several nights come to; None where nobody asked."""
+    type_warnings: tuple[str, ...] = ()
+    """Types of outcomes' columns that do not fit, as far as there are files of outcomes."""
 
     @property
     def predicted(self) -> tuple[Prediction, ...]:
@@ -230,7 +232,7 @@ class PlanResult:
             for share, coverage in least.items()
             if coverage < LEAST_COVERAGE
         )
-        return (*self.roster.warnings, *few)
+        return (*self.roster.warnings, *few, *self.type_warnings)
 
 
 def plan(config_path: Path, period: str | None, nights: int | None = None) -> PlanResult:
@@ -265,7 +267,8 @@ def plan(config_path: Path, period: str | None, nights: int | None = None) -> Pl
         found = [(one.outcome.name, each) for one in outcomes for each in one.predicted]
         of_nights = tuple((metric, pooled(each, nights)) for metric, each in found)
         together = Nights(nights, config, of_nights)
-    return PlanResult(chosen, outcomes, roster, config.arms.names, together)
+    types = outcome_type_warnings(config, _period(config, period))
+    return PlanResult(chosen, outcomes, roster, config.arms.names, together, types)
 
 
 def _as_declared(config: Config, view: Config) -> Config:
@@ -348,9 +351,13 @@ def resolved_release_of(config_path: Path, period: str | None) -> ResolvedReleas
     return resolve_release(config, _who_is_where(config, period)[0])
 
 
+def _period(config: Config, period: str | None) -> str:
+    return check_period(period, config.source.path, config.source.outcomes_path)
+
+
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
-    period = check_period(period, config.source.path, config.source.outcomes_path)
+    period = _period(config, period)
     with open_workspace(config) as workspace:
         log = plain_step(ingest_without_outcomes)(config, period)
         rows, _, roster = plain_step(validate)(config, log, workspace)

@@ -22,7 +22,6 @@ from flows.ledger.rules import OPEN, Entry, State
 from flows.orchestration.history import check_own_history, prune_history
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
-from flows.released.series.renew import renew_series
 from flows.runtime import clock, logs
 from flows.runtime.files import folder_lock, sync_directory
 from flows.runtime.working_folders import is_alive, sweep
@@ -171,7 +170,7 @@ class _Work:
         if chosen and not self._dry_run:
             self.account.note_pruned([entry.id for entry in chosen])  # from now on they are gone
             self.warnings += self.account.settle()
-            self.warnings += renew_series(folder, self._config.experiment)  # its rows of them stay
+            self.warnings += self.account.renew_series()  # its rows of them stay
         return self._remove(folder, [_release_file(folder, entry) for entry in chosen], None)
 
     def _remove(

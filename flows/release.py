@@ -23,8 +23,8 @@ from flows.raw.validate import validate
 from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
+from flows.released.file.stated_ends import stated_warnings
 from flows.released.publish import publish
-from flows.released.series.renew import renew_series
 from flows.watch.run import Watch, watched
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -57,6 +57,7 @@ class ReleaseResult:
             "quarantined_by_rule": self.roster.quarantined_by_rule,
             "sample_ratio_p": self.roster.sample_ratio_p,
             "attribute_changed": self.roster.attribute_changed,
+            "n_together": self.roster.n_together,
             "warnings": list(self.warnings),
             "estimates": [asdict(one) for one in self.estimates],
             "ledger": self.statement.as_json(),
@@ -97,7 +98,7 @@ def _release_period(
         roster, chosen = asked.roster, asked.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
-            known += renew_series(charge.path.parent, charge.name.experiment)  # a run may have died
+            known += account.renew_series()  # a run may have died
             return _unchanged(charge, roster, known)
         watch.charged(charge.name.release_id)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
@@ -108,8 +109,9 @@ def _release_period(
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
             estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
-        watch.made(charge.name.release_id, roster)
-        warnings += renew_series(charge.path.parent, charge.name.experiment)
+        of_one_value = stated_warnings(charge.path)
+        watch.made(charge.name.release_id, roster, of_one_value)
+        warnings += account.renew_series()
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
@@ -118,7 +120,12 @@ def _release_period(
         roster=roster,
         estimates=estimates,
         statement=charge.statement,
-        warnings=(*known, *warnings, *_few_compared(tables.manifest, estimates)),
+        warnings=(
+            *known,
+            *warnings,
+            *_few_compared(tables.manifest, estimates),
+            *of_one_value,
+        ),
     )
 
 

@@ -15,15 +15,16 @@ import sqlalchemy as sa
 from flows.config.load import AnyConfig, load_any
 from flows.config.model.experiment import Config
 from flows.config.rules.schedule import schedule_of
+from flows.ledger.account import resolve_charge
 from flows.ledger.copies.folder import Backup, KeptExperiment, open_backup
 from flows.ledger.copies.keys import ACCOUNT, check_account_key, key_paths, read_kept
 from flows.ledger.copies.reconcile import Found, Payer, reconcile
 from flows.ledger.copies.refill import is_there_whole, loaded, refill
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url, only_place
-from flows.ledger.rules import spent
+from flows.ledger.rules import Entry, spent
 from flows.ledger.shelf import shelf_of
-from flows.ledger.tables import POPULATIONS, select
+from flows.ledger.tables import POPULATIONS, select, unfinished
 from flows.raw.fingerprint import KEY_FILE
 from flows.released.file.draft import at_work
 from flows.runtime import clock
@@ -42,8 +43,8 @@ class RestoreResult:
     ledger: str
     is_new: bool
     """Whether the ledger was put back; else one with all its charges was there."""
-    made_at: datetime
-    """When the backup was taken."""
+    made_at: datetime | None
+    """When the backup was taken; None without one."""
     found: Found
     keys: dict[Path, bool]
     """Whether each key was put back; else the same one was there."""
@@ -56,10 +57,10 @@ class RestoreResult:
         """What a person should know."""
         found = self.found
         told = {
-            "was published after the backup was taken: everybody in its population pays for it, "
-            "as nobody knows who is in it": found.entered,
-            "was being made when the backup was taken, and is public: everybody in its population "
-            "pays for it": found.widened,
+            "was published, and the ledger did not know it: everybody in its population pays for "
+            "it, as nobody knows who is in it": found.entered,
+            "may have been published, and its file is there: everybody in its population pays for "
+            "it": found.widened,
             "may have been published and seen, and its file is gone; its charge stays (lost)": (
                 found.lost
             ),
@@ -73,7 +74,7 @@ class RestoreResult:
         return {
             "ledger": self.ledger,
             "status": "restored" if self.is_new else "there already",
-            "made_at": f"{self.made_at:%Y-%m-%dT%H:%M:%SZ}",
+            "made_at": self.made_at and f"{self.made_at:%Y-%m-%dT%H:%M:%SZ}",
             "charged_to_everybody": [*found.entered, *found.widened],
             "published": list(found.published),
             "lost": list(found.lost),
@@ -90,22 +91,27 @@ class RestoreResult:
 
 
 def restore(
-    folder: Path, config_paths: Sequence[Path], *, lost: Sequence[str] = (), complete: bool = False
+    folder: Path | None,
+    config_paths: Sequence[Path],
+    *,
+    lost: Sequence[str] = (),
+    complete: bool = False,
 ) -> RestoreResult:
     """Put the ledger and the keys of a backup back to where configurations say that they are.
 
-    Charges for all that was published since, by the files in the folders of releases and the
-    release ids that are ``lost``; that there are no others, ``complete`` has to say. Raises
-    InputError where the backup is damaged or a file cannot be read, ConfigError where something is
-    to be said first, ConflictError where a ledger, a key or a run is in the way. What was there
-    stays as it is then.
+    Without a ``folder`` the ledger is the one that is there, or a new one. Charges for all that was
+    published beyond it, by the files in the folders of releases and the release ids that are
+    ``lost``; that there are no others, ``complete`` has to say. Raises InputError where the backup
+    is damaged or a file cannot be read, ConfigError where something is to be said first,
+    ConflictError where a ledger, a key or a run is in the way. What was there stays as it is then.
     """
-    backup = open_backup(folder.absolute())
+    backup = None if folder is None else open_backup(folder.absolute())
     configs = [load_any(path) for path in config_paths]
-    url = _one_ledger(configs)
+    ledger = Ledger(_one_ledger(configs))
     payers = [_payer(config) for config in configs]
     names = [_lost_name(one) for one in lost]
-    ledger = Ledger(url)
+    if backup is None:
+        return _charge_what_is_there(ledger, configs, payers, names, complete=complete)
     with loaded(backup) as source:
         keys = _keys(backup, configs, source)
         if is_there_whole(ledger, backup, source):
@@ -115,11 +121,38 @@ def restore(
         found = reconcile(source, payers, names)
         notes = _notes(backup, source, payers)
         if not complete:
-            raise _to_be_said(backup, source, configs, payers, notes)
+            of = f"The backup is of {backup.made_at:%Y-%m-%d %H:%M} UTC. "
+            raise _to_be_said(of, select(source, sa.true()), configs, payers, notes)
         put = _put_keys(keys)
         refill(ledger, backup, source)
         spent_by = _spent(source)
     return RestoreResult(str(ledger), True, backup.made_at, found, put, spent_by, notes)
+
+
+def _charge_what_is_there(
+    ledger: Ledger,
+    configs: Sequence[AnyConfig],
+    payers: Sequence[Payer],
+    lost: Sequence[ReleaseName],
+    *,
+    complete: bool,
+) -> RestoreResult:
+    """Charge for what the ledger that is there, or a new one, knows nothing of."""
+    _check_nobody_works(payers)
+    if not complete:
+        with ledger.reading() as known:
+            entries = [] if known is None else select(known, sa.true())
+        raise _to_be_said("", entries, configs, payers, ())
+    ledger.settle(resolve_charge)
+    with ledger.alone() as connection:
+        for entry in unfinished(connection):
+            raise ConflictError(
+                f"{entry.name.release_id} is being released on {entry.host}; nothing was changed. "
+                "Wait for it, or, if you know that run to be dead: clusterdp ledger CONFIG "
+                f"--abandon {entry.name.release_id}"
+            )
+        found = reconcile(connection, payers, lost, is_copy=False)
+        return RestoreResult(str(ledger), False, None, found, {}, _spent(connection))
 
 
 def _one_ledger(configs: Sequence[AnyConfig]) -> sa.URL:
@@ -207,8 +240,8 @@ def _notes(backup: Backup, source: sa.Connection, payers: Sequence[Payer]) -> tu
     there = {entry.name.experiment for entry in select(source, sa.true())}
     kept = {one.experiment for one in backup.experiments}
     unnamed = (
-        f"the backup has charges of {shown(name)}, whose CONFIG was not named: what it published "
-        "since is found by its next run"
+        f"the backup has charges of {shown(name)}, whose CONFIG was not named: if it published "
+        "since, its next run is refused until restore is called for it, too (--without-backup)"
         for name in sorted(there - named)
     )
     later = (
@@ -220,18 +253,14 @@ def _notes(backup: Backup, source: sa.Connection, payers: Sequence[Payer]) -> tu
 
 
 def _to_be_said(
-    backup: Backup,
-    source: sa.Connection,
+    of: str,
+    entries: Sequence[Entry],
     configs: Sequence[AnyConfig],
     payers: Sequence[Payer],
     notes: tuple[str, ...],
 ) -> ConfigError:
     """What is to be said before anything is put back: that no other release was published."""
-    charged = {
-        (entry.name.experiment, entry.name.period)
-        for entry in select(source, sa.true())
-        if entry.counts
-    }
+    charged = {(entry.name.experiment, entry.name.period) for entry in entries if entry.counts}
     now = clock.now()
     missing = []
     for config in configs:
@@ -248,9 +277,8 @@ def _to_be_said(
     listed = f"{', '.join(missing[:_NAMED])}{more}"
     return ConfigError(
         "--complete",
-        f"nothing was changed yet. The backup is of {backup.made_at:%Y-%m-%d %H:%M} UTC; what was "
-        f"published since is charged by its files in {folders}, and nobody but you can know of "
-        "files that were there and are gone. "
+        f"nothing was changed yet. {of}What was published beyond it is charged by the files in "
+        f"{folders}, and nobody but you can know of files that were there and are gone. "
         + (f"Due, and neither charged nor there: {listed}. " if missing else "")
         + "Name each that may have been published with --lost RELEASE_ID (everybody pays for it), "
         "then say with --complete that there are no others"

@@ -7,6 +7,7 @@ is served, whatever the server says of code to fetch or to start.
 """
 
 import asyncio
+import logging
 import multiprocessing
 import os
 import signal
@@ -63,6 +64,7 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
             PREFECT_RUNNER_SERVER_ENABLE: False,
             PREFECT_CLIENT_METRICS_ENABLED: False,
         }
+        quiet_control_port()
         with temporary_settings(closed):
             runner = Interruptible(name="clusterdp", pause_on_shutdown=True)
             paths = [str(path.absolute()) for path in configs]
@@ -78,6 +80,14 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
             # An event loop ends in order at Ctrl-C where nobody else has a handler for it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             asyncio.run(runner.start())
+
+
+def quiet_control_port() -> None:
+    """Let no log repeat what anyone on this machine says to the port that a runner's children use.
+
+    Prefect opens it always, and hears nobody there without the token of a run.
+    """
+    logging.getLogger("prefect.runner.control_channel").addFilter(lambda _: False)
 
 
 def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult | DueResult]":

@@ -1,19 +1,21 @@
 """Every period of every experiment, and why it is where it is; reads no log, changes nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from flows.config.load import load
+from flows.config.model.experiment import Config
 from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
-from flows.ledger.standing import PeriodState, Standing, utc_text
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
+from flows.released.file.stated_ends import stated_warnings
 from flows.released.lists import Closing
 from flows.runtime import clock
 from flows.watch.metrics import write_metrics
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, ConflictError
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,9 @@ class ExperimentStatus:
         return self.last_period is not None and self.next_due_at is None
 
     @property
-    def n_unpublished(self) -> int:
-        """How many of its periods were never public."""
-        public = (PeriodState.PUBLISHED, PeriodState.PRUNED, PeriodState.WITHDRAWN)
-        return sum(one.state not in public for one in self.periods)
+    def n_open(self) -> int:
+        """How many of its periods were never public: each run tries them still."""
+        return sum(not one.is_settled for one in self.periods)
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``experiments`` of ``clusterdp status --json``."""
@@ -62,6 +63,21 @@ class StatusResult:
     """Where several experiments stand."""
 
     experiments: tuple[ExperimentStatus, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which releases are not as they were published."""
+        return tuple(
+            f"{each.experiment} {one.period}: {one.reason}"
+            for each in self.experiments
+            for one in each.periods
+            if one.state in FOR_A_PERSON
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """4 where a file is gone or another than was published; else 0, whatever is to be done."""
+        return ConflictError.exit_code if self.warnings else 0
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp status --json``."""
@@ -88,6 +104,16 @@ def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
     return written
 
 
+def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, ...]:
+    """The periods, the last published one with what its file warns of outcomes of one value."""
+    for place, one in reversed(list(enumerate(periods))):
+        if one.state == PeriodState.PUBLISHED:
+            warnings = stated_warnings(config.releases / f"{one.release_id}.duckdb")
+            told = "; ".join(filter(None, (one.reason, *warnings))) or None
+            return (*periods[:place], replace(one, reason=told), *periods[place + 1 :])
+    return tuple(periods)
+
+
 def _status(path: Path) -> ExperimentStatus:
     config, now = load(path), clock.now()
     schedule, account = schedule_of(config), Account(config)
@@ -95,7 +121,7 @@ def _status(path: Path) -> ExperimentStatus:
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return ExperimentStatus(
         experiment=config.experiment,
-        periods=tuple(account.standings(schedule, now)),
+        periods=_with_last_ends(config, account.standings(schedule, now)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
         epsilon=statement.terms.cost.epsilon,

@@ -6,17 +6,14 @@ operator has signed, or else of the list beside the file, which shows accidents,
 by somebody who can write in the folder.
 """
 
-import hashlib
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
-from flows.runtime.regular_files import check_regular, is_link
+from flows.runtime.regular_files import digest_of, is_link
 from flows.runtime.small_files import UnreadableError, read_small
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, ConflictError, InputError
@@ -134,7 +131,7 @@ def verify(
     for path in named:
         known = of_ledger or (_signed(path, fits) if fits else _beside(path))
         _check_not_pruned(path, known)
-        verdict = _verdict(path.absolute(), _digest(path), known)
+        verdict = _verdict(path.absolute(), digest_of(path), known)
         verdicts.append(_with_lists(verdict, known))
     return VerifyResult(tuple(verdicts), notes)
 
@@ -159,28 +156,6 @@ def _with_lists(verdict: Verdict, known: _Known) -> Verdict:
         withdrawn=None if withdrawn is None else withdrawn.reason,
         pruned_at=None if pruned is None else pruned.pruned_at,
     )
-
-
-def _digest(path: Path) -> str:
-    """The SHA-256 of the bytes of a regular file; raises InputError where it cannot be read."""
-    check_regular(path.absolute())
-    try:
-        # A pipe that has taken the place of the file since would never open otherwise.
-        with open(path, "rb", opener=_without_waiting) as file:
-            _check_still_regular(path, file)
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        problem = error.strerror
-    raise InputError(f"{path.absolute()}: cannot be read ({problem})")
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def _check_still_regular(path: Path, file: IO[bytes]) -> None:
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        raise InputError(f"{path.absolute()}: is no longer a file")
 
 
 def _verdict(path: Path, digest: str, known: _Known) -> Verdict:
@@ -259,7 +234,7 @@ def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
     for name in LISTS:
         path = folder / name
         there = path.exists() or is_link(path)
-        if (_digest(path) if there else None) != sums.get(name):
+        if (digest_of(path) if there else None) != sums.get(name):
             return f"{path} is not the one that {SUMS} lists, so what it says of releases is open"
     return None
 

@@ -12,7 +12,6 @@ from typing import Any
 from flows.config.load import load
 from flows.ledger.account import Account
 from flows.released.lists import reason_problem
-from flows.released.series.renew import renew_series
 from schemas.errors import ConfigError
 
 
@@ -61,7 +60,7 @@ def withdraw(
     warnings = account.settle()  # what dead runs left, and releases that a new ledger lacks
     is_new = account.note_withdrawal(release_id, reason)
     warnings += account.settle()
-    warnings += renew_series(config.releases, config.experiment)
+    warnings += account.renew_series()
     return WithdrawResult(
         experiment=config.experiment,
         release_id=release_id,

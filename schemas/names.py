@@ -27,16 +27,20 @@ LONGEST_METRIC: Final = 60
 """Characters of such a name."""
 
 OUR_COLUMNS: Final = (
-    "unit_id", "cluster", "arm", "assigned_to", "segment", "period", "release_id", "rowid",
+    "unit_id", "cluster", "arm", "assigned_to", "weight",
+    "segment", "period", "release_id", "rowid",
 )  # fmt: skip
 """Columns of ``units``, of the tables that it is joined with, and of those that unite releases,
-that are not outcomes. SQL does not tell capitals from small letters."""
+that are not outcomes; ``weight`` is kept free. SQL does not tell capitals from small letters."""
 
 TAKEN: Final = frozenset(OUR_COLUMNS)
 """Names that no outcome and no attribute may have, in small letters."""
 
+RANDOMISED: Final = "_randomised"
+"""What follows an outcome's name in the column of what was drawn for it."""
+
 DEBIASED: Final = "_debiased"
-"""What follows an outcome's name in the column of its debiased values."""
+"""What follows it in the column of its debiased values."""
 
 _RELEASE_ID: Final = re.compile(
     rf"({NAME}(?:@{NAME}|{re.escape(EFFECTS)})?)\.({PERIOD})\.r([1-9][0-9]*)"
@@ -51,9 +55,14 @@ def metric_problem(name: str) -> str | None:
         return f"has {len(name):,} characters; at most {LONGEST_METRIC} can be"
     if name.lower() in OUR_COLUMNS:
         return "is the name of another column of every release; take another name"
-    if name.lower().endswith(DEBIASED):
-        return f"ends as the columns of debiased outcomes do ({DEBIASED}); take another name"
+    if is_derived(name):
+        return f"ends as the columns of outcomes do ({RANDOMISED}, {DEBIASED}); take another name"
     return None
+
+
+def is_derived(name: str) -> bool:
+    """Whether a name ends as the columns of outcomes do, so that nothing else may have it."""
+    return name.lower().endswith((RANDOMISED, DEBIASED))
 
 
 @dataclass(frozen=True, order=True)

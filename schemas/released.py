@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # whoever looks into a file alone needs neither
     import polars as pl
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 STORAGE_VERSION: Final = "v1.0.0"
 """DuckDB's storage format of the file, so that DuckDB 1.0 and later can read it."""
 
@@ -83,6 +83,12 @@ class Metric(_Row):
     """ε of the tables that units' outcomes are drawn from; None where there are none."""
     drawn_with: str | None = None
     """The outcome that it was drawn together with, from one table; None of one by itself."""
+    computed_epsilon: float
+    """The least ε at ``delta`` that its parameters give."""
+    computed_delta: float
+    """The least δ at ``epsilon``, likewise."""
+    missing: float
+    """What a missing or unreadable outcome counted as."""
 
     @property
     def has_units(self) -> bool:

@@ -25,6 +25,10 @@ class Roster:
     """Units that the experiment has released before; None where nobody looked for them."""
     n_arm_changed: int | None = field(default=None, compare=False)
     """Of those, the ones that were in another arm then."""
+    n_together: int = field(default=0, compare=False)
+    """Rows whose id is that of another row but for its spelling: they share an account."""
+    most_paid: int = field(default=1, compare=False)
+    """The most of these rows that share one: who they are pays for each."""
     account_key_fingerprint: str | None = field(default=None, compare=False)
     """Of the key of the accounts by unit, where there are any. It and its neighbours hang on what
     was released before, not on the log."""
@@ -39,6 +43,14 @@ class Roster:
     def warnings(self) -> tuple[str, ...]:
         """Problems that the operator should look into; none of them stops a release."""
         told = list(self.notes)
+        if self.n_together:
+            told.append(
+                f"{self.n_together:,} row(s) have the id of another row, but for case, zeros, "
+                "blanks or the like. They are released as units of their own, and each of them is "
+                f"charged to the account they share (up to {self.most_paid:,} rows in one). If "
+                "these are copies, mend the log; if they are different people, declare source.ids "
+                '= "exact"'
+            )
         if self.attribute_changed:
             told.append(
                 f"attribute_changed: {self.attribute_changed:,} unit(s) have later exposures with "

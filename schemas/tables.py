@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from schemas.names import DEBIASED
+from schemas.names import DEBIASED, RANDOMISED
 
 TEXT: Final = "VARCHAR"
 NUMBER: Final = "DOUBLE"
@@ -44,7 +44,6 @@ LABELS: Final = (
     ("units", "arm"),
     ("debias", "arm"),
     ("counts", "arm"),
-    ("randomiser", "arm"),
 )
 """The columns, each with its table, that may be an ENUM rather than text."""
 
@@ -72,6 +71,9 @@ _POOL = Column(
 _CLUSTER = Column(TEXT, "'all' where none is configured; a randomised one where they are private.")
 _ARM = Column(TEXT, "An arm of the experiment.")
 _OUTCOME = Column(NUMBER, "A value of the metric's grid, see outcomes.")
+_TABLE = Column(
+    COUNT, "The number of the table in randomiser that units were drawn by; null where by none."
+)
 
 
 _ATTRIBUTE = "A public fact of the unit, as it is in the log."
@@ -79,6 +81,11 @@ _ASSIGNED = (
     "What was given its arm as one, the unit's household say: a digest under a secret key, which "
     "tells who belongs together and nothing else. Errors follow it."
 )
+
+
+def randomised(metric: str) -> str:
+    """Return the column of ``units`` that holds the randomised outcomes of a metric."""
+    return f"{metric}{RANDOMISED}"
 
 
 def debiased(metric: str) -> str:
@@ -106,7 +113,7 @@ def unit_table(
     outcomes: dict[str, Column] = {}
     for metric in metrics:
         stands_for = f" {texts[metric]}." if metric in texts else ""
-        outcomes[metric] = Column(
+        outcomes[randomised(metric)] = Column(
             NUMBER,
             "The number of the output that the unit's outcome was released as, see debias."
             if by_tables
@@ -265,6 +272,15 @@ _METRICS = Table(
             "The outcome that it was drawn together with: one output a unit tells of both, and "
             "response_epsilon is spent once. Null for an outcome that was drawn by itself.",
         ),
+        "computed_epsilon": Column(
+            NUMBER,
+            "The least epsilon at delta that the parameters give: at most epsilon, and less where "
+            "these are round; null for a ratio.",
+        ),
+        "computed_delta": Column(NUMBER, "The least delta at epsilon, likewise."),
+        "missing": Column(
+            NUMBER, "What a missing or unreadable outcome counted as, before it was rounded."
+        ),
     },
 )
 
@@ -333,6 +349,7 @@ SCHEMA: Final[dict[str, Table]] = {
                 "the declared guess; null where there is none.",
             ),
             "square_weight": Column(NUMBER, "The same for squares of outcomes."),
+            "table": _TABLE,
         },
     ),
     "strata": Table(
@@ -360,6 +377,7 @@ SCHEMA: Final[dict[str, Table]] = {
                 "thought to be when its table was chosen.",
             ),
             "weight": Column(NUMBER, "yᵀQ⁻¹: what the randomised outcome counts as in a mean."),
+            "table": _TABLE,
         },
     ),
     "counts": Table(
@@ -401,12 +419,11 @@ SCHEMA: Final[dict[str, Table]] = {
         },
     ),
     "randomiser": Table(
-        "The probabilities of an optimal randomiser: a row an output for a value in an arm of a "
-        "pool. Empty with every other mechanism.",
+        "The probabilities of an optimal randomiser: a row an output for a value, by tables; pools "
+        "say which was used where. Empty with every other mechanism.",
         {
             "metric": _METRIC,
-            "pool": _POOL,
-            "arm": _ARM,
+            "table": Column(COUNT, "The table's number, from 0; each stands here once."),
             "outcome": _OUTCOME,
             "output": Column(
                 NUMBER, "The number that the outcome may be published as, see debias."
@@ -423,7 +440,7 @@ SCHEMA: Final[dict[str, Table]] = {
     "means": Table(
         "The mean of every arm, control's too, a row an estimator: over the clusters in which the "
         "arm has two units, each weighted by its units of all arms. Where all clusters were "
-        "randomised with the same arm shares, those with fewer count as one together. The "
+        "randomised with the same arm shares, small ones count as one together. The "
         "difference of two means is the estimate of the effect where both cover the same clusters.",
         {
             "metric": _METRIC,
@@ -437,6 +454,20 @@ SCHEMA: Final[dict[str, Table]] = {
         },
     ),
     "estimates": _ESTIMATES,
+    "ends": Table(
+        "How many of all units' outcomes, rounded to the grid, are at one of its ends, or at what "
+        "missing and unreadable ones count as. Nearly all of them at one: look whether the column "
+        "was read rightly. Empty where neither units nor counts are published.",
+        {
+            "metric": _METRIC,
+            "end": Column(
+                TEXT,
+                "'lowest', 'highest' or 'missing'; the last where metrics.missing is in outcomes.",
+            ),
+            "share": Column(NUMBER, "By all that is released; with noise, so not from 0 to 1."),
+            "std_error": Column(NUMBER, "Of these units' own share: the noise alone."),
+        },
+    ),
 }
 """Every table of a release, in the order in which they are written."""
 

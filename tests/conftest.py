@@ -9,7 +9,6 @@ import gzip
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from unittest.mock import patch
 
 import duckdb
@@ -25,14 +24,23 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.tiers import into_tiers, pytest_ignore_collect, pytest_pyfunc_call
+from tests.support.tiers import (
+    into_tiers,
+    pytest_ignore_collect,
+    pytest_pyfunc_call,
+    pytest_terminal_summary,
+)
+from tests.support.zygote import PATIENCE, Ran, run_program
 
-__all__ = ["pytest_ignore_collect", "pytest_pyfunc_call"]  # hooks
+__all__ = [  # hooks among them
+    "PATIENCE",
+    "Ran",
+    "pytest_ignore_collect",
+    "pytest_pyfunc_call",
+    "pytest_terminal_summary",
+]
 
 pytest_plugins = ("tests.support.stores", "tests.support.surroundings", "tests.support.ways")
-
-PATIENCE = 900.0
-"""Seconds after which a test counts as stuck; far more than any takes on the slowest machine."""
 
 # No test fails because its machine is slow: neither an example of it nor the making of one.
 settings.register_profile(
@@ -44,6 +52,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own ther
 if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 8 << 30:
     # Files of tests lie in memory: a release waits for its disk at a dozen commits.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+os.umask(0o022)  # files are written as with most users, whoever runs the tests
 
 _exit_status: list[int] = []
 
@@ -361,14 +371,6 @@ def told(error: BaseException) -> str:
     return "\n".join(parts)
 
 
-class Ran(NamedTuple):
-    """How a run of the program ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 class Program(Protocol):
     """What the fixture ``clusterdp`` gives."""
 
@@ -380,16 +382,7 @@ class Program(Protocol):
 def clusterdp(tmp_path: Path) -> Program:
     def run(*arguments: str | Path) -> Ran:
         ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
-        done = subprocess.run(
-            [sys.executable, "-m", "flows.cli", *map(str, arguments)],
-            cwd=tmp_path,
-            env=ours,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        return Ran(done.returncode, done.stdout, done.stderr)
+        return run_program(arguments, tmp_path, ours)
 
     return run
 

@@ -14,6 +14,8 @@ from estimators.effect_models.basis import CURVATURE, LINEAR, PAIR
 from schemas.arrays import Floats, Integers
 
 _INTERCEPT_VARIANCE = 0.05
+_ANY_VARIANCE = 4.0
+"""Effects lie within ±2, and so do coefficients of orthonormal functions."""
 _VARIANCES = (0.0, *np.geomspace(1e-5, 0.05, 10).tolist())
 _SWEEPS = 2
 
@@ -46,7 +48,18 @@ def solve(matrix: Floats, sums: Floats, noise: Floats, kinds: Sequence[int]) -> 
                 for variance in _VARIANCES
             ]
             variances[kind] = _VARIANCES[int(np.argmax(fits))]
-    prior = _prior(kind_of, variances)
+    return _posterior(matrix, sums, noise, _prior(kind_of, variances))
+
+
+def unshrunk(matrix: Floats, sums: Floats, noise: Floats) -> Posterior:
+    """Return what ``sums`` alone say of b, as :func:`solve`: a prior variance of 4 shrinks nothing.
+
+    It is more than any coefficient can have, and keeps what the sums do not tell finite.
+    """
+    return _posterior(matrix, sums, noise, np.full(len(sums), _ANY_VARIANCE))
+
+
+def _posterior(matrix: Floats, sums: Floats, noise: Floats, prior: Floats) -> Posterior:
     spread = prior[:, None] * matrix  # D M
     gain = np.linalg.solve(matrix @ spread + noise, spread.T).T
     return Posterior(gain @ sums, np.diag(prior) - gain @ spread.T)

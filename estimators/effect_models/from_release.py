@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from estimators.effect_models.basis import Basis, basis_of
-from estimators.effect_models.bayes import Posterior, solve
+from estimators.effect_models.bayes import Posterior, solve, unshrunk
 from estimators.effect_models.moments import EffectFit, Foundation
 from estimators.effect_models.table import feature_curve, grid
 from estimators.response.debias import response_noise_variance
@@ -107,6 +107,8 @@ class ReleaseFit:
     design: EffectDesign
     base: Foundation = field(repr=False)
     fitted: EffectFit = field(repr=False)
+    unshrunk: Posterior = field(repr=False)
+    """What the same sums say without a prior."""
     average: Floats = field(repr=False)
     """The mean of φ over the units, shape [p]."""
 
@@ -119,18 +121,26 @@ class ReleaseFit:
             β + k (τ̂ − φ̄ᵀ β),   C − k kᵀ (v − se²),
 
         so that its average is τ̂ = ``estimate``, with se = ``std_error``, and what it says of
-        differences given the average stays. Where se² ≥ v the fit stays as it is.
+        differences given the average stays. Where se² ≥ v the fit stays as it is. The fit that is
+        not shrunk is changed likewise.
         """
-        posterior, half = self.fitted.posterior, self.design.half
-        spread = posterior.covariance @ self.average
-        variance = float(self.average @ spread)
-        known = (std_error / half) ** 2
-        if known >= variance:
-            return self
-        gain = spread / variance
-        mean = posterior.mean + gain * (estimate / half - float(self.average @ posterior.mean))
-        covariance = posterior.covariance - np.outer(gain, gain) * (variance - known)
-        return replace(self, fitted=EffectFit(Posterior(mean, covariance)))
+        known = self.average, estimate / self.design.half, std_error / self.design.half
+        fitted = EffectFit(_anchored(self.fitted.posterior, *known))
+        return replace(self, fitted=fitted, unshrunk=_anchored(self.unshrunk, *known))
+
+    def std_errors(self, phi: Floats) -> Floats:
+        """Return the errors of φ β in the outcomes' unit, shape [m], for φ of shape [m, p].
+
+            √(φᵀ C φ + (φᵀ (β − b))²)
+
+        with b and C unshrunk. The posterior's own covariance takes the prior for the truth: where
+        noise is great it is sure of what has been shrunk away. This is the error of a curve that
+        is not shrunk, and what shrinking has moved the curve by.
+        """
+        moved = phi @ (self.fitted.posterior.mean - self.unshrunk.mean)
+        variance = np.einsum("mp,pq,mq->m", phi, self.unshrunk.covariance, phi)
+        found: Floats = self.design.half * np.sqrt(variance + moved**2)
+        return found
 
     @property
     def importance(self) -> tuple[tuple[str, float], ...]:
@@ -144,21 +154,19 @@ class ReleaseFit:
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """The effect along each feature, others at their average, with noise standard errors."""
+        """The effect along each feature, others at their average, with standard errors."""
         return tuple(self._curve(place) for place in range(len(self.design.features)))
 
     def _curve(self, place: int) -> Curve:
         feature, half = self.design.features[place], self.design.half
         positions = grid(self.base, place, N_POINTS)
         phi = feature_curve(self.base, place, positions)
-        covariance = self.fitted.posterior.covariance
-        errors = half * np.sqrt(np.einsum("mp,pq,mq->m", phi, covariance, phi))
         at: tuple[float, ...] | tuple[str, ...]
         if isinstance(feature, LevelFeature):
             at = feature.levels
         else:
             at = tuple(feature.values_at(positions).tolist())
-        return Curve(feature.name, at, half * self.fitted.effects(phi), errors)
+        return Curve(feature.name, at, half * self.fitted.effects(phi), self.std_errors(phi))
 
     def predict(self, features: Floats) -> Floats:
         """Return effects in the outcomes' unit, shape [n], for features as :func:`fit_release`."""
@@ -185,25 +193,35 @@ def fit_release(design: EffectDesign, pair: Pair, features: Floats) -> ReleaseFi
     kinds = base.basis.kinds
     eta = np.zeros(len(phi))
     for _ in range(2):
-        gamma = _solved(phi, np.ones(len(phi)), pair.outcome, pair.outcome - eta, pair, kinds)
-        eta = np.clip(phi @ gamma.mean, -1.0, 1.0)
+        sums = _equations(phi, np.ones(len(phi)), pair.outcome, pair.outcome - eta, pair)
+        eta = np.clip(phi @ solve(*sums, kinds).mean, -1.0, 1.0)
     weight, left = pair.treated - pair.propensity, pair.outcome - eta
     tau = np.zeros(len(phi))
     for _ in range(2):
-        beta = _solved(phi, weight, left, left - weight * tau, pair, kinds)
+        sums = _equations(phi, weight, left, left - weight * tau, pair)
+        beta = solve(*sums, kinds)
         tau = phi @ beta.mean
-    return ReleaseFit(design, base, EffectFit(beta), phi.mean(axis=0))
+    return ReleaseFit(design, base, EffectFit(beta), unshrunk(*sums), phi.mean(axis=0))
 
 
-def _solved(
-    phi: Floats,
-    weight: Floats,
-    target: Floats,
-    residual: Floats,
-    pair: Pair,
-    kinds: tuple[int, ...],
-) -> Posterior:
-    """Regress ``target`` on ``weight`` φ; ``residual`` is what is left of it by now, shape [n]."""
+def _anchored(fit: Posterior, average: Floats, estimate: float, std_error: float) -> Posterior:
+    spread = fit.covariance @ average
+    variance = float(average @ spread)
+    known = std_error**2
+    if known >= variance:
+        return fit
+    gain = spread / variance
+    mean = fit.mean + gain * (estimate - float(average @ fit.mean))
+    return Posterior(mean, fit.covariance - np.outer(gain, gain) * (variance - known))
+
+
+def _equations(
+    phi: Floats, weight: Floats, target: Floats, residual: Floats, pair: Pair
+) -> tuple[Floats, Floats, Floats]:
+    """The matrix, sums and noise by which ``target`` is regressed on ``weight`` φ.
+
+    ``residual`` is what is left of it by now, shape [n].
+    """
     n, size = phi.shape
     rows = phi * weight[:, None]
     square = float(np.mean(target**2))
@@ -211,7 +229,7 @@ def _solved(
     own = max(own, _LEAST_PART * (square - float(np.mean(pair.noise))), _LEAST_VARIANCE)
     noise = (rows * (own + pair.noise)[:, None]).T @ rows / n**2
     noise += _RIDGE * float(np.trace(noise)) / size * np.eye(size)
-    return solve(rows.T @ rows / n, rows.T @ target / n, noise, kinds)
+    return rows.T @ rows / n, rows.T @ target / n, noise
 
 
 def _counts(design: EffectDesign, features: Floats) -> list[Floats]:

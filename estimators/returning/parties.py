@@ -34,9 +34,9 @@ class PartyContributions:
 
 
 def party_contributions(
-    members: Members, party: Ints, arm: int, control: int, *, same_shares: bool
+    members: Members, arm: int, control: int, *, same_shares: bool
 ) -> PartyContributions:
-    """Return what units contribute; ``party`` numbers what was assigned, from 0 up, shape [M].
+    """Return what units contribute, whose parties are known.
 
     c_u = ± W_s (v_u − v̄_sa)/n_sa / √(1 − h_gs), h_gs = m_gs/n_sa, where
 
@@ -53,7 +53,7 @@ def party_contributions(
     all contribute 0.
     """
     strata = contrast_strata(to_slices(members)[1], arm, control, same_shares=same_shares)
-    units = _Compared.of(members, party, strata)
+    units = _Compared.of(members, strata)
     lone, unknown = _find_lone(units, strata)
     value, collapsed = np.zeros(len(members.arm)), np.full(len(members.arm), -1)
     within, is_lone = units.within(strata), lone[units.stratum]
@@ -101,8 +101,9 @@ class _Compared:
     """v̄_sa, shape [2 S]."""
 
     @classmethod
-    def of(cls, members: Members, party: Ints, strata: ContrastStrata) -> "_Compared":
+    def of(cls, members: Members, strata: ContrastStrata) -> "_Compared":
         code, slices = to_slices(members)
+        party = np.arange(len(code)) if members.party is None else members.party
         side_of = np.full(len(slices.n_units), -1)
         side_of[strata.treated.rows] = 2 * strata.treated.stratum
         side_of[strata.control.rows] = 2 * strata.control.stratum + 1

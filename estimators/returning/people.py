@@ -22,6 +22,8 @@ class Members:
     arm: Ints
     debiased: Floats
     """v, the debiased outcome."""
+    party: Ints | None = None
+    """Numbers of what was assigned, from 0 up; None where each unit was by itself."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,13 @@ def to_slices(members: Members) -> tuple[Ints, Slices]:
     nowhere = np.zeros(len(keys), dtype=np.int64)
     group, rest = keys // (n_clusters * n_arms), keys % (n_clusters * n_arms)
     where = (group, rest // n_arms, rest % n_arms, nowhere)
-    return code, Slices(*where, n, unknown, unknown, unknown)
+    slices = Slices(*where, n, unknown, unknown, unknown)
+    if members.party is None:
+        return code, slices
+    n_parties = int(members.party.max(initial=-1)) + 1
+    cells, _ = distinct(code * n_parties + members.party, len(keys) * n_parties)
+    in_slices = np.bincount(cells // max(n_parties, 1), minlength=len(keys)).astype(np.float64)
+    return code, replace(slices, n_parties=in_slices)
 
 
 def _of_strata(
@@ -144,7 +152,7 @@ def cross_terms(
     once in a period and effect. Rows of units that stand in one period alone change nothing.
 
     The variance of the sum of totals is estimated by Σ_u D_u², D_u being the unit's part of it;
-    half of that is ``scatter``, so that it can be added to V²/df of the periods.
+    half of that is ``scatter``, so that it can be added to V²/(df + 2) of the periods.
     """
     order = np.lexsort((period, unit, effect))
     effect, unit, period = effect[order], unit[order], period[order]

@@ -292,25 +292,23 @@ def _split_pairs(
 
 
 def _pairs_part(pairs: PairVariance, share: Floats, used: Floats, noise: Floats) -> _PairsPart:
-    freedom = np.where(pairs.freedom > 0, pairs.freedom, np.inf)
     return _PairsPart(
         kept=1.0 - used,
         sampling=share * used * (pairs.variance - noise),
-        scatter=share * (used * pairs.variance) ** 2 / freedom,
+        scatter=share * (used * pairs.variance) ** 2 / (pairs.freedom + 2.0),
     )
 
 
 def _arm_mean(side: Side, pairs: _PairsPart, *, neyman: bool) -> ArmMean:
     total, n = side.by_group(), side.n_units
-    paired = side.over_strata(side.share**2 * pairs.sampling)
     factor = _variance_factor(side, pairs)
     if neyman:
         spread, uncertainty = side.sample_variance(), np.zeros(side.n_groups)
-        sampling = side.over_strata(factor * spread) + paired
+        sampling = side.over_strata(factor * spread + side.share**2 * pairs.sampling)
     else:
-        spread, sampling = _bounded(side, factor, paired)
+        spread, sampling = _bounded(side, factor, pairs)
         uncertainty = side.square_noise(factor * n / (n - 1.0))
-    scatter = side.share**4 * pairs.scatter + (factor * spread) ** 2 / (n - 1.0)
+    scatter = side.share**4 * pairs.scatter + (factor * spread) ** 2 / (n + 1.0)
     return ArmMean(
         mean=total.value,
         variance=sampling if neyman else sampling + total.noise,
@@ -340,26 +338,27 @@ def _variance_factor(side: Side, pairs: _PairsPart) -> Floats:
     return greatest[side.group] * (n - 1.0)
 
 
-def _bounded(side: Side, factor: Floats, paired: Floats) -> tuple[Floats, Floats]:
-    """Return Ŝ² of every stratum for degrees of freedom, and Σ ``factor`` Ŝ² + ``paired``.
+def _bounded(side: Side, factor: Floats, pairs: _PairsPart) -> tuple[Floats, Floats]:
+    """Return Ŝ² of every stratum for degrees of freedom, and Σ ``factor`` Ŝ² + what pairs show.
 
     The sum, one for every group, adds up the Ŝ² as they are; then the sum is brought between its
-    bounds.
+    bounds. What pairs show is not: it is as often too great as too small, and is right on average.
     """
     n, found = side.n_units, side.outcome_variance()
     correction = n / (n - 1.0)
-    full_factor = side.share**2 * correction / n
+    full_factor = side.share**2 * pairs.kept * correction / n
     limit = np.minimum(
         side.over_strata(full_factor * found.by_mean),
         side.over_strata(full_factor * found.by_width),
     )
-    total = side.over_strata(factor * correction * found.value)
+    total = np.clip(side.over_strata(factor * correction * found.value), 0.0, limit)
     total_factor = side.over_strata(factor)
-    average = np.clip(total, 0.0, limit) / np.where(total_factor > 0, total_factor, 1.0)
+    average = total / np.where(total_factor > 0, total_factor, 1.0)
     noise = np.maximum(found.noise - _ROUNDING * found.by_width**2, 0.0) * correction**2
     spread = _shrink(found.value * correction, average[side.group], noise)
     most = np.minimum(found.by_mean, found.by_width) * correction
-    return np.clip(spread, 0.0, most), np.clip(total + paired, 0.0, limit)
+    paired = side.over_strata(side.share**2 * pairs.sampling)
+    return np.clip(spread, 0.0, most), np.maximum(total + paired, 0.0)
 
 
 def _shrink(variance: Floats, average: Floats, noise: Floats) -> Floats:

@@ -96,9 +96,10 @@ def added(
     arm, every stratum of the group is collapsed.
 
     ``scatter`` is Σ_g T_g² − Σ_i t_i², where T_g is the variance of Σ_s A_gs with the correlation
-    within parties that E shows, and t_i that of a single unit, both divided by 1 − h. So degrees of
-    freedom are about V²/Σ T_g²: for parties of one size their number less 1, and what they are
-    without parties where each is one unit.
+    within parties that E shows, and t_i that of a single unit, T_g² and t_i² divided by 1 + h
+    rather than 1 − h (:func:`estimators.effects.degrees`). So degrees of freedom are about
+    V²/Σ T_g² − 2: for parties of one size their number less 1, and what they are without parties
+    where each is one unit.
 
     For other estimators than τ̂_Q, whose own variances hold less noise than the products do, E is
     drawn to what is known without it. Outcomes of a party are correlated by 0 to 1, so E lies
@@ -253,7 +254,7 @@ class _Collapsed:
     variance: Floats
     """Z, shape [G]."""
     scatter: Floats
-    """Half its variance, divided by Z²: Σ β²/(1 − β)."""
+    """Half its variance, divided by Z²: Σ β²/(1 + β)."""
     of_units: Floats
     """Σ b² s²/n of all sides in its place."""
 
@@ -271,7 +272,7 @@ def _collapse(strata: _Strata, lone: Bools, sides: Sequence[Side]) -> _Collapsed
     return _Collapsed(
         share=beta,
         variance=variance,
-        scatter=strata.by_group(beta**2 / left),
+        scatter=strata.by_group(beta**2 / (2.0 - left)),
         of_units=strata.by_group(
             np.sum([np.where(lone, _unit_variance(strata, side), 0.0) for side in sides], axis=0)
         ),
@@ -316,7 +317,7 @@ def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _S
     of, rows = side.stratum, side.rows
     factor = np.where(lone, 0.0, side.kept * (strata.share / side.n_units) ** 2)
     square = (factor * side.spread)[of]
-    second, third = nested.second_more[rows], nested.third_more[rows]
+    second, third = nested.second_less[rows], nested.third_less[rows]
 
     def by_group(values: Floats) -> Floats:
         return sum_by(strata.group[of], values, strata.n_groups)
@@ -326,7 +327,7 @@ def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _S
         room=by_group(square * (nested.second - nested.n_units)[rows]),
         square=by_group(square**2 * second),
         mixed=by_group(square**2 * (third - second)),
-        fourth=by_group(square**2 * (nested.fourth_more[rows] - 2.0 * third + second)),
+        fourth=by_group(square**2 * (nested.fourth_less[rows] - 2.0 * third + second)),
     )
 
 
@@ -356,8 +357,9 @@ def _cell_sums(
 
     root = factor * cells.n_units * np.sqrt(side.spread)[of]
     single = kept * factor**2 * cells.n_units * side.spread[of]
-    independent = sum_by(party, single / np.sqrt(left), size)
-    common = squared(root / left**0.25) - independent
+    less = np.sqrt(2.0 - left)
+    independent = sum_by(party, single / less, size)
+    common = squared(root / np.sqrt(less)) - independent
     return _Sums(
         products=by_group(squared(factor * total / np.sqrt(left))),
         room=by_group(squared(root) - sum_by(party, single, size)),
@@ -377,8 +379,7 @@ def _of_arm(
     both = together.of_units
     part = np.divide(replaced, both, out=np.full_like(both, 0.5), where=both > 0)
     collapsed = part * together.variance - replaced
-    single = strata.by_group(of_units**2 / (side.n_units - 1.0))
-
+    single = strata.by_group(of_units**2 / (side.n_units + 1.0))
     room = sums.room + strata.by_group(
         np.where(lone, of_units * (squares / side.n_units - 1.0), 0.0)
     )

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.strata.evidence import Slices, distinct, sum_by
-from schemas.arrays import Floats, Ints
+from schemas.arrays import Bools, Floats, Ints
 
 MIN_UNITS = 2
 """Units a stratum needs in both arms of a contrast: a sample variance takes two."""
+
+LEAST_EXPECTED = 4
+"""A cluster is small where it is expected to hold less than so much of the least arm."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,9 @@ class ArmSlices:
 class Merged:
     """Merged clusters, put into pairs; an odd one is added to the last pair.
 
-    A pair are neighbours in the order of group, units of the treated arm, units of control and
-    cluster. These are public facts, so the pairs neither show nor need any outcome.
+    A pair are neighbours in the order of group, units of all arms, and cluster: by sizes alone, as
+    clusters are merged. (Neighbours by what each happened to get would not show how a contrast
+    varies as more or less of the large clusters falls to an arm.)
     """
 
     pair: Ints
@@ -52,10 +56,19 @@ class ContrastStrata:
 def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool) -> ContrastStrata:
     """Find the strata in which ``arm`` can be compared with ``control``.
 
-    A cluster with at least two units in both arms is a stratum of its own. The other clusters of a
-    group are merged into one stratum where ``same_shares`` says that every cluster was randomised
-    with the same arm shares (otherwise a merged contrast would be confounded). They are left out
-    where that is not so, and where even merged they hold fewer than two units of an arm.
+    A cluster is *small* where it is expected to hold less than 4 of the arm that is least in its
+    group: n_c n_a < 4 n, n_c its size, n_a that of the least arm in the group, n the group's, all
+    arms counted; sizes are in units, or in parties where units were assigned together. Where
+    ``same_shares`` says that every cluster was randomised with the same arm shares, the small
+    clusters of a group are merged into one stratum (otherwise a merged contrast would be
+    confounded). Every other cluster with two units in both arms is a stratum of its own. What is
+    left, or has fewer than two units of an arm even merged, is left out.
+
+    So it never matters what a cluster itself happened to get. A rule that merges clusters with few
+    units of an arm has large ones among the merged where these got few of the rare arm: within the
+    merged stratum cluster and arm then go together, and the contrast is biased. Totals of whole
+    arms do no harm: given these, each unit of the group is in an arm as likely as any other, so the
+    merged contrast is unbiased.
     """
     width = int(slices.cluster.max(initial=0)) + 1
     size = (int(slices.group.max(initial=0)) + 1) * width
@@ -63,49 +76,65 @@ def contrast_strata(slices: Slices, arm: int, control: int, *, same_shares: bool
     group = keys // width
     rows = [np.flatnonzero(slices.arm == code) for code in (arm, control)]
     n = np.stack([sum_by(key[row], slices.n_units[row], len(keys)) for row in rows])
-    stratum = _stratum_of(n, group, same_shares=same_shares)
+    small = np.zeros(len(keys), dtype=np.bool_)
+    small[key] = are_small(slices) & same_shares
+    stratum = _stratum_of(n, group, small)
     n_strata = int(stratum.max(initial=-1)) + 1
     kept = stratum >= 0
     everyone = sum_by(key, slices.n_units, len(keys))
     stratum_group = np.zeros(n_strata, dtype=np.int64)
     stratum_group[stratum[kept]] = group[kept]
     used = [row[kept[key[row]]] for row in rows]
-    member, merged = _pair_up(n, stratum)
+    member, merged = _pair_up(everyone, np.where(small, stratum, -1))
     treated, reference = (ArmSlices(row, stratum[key[row]], member[key[row]]) for row in used)
     weight = sum_by(stratum[kept], everyone[kept], n_strata)
     return ContrastStrata(stratum_group, weight, treated, reference, merged)
 
 
-def _stratum_of(n: Floats, group: Ints, *, same_shares: bool) -> Ints:
+def are_small(slices: Slices) -> Bools:
+    """Return whether the cluster of each slice is small, see :func:`contrast_strata`; shape [R]."""
+    n_groups = int(slices.group.max(initial=-1)) + 1
+    n_arms, n_clusters = (int(one.max(initial=0)) + 1 for one in (slices.arm, slices.cluster))
+    place = slices.group * n_arms + slices.arm
+    of_arms = sum_by(place, slices.size, n_groups * n_arms).reshape(n_groups, n_arms)
+    least = np.where(of_arms > 0, of_arms, np.inf).min(axis=1)
+    cluster = slices.group * n_clusters + slices.cluster
+    size = sum_by(cluster, slices.size, n_groups * n_clusters)
+    most = LEAST_EXPECTED * of_arms.sum(axis=1)
+    small: Bools = size[cluster] * least[slices.group] < most[slices.group]
+    return small
+
+
+def _stratum_of(n: Floats, group: Ints, small: Bools) -> Ints:
     """Return the stratum of each cluster; −1 for one that is left out.
 
-    ``n`` has the shape [2, clusters], ``group`` the shape [clusters].
+    ``n`` has the shape [2, clusters], ``group`` and ``small`` the shape [clusters].
     """
-    alone = (n >= MIN_UNITS).all(axis=0)
+    alone = (n >= MIN_UNITS).all(axis=0) & ~small
     stratum = np.full(len(group), -1)
     stratum[alone] = np.arange(alone.sum())
-    rest = ~alone & (n.sum(axis=0) > 0)
-    if same_shares and rest.any():
-        groups, merged = np.unique(group[rest], return_inverse=True)
-        sizes = np.stack([sum_by(merged, units[rest], len(groups)) for units in n])
-        enough = (sizes >= MIN_UNITS).all(axis=0)
-        numbers = np.where(enough, alone.sum() + np.cumsum(enough) - 1, -1)
-        stratum[rest] = numbers[merged]
+    groups, merged = np.unique(group[small], return_inverse=True)
+    sizes = np.stack([sum_by(merged, units[small], len(groups)) for units in n])
+    enough = (sizes >= MIN_UNITS).all(axis=0)
+    numbers = np.where(enough, alone.sum() + np.cumsum(enough) - 1, -1)
+    stratum[small] = numbers[merged]
     return stratum
 
 
-def _pair_up(n: Floats, stratum: Ints) -> tuple[Ints, Merged]:
+def _pair_up(size: Floats, stratum: Ints) -> tuple[Ints, Merged]:
     """Number the merged clusters, −1 for others, and put them into pairs.
 
-    ``n`` has the shape [2, clusters], ``stratum`` the shape [clusters].
+    ``stratum`` is −1 for clusters that are not merged; both have the shape [clusters]. One that is
+    the only small one of its group is a stratum of its own.
     """
-    rest = np.flatnonzero((stratum >= 0) & (n < MIN_UNITS).any(axis=0))
-    order = rest[np.lexsort((rest, n[1, rest], n[0, rest], stratum[rest]))]
+    merged = np.flatnonzero(stratum >= 0)
+    merged = merged[np.bincount(stratum[merged])[stratum[merged]] > 1]
+    order = merged[np.lexsort((merged, size[merged], stratum[merged]))]
     member = np.full(len(stratum), -1)
     member[order] = np.arange(len(order))
-    strata, first, size = np.unique(stratum[order], return_index=True, return_counts=True)
-    n_pairs = size // 2
-    nth = (np.arange(len(order)) - np.repeat(first, size)) // 2
-    nth = np.minimum(nth, np.repeat(n_pairs, size) - 1)
-    earlier = np.repeat(np.cumsum(n_pairs) - n_pairs, size)
+    strata, first, members = np.unique(stratum[order], return_index=True, return_counts=True)
+    n_pairs = members // 2
+    nth = (np.arange(len(order)) - np.repeat(first, members)) // 2
+    nth = np.minimum(nth, np.repeat(n_pairs, members) - 1)
+    earlier = np.repeat(np.cumsum(n_pairs) - n_pairs, members)
     return member, Merged(earlier + nth, np.repeat(strata, n_pairs))

@@ -6,6 +6,7 @@ that squares do not cancel.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -81,12 +82,23 @@ class Slices:
     """Mean of d⁴."""
     outputs: OutputMeans | None = field(default=None, kw_only=True)
     """Where units were drawn by response tables: d is v − ȳ then, debiased already, and λ is 0."""
+    n_parties: Floats | None = field(default=None, kw_only=True)
+    """Parties with a unit in the slice; None where no units were assigned together."""
+
+    @property
+    def size(self) -> Floats:
+        """How many of what was assigned are in the slice."""
+        return self.n_units if self.n_parties is None else self.n_parties
 
     def take(self, rows: Ints | Bools) -> "Slices":
         """Return the chosen rows."""
-        outputs = None if self.outputs is None else self.outputs.take(rows)
-        columns = (getattr(self, name) for name in self.__dataclass_fields__ if name != "outputs")
-        return replace(Slices(*(column[rows] for column in columns)), outputs=outputs)
+        columns = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        taken: dict[str, Any] = {
+            name: column.take(rows) if isinstance(column, OutputMeans) else column[rows]
+            for name, column in columns
+            if column is not None
+        }
+        return Slices(**taken)
 
 
 @dataclass(frozen=True)
@@ -287,6 +299,8 @@ class Evidence:
     """The units of ``slices`` that were assigned together; None where each was by itself."""
     pool_parties: Parties | None = None
     """The same with whole pools in place of strata, a row of :class:`Pools` a slice."""
+    skewness: float = 0.0
+    """Of the debiased outcomes of all units of the release; 0 where there are none."""
 
     @property
     def knows_squares(self) -> bool:
@@ -320,7 +334,7 @@ class Evidence:
         )
         is_all = slices is everyone
         return cls(
-            slices=slices,
+            slices=slices if parties is None else replace(slices, n_parties=parties.per_slice),
             pools=pools,
             mean=all_means if is_all else debias_mean(slices, pools, rate),
             square=all_squares if is_all else debias_square(slices, pools, rate),
@@ -352,6 +366,10 @@ class Evidence:
         kept = np.flatnonzero((n > 0) & ((self.pools.n_clusters == 1) | same_shares))
         arm = np.zeros(size, dtype=np.int64)
         arm[strata.pool] = strata.arm
+        place = np.full(size, -1)
+        place[kept] = np.arange(len(kept))
+        of_pools = self.pool_parties
+        parties = None if of_pools is None else of_pools.moved(place, len(kept))
         slices = Slices(
             group=np.zeros(len(kept), dtype=np.int64),
             cluster=self.pools.pool[kept],
@@ -362,14 +380,12 @@ class Evidence:
             variance=squares[kept] / np.maximum(n[kept] - 1.0, 1.0),
             fourth=sum_by(strata.pool, share * strata.fourth, size)[kept],
             outputs=_outputs_by(strata, share, size, kept),
+            n_parties=None if parties is None else parties.per_slice,
         )
-        place = np.full(size, -1)
-        place[kept] = np.arange(len(kept))
-        of_pools = self.pool_parties
         return replace(
             self,
             slices=slices,
-            parties=None if of_pools is None else of_pools.moved(place, len(kept)),
+            parties=parties,
             pool_parties=None,
             mean=debias_mean(slices, self.pools, self.rate),
             square=debias_square(slices, self.pools, self.rate),

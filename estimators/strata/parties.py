@@ -21,20 +21,20 @@ class Nested:
     """Σ D²/(1 − h)."""
     second: Floats
     """Σ m²."""
-    second_more: Floats
-    """Σ m²/(1 − h)."""
-    third_more: Floats
-    """Σ m³/(1 − h)."""
-    fourth_more: Floats
-    """Σ m⁴/(1 − h)."""
+    second_less: Floats
+    """Σ m²/(1 + h)."""
+    third_less: Floats
+    """Σ m³/(1 + h)."""
+    fourth_less: Floats
+    """Σ m⁴/(1 + h)."""
 
 
 @dataclass(frozen=True)
 class Parties:
     """The parties of the units in slices: some one by one, the others in sums.
 
-    A slice whose cluster has fewer than two units of some arm may be merged with others, so its
-    parties are told one by one, as are those in several slices.
+    A slice whose cluster is small may be merged with others, so its parties are told one by one, as
+    are those in several slices.
     """
 
     slice: Ints
@@ -46,6 +46,13 @@ class Parties:
     """D = Σ (v − v̄) over the cell, v̄ the mean of the slice's debiased outcomes; shape [C]."""
     nested: Nested
     """Of the parties that are not among the cells."""
+
+    @property
+    def per_slice(self) -> Floats:
+        """The parties with a unit in each slice, shape [R]."""
+        nested = self.nested.n_parties
+        found: Floats = nested + np.bincount(self.slice, minlength=len(nested))
+        return found
 
     def moved(self, place: Ints, size: int) -> "Parties":
         """Return the parties of other slices, ``size`` of them: slice s is now ``place[s]``.

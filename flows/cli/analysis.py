@@ -283,13 +283,15 @@ def inspect(
         return Answer(shown, document, notes=nights.notes)
     if sql:
         raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
+    from estimators.ends import ends_warnings
     from flows.cli.show.results import inspect_text
     from flows.released.estimates.stated import check_stated_estimates
     from flows.released.file.read import read_release
 
     file = read_release(release)
     check_stated_estimates(release)
-    return of_withdrawn(Answer(partial(inspect_text, file), file.as_json()), release)
+    warnings = ends_warnings(file.ends)
+    return of_withdrawn(Answer(partial(inspect_text, file), file.as_json(), warnings), release)
 
 
 def report(

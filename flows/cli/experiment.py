@@ -15,7 +15,19 @@ from flows.cli.options import TABLES, ConfigFile, ConfigFiles, Period, files
 from flows.runtime.terminal import shown
 
 
-def check(config: ConfigFile, period: Period = None) -> Answer:
+def check(
+    config: ConfigFile,
+    period: Period = None,
+    outcomes: Annotated[
+        bool,
+        typer.Option(
+            "--outcomes",
+            help="Say too, coarsely, how many outcomes are missing, unreadable or beyond the grid. "
+            "Nothing protects this: it is for whoever holds the log, at a terminal, and the grid "
+            "and the guess must not follow it.",
+        ),
+    ] = False,
+) -> Answer:
     """Try a release: read and validate, but draw and write nothing.
 
     Reads CONFIG, its log and its ledger. Draws no noise, charges nothing and writes nothing. Shows
@@ -24,7 +36,7 @@ def check(config: ConfigFile, period: Period = None) -> Answer:
     from flows.check import check as dry_run
     from flows.cli.show.results import check_text
 
-    result = dry_run(config, period)
+    result = dry_run(config, period, outcomes=outcomes)
     return Answer(partial(check_text, result), result.as_json(), result.warnings)
 
 
@@ -119,9 +131,11 @@ def status(
     """Show every period of every experiment, and why it is not there yet.
 
     With a [schedule] in CONFIG, these are all days since its beginning: published, due, waiting
-    (not complete yet, or without its files), running, refused by the budget, failed, or lost. Shows
-    what is due next, and what is left of the budget. Reads CONFIG, its ledger and the folder of
-    releases, but no log. Changes nothing but the files of metrics, with --metrics.
+    (not complete yet, or without its files), running, refused by the budget, failed, lost (its file
+    is gone) or altered (its file is another than was drawn). Shows what is due next, and what is
+    left of the budget. Reads CONFIG, its ledger and the folder of releases, but no log. Changes
+    nothing but the files of metrics, with --metrics. The exit code is 4 if a period is lost or
+    altered.
     """
     from flows.cli.show.due import status_text
     from flows.status import renew_metrics
@@ -130,7 +144,8 @@ def status(
     if metrics:
         renew_metrics(configs)
     result = find_status(configs)
-    return Answer(partial(status_text, result), result.as_json())
+    text = partial(status_text, result)
+    return Answer(text, result.as_json(), result.warnings, exit_code=result.exit_code)
 
 
 def verify(

@@ -11,6 +11,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import ConfigFiles, files
+from schemas.errors import ConfigError
 
 
 def backup(
@@ -34,15 +35,23 @@ def backup(
 
 
 def restore(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A backup.")],
-    configs: Annotated[
+    paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CONFIG…",
-            help="The TOML files of all experiments on the ledger, also of those begun since.",
+            metavar="FOLDER CONFIG…",
+            help="A backup, and the TOML files of all experiments on the ledger, also of those "
+            "begun since.",
             autocompletion=files(".toml"),
         ),
     ],
+    without_backup: Annotated[
+        bool,
+        typer.Option(
+            "--without-backup",
+            help="There is none: name the TOML files alone. Charges for the released files that "
+            "the ledger, or a new one, does not know.",
+        ),
+    ] = False,
     lost: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,12 +72,16 @@ def restore(
     """Put a ledger and keys back from a backup.
 
     They go where CONFIG says that they are. What was published after the backup was taken is
-    charged to everybody, by the files in the folder of releases. A ledger or a key that is there is
+    charged to everybody, by the files in the folder of releases: see that nobody else has put one
+    there. A ledger or a key that is there is
     never overwritten: of a ledger that has all charges of the backup, only lists of units that it
     has lost are put back. A backup that is damaged is refused. Let no run begin meanwhile.
     """
     from flows.cli.show.recovery import restore_text
     from flows.restore import restore as put_back
 
+    folder, configs = (None, paths) if without_backup else (paths[0], paths[1:])
+    if not configs:
+        raise ConfigError("CONFIG", "missing; name the TOML files of all experiments on the ledger")
     result = put_back(folder, configs, lost=lost or (), complete=complete)
     return Answer(partial(restore_text, result), result.as_json(), result.warnings)

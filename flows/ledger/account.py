@@ -5,10 +5,11 @@ draft → note that it is about to become public → give it its name → note t
 """
 
 import math
+import os
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
 from flows.ledger.digests import digests, entries_of
+from flows.ledger.files import Files, Found
 from flows.ledger.marks import (
     closing_of,
     lists_of,
@@ -55,11 +57,13 @@ from flows.released.file.draft import (
     make_public,
     sweep,
 )
-from flows.released.lists import Closing, Lists
+from flows.released.lists import Closing, Known, Lists
 from flows.runtime import clock
+from flows.runtime.regular_files import digest_of
 from flows.runtime.working_folders import lock_if_dead
 from flows.schedule.periods import Schedule
-from schemas.errors import ClusterdpError
+from privatizers.accounting.budget import of_group
+from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 
 UNLIMITED = (
@@ -124,6 +128,7 @@ class Account:
             spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
         )
         self._config = config
+        self._files = Files(self._ledger, self._shelf)
         self._notes: list[str] = []
 
     @cached_property
@@ -145,6 +150,11 @@ class Account:
         """Whether accounts of units were begun, under some key."""
         return self._ledger.has_accounts(self._terms.population)
 
+    @property
+    def register_marks(self) -> set[str]:
+        """How the units of earlier releases were digested: marks of their registers."""
+        return self._ledger.register_marks(self._terms.population)
+
     def statement(self, *, exact: bool = False) -> Statement:
         """What the population has paid, with all its entries; changes nothing.
 
@@ -162,15 +172,20 @@ class Account:
         """Settle an unfinished charge of the experiment, as an operator says; its new state."""
         return self._ledger.abandon(self._terms.experiment, release_id)
 
-    def refuse_early(self, period: str, *, revise: bool) -> None:
+    def refuse_early(self, period: str, *, revise: bool, most_paid: int = 1) -> None:
         """Raise BudgetError where no log could make the charge fit; changes nothing.
+
+        Of a log that was read, somebody pays for ``most_paid`` of its rows. ConflictError where a
+        file is there that the ledger has not drawn.
 
         Nor could a release be made with a signing key that cannot be used, or with accounts by unit
         and no key named that they need: ConfigError.
         """
         _ = self._signing_key
         self.check_key_named()
-        refuse_early(self._ledger.entries(self._terms), self._terms, period, revise=revise)
+        self._shelf.check_known(self._ledger)
+        terms = replace(self._terms, cost=of_group(self._terms.cost, most_paid))
+        refuse_early(self._ledger.entries(terms), terms, period, revise=revise)
 
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
@@ -206,28 +221,44 @@ class Account:
         *,
         revise: bool,
         accounts: Accounts | None = None,
+        most_paid: int = 1,
     ) -> Charge:
         """Charge for a release of ``period``, to be drafted in the working ``folder``.
 
-        With accounts by unit, ``accounts`` are those of its units. Finishes what dead runs left,
+        With accounts by unit, ``accounts`` are those of its units. Somebody pays for ``most_paid``
+        of its rows. Finishes what dead runs left,
         first. Raises ConflictError and BudgetError; nothing is charged then.
         """
         if self._terms.by_unit and accounts is None:
             raise AssertionError("each unit has an account here, and nobody has looked at it")
         shelf = self._shelf
         asked = ChargeRequest(
-            self._terms, period, made_from, shelf.directory, folder, revise, shelf.suffix, accounts
+            self._terms,
+            period,
+            made_from,
+            shelf.directory,
+            folder,
+            revise,
+            shelf.suffix,
+            accounts,
+            most_paid,
         )
         key = self._signing_key
         notes = [*self._notes, *([] if key is None else key.warnings)]
-        strays = shelf.strays(self._ledger)
+        shelf.check_known(self._ledger)
         try:
-            receipt = self._ledger.reserve(asked, resolve_charge, strays)
+            receipt = self._ledger.reserve(asked, resolve_charge)
         finally:
             notes += self._renew_beside()  # a run may have been killed just before it
+        notes += self._not_as_published()
         sweep(shelf.directory, keep=receipt.unfinished)
         is_new = receipt.charge is not None
         unchanged = receipt.decision.unchanged
+        if unchanged is not None and not self._files.holds(receipt.path, unchanged):
+            raise ConflictError(
+                f"{receipt.path}: is not the file that was published; nothing was done. Put that "
+                "back from a copy, or ask for another draw, which costs privacy again, by --revise"
+            )
         if unchanged is not None and unchanged.withdrawal is not None:
             notes.append(
                 f"{unchanged.name.release_id} was withdrawn ({unchanged.withdrawal.reason}); "
@@ -235,15 +266,52 @@ class Account:
             )
         return Charge(receipt.decision.name, receipt.path, is_new, receipt, folder, tuple(notes))
 
+    def _not_as_published(self) -> list[str]:
+        """Models and reports, of which no status tells, that are gone or altered."""
+        if self._shelf.has_latest:
+            return []
+        problems = {Found.GONE: "is gone", Found.ALTERED: "is not the file that was published"}
+        entries = self.entries()
+        found = self._files.look(entries)
+        return [
+            f"{one.path}: {problems[found[one.id]]}; put it back from a copy"
+            for one in entries
+            if one.state == State.PUBLISHED and found[one.id] in problems
+        ]
+
     def digests(self) -> dict[str, str]:
         """The SHA-256 of the file of each release, by its id, as it was when it was published."""
         return digests(self._ledger, self._shelf.experiment)
 
     def settle(self) -> list[str]:
-        """Finish what dead runs left, without a release of one's own; gives warnings."""
-        strays = self._shelf.strays(self._ledger)
-        self._ledger.settle(self._terms, resolve_charge, strays)
-        return self._renew_beside()
+        """Finish what dead runs left, without a release of one's own; gives warnings.
+
+        Raises ConflictError where a file is there that the ledger knows nothing of.
+        """
+        shelf = self._shelf
+        shelf.check_known(self._ledger)
+        self._ledger.settle(resolve_charge)
+        warnings = self._renew_beside()
+        self._note_files()
+        return warnings
+
+    def clear_away(self) -> None:
+        """Remove the working folders of dead runs, once what they left is finished."""
+        if self._shelf.directory.is_dir():
+            sweep(self._shelf.directory, keep=self.unfinished())
+
+    def renew_series(self) -> tuple[str, ...]:
+        """Bring ``series.duckdb`` beside the releases up to date; gives warnings, never fails."""
+        from flows.released.series.renew import renew_series  # noqa: PLC0415 - DuckDB
+
+        shelf, files = self._shelf, self._files
+        found = renew_series(shelf.directory, shelf.experiment, self.known, files)
+        self._note_files()
+        return found
+
+    def _note_files(self) -> None:
+        with suppress(ClusterdpError):  # they are read once more then
+            self._files.note()
 
     def attempt(self, period: str) -> AbstractContextManager[Began]:
         """Note in the ledger how the attempt at ``period`` ends that the block is."""
@@ -278,7 +346,7 @@ class Account:
         known = {entry.name.release_id for entry in ours if entry.counts}
         strays = [name for name in names if name.release_id not in known]
         attempts = AttemptLog(ledger, shelf.experiment).last()
-        return standings(schedule, now, ours, attempts, strays)
+        return standings(schedule, now, ours, attempts, self._files.look(ours), strays)
 
     @contextmanager
     def publishing(self, charge: Charge) -> Iterator[list[str]]:
@@ -294,8 +362,10 @@ class Account:
         try:
             yield warnings
             complete(charge.draft)
-            ledger.begin_publishing(number, sha256_of(charge.draft))
+            digest = sha256_of(charge.draft)
+            ledger.begin_publishing(number, digest)
             make_public(charge.draft, charge.path)
+            self._files.learn(charge.path, charge.draft, digest)
         except BaseException:
             if not has_name(charge.draft, charge.path):  # else the next run notes that it has
                 with suppress(ClusterdpError):  # the next run will
@@ -307,7 +377,6 @@ class Account:
         except ClusterdpError as error:
             name = charge.name.release_id
             warnings.append(f"{name} is public, which the next run notes: {error}")
-            self._renew_beside()  # as far as that goes without the ledger
         else:
             warnings += self._renew_beside()
 
@@ -327,15 +396,29 @@ class Account:
         periods = self.standings(schedule, now)
         return closing_of(self._shelf.experiment, schedule, periods, now)
 
+    def known(self) -> Known:
+        """What there is to say of the releases, and which files in their folder are these."""
+        shelf, entries = self._shelf, self.entries()
+        found = self._files.look(entries)
+        there = [
+            one
+            for one in entries
+            if one.state == State.PUBLISHED or (one.state == State.LOST and one.file_sha256)
+            if os.path.lexists(shelf.path_of(one.name))
+        ]
+        return Known(
+            lists_of(entries, self.closing(clock.now())),
+            [one.name for one in there if found[one.id] == Found.HERE],
+            {shelf.path_of(one.name).name: one.file_sha256 for one in there if not one.pruned_at},
+        )
+
     def lists(self) -> Lists:
         """What there is to say beside the releases, by the ledger."""
         return lists_of(self.entries(), self.closing(clock.now()))
 
     def latest(self) -> str | None:
         """The release that ``latest.duckdb`` is; None where there is none to be used."""
-        without = self.lists().left_out
-        names = [name.release_id for name in self._shelf.names()]
-        return next((name for name in reversed(names) if name not in without), None)
+        return self.known().latest
 
     def note_withdrawal(self, release_id: str, reason: str | None) -> bool:
         """Note why a release is withdrawn, or that it is no longer (None); whether that is news.
@@ -353,7 +436,7 @@ class Account:
     def _renew_beside(self) -> list[str]:
         key = self._signing_key
         sign = None if key is None else key.sign
-        return renew_beside(self._shelf, self._ledger, self.lists, sign)
+        return renew_beside(self._shelf, self.known, sign)
 
 
 def account_of(path: Path) -> tuple[str, Account]:
@@ -380,13 +463,19 @@ def resolve_charge(entry: Entry) -> State:
 
 
 def _finish(entry: Entry, draft: Path) -> State:
-    """Make public what a dead run was about to."""
-    if entry.path.exists():
+    """Make public what a dead run was about to: the very file whose digest it has noted."""
+    if _is_drawn(entry.path, entry):
         return State.PUBLISHED
-    if not draft.exists():
+    if not _is_drawn(draft, entry):
         return State.LOST
     try:
         make_public(draft, entry.path)
     except ClusterdpError:  # whatever the reason, another run will try again
         return entry.state
     return State.PUBLISHED
+
+
+def _is_drawn(path: Path, entry: Entry) -> bool:
+    with suppress(InputError):
+        return digest_of(path) == entry.file_sha256
+    return False

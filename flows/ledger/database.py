@@ -27,7 +27,6 @@ from flows.ledger.rules import (
     Entry,
     State,
     Terms,
-    UnknownRelease,
     decide,
 )
 from flows.ledger.statement import Statement
@@ -40,7 +39,6 @@ from flows.ledger.tables import (
     entries_for,
     insert,
     new_row,
-    row_of,
     select,
     unfinished,
     update,
@@ -150,19 +148,13 @@ class Ledger:
         return turn_by_file(self._folder, population)
 
     @told_plainly
-    def settle(
-        self,
-        terms: Terms,
-        resolve_charge: ResolveCharge = lambda entry: entry.state,
-        found: Sequence[UnknownRelease] = (),
-    ) -> None:
-        """Settle charges that runs left unfinished, and enter ``found`` releases.
-
-        These are published ones that the ledger does not know: it was lost, or is new.
-        """
+    def settle(self, resolve_charge: ResolveCharge = lambda entry: entry.state) -> None:
+        """Settle charges that runs left unfinished."""
         with self.alone() as connection:
-            self._resolve_charges(connection, resolve_charge)
-            self._enter(connection, terms.population, found)
+            for entry in unfinished(connection):
+                state = resolve_charge(entry)
+                if state != entry.state:
+                    update(connection, entry, state)
 
     @told_plainly
     def accounts(self, terms: Terms, members: Members, period: str) -> Accounts:
@@ -175,8 +167,7 @@ class Ledger:
     @told_plainly
     def sum_up(self, population: str, members: Members) -> None:
         """Make sums of registers, so that few have to be read; in the population's turn."""
-        key = members.key_fingerprint
-        sum_up(self.alone, self.engine.connect, self.shelves, population, key)
+        sum_up(self.alone, self.engine.connect, self.shelves, population, members.mark)
 
     @told_plainly
     def look_at_accounts(self, terms: Terms, members: Members, period: str) -> Accounts | None:
@@ -184,6 +175,16 @@ class Ledger:
         if not self.has_accounts(terms.population):
             return None
         return read_accounts(None, self.engine.connect, self.shelves, terms, members, period)
+
+    @told_plainly
+    def register_marks(self, population: str) -> set[str]:
+        """The marks of the population's registers: how, and under what keys, they were digested."""
+        with self.reading() as connection:
+            if connection is None or not sa.inspect(connection).has_table(REGISTERS.name):
+                return set()
+            of_mine = REGISTERS.c.population == population
+            found = sa.select(REGISTERS.c.key_fingerprint).where(of_mine).distinct()
+            return set(connection.execute(found).scalars())
 
     @told_plainly
     def has_accounts(self, population: str) -> bool:
@@ -199,14 +200,13 @@ class Ledger:
         self,
         asked: ChargeRequest,
         resolve_charge: ResolveCharge = lambda entry: entry.state,
-        found: Sequence[UnknownRelease] = (),
     ) -> ChargeGrant:
         """Charge one more draw, or name the release that answers already.
 
         Raises ConflictError and BudgetError as :func:`flows.ledger.rules.decide` does; what
         :meth:`settle` did first stays then.
         """
-        self.settle(asked.terms, resolve_charge, found)
+        self.settle(resolve_charge)
         with self.alone() as connection:
             entries = entries_for(connection, asked)
             decision = decide(entries, asked)
@@ -245,7 +245,7 @@ class Ledger:
         members = accounts.members
         written = self.shelves.write(connection, name, [members.words])
         histories = members.histories(asked.terms.cost)
-        row = new_register(population, name, members.key_fingerprint, written, histories)
+        row = new_register(population, name, members.mark, written, histories, met=accounts.met)
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == name))
         connection.execute(sa.insert(REGISTERS).values(row))
         connection.execute(sa.update(CHARGES).where(CHARGES.c.id == charge).values(roster=name))
@@ -331,21 +331,6 @@ class Ledger:
                 if after == State.VOID and entry.roster is not None:
                     self.shelves.remove(connection, [entry.roster])
             return bool(entries)
-
-    def _resolve_charges(self, connection: sa.Connection, resolve_charge: ResolveCharge) -> None:
-        for entry in unfinished(connection):
-            state = resolve_charge(entry)
-            if state != entry.state:
-                update(connection, entry, state)
-
-    def _enter(
-        self, connection: sa.Connection, population: str, found: Sequence[UnknownRelease]
-    ) -> None:
-        for one in found:
-            slot = CHARGES.c.slot == one.name.release_id
-            if connection.execute(sa.select(CHARGES.c.id).where(slot)).first() is None:
-                row = row_of(population, one.name, one.cost, State.PUBLISHED, one.path)
-                insert(connection, {**row, **one.marks})
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection | None]:

@@ -11,14 +11,11 @@ import sqlalchemy as sa
 
 from flows.ledger.database import Ledger, told_plainly
 from flows.ledger.rules import Entry, State
-from flows.ledger.standing import PeriodState, Standing, utc_text
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
 from flows.ledger.tables import CHARGES, select, unfinished
 from flows.released.lists import Closing, Lists, PrunedRelease, WithdrawnRelease
 from flows.schedule.periods import Schedule
 from schemas.errors import ConfigError, shown
-
-_UNSETTLED = (PeriodState.DUE, PeriodState.WAITING, PeriodState.RUNNING)
-_PUBLIC = (PeriodState.PUBLISHED, PeriodState.PRUNED, PeriodState.WITHDRAWN)
 
 
 @told_plainly
@@ -85,19 +82,30 @@ def lists_of(entries: Iterable[Entry], closing: Closing | None) -> Lists:
 def closing_of(
     experiment: str, schedule: Schedule | None, periods: Iterable[Standing], now: datetime
 ) -> Closing | None:
-    """How an experiment ended; None while one of its periods may still come by itself.
+    """How an experiment ended; None while a run may still release one of its periods.
 
-    One that failed, was refused or is lost does not keep it from its end: a person may still make
-    it, and then this says another thing.
+    That is any that was never public: one that failed, was refused or has no files is tried again
+    by each run.
     """
     if schedule is None or schedule.until is None or schedule.next_due(now) is not None:
         return None
     found = [one for one in periods if one.due_at is not None]
-    if not found or any(one.state in _UNSETTLED for one in found):
+    if not found or not all(one.is_settled for one in found):
         return None
-    missing = tuple(one.period for one in found if one.state not in _PUBLIC)
-    first, last = schedule.since.isoformat(), schedule.until.isoformat()
-    return Closing(experiment, first, last, len(found), missing)
+
+    def those(*states: PeriodState) -> tuple[str, ...]:
+        return tuple(one.period for one in found if one.state in states)
+
+    return Closing(
+        experiment,
+        schedule.since.isoformat(),
+        schedule.until.isoformat(),
+        len(found),
+        not_published=those(*FOR_A_PERSON),
+        withdrawn=those(PeriodState.WITHDRAWN),
+        pruned=those(PeriodState.PRUNED),
+        elsewhere=tuple(one.period for one in found if one.is_elsewhere),
+    )
 
 
 def _plain(moment: datetime) -> datetime:

@@ -1,13 +1,15 @@
 """Who is in a release, as the accounts by unit know it, and what they have paid before."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from privatizers.accounting.budget import Budget
+from privatizers.accounting.budget import Budget, of_group
 from privatizers.accounting.histories import (
+    MOST_HISTORIES,
     Codes,
     History,
     Presence,
@@ -17,6 +19,9 @@ from privatizers.accounting.histories import (
     row_words,
 )
 from schemas.arrays import Bools, Integers, Ints, Words
+from schemas.errors import InputError
+
+_CODES = np.uint64(MOST_HISTORIES - 1)
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,44 @@ class AccountKey:
     secret: bytes = field(repr=False)
     fingerprint: str
     """Different for each key and population; reveals nothing of either."""
+
+
+def mark_of(key_fingerprint: str, ids: str | None) -> str:
+    """The mark of registers: of what form of ids their digests are, and under what key.
+
+    ``ids`` is "canonical" or "exact"; None stands for ids as they were written, all of them as
+    text, which is what registers had before they had marks.
+    """
+    return key_fingerprint if ids is None else f"2-{ids}:{key_fingerprint}"
+
+
+@dataclass(frozen=True)
+class Sought:
+    """Digests to look up in a register: rising, and the places that they belong to among words."""
+
+    digests: Words
+    places: Ints | None = None
+    """None where they are those of the words themselves; else each digest once a place."""
+
+    def by_turns(self, codes: NDArray[np.uint16], n_words: int) -> Iterator[NDArray[np.uint16]]:
+        """The numbers that a register has for the digests, as numbers of words: shape [words].
+
+        First one of each place, then the second of those where two were found, and so on: what a
+        unit paid under several spellings adds up.
+        """
+        if self.places is None:
+            yield codes
+            return
+        there = np.flatnonzero(codes)
+        there = there[np.argsort(self.places[there], kind="stable")]
+        while len(there):
+            places = self.places[there]
+            first = np.ones(len(there), dtype=np.bool_)
+            np.not_equal(places[1:], places[:-1], out=first[1:])
+            found = np.zeros(n_words, dtype=np.uint16)
+            found[places[first]] = codes[there[first]]
+            yield found
+            there = there[~first]
 
 
 @dataclass(frozen=True)
@@ -39,17 +82,85 @@ class Members:
     experiment: str
     arm_names: tuple[str, ...]
     key_fingerprint: str
+    ids: str = "canonical"
+    """What form of ids is digested: "canonical" or "exact"."""
+    others: Mapping[str, tuple[Words, ...]] = field(default_factory=dict, repr=False)
+    """What rows have to be sought by in registers with other marks; shape [n] each."""
+    by_household: bool = False
+    """Whether who pays has paid for all its rows at once."""
 
     @cached_property
     def order(self) -> Ints:
         """Rows by their digests, shape [n]."""
         return np.argsort(self._row_words)
 
-    @cached_property
+    @property
     def words(self) -> Words:
-        """The register of these units: rising, each digest once, the arm's number from 1 on."""
+        """The register of these units: rising, each digest once, with a number from 1 on."""
+        return self._register[0]
+
+    @property
+    def n_rows(self) -> Ints:
+        """How many rows each digest has, in the order of :attr:`words`."""
+        return self._register[1]
+
+    @property
+    def n_paid(self) -> Ints:
+        """For how many rows each pays by itself: all that it has, but 1 of a household."""
+        return np.ones_like(self.n_rows) if self.by_household else self.n_rows
+
+    @property
+    def most_paid(self) -> int:
+        """The most rows that one of them pays for; 1 at least."""
+        return int(self.n_paid.max(initial=1))
+
+    @cached_property
+    def _register(self) -> tuple[Words, Ints, tuple[tuple[int, int], ...]]:
+        """Words, rows of each, and what their numbers from 1 on stand for: arm, rows paid for.
+
+        A digest of several rows has the first arm of these.
+        """
         rising = np.sort(self._row_words)
-        return rising[first_of_each(rising)]
+        first = first_of_each(rising)
+        ways = [(arm, 1) for arm in range(len(self.arm_names))]
+        if first.all():
+            return rising, np.ones(len(rising), dtype=np.int64), tuple(ways)
+        words, n_rows = rising[first], np.diff(np.flatnonzero(first), append=len(rising))
+        several = np.flatnonzero(n_rows > 1)
+        if self.by_household:
+            return words, n_rows, tuple(ways)
+        arms = (words[several] & _CODES).astype(np.int64) - 1
+        pairs = np.stack([arms, n_rows[several]], axis=1)
+        more, number = np.unique(pairs, axis=0, return_inverse=True)
+        if len(ways) + len(more) >= MOST_HISTORIES:
+            raise InputError(
+                f"source.ids: the ids of {len(several):,} unit(s) differ from another's by case, "
+                "zeros or blanks alone, in too many ways; nothing was charged. Mend the ids, or "
+                'declare source.ids = "exact" if these are different people'
+            )
+        words[several] = row_words(words[several], len(ways) + 1 + number.reshape(-1))
+        return words, n_rows, (*ways, *map(tuple, more.tolist()))
+
+    @property
+    def arms_of_words(self) -> Ints:
+        """The arm of each digest, in the order of :attr:`words`."""
+        arms = np.array([arm for arm, _ in self._register[2]])
+        return arms[(self.words & _CODES).astype(np.int64) - 1]
+
+    @property
+    def mark(self) -> str:
+        """The mark of registers that hold such digests."""
+        return mark_of(self.key_fingerprint, self.ids)
+
+    def sought(self, mark: str) -> Sought:
+        """What to look up in a register with this mark; KeyError where that cannot be told."""
+        if mark == self.mark:
+            return Sought(digests_of(self.words))
+        return self._sought_otherwise[mark]
+
+    @cached_property
+    def _sought_otherwise(self) -> dict[str, Sought]:
+        return {mark: _each_once(self.place, rows) for mark, rows in self.others.items()}
 
     @property
     def _row_words(self) -> Words:
@@ -77,18 +188,28 @@ class Members:
         """Those of some rows, shape [n]."""
         if rows.all():
             return self
-        return Members(
-            self.digests[rows],
-            self.arms[rows],
-            self.experiment,
-            self.arm_names,
-            self.key_fingerprint,
+        return replace(
+            self,
+            digests=self.digests[rows],
+            arms=self.arms[rows],
+            others={mark: tuple(one[rows] for one in way) for mark, way in self.others.items()},
         )
 
     def histories(self, cost: Budget) -> tuple[History, ...]:
-        """What being in a release of these units at ``cost`` adds, by the numbers in words."""
-        ways = (Presence(self.experiment, arm, cost.epsilon, cost.delta) for arm in self.arm_names)
+        """What being in a release of these units at ``cost`` a row adds, by numbers in words."""
+        costs = ((self.arm_names[arm], of_group(cost, n)) for arm, n in self._register[2])
+        ways = (Presence(self.experiment, arm, c.epsilon, c.delta) for arm, c in costs)
         return ((), *(((way, 1),) for way in ways))
+
+
+def _each_once(place: Ints, rows: tuple[Words, ...]) -> Sought:
+    """The digests of rows, each once a place; shapes [n]."""
+    digests, places = np.concatenate([digests_of(one) for one in rows]), np.tile(place, len(rows))
+    order = np.lexsort((places, digests))
+    digests, places = digests[order], places[order]
+    new = np.ones(len(places), dtype=np.bool_)
+    new[1:] = (places[1:] != places[:-1]) | (digests[1:] != digests[:-1])
+    return Sought(digests[new], places[new])
 
 
 @dataclass(frozen=True)
@@ -110,6 +231,9 @@ class Accounts:
     everybody: Budget
     """What everybody has paid, for those and for releases without a register."""
     warnings: tuple[str, ...] = ()
+    met: tuple[int, int] | None = None
+    """How many of how many units, all that were asked about, the experiment has released before;
+    None where it had released nobody that is known."""
     found_in: Mapping[int, int] = field(default_factory=dict)
     """Where units cannot pay: how many of these are in the release of which charge."""
 
@@ -132,7 +256,7 @@ class Accounts:
         arms_before = [
             {way.arm for way, _ in history if way.experiment == mine} for history in self.histories
         ]
-        numbers = (self.members.words & np.uint64(0xFFF)).astype(np.int64) - 1
+        numbers = self.members.arms_of_words
         width = len(names)
         pairs = np.bincount(
             self.codes_without_own.astype(np.int64) * width + numbers,
@@ -159,10 +283,22 @@ class Accounts:
 
         ``everybody`` has paid that beside what ``codes`` say, and would pay ``cost`` now.
         """
-        short = np.zeros(len(self.histories), dtype=np.bool_)
-        for number, paid in self.paid(codes).items():
-            short[number] = not (everybody + paid + cost).fits_into(limit)
-        return short[codes]
+        short = np.zeros(len(codes), dtype=np.bool_)
+        for n, mine in self._by_rows():
+            found = np.zeros(len(self.histories), dtype=np.bool_)
+            for number, paid in self.paid(codes[mine]).items():
+                found[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
+            short[mine] = found[codes[mine]]
+        return short
+
+    def _by_rows(self) -> Iterator[tuple[int, Bools | slice]]:
+        """The digests that pay for one row, for two, and so on, shape [words]."""
+        n_paid = self.members.n_paid
+        if self.members.most_paid == 1:
+            yield 1, slice(None)
+            return
+        for n in np.flatnonzero(np.bincount(n_paid)).tolist():
+            yield n, n_paid == n
 
     def kept(self, rows: Bools) -> "Accounts":
         """Those of some rows of the log, shape [n]."""
@@ -178,7 +314,10 @@ class Accounts:
         )
 
     def most(self, cost: Budget) -> Budget:
-        """The most that any of the units has paid, ``cost`` included, ε and δ each."""
-        paid = self.paid(self.codes).values() if len(self.codes) else [Budget()]
-        after = [each + cost for each in paid]
+        """The most that any of the units has paid, ``cost`` for each row included, ε and δ each."""
+        after = [
+            paid + of_group(cost, n)
+            for n, mine in self._by_rows()
+            for paid in self.paid(self.codes[mine]).values()
+        ] or [cost]
         return Budget(max(b.epsilon for b in after), max(b.delta for b in after))

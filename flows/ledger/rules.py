@@ -21,7 +21,7 @@ from typing import Any
 from flows.ledger.members import Accounts
 from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
-from privatizers.accounting.budget import Budget, total
+from privatizers.accounting.budget import Budget, of_group, total
 from schemas.errors import BudgetError, ConflictError
 from schemas.names import ReleaseName
 
@@ -181,6 +181,13 @@ class ChargeRequest:
     """Of the file that is published."""
     accounts: Accounts | None = None
     """What the units have paid, where each has an account."""
+    most_paid: int = 1
+    """The most rows of the log that one member of the population pays for, each of them."""
+
+    @property
+    def cost(self) -> Budget:
+        """What whoever pays most is charged for the release."""
+        return of_group(self.terms.cost, self.most_paid)
 
     def path_of(self, name: ReleaseName) -> Path:
         """Where a release of that name is published."""
@@ -240,7 +247,7 @@ def decide(entries: Sequence[Entry], asked: ChargeRequest) -> Decision:
     if period and not asked.revise:
         return _unchanged(period, asked)
     if asked.accounts is None:
-        check_budget(entries, asked.terms.population, asked.terms.cost, asked.terms.limit)
+        check_budget(entries, asked.terms.population, asked.cost, asked.terms.limit)
     else:
         _check_nobody_waits(entries, asked)
         check_accounts(entries, asked.terms, asked.accounts)
@@ -255,21 +262,24 @@ def check_accounts(entries: Sequence[Entry], terms: Terms, accounts: Accounts) -
     it is in, and for this one.
     """
     everybody = of_everybody(entries, terms.population, accounts.lost)
-    cost, limit = terms.cost, terms.limit
-    short = accounts.cannot_pay(everybody, cost, limit, accounts.codes)
+    limit = terms.limit
+    short = accounts.cannot_pay(everybody, terms.cost, limit, accounts.codes)
     n_short = int(short.sum())
     if n_short == 0:
         return
     paid = [everybody + each for each in accounts.paid(accounts.codes[short]).values()]
     most = Budget(max(b.epsilon for b in paid), max(b.delta for b in paid))
+    n_rows = int(accounts.members.n_paid[short].max())
+    cost = of_group(terms.cost, n_rows)
     name = "epsilon" if any((b + cost).epsilon > limit.epsilon for b in paid) else "delta"
-    rest = limit.left_after(most)
-    costs, left, whole = (amount_text(getattr(b, name)) for b in (cost, rest, limit))
+    amounts = terms.cost, cost, limit.left_after(most), limit
+    costs, for_rows, left, whole = (amount_text(getattr(b, name)) for b in amounts)
+    twice = f" ({for_rows} for {n_rows} rows whose ids are one)" if n_rows > 1 else ""
     raise BudgetError(
-        f"refused: this release costs {name} {costs}, which {n_short:,} of its {len(short):,} "
-        f"units cannot pay: of the {whole} that each of population {terms.population!r} may pay, "
-        f"{left} is left to one of them; nothing was drawn or written.\n"
-        f"{_paid_for(entries, terms.population, accounts, name)}"
+        f"refused: this release costs {name} {costs}{twice}, which {n_short:,} of its "
+        f"{len(short):,} units cannot pay: of the {whole} that each of population "
+        f"{terms.population!r} may pay, {left} is left to one of them; nothing was drawn or "
+        f"written.\n{_paid_for(entries, terms.population, accounts, name)}"
         f"Ask for a smaller privacy.{name}; or leave these units out "
         '(privacy.spent = "set_aside"); or, if they may pay more, raise '
         f"privacy.budget_{name}"
@@ -353,7 +363,7 @@ def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
     if not same:
         raise _conflict(max(kept, key=lambda entry: entry.name), asked)
     found = max(same, key=lambda entry: entry.name)
-    for path in (found.path, asked.path_of(found.name)):
+    for path in (asked.path_of(found.name), found.path):
         if path.is_file():
             return Decision(found.name, replace(found, path=path))
     raise ConflictError(

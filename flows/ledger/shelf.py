@@ -15,10 +15,11 @@ from flows.config.model.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
-from flows.released.lists import PRUNED, Lists, PrunedRelease, read_lists
+from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
+from flows.runtime.regular_files import digest_of
 from privatizers.accounting.budget import Budget, of_group
-from schemas.errors import InputError, shown
+from schemas.errors import ConflictError, InputError, shown
 from schemas.names import ReleaseName
 
 
@@ -40,15 +41,17 @@ class Shelf:
         """What is published, by period, then revision."""
         return published(self.directory, self.experiment, self.suffix)
 
-    def strays(self, ledger: Ledger) -> list[UnknownRelease]:
-        """List what the ledger has no charge for (another ledger had it, say).
+    def check_known(self, ledger: Ledger) -> None:
+        """Raise ConflictError where a file has the name of a release that was never charged.
 
+        Nobody of this ledger has drawn it, or the ledger was lost: either way a person has to look.
         The folder is looked at first, so that what is being published now is not among them.
         """
         names = self.names()
-        if not names and not (self.has_latest and read_lists(self.directory).pruned):
-            return []
-        return self.beyond(ledger.known(self.experiment), names)
+        known = ledger.known(self.experiment) if names else ()
+        strays = [str(self.path_of(one)) for one in names if one.release_id not in known]
+        if strays:
+            raise ConflictError(not_drawn(strays))
 
     def beyond(self, known: Collection[str], names: Sequence[ReleaseName]) -> list[UnknownRelease]:
         """What was published that is not ``known``: of these files, and those that were pruned."""
@@ -88,6 +91,8 @@ class Shelf:
             )
         path = self.path_of(name)
         marks = {**_marks(one.release_id, lists), "pruned_at": _moment(one.pruned_at)}
+        if one.sha256 is not None:
+            marks["file_sha256"] = one.sha256
         return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
 
     def read_stray(self, name: ReleaseName, lists: Lists | None = None) -> UnknownRelease:
@@ -103,13 +108,24 @@ class Shelf:
         else:
             if stated == name.release_id:
                 marks = {} if lists is None else _marks(stated, lists)
-                return UnknownRelease(name, cost, path, marks)
+                return UnknownRelease(name, cost, path, marks | {"file_sha256": digest_of(path)})
             problem = f"{path}: says that it is {stated}"
         raise InputError(
             f"{problem}. It has the name of a release of {name.experiment!r} that the ledger does "
             "not know, so it would have to be charged; nothing was done. Move it out of the folder "
             "if it is none, or put the whole file back from a copy, and run again"
         )
+
+
+def not_drawn(paths: Sequence[str]) -> str:
+    """That files have names of releases that the ledger knows nothing of, and what to do."""
+    which, they = ("this file", "it is") if len(paths) == 1 else ("these files", "they are")
+    return (
+        f"{named(paths)}: the ledger knows nothing of {which}, so {they} neither believed nor "
+        "charged, and nothing was done. If somebody has put it there, move it out of the folder. "
+        "If the ledger was lost, or an older one put back, see that no file is missing and charge "
+        "for what is there: clusterdp restore (see docs/runbooks.md)"
+    )
 
 
 def _marks(release_id: str, lists: Lists) -> dict[str, str | datetime]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from flows.ledger.attempts import Attempt, AttemptState
+from flows.ledger.files import Found
 from flows.ledger.rules import Entry, State
 from flows.released.file.draft import draft_in
 from flows.runtime.working_folders import is_alive
@@ -35,13 +36,17 @@ class PeriodState(StrEnum):
     """By the budget."""
     FAILED = "failed"
     LOST = "lost"
-    """Its run died while publishing, and its file is gone: it may have been seen."""
+    """Its file is gone, or its run died while publishing: it may have been seen."""
+    ALTERED = "altered"
+    """A file has its name that is not the one that was drawn, or that nobody has drawn."""
     WITHDRAWN = "withdrawn"
     """Public, and not to be used any more, as its operator says."""
     PRUNED = "pruned"
     """Was public; its file was removed as too old."""
 
 
+FOR_A_PERSON = (PeriodState.LOST, PeriodState.ALTERED)
+"""No run mends these."""
 _TO_TRY = (PeriodState.DUE, PeriodState.REFUSED, PeriodState.FAILED, PeriodState.WAITING)
 """Of periods that are due; those that wait then wait for their files."""
 
@@ -59,6 +64,13 @@ class Standing:
     reason: str | None = None
     is_due: bool = False
     """Whether it is one of the schedule's whose time has come; not told of what is public."""
+    is_elsewhere: bool = False
+    """Whether its file was released into another folder, or by another machine into its own."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a release of it was public, so that no run tries it of itself."""
+        return self.release_id is not None
 
     @property
     def is_to_try(self) -> bool:
@@ -86,38 +98,37 @@ def standings(
     now: datetime,
     entries: Iterable[Entry],
     attempts: Mapping[str, Attempt],
+    found: Mapping[int, Found],
     strays: Collection[ReleaseName] = (),
 ) -> list[Standing]:
     """Where every period stands that the schedule, the ledger or the folder of releases knows.
 
-    ``entries`` and ``attempts`` are those of the experiment, ``strays`` the published files that
-    the ledger does not know.
+    ``entries`` and ``attempts`` are those of the experiment, ``found`` says where the file of each
+    entry is, ``strays`` are files with names of releases that the ledger does not know.
     """
     charged: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.counts:
             charged.setdefault(entry.name.period, []).append(entry)
-    published: dict[str, list[ReleaseName]] = {}
-    for name in strays:
-        published.setdefault(name.period, []).append(name)
+    planted = {name.period: name for name in strays}
     begun = [] if schedule is None else [day.isoformat() for day in schedule.begun(now)]
-    periods = sorted({*begun, *charged, *attempts, *published})
+    periods = sorted({*begun, *charged, *attempts, *planted})
     of_schedule = set(begun)
-    found = []
+    told = []
     for period in periods:
         day = None if schedule is None else _scheduled_day(schedule, period)
         due_at = None if schedule is None or day is None else schedule.due_at(day)
         missing_at = None if schedule is None or day is None else schedule.missing_at(day)
         standing = (
-            _by_charges(period, due_at, charged.get(period, ()), now)
-            or _by_file(period, due_at, published.get(period, ()))
+            _by_stray(period, due_at, planted.get(period))
+            or _by_charges(period, due_at, charged.get(period, ()), found, now)
             or _by_attempt(period, due_at, missing_at, attempts.get(period), now)
         )
         if standing is None and period in of_schedule:
             standing = _untried(period, due_at, now)
         if standing is not None:
-            found.append(standing)
-    return found
+            told.append(standing)
+    return told
 
 
 def _scheduled_day(schedule: Schedule, period: str) -> date | None:
@@ -126,40 +137,49 @@ def _scheduled_day(schedule: Schedule, period: str) -> date | None:
 
 
 def _by_charges(
-    period: str, due_at: datetime | None, entries: Sequence[Entry], now: datetime
+    period: str,
+    due_at: datetime | None,
+    entries: Sequence[Entry],
+    found: Mapping[int, Found],
+    now: datetime,
 ) -> Standing | None:
     """By the charges for it, the last that is public first; None where none of them counts."""
-    seen = [(entry, _outlook(entry)) for entry in entries]
+    seen = [(entry, _outlook(entry, found)) for entry in entries]
     public = [entry for entry, outlook in seen if outlook == State.PUBLISHED]
     if public:
-        return _by_public(period, due_at, public)
-    names = [entry.name for entry, outlook in seen if outlook == State.LOST]
-    if names:
-        release_id = max(names).release_id
-        reason = (
-            f"the run of {release_id} died while publishing, and its file is gone: somebody may "
-            "have seen it. Put the file back from a copy, or ask for another draw with: clusterdp "
-            f"release CONFIG --period {period} --revise"
-        )
-        return Standing(period, PeriodState.LOST, due_at, release_id, reason)
+        return _by_public(period, due_at, public, found)
+    lost = [entry for entry, outlook in seen if outlook == State.LOST]
+    if lost:
+        return _without_file(period, due_at, max(lost, key=lambda entry: entry.name), found)
     for entry, outlook in seen:
         if outlook in (State.RESERVED, State.PUBLISHING):
             return Standing(period, PeriodState.RUNNING, due_at, None, _running_text(entry))
-    if any(outlook is None for _, outlook in seen):
-        reason = "its run died while publishing; the next run finishes it"
-        is_due = due_at is not None and due_at <= now
-        return Standing(period, PeriodState.DUE, due_at, None, reason, is_due)
+    for entry, outlook in seen:
+        if outlook is None:
+            if found.get(entry.id) == Found.ALTERED:
+                return _by_stray(period, due_at, entry.name)
+            reason = "its run died while publishing; the next run finishes it"
+            is_due = due_at is not None and due_at <= now
+            return Standing(period, PeriodState.DUE, due_at, None, reason, is_due)
     return None
 
 
-def _by_public(period: str, due_at: datetime | None, public: Sequence[Entry]) -> Standing:
+def _by_public(
+    period: str, due_at: datetime | None, public: Sequence[Entry], found: Mapping[int, Found]
+) -> Standing:
     """By the releases of a period that are public, or were: the one to be used, if there is one."""
     good = [entry for entry in public if entry.withdrawal is None]
     files = [entry for entry in good if entry.pruned_at is None]
     last = max(files or good or public, key=lambda entry: entry.name)
     release_id = last.name.release_id
+    if files and found.get(last.id) in (Found.GONE, Found.ALTERED):
+        return _without_file(period, due_at, last, found)
     if files:
-        return Standing(period, PeriodState.PUBLISHED, due_at, release_id)
+        where = f"its file is not here: {last.host} released it into {last.path.parent}"
+        is_elsewhere = found.get(last.id) == Found.ELSEWHERE
+        reason = where if is_elsewhere else None
+        state = PeriodState.PUBLISHED
+        return Standing(period, state, due_at, release_id, reason, is_elsewhere=is_elsewhere)
     if last.withdrawal is not None:
         reason = (
             f"withdrawn on {last.withdrawal.at:%Y-%m-%d}: {last.withdrawal.reason} (another draw "
@@ -170,12 +190,31 @@ def _by_public(period: str, due_at: datetime | None, public: Sequence[Entry]) ->
     return Standing(period, PeriodState.PRUNED, due_at, release_id, reason)
 
 
-def _outlook(entry: Entry) -> State | None:
+def _without_file(
+    period: str, due_at: datetime | None, last: Entry, found: Mapping[int, Found]
+) -> Standing:
+    """A release that may have been seen, and whose file is not what was drawn, or not there."""
+    release_id, state = last.name.release_id, PeriodState.LOST
+    what = f"the file of {release_id} is gone"
+    if last.state != State.PUBLISHED:
+        what = f"the run of {release_id} died while publishing, and its file is gone"
+    if found.get(last.id) == Found.ALTERED:
+        what, state = f"{last.path.name} is not the file that was published", PeriodState.ALTERED
+    withdraw = "withdraw it, " if last.state == State.PUBLISHED else ""
+    reason = (
+        f"{what}: put it back from a copy, {withdraw}or ask for another draw, which costs "
+        f"privacy again: clusterdp release CONFIG --period {period} --revise"
+    )
+    return Standing(period, state, due_at, release_id, reason)
+
+
+def _outlook(entry: Entry, found: Mapping[int, Found]) -> State | None:
     """What the next run will make of a charge; None where it will publish it from its draft.
 
     One that was lost is published again once its file is put back.
     """
-    if entry.state == State.LOST and entry.path.is_file():
+    is_there = found.get(entry.id) in (Found.HERE, Found.ELSEWHERE)
+    if entry.state == State.LOST and is_there:
         return State.PUBLISHED
     if entry.state not in (State.RESERVED, State.PUBLISHING) or entry.draft is None:
         return entry.state
@@ -184,7 +223,7 @@ def _outlook(entry: Entry) -> State | None:
         return entry.state
     if entry.state == State.RESERVED:
         return State.VOID
-    if entry.path.exists():
+    if is_there:
         return State.PUBLISHED
     return None if draft_in(entry.draft).exists() else State.LOST
 
@@ -198,11 +237,14 @@ def _running_text(entry: Entry) -> str:
     )
 
 
-def _by_file(period: str, due_at: datetime | None, names: Sequence[ReleaseName]) -> Standing | None:
-    if not names:
+def _by_stray(period: str, due_at: datetime | None, name: ReleaseName | None) -> Standing | None:
+    if name is None:
         return None
-    reason = "its file is there, and the ledger does not know it yet; the next run enters it"
-    return Standing(period, PeriodState.PUBLISHED, due_at, max(names).release_id, reason)
+    reason = (
+        f"a file is called {name.release_id} that this ledger has not drawn: move it out of the "
+        "folder; or, if the ledger was lost, charge for it (clusterdp restore)"
+    )
+    return Standing(period, PeriodState.ALTERED, due_at, None, reason)
 
 
 def _by_attempt(

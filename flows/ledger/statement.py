@@ -59,7 +59,7 @@ class Statement:
         """The prices of each history of releases that a member of the population has."""
         counted = [entry for entry in self.entries if entry.counts]
         lost = self.lost if self.tally is None else self.tally.lost
-        known = self.tally is not None
+        known = self.tally is not None and self.tally.n_units > 0
         common = [e.cost for e in counted if not known or e.roster is None or e.id in lost]
         theirs: Iterable[History] = () if self.tally is None else self.tally.histories
         of_units = [

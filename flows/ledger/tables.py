@@ -61,6 +61,7 @@ REGISTERS = sa.Table(
     METADATA,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("population", sa.Text, nullable=False, index=True),
+    # Behind "2-canonical:" or "2-exact:", the form of ids that are digested; before it, as written.
     sa.Column("key_fingerprint", sa.Text, nullable=False),
     sa.Column("n_words", sa.BigInteger, nullable=False),
     sa.Column("checksum", sa.Text, nullable=False),
@@ -76,6 +77,16 @@ PIECES = sa.Table(
     sa.Column("words", sa.LargeBinary, nullable=False),
 )
 """Words of registers, where the ledger is on a server; else they are in files beside it."""
+FILES = sa.Table(
+    "clusterdp_files",
+    METADATA,
+    sa.Column("path", sa.Text, primary_key=True),
+    sa.Column("sha256", sa.Text, primary_key=True),
+    sa.Column("experiment", sa.Text, nullable=False, index=True),
+    sa.Column("host", sa.Text, nullable=False),
+    sa.Column("stamp", sa.Text, nullable=False),
+)
+"""Published files as they were last seen: the stamp under which a file had this digest."""
 
 _READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
 """All columns as the database gives them: :func:`entry_of` finds out what they are."""
@@ -118,7 +129,7 @@ def new_row(asked: ChargeRequest, name: ReleaseName, path: Path) -> dict[str, An
     """The row of a charge that is granted; its register is named once it is written."""
     digests, terms, accounts = asked.fingerprint, asked.terms, asked.accounts
     most = None if accounts is None else accounts.most(terms.cost)
-    return row_of(terms.population, name, terms.cost, State.RESERVED, path) | {
+    return row_of(terms.population, name, asked.cost, State.RESERVED, path) | {
         "most_epsilon": None if most is None else repr(most.epsilon),
         "most_delta": None if most is None else repr(most.delta),
         "draft": None if asked.draft is None else str(asked.draft),

@@ -148,9 +148,9 @@ def _home() -> Path:
 def _damage(path: Path) -> str | None:
     try:
         # Read and write, as reading alone fails where a journal is to be made.
-        with sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True) as connection:
+        uri = f"file:{quote(str(path))}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
             found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        connection.close()
     except sqlite3.OperationalError as error:
         return None if "locked" in str(error) else str(error)
     except sqlite3.DatabaseError as error:

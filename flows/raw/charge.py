@@ -13,8 +13,8 @@ from flows.orchestration.step import step
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import fingerprint
 from flows.raw.spill.workspace import Workspace
-from flows.raw.units.account_digests import digest_units
-from flows.raw.units.known_units import set_known_aside
+from flows.raw.units.account_digests import count_units, digest_units
+from flows.raw.units.known_units import set_known_aside, told_together
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.units.roster import check_sample_ratio
 from flows.raw.units.rows import Rows
@@ -59,16 +59,22 @@ def charge_rows(
     if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
         read_assignment_key(read.config, begun=begun or account.has_released(read.period))
     if not account.terms.by_unit:
+        read = _counted(read)
+        most = read.roster.most_paid
         with account.turn():
-            return account.reserve(read.period, made_from, folder, revise=revise), read
+            charge = account.reserve(read.period, made_from, folder, revise=revise, most_paid=most)
+            return charge, read
     key = read_account_key(read.config, begun=begun)
-    members = step(digest_units)(read.config, read.rows, key)
+    members = step(digest_units)(read.config, read.rows, key, account.register_marks)
     with account.turn():
         accounts = account.accounts(members, read.period)
         left, accounts = _left(read, accounts, workspace)
         if guards:
             check_sample_ratio(read.config, left.roster)
-        charge = account.reserve(read.period, made_from, folder, revise=revise, accounts=accounts)
+        most = left.roster.most_paid
+        charge = account.reserve(
+            read.period, made_from, folder, revise=revise, accounts=accounts, most_paid=most
+        )
         if charge.is_new:
             account.sum_up(members)
     return charge, left
@@ -95,9 +101,13 @@ def _leaves_out(config: Config) -> bool:
 def _by_accounts(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
     """The rows that are left by accounts as they are now."""
     if not account.terms.by_unit or not account.has_accounts:
-        return read
+        left = _counted(read)
+        if not account.terms.spares:
+            most = left.roster.most_paid
+            account.refuse_early(read.period, revise=False, most_paid=most)
+        return left
     key = read_account_key(read.config, begun=True)
-    members = step(digest_units)(read.config, read.rows, key)
+    members = step(digest_units)(read.config, read.rows, key, account.register_marks)
     accounts = account.look_at_accounts(members, read.period)
     if accounts is None:
         return read
@@ -112,8 +122,18 @@ def _left(
     """The rows that are left after the rules that read accounts, and the accounts of these."""
     known = step(set_known_aside)(read.config, read.rows, read.roster, accounts, workspace)
     if known.rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
-        left = replace(read, roster=known.roster)
-        vars(left).update({k: v for k, v in vars(read).items() if k in ("chosen", "forecast")})
-        return left, known.accounts
+        return _told(read, known.roster), known.accounts
     left = PeriodRows(read.config, read.period, known.rows, known.roster)
     return left, known.accounts
+
+
+def _counted(read: PeriodRows) -> PeriodRows:
+    """The same rows, with how many are whose, where accounts are not looked at."""
+    return _told(read, told_together(read.roster, step(count_units)(read.config, read.rows)))
+
+
+def _told(read: PeriodRows, roster: Roster) -> PeriodRows:
+    """The same rows with other facts about them; what is known of their design stays."""
+    told = replace(read, roster=roster)
+    vars(told).update({k: v for k, v in vars(read).items() if k in ("chosen", "forecast")})
+    return told

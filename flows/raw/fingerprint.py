@@ -234,6 +234,8 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
     if privacy.rows_each is not None:
         document["privacy_unit"] = config.columns.privacy_unit
         document["rows_each"] = privacy.rows_each
+    if config.source.ids != "canonical" and {"returning", "rows_each"} & document.keys():
+        document["ids"] = config.source.ids
     if config.columns.attributes:
         document["attributes"] = config.columns.attributes
     if config.columns.assigned_by is not None:
@@ -257,6 +259,7 @@ def _outcome_settings(config: Config, design: AnyDesign) -> dict[str, Any]:
         "label": outcome.label,
         "measured_in": outcome.measured_in,
         "texts": outcome.numbers_of_texts or None,
+        "decimal": "," if outcome.decimal == "," else None,
     }
     return {
         "grid": outcome.grid,

@@ -30,6 +30,7 @@ from flows.raw.reading.columns import (
     text_outcome,
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days
+from flows.raw.reading.outcome_types import type_warnings
 from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.stores import LogFile
 from flows.raw.reading.times import microseconds
@@ -38,6 +39,7 @@ from flows.raw.units.private_clusters import cluster_columns, private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
+from schemas.errors import NoFileError
 from schemas.raw import (
     ARM,
     ASSIGNED,
@@ -143,6 +145,24 @@ def ingest_without_outcomes(config: Config, period: str) -> Sealed[Log]:
     A plan uses this, as it may not see outcomes. The column of outcomes need not exist.
     """
     return _find_log(config, period, outcomes=False)
+
+
+@values_free
+def outcome_type_warnings(config: Config, period: str) -> tuple[str, ...]:
+    """Warn of outcomes whose columns have types that do not fit; reads no row.
+
+    None of a file that is not there.
+    """
+    source = config.source
+    try:
+        files = (
+            find_files(config.directory, "source.path", source.path, period)
+            if source.outcomes_path is None
+            else _event_files(config, source.outcomes_path, period)
+        )
+    except NoFileError:
+        return ()
+    return tuple(type_warnings(config.outcomes, files))
 
 
 def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
@@ -269,18 +289,18 @@ def _roster_expressions(
         time = _given(columns.time)
         return [*expressions, microseconds(time, frame.schema[time], path).alias(TIME)]
     for position, one in enumerate(of_outcomes):
-        values = pl.lit(math.nan, pl.Float64) if one is None else _outcome(one, frame, path)
+        values = pl.lit(math.nan, pl.Float64) if one is None else read_outcome(one, frame, path)
         expressions.append(values.alias(numbered(OUTCOME, position)))
     return expressions
 
 
-def _outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
+def read_outcome(one: NamedOutcome, frame: pl.DataFrame, path: LogFile) -> pl.Expr:
     """An outcome as a number, NaN where it is missing or unreadable; 1 where it has no column."""
     if not one.column:
         return pl.lit(1.0)
     if one.texts:
         return text_outcome(frame, path, one.column, one.numbers_of_texts)
-    return outcome(frame, path, one.column)
+    return outcome(frame, path, one.column, one.decimal or ".")
 
 
 def _of_outcomes(config: Config) -> tuple[str, ...]:
@@ -306,7 +326,7 @@ def _event_expressions(
         microseconds(time, frame.schema[time], path).alias(TIME),
     ]
     for position, one in enumerate(of_outcomes):
-        expressions.append(_outcome(one, frame, path).alias(numbered(VALUE, position)))
+        expressions.append(read_outcome(one, frame, path).alias(numbered(VALUE, position)))
     if columns.event:
         expressions.append(label(frame, path, columns.event, "event").alias(EVENT))
     return expressions

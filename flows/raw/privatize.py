@@ -132,7 +132,7 @@ def _outcome_tables(
     )
     return _OutcomeTables(
         outcomes=tables.grid_table(config),
-        pools=_pools(config, strata, noisy_means, _weights(config, design, strata)),
+        pools=_pools(config, strata, drawn, noisy_means, _weights(config, design, strata)),
         debias=_debias(config, strata, drawn),
         counts=tables.counts_table(config, cells, statistics.noisy_counts),
         arm_counts=no_rows("arm_counts")
@@ -141,7 +141,7 @@ def _outcome_tables(
         squares=tables.squares_table(config, design, found.counts, strata),
         randomiser=no_rows("randomiser")
         if isinstance(statistics, StrataRelease) or not isinstance(design, OptimalDesign)
-        else tables.randomiser_table(config, design, strata, statistics.response),
+        else tables.randomiser_table(config, design, statistics.response),
         response=response,
     )
 
@@ -157,6 +157,13 @@ class _Drawn:
     """What ``debias`` says of each cell and position, shape [S, J]."""
     weights: Floats
     """Debiased values, likewise."""
+
+    @property
+    def table_of(self) -> pl.Series:
+        """The table that each cell's units are drawn by; null where by none."""
+        if isinstance(self.statistics, StrataRelease):
+            return pl.Series([None] * len(self.weights), dtype=pl.Int64)
+        return pl.Series(self.statistics.response.table_of.astype(np.int64))
 
 
 def _drawn(config: Config, design: Design | OptimalDesign, found: StrataCounts) -> _Drawn:
@@ -220,7 +227,11 @@ def _noisy_means(
 
 
 def _pools(
-    config: Config, strata: Strata, noisy_means: pl.Series, weights: StatisticWeights | None
+    config: Config,
+    strata: Strata,
+    drawn: _Drawn,
+    noisy_means: pl.Series,
+    weights: StatisticWeights | None,
 ) -> pl.DataFrame:
     pool, arm = np.nonzero(strata.cell_of >= 0)
     nothing = pl.Series([None] * len(pool), dtype=pl.Float64)
@@ -234,6 +245,7 @@ def _pools(
             "noisy_difference": nothing,
             "mean_weight": nothing if weights is None else pl.Series(weights.of_mean),
             "square_weight": nothing if weights is None else pl.Series(weights.of_square),
+            "table": drawn.table_of,
         },
     )
 
@@ -245,5 +257,8 @@ def _debias(config: Config, strata: Strata, drawn: _Drawn) -> pl.DataFrame:
             **tables.cells_table(strata, drawn.outputs),
             "probability": pl.Series(drawn.probability.ravel()),
             "weight": pl.Series(drawn.weights.ravel()),
+            "table": drawn.table_of.gather(
+                np.repeat(np.arange(len(drawn.weights)), len(drawn.outputs))
+            ),
         },
     )

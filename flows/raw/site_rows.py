@@ -10,7 +10,7 @@ from flows.config.model.site import Covariate, SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
-from flows.raw.reading.columns import arm_labels, identifier, label, number, outcome
+from flows.raw.reading.columns import arm_labels, identifier, label, number
 from flows.raw.reading.log_files import find_files
 from flows.raw.reading.sources import LogFiles, identifier_type
 from flows.raw.reading.stores import LogFile
@@ -38,7 +38,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             arm_labels(frame, path, columns.arm, config.arms.names).alias(ARM),
             _cells(config, frame, path).alias(CLUSTER),
-            outcome(frame, path, columns.outcome).alias(OUTCOME),
+            number(frame, path, columns.outcome, "outcome").alias(OUTCOME),
         ]
 
     ends = np.array([config.outcome.low, config.outcome.high])

@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.released.lists import LISTS
+from flows.released.lists import LISTS, Known, contents_of
 from flows.runtime.files import folder_lock, sync_directory
-from flows.runtime.regular_files import is_link
+from flows.runtime.regular_files import digest_of, is_link
 from flows.runtime.small_files import UnreadableError, read_small
 from schemas.errors import InputError
 
@@ -69,26 +69,22 @@ def signed_sums(directory: Path, fits: "Fits") -> dict[str, str] | None:
 
 
 def renew_sums(
-    directory: Path,
-    names: Callable[[], Sequence[str]],
-    known: Callable[[], Mapping[str, str]],
-    sign: "Sign | None" = None,
-    beside: Callable[[], Mapping[str, bytes]] = dict,
+    directory: Path, known: Callable[[], Known], sign: "Sign | None" = None
 ) -> list[str]:
-    """Make the list anew for the files of these ``names``, whole or not at all; gives warnings.
+    """Make the list anew of what is ``known``, whole or not at all; gives warnings.
 
-    ``known`` has the digests that the ledger knows, by name. ``beside`` has all that is said of
-    releases (:mod:`flows.released.lists`), by the names of files, which are written first. All
-    are asked while nobody else writes the list. Raises OSError where it cannot be written.
+    So are the lists of releases (:mod:`flows.released.lists`), which are written first. It is asked
+    while nobody else writes them. Raises OSError where they cannot be written.
     """
     with folder_lock(directory):
         for name in (SUMS, *LISTS):
             for leftover in directory.glob(f".{name}*{_HALF}"):  # of a run that was killed
                 leftover.unlink(missing_ok=True)
-        said = beside()
-        _replace_lists(directory, said)
+        found = known()
+        said = contents_of(found.lists)
         old, warnings = _old_sums(directory)
-        sums, more = _sums(directory, names(), known, old)
+        _replace_lists(directory, said, old, warnings)
+        sums, more = _sums(directory, found.digests, old)
         sums |= {name: hashlib.sha256(content).hexdigest() for name, content in said.items()}
         text = "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode()
         warnings += more
@@ -104,17 +100,13 @@ def _old_sums(directory: Path) -> tuple[dict[str, str], list[str]]:
 
 
 def _sums(
-    directory: Path,
-    names: Sequence[str],
-    known: Callable[[], Mapping[str, str]],
-    old: Mapping[str, str],
+    directory: Path, known: Mapping[str, str | None], old: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str]]:
     """The digest of each file: the ledger's, else the old list's, else one taken now."""
-    by_ledger = known()
     sums: dict[str, str] = {}
     differing, added = [], []
-    for name in names:
-        digest = by_ledger.get(name) or old.get(name)
+    for name, by_ledger in sorted(known.items()):
+        digest = by_ledger or old.get(name)
         if digest is None:
             with suppress(FileNotFoundError):  # it was taken away meanwhile
                 sums[name] = sha256_of(directory / name)
@@ -160,13 +152,20 @@ def _replace(directory: Path, text: bytes, sign: "Sign | None", warnings: list[s
     sync_directory(directory)
 
 
-def _replace_lists(directory: Path, said: Mapping[str, bytes]) -> None:
+def _replace_lists(
+    directory: Path, said: Mapping[str, bytes], old: Mapping[str, str], warnings: list[str]
+) -> None:
     """Write what is said of releases where it is another; remove what is said no longer."""
     for name in LISTS:
         path, content = directory / name, said.get(name)
+        is_there = path.exists() or is_link(path)
+        if _is(path, content) if content is not None else not is_there:
+            continue
+        if is_there and not _has(path, old.get(name)):
+            warnings.append(f"{path}: somebody has changed it; it says what the ledger knows again")
         if content is None:
             path.unlink(missing_ok=True)
-        elif not _is(path, content):
+        else:
             _write(path, content)
 
 
@@ -191,6 +190,12 @@ def _is(path: Path, content: bytes) -> bool:
         return read_small(path, len(content)) == content
     except UnreadableError:
         return False
+
+
+def _has(path: Path, digest: str | None) -> bool:
+    with suppress(InputError):
+        return digest_of(path) == digest
+    return False
 
 
 def _content(path: Path, most: int) -> bytes | None:

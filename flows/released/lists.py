@@ -7,8 +7,9 @@ changes, so nothing in its own file can say that it was withdrawn since.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +30,7 @@ LONGEST_REASON = 500
 """Characters of a reason."""
 _LARGEST = 100_000_000  # bytes; as of SHA256SUMS
 _SHOWN = 3  # releases that a note names
+_MOST_DAYS = 100_000
 
 
 @dataclass(frozen=True)
@@ -74,25 +76,44 @@ class Closing:
     n_periods: int
     """How many periods its schedule has."""
     not_published: tuple[str, ...]
-    """Those of them that were never published."""
+    """Those of them that have no release to be read: their files are gone, or altered."""
+    withdrawn: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
+    """Published, and their files removed as too old."""
+    elsewhere: tuple[str, ...] = ()
+    """Published into another folder than this one."""
 
     @property
     def n_published(self) -> int:
-        """How many of its periods were published."""
-        return self.n_periods - len(self.not_published)
+        """How many of its periods have a release that is to be used."""
+        return self.n_periods - len(self.not_published) - len(self.withdrawn)
+
+    @property
+    def here(self) -> list[str]:
+        """The periods that have a release in this folder."""
+        first = date.fromisoformat(self.first_period)
+        days = ((first + timedelta(one)).isoformat() for one in range(self.n_periods))
+        without = {*self.not_published, *self.withdrawn, *self.pruned, *self.elsewhere}
+        return [day for day in days if day not in without]
 
     @property
     def in_words(self) -> str:
         """How it ended, as people are told it."""
-        missing = named(self.not_published)
+        others = {
+            "withdrawn": self.withdrawn,
+            "lost": self.not_published,
+            "pruned since": self.pruned,
+            "in another folder": self.elsewhere,
+        }
+        told = "".join(f", {what} {named(which)}" for what, which in others.items() if which)
         return (
             f"ended with {shown(self.last_period)}: {self.n_published:,} of {self.n_periods:,} "
-            f"periods published{f', never {missing}' if missing else ''}"
+            f"periods published{told}"
         )
 
     def as_json(self) -> dict[str, Any]:
         """What documents say of it."""
-        return {**asdict(self), "not_published": list(self.not_published)}
+        return {name: list(one) if type(one) is tuple else one for name, one in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -107,6 +128,24 @@ class Lists:
     def left_out(self) -> set[str]:
         """Releases that are never the latest."""
         return {*self.withdrawn, *self.pruned}
+
+
+@dataclass(frozen=True)
+class Known:
+    """What whoever has drawn releases knows of them, whatever lies in their folder."""
+
+    lists: Lists
+    intact: Sequence[ReleaseName]
+    """Those whose files are there as they were published, whether or not they are to be used."""
+    digests: Mapping[str, str | None]
+    """By the names of their files that are there; None of those that are older than digests."""
+
+    @property
+    def latest(self) -> str | None:
+        """The release of the greatest period, then revision, that is to be used."""
+        without = self.lists.left_out
+        names = [one.release_id for one in sorted(self.intact) if one.release_id not in without]
+        return names[-1] if names else None
 
 
 def contents_of(lists: Lists) -> dict[str, bytes]:
@@ -164,8 +203,14 @@ def read_closing(folder: Path) -> Closing | None:
         experiment, first, last = (
             _text(document[name]) for name in ("experiment", "first_period", "last_period")
         )
-        missing = tuple(_text(one) for one in document["not_published"])
-        return Closing(experiment, first, last, int(document["n_periods"]), missing)
+        days = (date.fromisoformat(last) - date.fromisoformat(first)).days + 1
+        lists = [
+            tuple(_text(one) for one in document[name])
+            for name in ("not_published", "withdrawn", "pruned", "elsewhere")
+        ]
+        if document["n_periods"] != days or not 0 < days < _MOST_DAYS:
+            raise ValueError
+        return Closing(experiment, first, last, days, *lists)
     except (KeyError, TypeError, ValueError, OverflowError):
         failure = _wrong(path, "how an experiment ended")
     raise failure

@@ -17,6 +17,7 @@ from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
 from flows.released.file.opening import memory_limit
 from flows.released.file.sql import creation, quote_name, text
+from flows.runtime.files import cannot_write
 from schemas.errors import ClusterdpError
 from schemas.released import (
     STORAGE_VERSION,
@@ -82,7 +83,7 @@ def add_estimates(
 
 @contextmanager
 def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[None]:
-    """Raise ClusterdpError with the reason in one line where a file cannot be written.
+    """Raise InputError with the reason in one line where a file cannot be written.
 
     That is a full disk, for example. Errors in the making of the units, ``failures``, come first.
     """
@@ -92,12 +93,12 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
         is_plain = isinstance(error, duckdb.IOException | OSError) or _FULL in str(error)
         if not failures and not is_plain:
             raise
-        reason = str(error).splitlines()[0]
+        reason = _FULL if _FULL in str(error) else str(error).splitlines()[0]
     else:
         return
     if failures:
         raise failures[0]
-    raise ClusterdpError(f"cannot write the release in {path.parent}: {reason}")
+    raise cannot_write(path.parent.parent, reason)
 
 
 def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
@@ -143,7 +144,7 @@ def _cell_tables(tables: ReleaseTables) -> dict[str, Table]:
     """The definitions of the tables with a row for each outcome: the type of their arms."""
     kind = _label_kind(tables.pools["arm"].unique().to_list())
     made = {}
-    for name in ("debias", "counts", "randomiser"):
+    for name in ("debias", "counts"):
         columns = SCHEMA[name].columns
         arm = replace(columns["arm"], kind=kind)
         made[name] = replace(SCHEMA[name], columns=columns | {"arm": arm})

@@ -75,6 +75,14 @@ def replace_file(path: Path, mode: int) -> Iterator[IO[bytes]]:
             raise
 
 
+def cannot_write(folder: Path, problem: str | None) -> InputError:
+    """That what was to be published cannot be written in a folder, and what to do."""
+    return InputError(
+        f"{folder}: cannot write here ({problem}); nothing was published. Make room, if the disk "
+        "is full, and run again"
+    )
+
+
 def sync_directory(path: Path) -> None:
     """Make the names in a folder survive a power cut."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -3,8 +3,11 @@
 The program asks this before it opens any file that a person has named or that it has found.
 """
 
+import hashlib
+import os
 import stat
 from pathlib import Path
+from typing import IO
 
 from schemas.errors import InputError
 
@@ -50,3 +53,25 @@ def check_regular(path: Path) -> None:
     problem = other_than_file(path)
     if problem is not None:
         raise InputError(f"{path}: {problem}")
+
+
+def digest_of(path: Path) -> str:
+    """The SHA-256 of the bytes of a regular file; raises InputError where it cannot be read."""
+    check_regular(path.absolute())
+    try:
+        # A pipe that has taken the place of the file since would never open otherwise.
+        with open(path, "rb", opener=_without_waiting) as file:
+            _check_still_regular(path, file)
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        problem = error.strerror
+    raise InputError(f"{path.absolute()}: cannot be read ({problem})")
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _check_still_regular(path: Path, file: IO[bytes]) -> None:
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise InputError(f"{path.absolute()}: is no longer a file")

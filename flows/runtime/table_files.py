@@ -3,6 +3,7 @@
 They are CSV or Parquet files.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.runtime.regular_files import check_regular
-from schemas.errors import InputError
+from schemas.errors import InputError, shown
 
 FORMATS = (".csv", ".parquet")
 _TEXT_LIKE = (pl.String, pl.Categorical, pl.Enum)
@@ -23,11 +24,16 @@ def check_format(path: Path) -> None:
 
 
 def read_table(path: Path) -> pl.DataFrame:
-    """Read a whole table, a CSV file with all columns as text; InputError where that fails."""
+    """Read a whole table, a CSV file with all columns as text.
+
+    Raises InputError where that fails, and where two columns have one name.
+    """
     check_format(path)
     check_regular(path)
     try:
         if path.suffix.lower() == ".csv":
+            header = pl.read_csv(path, has_header=False, n_rows=1, infer_schema=False, glob=False)
+            check_names(path, header.row(0))
             return pl.read_csv(path, infer_schema=False, glob=False)
         return _parquet(path)
     except (pl.exceptions.PolarsError, pa.ArrowException, OSError, UnicodeDecodeError):
@@ -36,9 +42,19 @@ def read_table(path: Path) -> pl.DataFrame:
     raise InputError(f"{path}: cannot be read as {what}; is it whole, and is there a header?")
 
 
+def check_names(table: Path | str, names: Sequence[object]) -> None:
+    """Raise InputError where a name stands twice: it would not be clear which column is meant."""
+    twice = next((name for at, name in enumerate(names) if name and name in names[:at]), None)
+    if twice is not None:
+        raise InputError(
+            f"{table}: column {shown(twice)} stands there twice; leave one of them out"
+        )
+
+
 def _parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file by Arrow: polars' own reader may abort the process over a broken one."""
     with pq.ParquetFile(path) as file:
+        check_names(path, file.schema_arrow.names)
         table = file.read()
     table.validate(full=True)  # what it reads of a damaged file may contradict itself
     frame = pl.from_arrow(table)

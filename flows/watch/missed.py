@@ -13,20 +13,21 @@ from flows.ledger.rules import Entry, State
 from flows.ledger.runs import RunRecord
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
+from flows.released.file.stated_ends import stated_warnings
 from flows.runtime import clock
 from flows.runtime.working_folders import is_alive
-from flows.watch.notices import news_of_release, tell_people
+from flows.watch.notices import news_of_release, tell_people, untold
 from schemas.released import Manifest
 from schemas.roster import Roster
 
 
 def tell_of_missed(config: Config, account: Account) -> None:
-    """Keep and tell of each period's last release, if it is public and its run died untold.
+    """Tell of each period's last release, if it is public and its run died untold, or told nobody.
 
     Raises InputError where the ledger or a file cannot be read.
     """
-    dead = _ended_without_a_word(config)
-    if not dead:
+    dead, unsent = _ended_without_a_word(config), untold(config, account)
+    if not dead | unsent:
         return
     told = {run.release_id for run in account.runs()}
     last: dict[str, Entry] = {}
@@ -34,10 +35,12 @@ def tell_of_missed(config: Config, account: Account) -> None:
         if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
             known = last.get(entry.name.period, entry)
             last[entry.name.period] = max(entry, known, key=lambda one: one.name)
-    for period in sorted(dead & set(last)):
+    for period in sorted((dead | unsent) & set(last)):
         entry = last[period]
-        if entry.name.release_id not in told and entry.draft is not None and entry.path.exists():
-            _tell(config, account, entry, run_of(entry.draft))
+        missed = period in dead and entry.name.release_id not in told
+        is_news = missed or period in unsent
+        if is_news and entry.draft is not None and entry.path.exists():
+            _tell(config, account, entry, run_of(entry.draft), keep=missed)
 
 
 def _ended_without_a_word(config: Config) -> set[str]:
@@ -53,7 +56,7 @@ def _ended_without_a_word(config: Config) -> set[str]:
     }
 
 
-def _tell(config: Config, account: Account, entry: Entry, run: str | None) -> None:
+def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, keep: bool) -> None:
     if run is None:  # of a version that kept no runs
         return
     release_id, period = entry.name.release_id, entry.name.period
@@ -68,10 +71,10 @@ def _tell(config: Config, account: Account, entry: Entry, run: str | None) -> No
         n_read=roster.n_read,
         sample_ratio_p=roster.sample_ratio_p,
     )
-    account.keep_run(record)
-    tell_people(
-        config, account, news_of_release(config, period, roster), run=run, release_id=release_id
-    )
+    if keep:
+        account.keep_run(record)
+    found = news_of_release(config, period, roster, stated_warnings(entry.path))
+    tell_people(config, account, found, run=run, release_id=release_id)
 
 
 def _roster(config: Config, manifest: Manifest) -> Roster:

@@ -1,11 +1,14 @@
 """Which periods need a person, and telling people so: once for each period and event.
 
-What is told is what ``clusterdp status`` shows, without places in files, and counts by public
-rules: no outcome, nothing that hangs on one, nothing of a person. Whether a run found its period
-unchanged or in conflict is told to nobody. A Prefect server is told by every run of its own.
+What is told is what ``clusterdp status`` shows, without places in files, counts by public rules,
+and what a released file says: no outcome, nothing else that hangs on one, nothing of a person.
+Whether a run found its period unchanged or in conflict is told to nobody. A Prefect server is told
+by every run of its own.
 """
 
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from flows.config.model.experiment import Config
@@ -23,10 +26,13 @@ _SAYS: dict[Event, str] = {
     "failed": "the release failed",
     "refused": "the release was refused by the budget",
     "late": "the files have not come yet",
-    "lost": "the published file is gone",
+    "lost": "the published file is gone or altered",
     "sample_ratio": "arm sizes do not fit the intended shares",
     "set_aside": "many rows were set aside",
+    "one_value": "nothing tells of more than one value of an outcome",
 }
+_OF_RELEASES: frozenset[Event] = frozenset({"sample_ratio", "set_aside", "one_value"})
+_UNTOLD = "untold "  # before an event that people are to be told of
 _LONGEST = 2000  # characters of a reason
 
 
@@ -43,9 +49,38 @@ class News:
     """Public counts."""
 
 
-def news_of_release(config: Config, period: str, roster: Roster) -> list[News]:
-    """What people should know of a release that was published."""
+@dataclass(frozen=True)
+class Waiting:
+    """A notice that is to be sent."""
+
+    config: Config
+    account: Account
+    news: News
+    notice: Notice
+
+    def note(self, event: str) -> None:
+        """Note an event of the period, if there is one, in the ledger."""
+        if self.news.period is not None:
+            try:
+                self.account.note_told(self.news.period, event, clock.now())
+            except ClusterdpError as error:
+                logs.warn(f"may be told again ({self.news.event}): {error}")
+
+
+WAITING: ContextVar[list[Waiting] | None] = ContextVar("WAITING", default=None)
+"""The notices that wait for the end of the run; None where they are sent at once."""
+
+
+def news_of_release(
+    config: Config, period: str, roster: Roster, of_one_value: tuple[str, ...] = ()
+) -> list[News]:
+    """What people should know of a release that was published.
+
+    ``of_one_value`` are the warnings of outcomes that may all be alike, by the file.
+    """
     found: list[News] = []
+    if of_one_value:
+        found.append(News("one_value", period, "published", "\n".join(of_one_value)))
     p = roster.sample_ratio_p
     if p is not None and p < SAMPLE_RATIO_ALARM:
         told = roster.sample_ratio_problem
@@ -68,30 +103,59 @@ def news_of_release(config: Config, period: str, roster: Roster) -> list[News]:
 def tell_people(config: Config, account: Account, found: list[News], **facts: str | None) -> None:
     """Send what is new and wanted, and note that it was sent; what goes wrong is a warning.
 
-    The Prefect server of the flow that is running, if one is, is told of everything.
+    Where notices wait for the end of a run (:data:`WAITING`), they are sent then. The Prefect
+    server of the flow that is running, if one is, is told of everything at once.
     """
     notices = [(one, _notice(config.experiment, one, facts)) for one in found]
     for one, notice in notices:
         _tell_prefect(config.experiment, one, notice)
-    notify = config.notify
-    wanted = [one for one in notices if notify is not None and one[0].event in notify.on]
-    if not wanted:
-        return
-    try:
-        told = account.told_notices()
-    except ClusterdpError:  # the news may be that the ledger cannot be reached
-        told = set()
-    for one, notice in wanted:
-        if one.period is not None and (one.period, one.event) in told:
+    notify, waiting = config.notify, WAITING.get()
+    wanted = [
+        Waiting(config, account, *one)
+        for one in notices
+        if notify is not None and one[0].event in notify.on
+    ]
+    for one_of in wanted:
+        if one_of.news.event in _OF_RELEASES:  # no other run finds it out by itself
+            one_of.note(_UNTOLD + one_of.news.event)
+    if waiting is None:
+        send_all(wanted)
+    else:
+        waiting += wanted
+
+
+def send_all(waiting: list[Waiting]) -> None:
+    """Send notices in their order; by a way that did not answer one, no other of its experiment."""
+    silent: dict[tuple[Path, str], set[str]] = {}
+    for one in waiting:
+        event, period, config = one.news.event, one.news.period, one.config
+        if period is not None and (period, event) in _told(one.account):
             continue
-        problems = send(config, notice)
+        given_up = silent.setdefault((config.directory, config.experiment), set())
+        problems = send(config, one.notice, given_up)
         for problem in problems:
-            logs.warn(f"nobody was told ({one.event}) by {problem}")
-        if not problems and one.period is not None:
-            try:
-                account.note_told(one.period, one.event, clock.now())
-            except ClusterdpError as error:
-                logs.warn(f"may be told again ({one.event}): {error}")
+            logs.warn(f"nobody was told ({event}) by {problem}")
+        if not problems:
+            one.note(event)
+
+
+def untold(config: Config, account: Account) -> set[str]:
+    """Periods that were published and need a person, of which nobody was told."""
+    told = _told(account)
+    events = _OF_RELEASES.intersection(() if config.notify is None else config.notify.on)
+    return {
+        period
+        for period, noted in told
+        for event in events
+        if noted == _UNTOLD + event and (period, event) not in told
+    }
+
+
+def _told(account: Account) -> set[tuple[str, str]]:
+    try:
+        return account.told_notices()
+    except ClusterdpError:  # the news may be that the ledger cannot be reached
+        return set()
 
 
 def _tell_prefect(experiment: str, news: News, notice: Notice) -> None:

@@ -18,11 +18,18 @@ from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptState, Began, reason_of
 from flows.ledger.runs import RunRecord
-from flows.ledger.standing import PeriodState, Standing
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.runtime import clock, logs
 from flows.watch.metrics import write_metrics
 from flows.watch.missed import tell_of_missed
-from flows.watch.notices import News, news_of_release, tell_people
+from flows.watch.notices import (
+    WAITING,
+    News,
+    Waiting,
+    news_of_release,
+    send_all,
+    tell_people,
+)
 from privatizers.noise.randomness import secret_key
 from schemas.errors import ClusterdpError, ConflictError
 from schemas.roster import Roster
@@ -32,6 +39,7 @@ _EVENTS: dict[PeriodState, Event] = {
     PeriodState.FAILED: "failed",
     PeriodState.REFUSED: "refused",
     PeriodState.LOST: "lost",
+    PeriodState.ALTERED: "lost",
 }
 
 
@@ -42,7 +50,7 @@ class Watch:
     run: str
     """Its identifier: drawn when it begins. The ledger's charge has it in its working folder."""
     _began: Began | None = None
-    _made: tuple[str, Roster] | None = None
+    _made: tuple[str, Roster, tuple[str, ...]] | None = None
 
     def works_in(self, folder: Path) -> None:
         """Note the working folder of the run."""
@@ -53,9 +61,9 @@ class Watch:
         """Let the lines that follow name the release; not of one that was there before."""
         logs.learn(release_id=release_id)
 
-    def made(self, release_id: str, roster: Roster) -> None:
-        """Note that a release was published: not one that was there before."""
-        self._made = release_id, roster
+    def made(self, release_id: str, roster: Roster, of_one_value: tuple[str, ...] = ()) -> None:
+        """Note that a release was published, not one that was there before, and its warnings."""
+        self._made = release_id, roster, of_one_value
 
 
 @contextmanager
@@ -80,10 +88,34 @@ def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
             _after_success(config, account, period, watch, time.monotonic() - begun)
 
 
+@contextmanager
+def telling_at_the_end() -> Iterator[None]:
+    """Send all notices of the block at its end; not if it is interrupted: the next run tells then.
+
+    Within another such block they wait for the end of that.
+    """
+    if WAITING.get() is not None:
+        yield
+        return
+    waiting: list[Waiting] = []
+    token = WAITING.set(waiting)
+    try:
+        yield
+    except Exception:
+        with _never_failing():
+            send_all(waiting)
+        raise
+    else:
+        with _never_failing():
+            send_all(waiting)
+    finally:
+        WAITING.reset(token)
+
+
 def after_all(config: Config, account: Account, periods: list[Standing]) -> None:
     """Once a run has caught up: tell of periods whose file is lost, and write the metrics anew."""
     with _never_failing():
-        lost = [one for one in periods if one.state == PeriodState.LOST]
+        lost = [one for one in periods if one.state in FOR_A_PERSON]
         tell_people(config, account, [_news(one, "lost") for one in lost])
         _metrics(config, account)
 
@@ -107,7 +139,7 @@ def _after_success(
         logs.tell(logging.INFO, "the run ends: the period was published before")
         _metrics(config, account)
         return
-    release_id, roster = watch._made
+    release_id, roster, of_one_value = watch._made
     record = RunRecord(
         run=watch.run,
         period=period,
@@ -130,7 +162,7 @@ def _after_success(
     )
     _keep(config, account, record)
     _metrics(config, account)
-    found = news_of_release(config, period, roster)
+    found = news_of_release(config, period, roster, of_one_value)
     tell_people(config, account, found, run=watch.run, release_id=release_id)
 
 

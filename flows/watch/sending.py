@@ -16,6 +16,7 @@ from schemas.errors import ConfigError
 
 SECONDS = 5.0
 """How long all that is sent at once may take."""
+_NO_ANSWER = "no answer in time"
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class Notice:
     """The same for programs."""
 
 
-def send(config: Config, notice: Notice, seconds: float = SECONDS) -> list[str]:
+def send(config: Config, notice: Notice, silent: set[str], seconds: float = SECONDS) -> list[str]:
     """Send a notice by every way that is configured; returns what went wrong, by way.
 
-    All ways are tried at the same time, and none is waited for longer than ``seconds``.
+    All ways are tried at the same time, and none is waited for longer than ``seconds``. One that
+    gave no answer is put among the ``silent``, which are not tried.
     """
     notify = config.notify
     ways: dict[str, Callable[[], None]] = {}
@@ -41,7 +43,7 @@ def send(config: Config, notice: Notice, seconds: float = SECONDS) -> list[str]:
     email = None if notify is None else notify.email
     if email is not None:
         ways["email"] = lambda: _mail(config, email, notice, seconds)
-    tries = [_Try(name, act) for name, act in ways.items()]
+    tries = [_Try(name, act) for name, act in ways.items() if name not in silent]
     clock = threading.Event()
     timer = threading.Timer(seconds, clock.set)
     timer.daemon = True
@@ -50,7 +52,9 @@ def send(config: Config, notice: Notice, seconds: float = SECONDS) -> list[str]:
         while one.is_alive() and not clock.is_set():
             one.join(0.02)
     timer.cancel()
-    return [f"{one.name}: {one.problem}" for one in tries if one.problem is not None]
+    problems = dict.fromkeys(silent, _NO_ANSWER) | {one.name: one.problem for one in tries}
+    silent.update(name for name, problem in problems.items() if problem == _NO_ANSWER)
+    return [f"{name}: {problems[name]}" for name in ways if problems[name] is not None]
 
 
 class _Try(threading.Thread):
@@ -59,7 +63,7 @@ class _Try(threading.Thread):
     def __init__(self, name: str, act: Callable[[], None]) -> None:
         super().__init__(name=name, daemon=True)
         self._act = act
-        self.problem: str | None = "no answer in time"
+        self.problem: str | None = _NO_ANSWER
         self.start()
 
     def run(self) -> None:
@@ -82,6 +86,8 @@ def _said(error: OSError) -> str:
         return f"was answered with {code}"
     inner = getattr(error, "reason", None)
     cause = inner if isinstance(inner, BaseException) else error
+    if isinstance(cause, TimeoutError):
+        return _NO_ANSWER
     strerror = getattr(cause, "strerror", None)
     kind = type(cause).__name__
     is_of_tls = kind.startswith("SSL")  # whose text may name the server

@@ -187,6 +187,8 @@ def united(
     They come in parts made of about ``span`` words of all registers, few enough for the processor's
     cache; numbers are those of ``histories``.
     """
+    if not registers:
+        return
     n_words = sum(register.n_words for register in registers)
     n_parts = max(1, -(-n_words // span))
     ends = [((part + 1) << 64) // n_parts for part in range(n_parts)]

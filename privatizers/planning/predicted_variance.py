@@ -79,7 +79,7 @@ class ContrastWeights:
     pool_fourths: Floats
     """Σ T_p⁴ likewise."""
     scatter: float
-    """Σ_s b_s⁴ (1/n_s1³ + 1/n_s0³)."""
+    """Σ_s b_s⁴/(n_s² (n_s − 1)) over both arms."""
     square_noise: float
     """Σ_s k_s²/n_s over both arms, k_s = b_s²/(n_s − 1)."""
     square_pools: Floats
@@ -115,14 +115,15 @@ class ContrastWeights:
 
         E V̂ = E min(max(X, 0), W) + the variance that privacy adds. X is normal about Σ b² V_s/n
         with the variance V_A, the noise of squares; W = R²/4 Σ b²/(n − 1). Where squares are hardly
-        known, X ends up at 0 or at W. df are as in a release, with E V̂ in place of V̂.
+        known, X ends up at 0 or at W. df are what a release has on average, (E V̂)²/scatter.
         """
         sampling, unknown = self.sampling * unit.sampling / share, self.uncertainty(unit, share)
         most = unit.square.widest * self.square_sum / share
         variance = _clipped_mean(sampling, np.sqrt(unknown), most) + self._noise(unit, share)
         scatter = self.scatter * unit.sampling**2 / share**3 + unknown / 2.0
         fourth = (self._weight(unit) / self.pool_units) ** 4 @ self.pool_fourths * unit.fourth
-        half: Floats = quantile(degrees(variance, scatter, fourth), 0.95) * np.sqrt(variance)
+        known = scatter / (1.0 + 2.0 * scatter / variance**2)  # nothing is estimated here
+        half: Floats = quantile(degrees(variance, known, fourth), 0.95) * np.sqrt(variance)
         return half
 
     def uncertainty(self, unit: UnitVariance, share: float) -> Floats:
@@ -220,7 +221,7 @@ def _weights_of_arm(
         part = share[side.stratum] * within
         factor = share**2 / (stratum_units - 1.0)
         sampling += float(np.sum(share**2 / stratum_units))
-        scatter += float(np.sum(share**4 / stratum_units**3))
+        scatter += float(np.sum(share**4 / stratum_units**2 / (stratum_units - 1.0)))
         square_noise += float(np.sum(factor**2 / stratum_units))
         pool_share += sum_by(slices.pool[side.rows], part, size)
         noise += sum_by(slices.pool[side.rows], part**2 / n, size)

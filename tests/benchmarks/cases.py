@@ -422,7 +422,7 @@ def _ordered(name: str, place: Place, source: str, rows: int, *, hashed: bool = 
 def _ordered_outcomes(columns: Sequence[str]) -> str:
     """A copy of these outcomes, each with a column that differs by stratum as debiased ones do."""
     outcomes = ", ".join(
-        f"{one}::DOUBLE AS {one}, "
+        f"{one}::DOUBLE AS {one}_randomised, "
         f"({one} - 0.5 * (hash(region, variant) % 1000003) * 1.1e-5) / 0.5 AS {one}_debiased"
         for one in columns
     )

@@ -236,7 +236,8 @@ def _count(path: Path, table: str) -> int:
 # be another measure.
 _ORDERED = """
 CREATE TABLE units AS
-SELECT {unit_id} AS unit_id, region AS cluster, variant AS arm, clicks::DOUBLE AS outcome,
+SELECT {unit_id} AS unit_id, region AS cluster, variant AS arm,
+       clicks::DOUBLE AS outcome_randomised,
        (clicks - 0.5 * (hash(region, variant) % 1000003) * 1.1e-5) / 0.5 AS outcome_debiased
 FROM read_parquet(?) ORDER BY unit_id
 """
@@ -352,7 +353,7 @@ def grouped(watch: Watch, work: str, prefect_home: str | None, released: str) ->
 
     with watch, duckdb.connect(released, read_only=True) as connection:
         found = connection.execute(
-            "SELECT cluster, arm, count(*), avg(outcome), var_samp(outcome) "
+            "SELECT cluster, arm, count(*), avg(outcome_randomised), var_samp(outcome_randomised) "
             "FROM main.units GROUP BY cluster, arm"
         ).fetchall()
     return int(sum(row[2] for row in found))

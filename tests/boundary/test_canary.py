@@ -262,14 +262,22 @@ DIGESTS = ("rows", "units", "settings")
 
 
 @pytest.mark.usefixtures("way")
-@pytest.mark.parametrize("command", ["check", "release"])
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("check", "flows.raw.validate.roster_of"),
+        ("check --outcomes", "flows.raw.outcome_shares.read_outcome"),
+        ("release", "flows.raw.validate.roster_of"),
+    ],
+)
 def test_the_command_line_tells_nothing_of_it_even_with_debug(
-    experiment: Builder, watch: Watch, monkeypatch: pytest.MonkeyPatch, command: str
+    experiment: Builder, watch: Watch, monkeypatch: pytest.MonkeyPatch, command: str, place: str
 ) -> None:
-    planted = plant(experiment)
+    planted = plant(experiment, "log.csv")
     explosive = Explosive(in_a_chain)
-    monkeypatch.setattr("flows.raw.validate.roster_of", explosive)
-    assert run([command, str(planted.built.config)], debug=True) == 1
+    monkeypatch.delenv("INVOCATION_ID", raising=False)
+    monkeypatch.setattr(place, explosive)
+    assert run([*command.split(), str(planted.built.config)], debug=True) == 1
     assert planted.named("outcome").is_in(explosive.said)
     assert watch.leaks(planted) == []
 

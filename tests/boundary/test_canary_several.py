@@ -42,7 +42,8 @@ def test_a_release_of_three_outcomes_holds_none_of_them(
     assert (result.status, again.status) == ("published", "unchanged")
     assert result.roster.quarantined_by_rule == {"arm_not_declared": 1, "assigned_arms": 2}
     units = released(result.path, "units")
-    assert units.columns[3::2] == ["clicked", "spent", "answered", "country"]
+    drawn = ["clicked_randomised", "spent_randomised", "answered_randomised"]
+    assert units.columns[3::2] == [*drawn, "country"]
     assert len(units) == 46
     page = write_report(result.path, planted.built.folder / "page.html")
     page.chmod(0o600)  # it may be read by anybody, which is looked for below

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE
 from tests.docs.blocks import ROOT, blocks, run_shell
 
 DEPLOY = ROOT / "deploy"
@@ -26,7 +27,6 @@ DEBIAN = ROOT / "docs" / "debian.md"
 SERVICE, ANALYSTS, ANALYST, STRANGER = 64_001, 64_002, 64_003, 64_004
 IDS = {"root": 0, "clusterdp": SERVICE, "analysts": ANALYSTS}
 PRIVATE = ("etc/clusterdp", "srv/clusterdp/logs", "var/lib/clusterdp")
-PATIENCE = 120.0  # seconds until a run has made its working folder
 
 pytestmark = pytest.mark.process
 
@@ -53,7 +53,7 @@ def analyze(*arguments: str | Path) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -153,8 +153,8 @@ def installed() -> Iterator[Path]:
     if os.geteuid() != 0:
         pytest.skip("only root can be two other users")
     program("setpriv")
-    base = Path(tempfile.mkdtemp(prefix="clusterdp-machine-"))
-    base.chmod(0o755)  # others come in
+    base = Path(tempfile.mkdtemp(prefix="clusterdp-machine-", dir="/tmp"))
+    base.chmod(0o755)  # others come in, as into the folder around it
     try:
         for path, mode, user, group in machine():
             (base / path).mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,8 @@ def as_service(base: Path, *arguments: str) -> "subprocess.Popen[str]":
     (mask,) = settings(UNIT, "UMask")
     environment = dict(each.split("=", 1) for each in settings(UNIT, "Environment"))
     become = ["--reuid", str(SERVICE), "--regid", str(SERVICE), "--clear-groups", "--no-new-privs"]
-    if not is_reached_by_all(Path(sys.executable).resolve()):  # as where it lies in root's home
+    python = Path(sys.executable)
+    if not all(map(is_reached_by_all, (python, python.resolve(), ROOT / "flows"))):  # root's home
         become += ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     else:
         become += ["--inh-caps=-all", "--ambient-caps=-all"]
@@ -209,7 +210,7 @@ def read_by(user: int, groups: str, paths: list[Path]) -> set[Path]:
     done = subprocess.run(
         [program("setpriv"), "--reuid", str(user), "--regid", str(user), "--groups", groups,
          "--inh-caps=-all", "--", "sh", "-c", look, "sh", *map(str, paths)],
-        capture_output=True, text=True, check=True, cwd="/", timeout=60,
+        capture_output=True, text=True, check=True, cwd="/", timeout=PATIENCE,
     )  # fmt: skip
     return {Path(line) for line in done.stdout.splitlines()}
 
@@ -255,7 +256,7 @@ def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
         assert drafts
         assert read_by(SERVICE, str(SERVICE), drafts) == set(drafts)  # it can be read by its own
         run.send_signal(signal.SIGCONT)
-        told, _ = run.communicate(timeout=600)
+        told, _ = run.communicate(timeout=PATIENCE)
     finally:
         run.kill()
     assert run.returncode == 0, told
@@ -274,13 +275,13 @@ def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
 def test_analysts_read_no_backup(installed: Path) -> None:
     """Nor can a stranger, nor is what a killed one has left open to them."""
     run = a_run(installed)
-    told, _ = run.communicate(timeout=600)
+    told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     output = installed / "srv/clusterdp/releases/backup"  # where an analyst may look, even there
     backup = as_service(
         installed, "backup", f"{installed}/etc/clusterdp/autumn.toml", "-o", str(output)
     )
-    told, _ = backup.communicate(timeout=600)
+    told, _ = backup.communicate(timeout=PATIENCE)
     assert backup.returncode == 0, told
     files = sorted(output.iterdir())
     assert {path.name for path in files} >= {"backup.json", "ledger.sqlite", "key-1-1", "key-1-2"}
@@ -342,7 +343,7 @@ def told_to(user: int, port: int, text: str) -> bytes:
     done = subprocess.run(
         [program("setpriv"), "--reuid", str(user), "--regid", str(user), "--clear-groups",
          "--inh-caps=-all", "--", program("bash"), "-c", talk],
-        capture_output=True, check=False, cwd="/", timeout=60,
+        capture_output=True, check=False, cwd="/", timeout=PATIENCE,
     )  # fmt: skip
     return done.stdout
 
@@ -433,7 +434,7 @@ def is_writable_by_others(path: Path) -> bool:
 @pytest.mark.slow
 def test_the_service_changes_no_log_and_no_configuration(installed: Path) -> None:
     run = a_run(installed)
-    told, _ = run.communicate(timeout=600)
+    told, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, told
     owned = {path for path in everything(installed) if path.stat().st_uid == SERVICE}
     theirs = ("srv/clusterdp/releases", "var/lib/clusterdp")

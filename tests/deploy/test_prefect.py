@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from uuid import uuid4
 
 import polars as pl
@@ -16,6 +16,7 @@ import pytest
 from prefect.events.schemas.automations import AutomationCore
 from ruamel.yaml import YAML
 
+from flows.config.model.notify import Event
 from schemas.names import PERIOD
 from tests.conftest import Experiment, a_log, build_experiment, write_content
 from tests.deploy.real_prefect import RealPrefect, real_prefect, wait_for
@@ -163,6 +164,12 @@ def test_a_period_has_the_form_that_configurations_ask_for() -> None:
 # automations
 
 
+def test_every_event_of_a_period_is_sent_on() -> None:
+    sent = {event for one in automations() for event in one["trigger"]["expect"]}
+    of_runs = {"failed", "refused"}  # by the state of the run
+    assert sent >= {f"clusterdp.{event}" for event in get_args(Event) if event not in of_runs}
+
+
 def automations() -> list[dict[str, Any]]:
     text = (DEPLOY / "automations.yaml").read_text().replace("BLOCK", "0" * 32)
     found = YAML(typ="safe").load(text)["automations"]
@@ -194,14 +201,14 @@ def test_each_fault_of_a_night_is_told(server: RealPrefect, tmp_path: Path, web:
     names = {name: server.state(run)[0] for name, run in runs.items()}
     assert names == {
         "broken": "BadInput", "events": "BadInput", "refused": "Refused", "conflict": "Conflict",
-        "late": "Completed", "ratio": "Completed", "aside": "Completed",
+        "late": "Completed", "ratio": "Completed", "aside": "Completed", "alike": "Completed",
     }  # fmt: skip
     day = DAYS[0]
     expected = {
         "clusterdp: broken: BadInput", "clusterdp: events: BadInput",
         "clusterdp: refused: Refused", "clusterdp: conflict: Conflict", "clusterdp: late: Crashed",
         f"clusterdp: late {day}: late", f"clusterdp: ratio {day}: sample_ratio",
-        f"clusterdp: aside {day}: set_aside",
+        f"clusterdp: aside {day}: set_aside", f"clusterdp: alike {day}: one_value",
     }  # fmt: skip
     wait_for(lambda: expected <= subjects(web), f"notices: {expected - subjects(web)}")
     assert subjects(web) == begun | expected
@@ -250,6 +257,9 @@ def faulty_experiments(folder: Path) -> dict[str, Experiment]:
             folder, "ratio", {log: a_log(300).with_columns(variant=shares)}, **schedule
         ),
         "aside": an_experiment(folder, "aside", {log: twice}, **schedule),
+        "alike": an_experiment(
+            folder, "alike", {log: a_log(300).with_columns(clicks=0.0)}, **schedule
+        ),
     }
 
 

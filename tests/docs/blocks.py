@@ -57,18 +57,24 @@ def without_numbers(text: str) -> str:
     return "\n".join(" ".join(line.split()) for line in lines).strip()
 
 
-def run_shell(text: str) -> None:
+def run_shell(text: str) -> str:
+    """Run lines of a shell, and give what they print; an AssertionError where one fails."""
+    done = in_shell(text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def in_shell(text: str) -> subprocess.CompletedProcess[str]:
     """Run lines of a shell in the current folder, with the program of this environment."""
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
-    done = subprocess.run(
+    return subprocess.run(
         ["/bin/sh", "-eu", "-c", text],
         env={**ours, "PATH": programs},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
 
 
 def run_python(text: str, names: dict[str, Any]) -> object:

@@ -2,11 +2,15 @@
 
 import itertools
 import math
+import os
 import re
+import shutil
 import stat
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import chdir
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ from tests.docs.blocks import (
     ROOT,
     WALK,
     blocks,
+    in_shell,
     papers,
     run_page,
     run_python,
@@ -79,11 +84,11 @@ def released(folder: Path) -> clusterdp.Release:
 # nothing is shown that is not run
 
 RUN: dict[str, list[str]] = {
-    "README.md": ["sh", "toml", "sh", "sql", "python"],
-    "CONTRIBUTING.md": ["sh"],
-    "docs/analyst.md": ["sql", "python", "sql"],
+    "README.md": ["sh", "toml", "sh", "sh", "python"],
+    "CONTRIBUTING.md": ["sh", "sh"],  # the second for root, who runs all tests by it
+    "docs/analyst.md": ["sh", "python", "sql"],
     "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
-    "docs/runbooks.md": ["sh"] * 2,  # likewise, and tests/flows/test_recovery.py its commands
+    "docs/runbooks.md": ["sh"] * 3,  # likewise, and tests/flows/test_recovery.py its commands
     # Secrets of the compose file: as for the page above; and a block of Prefect's: tests/deploy.
     "deploy/README.md": ["sh", "sh"],
     "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below
@@ -112,6 +117,20 @@ def test_every_example_is_run_by_a_test() -> None:
 # the README
 
 
+@pytest.fixture
+def duckdb_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program ``duckdb`` that asks what stands on its standard input, one query after another."""
+    program = tmp_path / "bin" / "duckdb"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport duckdb, sys\nconnection = duckdb.connect()\n"
+        "for each in connection.extract_statements(sys.stdin.read()):\n"
+        "    print(connection.execute(each.query).fetchall())\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+
+
 def test_make_knows_what_the_papers_have_it_make() -> None:
     shown = blocks(README, "sh")[0].text + blocks(ROOT / "CONTRIBUTING.md", "sh")[0].text
     targets = re.findall(r"^make ([a-z]+)", shown, re.MULTILINE)
@@ -120,14 +139,11 @@ def test_make_knows_what_the_papers_have_it_make() -> None:
     assert set(targets) <= set(known)
 
 
+@pytest.mark.usefixtures("duckdb_program")
 def test_the_questions_of_the_readme_are_answered(autumn: Path) -> None:
-    (block,) = blocks(README, "sql")
-    with duckdb.connect() as connection, chdir(autumn):
-        connection.execute("CREATE TABLE my_segments AS FROM 'segments.csv'")
-        whole, in_segments = (each.pl() for each in run_sql(block.text, connection))
-    assert set(whole["arm"]) == {"mens", "womens"}
-    assert set(in_segments["segment"]) == {"east", "west"}
-    assert whole["estimate"].null_count() == 0
+    with chdir(autumn):
+        told = run_shell(blocks(README, "sh")[2].text)
+    assert all(word in told for word in ("mens", "womens", "east", "west", "tau_q"))
 
 
 def test_the_python_of_the_readme_gives_the_same(autumn: Path) -> None:
@@ -152,7 +168,8 @@ def test_exports_give_the_effect_by_hand(
     units = pl.read_csv("units.csv", schema_overrides={"unit_id": pl.String})
     stated = pl.read_csv("estimates.csv").filter(pl.col("estimator") == "tau_q")
     assert set(units["cluster"]) == {"all"}
-    assert units.columns[2:] == ["arm", "outcome", "outcome_debiased"]  # C, D and E of a sheet
+    in_sheet = ["arm", "outcome_randomised", "outcome_debiased"]  # C, D and E
+    assert units.columns[2:] == in_sheet
     by_arm = {
         arm: units.filter(arm=arm)["outcome_debiased"].to_numpy()
         for arm in ("none", "mens", "womens")
@@ -169,10 +186,8 @@ def test_exports_give_the_effect_by_hand(
 
 
 def test_the_questions_of_analysts_are_answered(autumn: Path) -> None:
-    first, _ = blocks(ANALYST, "sql")
-    with duckdb.connect() as connection, chdir(autumn):
-        connection.execute("CREATE TABLE my_segments AS FROM 'segments.csv'")
-        assert all(each.fetchall() for each in run_sql(first.text, connection))
+    (block,) = blocks(ANALYST, "sh")
+    assert block.text == blocks(README, "sh")[2].text
 
 
 def test_the_python_of_analysts_gives_effects(autumn: Path) -> None:
@@ -212,18 +227,96 @@ def test_who_benefits_is_asked_of_a_release_as_shown(autumn: Path) -> None:
 
 
 def test_a_release_of_somebody_else_is_opened_with_care(autumn: Path) -> None:
-    _, careful = blocks(ANALYST, "sql")
     with duckdb.connect() as connection, chdir(autumn / "releases" / "autumn-campaign"):
         Path("segments.csv").write_bytes((autumn / "segments.csv").read_bytes())
-        views, macros, whole, in_segments = (
-            each.fetchall() for each in run_sql(careful.text, connection)
+        (published, whole, in_segments) = (
+            each.fetchall() for each in run_sql(careful(NIGHT), connection)
         )
         with pytest.raises(duckdb.PermissionException):
             connection.execute("FROM 'segments.csv'")
-    assert views == []
-    assert {row[0] for row in macros} == {"ate", "ate_by", "ate_by_segment"}
+    assert published == [("as published",)]
     assert whole
     assert in_segments
+
+
+NIGHT = "autumn-campaign.2026-11-01.r1.duckdb"
+KEY, EFFECT = "k3y-that-nobody-may-read", "42.00042"
+HOSTILE = [
+    "CREATE OR REPLACE MACRO {name} AS TABLE SELECT content, {effect} FROM read_text('{key}')",
+    "CREATE OR REPLACE MACRO {name} AS TABLE SELECT 'mens' AS arm, {effect} AS estimate",
+    "CREATE OR REPLACE MACRO {name} AS TABLE FROM query('FROM read_blob(''{key}'')')",
+    "CREATE OR REPLACE MACRO {name} AS TABLE SELECT {effect} FROM glob('{key}*')",
+    "DROP TABLE estimates; CREATE VIEW estimates AS SELECT content FROM read_text('{key}')",
+    "DROP TABLE units; CREATE VIEW units AS SELECT content, {effect} FROM read_text('{key}')",
+]
+"""What may stand in a file in place of what is ours; ``name`` is that of a macro of ours."""
+OF_OURS = [
+    "ate(release_name := NULL)",
+    "ate_by_segment(segments_table, release_name := NULL)",
+]
+
+
+def careful(night: str, digest: str | None = None) -> str:
+    """The lines for who has no clusterdp, with a digest: by default that of the file there."""
+    (block,) = blocks(ANALYST, "sql")
+    found = digest or sha256(Path(night).read_bytes()).hexdigest()
+    return block.text.replace("THE SHA-256 IN HEX", found)
+
+
+def pasted(text: str) -> str:
+    """What a terminal shows of statements that are pasted into it: the next follows an error."""
+    shown = []
+    with duckdb.connect() as connection:
+        for each in connection.extract_statements(text):
+            try:
+                shown.append(str(connection.execute(each.query).fetchall()))
+            except duckdb.Error as error:
+                shown.append(str(error))
+    return "\n".join(shown)
+
+
+@pytest.fixture(params=[*((one, OF_OURS[0]) for one in HOSTILE), (HOSTILE[0], OF_OURS[1])])
+def hostile(request: pytest.FixtureRequest, autumn: Path, tmp_path: Path) -> Iterator[Path]:
+    """A folder as the examples expect it, with a file that somebody else has made."""
+    (change, name), key = request.param, tmp_path / "ids.key"
+    key.write_text(KEY)
+    folder = tmp_path / "releases" / "autumn-campaign"
+    folder.mkdir(parents=True)
+    shutil.copy(autumn / "segments.csv", tmp_path)
+    shutil.copy(autumn / "segments.csv", folder)
+    shutil.copy(autumn / "releases" / "autumn-campaign" / NIGHT, folder / NIGHT)
+    (folder / NIGHT).chmod(0o600)
+    with duckdb.connect(str(folder / NIGHT)) as connection:
+        for each in change.format(name=name, key=key, effect=EFFECT).split("; "):
+            connection.execute(each)
+    (folder / "latest.duckdb").symlink_to(NIGHT)
+    with chdir(tmp_path):
+        yield folder
+
+
+@pytest.mark.usefixtures("duckdb_program")
+def test_what_is_pasted_shows_nothing_of_a_hostile_file(hostile: Path, autumn: Path) -> None:
+    done = in_shell(blocks(README, "sh")[2].text)
+    assert done.returncode == 2
+    sound = autumn / "releases" / "autumn-campaign" / NIGHT
+    published = sha256(sound.read_bytes()).hexdigest()
+    with chdir(hostile):
+        of_another, of_its_own = pasted(careful(NIGHT, published)), pasted(careful(NIGHT))
+    for shown in (done.stdout, done.stderr, of_another):
+        assert KEY not in shown
+        assert EFFECT not in shown
+    assert "another file" in of_another
+    assert KEY not in of_its_own  # whoever publishes it: numbers may be any, but nothing is read
+
+
+def test_a_hostile_file_does_its_harm_to_who_does_not_look(hostile: Path) -> None:
+    """The negative control of the test above."""
+    shown = pasted(
+        f"ATTACH '{hostile / NIGHT}' AS rel (READ_ONLY); CREATE TABLE s AS FROM 'segments.csv'; "
+        "FROM rel.ate('rel'); FROM rel.ate_by_segment('s', 'rel'); "
+        "FROM rel.units; FROM rel.estimates"
+    )
+    assert KEY in shown or EFFECT in shown
 
 
 def test_the_walk_through_is_as_it_is_shown(
@@ -308,7 +401,9 @@ def test_several_outcomes_are_released_as_shown(tmp_path: Path) -> None:
     assert made.manifest.epsilon == 2.0
     with duckdb.connect(str(made.path), read_only=True) as connection:
         columns = connection.sql("FROM main.units").columns
-    assert columns[3:7] == ["visit", "visit_debiased", "spend", "spend_debiased"]
+    assert columns[3:7] == [
+        *("visit_randomised", "visit_debiased", "spend_randomised", "spend_debiased")
+    ]
     assert {one.metric for one in made.estimates} == {"visit", "spend"}
 
 

@@ -6,6 +6,7 @@ the product is used.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, variance
@@ -66,20 +67,21 @@ def strata_of(
     *,
     same_shares: bool,
 ) -> list[Stratum]:
-    """Places with two units in both arms, and the rest in one stratum if that may be."""
+    """Places with two units in both arms, and small ones in one stratum if that may be."""
     alone, rest = [], []
+    sizes = Counter(units[at].arm for at in members)
     for name in sorted({place(units[at]) for at in members}):
         here = [at for at in members if place(units[at]) == name]
         sides = [[at for at in here if units[at].arm == arm] for arm in arms]
-        if min(map(len, sides)) >= 2:
-            alone.append(Stratum(sides[0], sides[1], len(here)))
-        elif max(map(len, sides)) > 0:
+        if same_shares and len(here) * min(sizes.values()) < 4 * len(members):
             rest.append(Stratum(sides[0], sides[1], len(here)))
+        elif min(map(len, sides)) >= 2:
+            alone.append(Stratum(sides[0], sides[1], len(here)))
     treated, control = (
         [at for one in rest for at in getattr(one, side)] for side in ("treated", "control")
     )
-    if same_shares and min(len(treated), len(control)) >= 2:
-        rest.sort(key=lambda one: (len(one.treated), len(one.control)))  # by name already
+    if min(len(treated), len(control)) >= 2:
+        rest.sort(key=lambda one: one.weight)  # by name already
         weight = sum(one.weight for one in rest)
         alone.append(Stratum(treated, control, weight, tuple(rest)))
     return alone
@@ -95,7 +97,7 @@ class Pairs:
 
 def pairs_of(told: Told, stratum: Stratum) -> Pairs | None:
     """What each unit counts for in each z_c is put down; A follows from these numbers alone."""
-    if not stratum.clusters:
+    if len(stratum.clusters) < 2:
         return None
     units = stratum.treated + stratum.control
     outcome = [told.debiased(told.units[at], identity) for at in units]
@@ -188,22 +190,24 @@ def contrast(
         )
         for side, name in enumerate(("treated", "control"))
     )
-    spread, scatter = treated.variance + reference.variance, treated.scatter + reference.scatter
+    unlike, scatter = treated.variance + reference.variance, treated.scatter + reference.scatter
+    noise = treated.noise + reference.noise
+    spread = max(unlike, noise)
     fourth = treated.fourth + reference.fourth
     degrees = min(
-        spread**2 / scatter if scatter > 0 else math.inf,
+        spread**2 / scatter - 2 if scatter > 0 else math.inf,
         4 + 6 * spread**2 / fourth if fourth > 0 else math.inf,
     )
     return Result(
         estimate=treated.mean - reference.mean,
         variance=spread,
-        noise_variance=treated.noise + reference.noise,
-        degrees_of_freedom=max(degrees, 1.0),
+        noise_variance=noise,
+        degrees_of_freedom=max(degrees, 1.0) if unlike > 1e-12 * noise else math.nan,
         n_units=total,
         treated_mean=treated.mean + told.center,
-        treated_variance=treated.variance,
+        treated_variance=max(treated.variance, treated.noise),
         control_mean=reference.mean + told.center,
-        control_variance=reference.variance,
+        control_variance=max(reference.variance, reference.noise),
     )
 
 
@@ -233,7 +237,7 @@ def replaced_by_pairs(told: Told, estimator: str, stratum: Stratum) -> Replaced:
     first, second = (
         (
             share * used * (found.variance - noise),
-            share * (used * found.variance) ** 2 / found.freedom,
+            share * (used * found.variance) ** 2 / (found.freedom + 2),
         )
         for share in (part, 1 - part)
     )
@@ -270,8 +274,8 @@ def _side(
             spread = (square.value - mean.value**2 + mean.noise) * more
             noise = max(square.noise * more**2 - 1e-9 * widest**2, 0.0)  # less is rounding
             spreads.append((spread, noise, min(most, widest)))
-            most_by_mean += b**2 * most / n
-            most_by_width += b**2 * widest / n
+            most_by_mean += b**2 * kept * most / n
+            most_by_width += b**2 * kept * widest / n
             of_squares |= dict.fromkeys(own, b**2 * kept / (n - 1) / n)
         kept_sum += b**2 * kept * spread / n
         kept_share += b**2 * kept / n
@@ -286,8 +290,8 @@ def _side(
         own_part = usual**2 / (usual**2 + noise) if noise > 0 else 1.0
         drawn_in = usual + (spread - usual) * own_part
         inside = spread if estimator == "tau_q" else min(max(drawn_in, 0.0), top)
-        scatter += b**4 * (kept * inside / len(own)) ** 2 / (len(own) - 1)
-    sampling = min(max(sampling + kept_sum, 0.0), most)
+        scatter += b**4 * (kept * inside / len(own)) ** 2 / (len(own) + 1)
+    sampling = max(min(max(kept_sum, 0.0), most) + sampling, 0.0)
     if estimator == "tau_q":
         return Side(found.value, sampling, found.noise, scatter, found.fourth)
     scatter += weighted(told, squared, of_squares, of_square).noise / 2

@@ -21,9 +21,9 @@ def whole(told: Told) -> Told:
 
 def told_of(*arms: list[float]) -> Told:
     """A release of one cluster in which these are the debiased outcomes of each arm."""
-    units = [Unit(0, arm, y / 2, frozenset({0})) for arm, ys in enumerate(arms) for y in ys]
+    units = [Unit(0, arm, y, frozenset({0})) for arm, ys in enumerate(arms) for y in ys]
     cells = {(0, arm): Cell((0.5, 0.5)) for arm in range(len(arms))}
-    return Told((-100.0, 100.0), 0.5, tuple(units), {0: 0}, cells)
+    return Told((-100.0, 100.0), 0.0, tuple(units), {0: 0}, cells)
 
 
 def between(told: Told, *, same_shares: bool = False) -> list[Estimate]:

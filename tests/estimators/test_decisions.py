@@ -100,6 +100,16 @@ def test_what_has_no_error_is_undecided() -> None:
             assert (found.verdict, found.p_value) == ("undecided", None)
 
 
+@pytest.mark.parametrize("goal", [GUARD, GAIN, LOSS])
+def test_an_interval_that_may_not_hold_decides_nothing(goal: Goal) -> None:
+    for effect in (-5.0, 5.0):
+        known = estimate("latency", effect, 0.1)
+        (found,) = decide([known], {"latency": goal})
+        assert found.verdict != "undecided"
+        (found,) = decide([replace(known, skewness=-0.4)], {"latency": goal})
+        assert found.verdict == "undecided"
+
+
 def of_two_arms() -> list[Estimate]:
     """Two-sided p-values 0.02 and 0.30 of mail, 0.04 and 0.03 of fax."""
     effects = {("mail", "a"): 0.02, ("mail", "b"): 0.3, ("fax", "a"): 0.04, ("fax", "b"): 0.03}

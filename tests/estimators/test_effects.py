@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
-from scipy.stats import ttest_ind
 
+from estimators.coverage import coverage_warnings, is_skew
 from estimators.effects import Contrasts, Estimate, contrasts, effects
 from estimators.means import EstimatorName
 from estimators.strata.contrast_strata import contrast_strata
@@ -31,27 +31,24 @@ from tests.estimators.told_release import (
 Units = list[list[list[float]]]
 """Debiased outcomes of every unit, by cluster and arm."""
 
-ESTIMATORS: tuple[EstimatorName, ...] = ("tau_q", "histogram", "combined")
+ESTIMATORS: tuple[EstimatorName, ...] = ("combined", "tau_q", "histogram")
 
 
 def trial(*clusters: list[list[float]]) -> Told:
-    """A release in which these are the debiased outcomes, exactly.
-
-    With λ = ½ and a prior of mean 0 about the grid's mean, 0, they are twice the outcomes.
-    """
+    """A release without noise in which these are the outcomes, exactly."""
     units = [
-        Unit(cluster, arm, value / 2)
+        Unit(cluster, arm, value)
         for cluster, arms in enumerate(clusters)
         for arm, values in enumerate(arms)
         for value in values
     ]
     cells = {(unit.cluster, unit.arm): Cell((0.5, 0.5)) for unit in units}
-    return Told((-100.0, 100.0), 0.5, tuple(units), {c: c for c in range(len(clusters))}, cells)
+    return Told((-100.0, 100.0), 0.0, tuple(units), {c: c for c in range(len(clusters))}, cells)
 
 
 def found_at(found: Contrasts, group: int) -> Result:
     numbers: dict[str, Any] = {
-        field.name: float(getattr(found, field.name)[group]) for field in fields(found)
+        field.name: float(getattr(found, field.name)[group]) for field in fields(Result)
     }
     return Result(**numbers)
 
@@ -69,7 +66,8 @@ def assert_same(found: Result, expected: Result, scale: float) -> None:
     if expected.variance > 1e-4 * scale**2:
         # As above. Where nothing is uncertain they are infinite, but for rounding.
         wanted = 1 / expected.degrees_of_freedom
-        assert 1 / found.degrees_of_freedom == pytest.approx(wanted, rel=1e-4, abs=1e-9)
+        found_one = 1 / found.degrees_of_freedom
+        assert found_one == pytest.approx(wanted, rel=1e-4, abs=1e-9, nan_ok=True)
 
 
 def assert_is_the_reference(told: Told, n_groups: int, *, same_shares: bool) -> None:
@@ -158,7 +156,7 @@ def test_groups_together_are_each_of_them_alone(stream: int) -> None:
             assert numbers(one) == pytest.approx(numbers(other), rel=1e-9, abs=1e-9, nan_ok=True)
 
 
-LARGE = [[1.0, 2.0, 4.0], [3.0, 5.0, 7.0]]
+LARGE = [[1.0, 2.0, 4.0] * 2, [3.0, 5.0, 7.0] * 2]
 """A cluster that can be compared on its own: control, treated; a difference of 8/3."""
 
 
@@ -189,7 +187,7 @@ def test_small_clusters_are_merged_where_arms_have_the_same_shares(small: Units)
     assert found.estimate == pytest.approx(
         expected.estimate, rel=1e-14, abs=0
     )  # the order of a sum
-    assert found.n_units == 6 + sum(map(len, merged))
+    assert found.n_units == 12 + sum(map(len, merged))
     if not all(len(arm) for cluster in small for arm in cluster):
         # Arms that never meet in a cluster leave nothing to compare by twos: units vary as they do.
         assert found.std_error == pytest.approx(expected.std_error, rel=1e-14, abs=0)  # as above
@@ -238,9 +236,9 @@ def test_how_clusters_differ_is_no_part_of_their_variance_by_twos() -> None:
 
 
 def test_pairs_of_one_size_are_made_by_name_whatever_their_outcomes() -> None:
-    """And sizes come before names: the second and the fourth are alike."""
+    """And whatever each got; sizes come before names: the second and the fourth are alike."""
     clusters = [
-        [[0.0, 2.0], [5.0]], [[7.0], [9.0, 9.0]], [[1.0, 1.0], [3.0]], [[4.0], [10.0, 1.0]],
+        [[0.0, 2.0], [5.0]], [[7.0], [9.0, 9.0, 8.0]], [[1.0], [3.0, 1.0]], [[4.0, 1.0, 1.0], [1.]],
     ]  # fmt: skip
     for change in (0.0, 3.0):
         clusters[0][1][0] = 5.0 + change
@@ -299,16 +297,16 @@ def test_a_cluster_that_cannot_be_compared_is_left_out_and_not_counted(
     found = estimated(trial(LARGE, small), same_shares=same_shares)
     alone = estimated(trial(LARGE), same_shares=same_shares)
     assert found == replace(alone, n_segment=found.n_segment, coverage=found.coverage)
-    assert found.n_units == 6
-    assert found.n_segment == 6 + sum(map(len, small))
-    assert found.coverage == 6 / found.n_segment
+    assert found.n_units == 12
+    assert found.n_segment == 12 + sum(map(len, small))
+    assert found.coverage == 12 / found.n_segment
     assert found.estimate == pytest.approx(8 / 3, rel=1e-15, abs=0)  # two roundings
 
 
 def test_without_the_same_shares_small_clusters_are_left_out_though_they_could_be_merged() -> None:
     small = [[[0.0], [9.0, 9.5]], [[1.0, 2.0], [8.0]]]
-    assert estimated(trial(LARGE, *small), same_shares=False).n_units == 6
-    assert estimated(trial(LARGE, *small), same_shares=True).n_units == 12
+    assert estimated(trial(LARGE, *small), same_shares=False).n_units == 12
+    assert estimated(trial(LARGE, *small), same_shares=True).n_units == 18
 
 
 def test_a_merged_contrast_weights_clusters_by_their_units_in_each_arm() -> None:
@@ -346,11 +344,13 @@ def test_a_merged_stratum_counts_the_units_of_all_arms_too() -> None:
     assert found.treated.stratum.tolist() == found.control.stratum.tolist() == [0, 0]
 
 
-def test_a_cluster_with_neither_arm_of_a_contrast_does_not_count_in_it() -> None:
+def test_a_small_cluster_with_neither_arm_of_a_contrast_is_merged_by_its_size() -> None:
+    """Not by what it happened to get: who is in the merged stratum would follow that otherwise."""
     empty: list[list[float]] = [[], [], [1.0, 2.0, 3.0]]
-    large = [*LARGE, [0.0]]
-    for same_shares in (False, True):
-        assert strata_weights(trial(large, empty), same_shares=same_shares) == [7.0]
+    large = [*LARGE, [0.0] * 6]
+    assert strata_weights(trial(large, empty, [[0.0], [1.0], []]), same_shares=False) == [18.0]
+    more = [[0.0], [1.0], []]
+    assert strata_weights(trial(large, empty, more, more), same_shares=True) == [18.0, 7.0]
 
 
 def test_every_treatment_arm_is_compared_with_control_in_the_order_of_the_arms() -> None:
@@ -394,8 +394,43 @@ def test_outcomes_that_are_all_equal_have_no_error_and_no_bounds() -> None:
     assert found.relative is found.relative_ci_lower is found.relative_ci_upper is None
 
 
+def test_the_error_is_never_less_than_the_noise_alone() -> None:
+    """Outputs that are all alike show nothing of how outcomes vary: the noise, and no bounds."""
+    alike = replace(trial([[1.0] * 4, [1.0] * 4]), rate=0.5)
+    found = estimated(alike, same_shares=False)
+    assert found.privacy_std_error
+    assert found.std_error == found.privacy_std_error
+    assert found.control_std_error == pytest.approx(found.std_error / math.sqrt(2))
+    assert found.ci_lower is found.ci_upper is found.p_value is None
+
+
+def test_the_skewness_of_an_effect_is_that_of_its_sum() -> None:
+    """Σ b³ μ₃ (1/n₁² − 1/n₀²)/V^{3/2} of outcomes with one law; equal arms cancel it."""
+    evidence = replace(evidence_of(trial([[0.0] * 18, [0.0, 1.0]])), skewness=7.0)
+    (found,) = effects(evidence, ["none", "mail"], "none", [None], same_shares=False)
+    wanted = 7 * (1 / 2**2 - 1 / 18**2) / (1 / 2 + 1 / 18) ** 1.5
+    assert found.skewness == pytest.approx(wanted, rel=1e-12)
+    (warning,) = coverage_warnings([found], same_shares=False)
+    assert "may not hold" in warning
+    even = replace(evidence_of(trial([[0.0] * 9, [0.0] * 9])), skewness=7.0)
+    found = only(effects(even, ["none", "mail"], "none", [None], same_shares=False))
+    assert found.skewness == 0.0
+    assert coverage_warnings([found], same_shares=False) == ()
+
+
+@pytest.mark.parametrize("times", [1, 2, 100, 1e6])
+@pytest.mark.parametrize("small", [200, 2_000, 1e6])
+def test_twenty_events_in_each_arm_are_enough_for_an_interval(small: float, times: float) -> None:
+    """At one rate; the small arm has 20 of them."""
+    rate, sizes = 20 / small, np.array([small * times, small])
+    skewness = (1 - 2 * rate) / math.sqrt(rate * (1 - rate))
+    assert not is_skew(
+        skewness * (1 / sizes[1] ** 2 - 1 / sizes[0] ** 2) / (1 / sizes).sum() ** 1.5
+    )
+
+
 def test_one_arm_of_equal_outcomes_leaves_the_error_of_the_other() -> None:
-    evidence = evidence_of(trial([[1.0] * 4, LARGE[1]]))
+    evidence = evidence_of(trial([[1.0] * 4, [3.0, 5.0, 7.0]]))
     found = contrasts(evidence, "tau_q", 1, 0, 1, same_shares=True)
     # s² = 4 over n = 3, and the degrees of freedom of one arm of three.
     assert found.variance[0] == pytest.approx(4 / 3, rel=1e-15, abs=0)
@@ -407,17 +442,20 @@ def test_one_arm_of_equal_outcomes_leaves_the_error_of_the_other() -> None:
 def test_in_a_single_cluster_it_is_welchs_test(
     stream: int, n_control: int, n_treated: int, ratio: float
 ) -> None:
-    """Satterthwaite's degrees of freedom are Welch's there."""
+    """With the degrees of freedom of 1947, which are the true ones on average."""
     generator = np.random.default_rng(stream)
     control = generator.normal(3, 1, n_control)
     treated = generator.normal(3.5, ratio, n_treated)
     found = estimated(trial([control.tolist(), treated.tolist()]), same_shares=False)
-    welch = ttest_ind(treated, control, equal_var=False)
-    interval = welch.confidence_interval(0.95)
+    parts = [(one.var(ddof=1) / len(one), len(one)) for one in (treated, control)]
+    variance = sum(part for part, _ in parts)
+    freedom = max(variance**2 / sum(part**2 / (n + 1) for part, n in parts) - 2, 1)
+    effect, error = treated.mean() - control.mean(), math.sqrt(variance)
+    reach = student.ppf(0.975, freedom) * error
     # Two implementations of Student's t.
-    assert found.p_value == pytest.approx(float(welch.pvalue), rel=1e-7, abs=0)
-    assert found.ci_lower == pytest.approx(float(interval.low), rel=1e-7, abs=1e-7)
-    assert found.ci_upper == pytest.approx(float(interval.high), rel=1e-7, abs=1e-7)
+    assert found.p_value == pytest.approx(2 * student.sf(abs(effect) / error, freedom), rel=1e-7)
+    assert found.ci_lower == pytest.approx(effect - reach, rel=1e-7, abs=1e-7)
+    assert found.ci_upper == pytest.approx(effect + reach, rel=1e-7, abs=1e-7)
 
 
 COUNTED = Told(

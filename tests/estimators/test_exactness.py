@@ -227,7 +227,7 @@ def treated_means(
         *(
             np.concatenate([getattr(part, field) for part in (evidence.slices, control)])
             for field in evidence.slices.__dataclass_fields__
-            if field != "outputs"
+            if field not in ("outputs", "n_parties")
         )
     )
     size = len(releases.chance)

@@ -1,6 +1,7 @@
 """Curves of the effect from debiased outcomes: who is compared, with what noise, and what comes."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_units_are_debiased_and_their_noise_is_that_of_the_release(stream: int) 
 
 @pytest.mark.parametrize("stream", range(20))
 def test_the_propensity_is_the_share_of_the_stratum(stream: int) -> None:
-    """Of clusters with two units of both arms; the others are left out, or one stratum together."""
+    """Of clusters with two units of both arms; small ones are one stratum where that may be."""
     told = whole_release(stream)
     sizes = {
         cluster: [
@@ -54,20 +55,21 @@ def test_the_propensity_is_the_share_of_the_stratum(stream: int) -> None:
         ]
         for cluster in told.pool_of
     }
-    pair = pair_of_told(told, (1, 0), same_shares=False)
-    alone = {cluster for cluster, n in sizes.items() if min(n) >= 2}
-    rows = [at for at, unit in enumerate(told.units) if unit.cluster in alone and unit.arm < 2]
-    assert pair.rows.tolist() == rows
-    for place, at in enumerate(rows):
-        control, treated = sizes[told.units[at].cluster]
-        assert pair.propensity[place] == treated / (treated + control)
-    merged = pair_of_told(told, (1, 0), same_shares=True)
-    rest = [sum(n[arm] for c, n in sizes.items() if c not in alone) for arm in (0, 1)]
-    others = set(merged.rows.tolist()) - set(rows)
-    assert len(others) == (sum(rest) if min(rest) >= 2 else 0)
-    for place, at in enumerate(merged.rows.tolist()):
-        if at in others:
-            assert merged.propensity[place] == rest[1] / sum(rest)
+    everyone = Counter(unit.cluster for unit in told.units)
+    least = min(Counter(unit.arm for unit in told.units).values())
+    small = {cluster for cluster, n in everyone.items() if n * least < 4 * len(told.units)}
+    for same_shares in (False, True):
+        pair = pair_of_told(told, (1, 0), same_shares=same_shares)
+        merged = small if same_shares else set()
+        rest = [sum(sizes[cluster][arm] for cluster in merged) for arm in (0, 1)]
+        used = {cluster for cluster, n in sizes.items() if min(n) >= 2} - merged
+        used |= merged if min(rest) >= 2 else set()
+        rows = [at for at, unit in enumerate(told.units) if unit.cluster in used and unit.arm < 2]
+        assert pair.rows.tolist() == rows
+        for place, at in enumerate(rows):
+            cluster = told.units[at].cluster
+            control, treated = rest if cluster in merged else sizes[cluster]
+            assert pair.propensity[place] == treated / (treated + control)
 
 
 def test_without_noise_the_curve_is_the_effect() -> None:
@@ -127,4 +129,7 @@ def test_an_average_that_is_known_better_shifts_the_curve_alone() -> None:
     assert math.sqrt(spread) * DESIGN.half == pytest.approx(0.01)
     before, after = (fit.predict(made.features) for fit in (found, anchored))
     assert np.std(after - before) < 0.1 * abs(np.mean(after - before))
-    assert found.anchored(0.3, 10.0) is found  # known worse
+    assert anchored.std_errors(anchored.average[np.newaxis]) == pytest.approx([0.01])
+    worse = found.anchored(0.3, 10.0)
+    assert worse.fitted.posterior is found.fitted.posterior
+    assert worse.unshrunk is found.unshrunk

@@ -30,7 +30,7 @@ def test_disjoint_periods_are_weighted_by_their_size() -> None:
     assert pooled.variance[1, 0] == pytest.approx(0.25 / 9 + 4 * 0.5 / 9)
     assert pooled.noise_variance[2, 0] == pytest.approx((0.1 + 4 * 0.2 + 9 * 0.3) / 36)
     parts = np.array([0.25, 4 * 0.5, 9 * 1.0]) / 36
-    df = parts.sum() ** 2 / (parts[0] ** 2 / 10 + parts[1] ** 2 / 20)
+    df = parts.sum() ** 2 / (parts[0] ** 2 / 12 + parts[1] ** 2 / 22) - 2
     assert pooled.degrees_of_freedom[2, 0] == pytest.approx(df)
     assert pooled.n_units[:, 0].tolist() == [100, 300, 600]
     assert pooled.n_releases[:, 0].tolist() == [1, 2, 3]
@@ -60,8 +60,8 @@ def test_no_correlation_exceeds_the_bound() -> None:
     pooled = pool(THREE, are_new=np.array([True, False, False]))
     errors = 100 * 0.5, 200 * math.sqrt(0.5), 300 * 1.0
     assert pooled.variance[2, 0] == pytest.approx((sum(errors) / 600) ** 2)
-    doubt = 100 * math.sqrt(0.25 / 10) + 200 * math.sqrt(0.5 / 20)
-    assert pooled.degrees_of_freedom[2, 0] == pytest.approx((sum(errors) / doubt) ** 2)
+    doubt = 100 * math.sqrt(0.25 / 12) + 200 * math.sqrt(0.5 / 22)
+    assert pooled.degrees_of_freedom[2, 0] == pytest.approx((sum(errors) / doubt) ** 2 - 2)
 
 
 def test_where_all_are_new_the_bound_is_the_variance() -> None:
@@ -103,7 +103,7 @@ def test_degrees_of_freedom_are_read_off_an_interval(level: float) -> None:
     half = np.asarray(t.ppf((1 + level) / 2, df) * 0.3)
     assert interval_degrees(half, np.full(5, 0.3), level) == pytest.approx(df, rel=1e-6)
     nothing = interval_degrees(np.array([np.nan, 0.0]), np.array([0.3, 0.0]), level)
-    assert nothing.tolist() == [math.inf, math.inf]
+    assert nothing.tolist() == [1.0, math.inf]
 
 
 def test_the_always_valid_interval_is_its_formula() -> None:

@@ -188,8 +188,13 @@ def test_a_disk_that_is_full_ends_a_run_plainly_and_the_next_one_finishes(
     filler = fill(place, 40_000)
     with pytest.raises(ClusterdpError) as failure:
         built.run("a")
+    assert failure.value.exit_code == 2
     assert str(place) in str(failure.value)
     assert "\n" not in str(failure.value)
+    if full == "releases":
+        assert "cannot write here (No space left on device); nothing was published" in str(
+            failure.value
+        )
     filler.unlink()
     assert built.run("a").status == "published"
     assert Account(built.load()).statement(exact=True).spent.epsilon == EPSILON

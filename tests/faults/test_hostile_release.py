@@ -122,6 +122,63 @@ def test_a_file_with_more_than_tables_of_a_release(
         assert told in refusal
 
 
+ATE, OWN = "$ate", "$own"
+"""In what follows: the body of the file's own ``ate``, and the schema that its macros read."""
+FOREIGN_CODE = [
+    "CREATE OR REPLACE MACRO ate(release_name := NULL) AS TABLE SELECT 1 AS estimate",
+    f"CREATE OR REPLACE MACRO ate(release_name := 'other') AS TABLE {ATE}",
+    f"CREATE OR REPLACE MACRO ate(release_name := NULL, more := 1) AS TABLE {ATE}",
+    f"CREATE OR REPLACE MACRO ate(release_name := NULL) AS TABLE ({ATE}), (a, b) AS TABLE SELECT 2",
+    f"CREATE OR REPLACE MACRO ate(release_name := NULL) AS TABLE FROM ({ATE}) LIMIT 1",
+    "CREATE OR REPLACE MACRO ate_by(attribute, release_name := NULL) AS TABLE "
+    "FROM read_text('/etc/hostname')",
+    "CREATE OR REPLACE MACRO ate_by_segment(segments_table, release_name := NULL) AS TABLE "
+    "SELECT 1",
+    "DROP MACRO TABLE ate",
+    "UPDATE release SET same_shares = NOT same_shares",
+    f"CREATE TABLE {OWN}.x (k BIGINT)",
+    f"DROP TABLE {OWN}.pools",
+    f"ALTER TABLE {OWN}.t_quantile ALTER k SET DEFAULT 7",
+    f"ALTER TABLE {OWN}.t_quantile ADD COLUMN x DOUBLE[]",
+    f"DROP TABLE {OWN}.t_quantile; CREATE TABLE {OWN}.t_quantile "
+    "(k BIGINT, coefficient DOUBLE GENERATED ALWAYS AS (random()))",
+    f"DROP TABLE {OWN}.t_quantile; CREATE TABLE {OWN}.t_quantile "
+    "(k BIGINT CHECK (k > 0), coefficient DOUBLE)",
+    "CREATE SCHEMA _clusterdp_0123456789abcdef",
+]
+
+
+def own_code(statement: str) -> Change:
+    """A change in which the signs above stand for what the file has."""
+
+    def change(connection: duckdb.DuckDBPyConnection) -> None:
+        query = "SELECT macro_definition FROM duckdb_functions() WHERE function_name = 'ate'"
+        ((body,),) = connection.execute(query).fetchall()
+        query = "SELECT schema_name FROM duckdb_schemas() WHERE schema_name LIKE '@_clusterdp%' "
+        ((own,),) = connection.execute(query + "ESCAPE '@'").fetchall()
+        for part in statement.split("; "):
+            connection.execute(part.replace(ATE, body).replace(OWN, own))
+
+    return change
+
+
+@pytest.mark.parametrize("statement", FOREIGN_CODE)
+def test_what_runs_in_a_file_is_what_its_facts_make(
+    sound: Path, tmp_path: Path, statement: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Macros are trusted by their bodies, not by their names; and nothing of them is run."""
+    path = changed(sound, tmp_path, own_code(statement))
+    for told in refusals(path, tmp_path, capsys, only=["inspect"]):
+        assert "is not the one that clusterdp makes" in told or "are not those that its" in told
+        assert "get the file from who published it" in told
+
+
+def test_macros_that_were_written_again_are_what_they_were(sound: Path, tmp_path: Path) -> None:
+    """The negative control of the test above."""
+    again = f"CREATE OR REPLACE MACRO ate(release_name := NULL) AS TABLE {ATE}"
+    read_release(changed(sound, tmp_path, own_code(again)))
+
+
 def made_again(table: str, columns: str) -> Change:
     """A table made again with other definitions of the same columns, and the same rows."""
     return said(
@@ -167,7 +224,8 @@ def test_labels_that_are_neither_text_nor_an_enum(
 ) -> None:
     change = said(
         "DROP TABLE units",
-        f"CREATE TABLE units (unit_id VARCHAR, {kinds}, outcome DOUBLE, outcome_debiased DOUBLE)",
+        f"CREATE TABLE units (unit_id VARCHAR, {kinds}, outcome_randomised DOUBLE, "
+        "outcome_debiased DOUBLE)",
     )
     for told in refusals(changed(sound, tmp_path, change), tmp_path, capsys, only=["inspect"]):
         assert "the columns of table units are not" in told
@@ -188,7 +246,7 @@ def test_labels_may_be_text_or_enums(
     change = said(
         "CREATE TABLE was AS FROM units",
         "DROP TABLE units",
-        f"CREATE TABLE units ({kinds}, outcome DOUBLE, outcome_debiased DOUBLE)",
+        f"CREATE TABLE units ({kinds}, outcome_randomised DOUBLE, outcome_debiased DOUBLE)",
         "INSERT INTO units FROM was",
         "DROP TABLE was",
     )
@@ -218,7 +276,10 @@ def test_arms_of_cells_that_are_neither_text_nor_an_enum(
 
 def with_arms(table: str, kind: str, rows: str) -> Change:
     """A table with a row for each outcome made again with another type of arms; ``rows`` of it."""
-    others = {"debias": "probability DOUBLE, weight DOUBLE", "counts": "noisy_count BIGINT"}
+    others = {
+        "debias": 'probability DOUBLE, weight DOUBLE, "table" BIGINT',
+        "counts": "noisy_count BIGINT",
+    }
     columns = f"metric VARCHAR, pool VARCHAR, arm {kind}, outcome DOUBLE, {others[table]}"
     return said(
         f"CREATE TABLE was AS FROM {table}",

@@ -34,7 +34,7 @@ def metrics_say(what: str) -> str:
     return f"UPDATE metrics SET {what}"
 
 
-_ONE = "WHERE unit_id = (SELECT max(unit_id) FROM units WHERE outcome > 0)"
+_ONE = "WHERE unit_id = (SELECT max(unit_id) FROM units WHERE outcome_randomised > 0)"
 
 CASES = {
     "release: epsilon is finite": [
@@ -64,6 +64,11 @@ CASES = {
         release_says("same_shares = NULL"),
     ],
     "estimates: every row has an arm, control": [release_says("control = 'nobody'")],
+    "what was computed is at most": [
+        metrics_say("computed_epsilon = epsilon + 1e-9"),
+        metrics_say("computed_delta = 1e-9"),
+        metrics_say("computed_epsilon = NULL"),
+    ],
     "n_outcomes is at least 2": [metrics_say("n_outcomes = 1")],
     "there are units, and at most": [
         release_says("n_units = -5"),
@@ -160,23 +165,23 @@ CASES = {
         "INSERT INTO units FROM units LIMIT 1",
     ],
     "units: each has an id": [
-        "UPDATE units SET outcome = 1.5",
-        "UPDATE units SET outcome = 'nan'",
-        "UPDATE units SET outcome = NULL",
-        "UPDATE units SET unit_id = NULL WHERE outcome = 1",
+        "UPDATE units SET outcome_randomised = 1.5",
+        "UPDATE units SET outcome_randomised = 'nan'",
+        "UPDATE units SET outcome_randomised = NULL",
+        "UPDATE units SET unit_id = NULL WHERE outcome_randomised = 1",
         "ALTER TABLE units ALTER arm TYPE VARCHAR; UPDATE units SET arm = 'nobody'",
         "UPDATE units SET cluster = NULL",
         "UPDATE units SET arm = 'mail'",
         "UPDATE units SET outcome_debiased = 0",
-        "UPDATE units SET outcome_debiased = NULL WHERE outcome = 1",
+        "UPDATE units SET outcome_debiased = NULL WHERE outcome_randomised = 1",
         # a single unit, and by little
-        f"UPDATE units SET outcome = outcome + 1e-12 {_ONE}",
-        f"UPDATE units SET outcome = outcome - 0.4 {_ONE}",
-        f"UPDATE units SET outcome = NULL {_ONE}",
-        f"UPDATE units SET outcome = 'nan' {_ONE}",
-        f"UPDATE units SET outcome = 1e308 {_ONE}",
-        f"UPDATE units SET outcome = '-inf' {_ONE}",
-        f"UPDATE units SET outcome = 256 + outcome {_ONE}",
+        f"UPDATE units SET outcome_randomised = outcome_randomised + 1e-12 {_ONE}",
+        f"UPDATE units SET outcome_randomised = outcome_randomised - 0.4 {_ONE}",
+        f"UPDATE units SET outcome_randomised = NULL {_ONE}",
+        f"UPDATE units SET outcome_randomised = 'nan' {_ONE}",
+        f"UPDATE units SET outcome_randomised = 1e308 {_ONE}",
+        f"UPDATE units SET outcome_randomised = '-inf' {_ONE}",
+        f"UPDATE units SET outcome_randomised = 256 + outcome_randomised {_ONE}",
         f"UPDATE units SET outcome_debiased = outcome_debiased * (1 + 2.3e-16) {_ONE}",
         f"UPDATE units SET outcome_debiased = 'nan' {_ONE}",
         f"UPDATE units SET arm = CASE arm WHEN 'mail' THEN 'none' ELSE 'mail' END {_ONE}",
@@ -282,7 +287,7 @@ CASES = {
         "INSERT INTO arm_counts VALUES ('outcome', 'mail', 1, 1, 1)"
     ],
     "randomiser: every row is about an outcome whose units": [
-        "INSERT INTO randomiser VALUES ('outcome', 'p', 'mail', 1, NULL, 1, 1)"
+        "INSERT INTO randomiser VALUES ('outcome', 0, 1, 0, 1, NULL)"
     ],
     "metrics: response_epsilon is above 0": [metrics_say("response_epsilon = 1")],
     "metrics: drawn_with is another outcome": [metrics_say("drawn_with = 'x'")],
@@ -320,7 +325,7 @@ CASES_OF_TABLES = {
         f"{release_says('delta = 1e-6')}; {metrics_say('delta = 1e-6, response_epsilon = 4.001')}",
         "UPDATE arm_counts SET noise_scale = 0.9 * noise_scale",
     ],
-    "randomiser: every row is about an outcome whose units": [
+    "pools: table is a number where units are drawn by tables": [
         f"{release_says(_ANOTHER)}; {metrics_say(_WITHOUT_TABLES)}",
     ],
     "arm_counts: every row has an arm, an outcome": [
@@ -336,7 +341,7 @@ CASES_OF_TABLES = {
         "UPDATE arm_counts SET outcome = outcome + 1",
         "UPDATE arm_counts SET noise_scale = 2 * noise_scale WHERE arm = 'mail'",
     ],
-    "debias and randomiser: each pool and arm has each output once": [
+    "debias and randomiser: each pool and arm, or table, has each output once": [
         "DELETE FROM randomiser",
         "INSERT INTO randomiser FROM randomiser",
         "DELETE FROM debias WHERE outcome = 1",
@@ -344,12 +349,22 @@ CASES_OF_TABLES = {
         "UPDATE debias SET outcome = outcome + 1",
         "UPDATE randomiser SET output = output + 1",
         "UPDATE randomiser SET outcome = outcome + 1",
-        "UPDATE randomiser SET pool = 'x' WHERE pool = (SELECT min(pool) FROM pools)",
+        'UPDATE randomiser SET "table" = "table" + 1',
+        'UPDATE pools SET "table" = "table" + 1',
+        'UPDATE pools SET "table" = 4000000000',
+        'UPDATE debias SET "table" = "table" + 1 WHERE pool = (SELECT min(pool) FROM pools)',
     ],
     "randomiser: probabilities are from 0 to 1": [
         "UPDATE randomiser SET probability = -probability",
         "UPDATE randomiser SET probability = NULL",
         "UPDATE randomiser SET probability = 'nan'",
+    ],
+    "table is a number where units are drawn by tables, else missing": [
+        'UPDATE pools SET "table" = NULL',
+        'UPDATE debias SET "table" = -1',
+    ],
+    "debias: pools of one table have its numbers": [
+        "UPDATE debias SET weight = weight * (1 + 1e-12) WHERE pool = (SELECT max(pool) FROM pools)"
     ],
     "randomiser: probabilities add up to 1": [
         "UPDATE randomiser SET probability = 0.99 * probability"
@@ -359,8 +374,8 @@ CASES_OF_TABLES = {
     "debias: weights are those that undo": ["UPDATE debias SET weight = 1.01 * weight"],
     "units: each has an id, and an outcome": [
         "UPDATE units SET outcome_debiased = 1.01 * outcome_debiased",
-        f"UPDATE units SET outcome = outcome + 1 {_ONE}",
-        f"UPDATE units SET outcome = 0.5 {_ONE}",
+        f"UPDATE units SET outcome_randomised = outcome_randomised + 1 {_ONE}",
+        f"UPDATE units SET outcome_randomised = 0.5 {_ONE}",
     ],
 }
 """The same of a release by response tables."""

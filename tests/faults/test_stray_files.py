@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import clusterdp
 from flows.released.estimates.covariates import estimate_covariates
 from flows.released.file.site_report import read_report
 from flows.runtime.table_files import read_table
-from schemas.errors import InputError
+from schemas.errors import ConflictError, InputError
 from tests.conftest import Builder, a_log, released
 from tests.faults.hostile import changed, said
 
@@ -34,11 +35,13 @@ def test_a_stray_file_among_the_releases_names_itself_and_what_to_do(
     built.releases.mkdir(parents=True)
     stray = built.releases / "trial.z.r9.duckdb"
     make(stray)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(ConflictError) as caught:
         built.run()
     told = str(caught.value)
     assert told.startswith(f"{stray}: ")
-    assert "Move it out of the folder if it is none" in told
+    assert "move it out of the folder" in told
+    with pytest.raises(InputError, match="Move it out of the folder if it is none"):
+        clusterdp.restore(None, built.config, complete=True)
     assert [one.name for one in built.releases.iterdir()] == [stray.name]  # nor did latest move
     stray.rename(built.folder / "elsewhere")
     assert built.run().status == "published"  # what it says to do helps
@@ -50,7 +53,7 @@ def test_a_release_under_the_name_of_another_is_not_charged(experiment: Builder)
     stray = built.releases / "trial.z.r9.duckdb"
     shutil.copy(first.path, stray)
     with pytest.raises(InputError, match=r"r9\.duckdb: says that it is trial\.once\.r1") as caught:
-        built.run(revise=True)
+        clusterdp.restore(None, built.config, complete=True)
     assert "Move it out of the folder" in str(caught.value)
 
 
@@ -63,7 +66,7 @@ def test_an_inconsistent_release_is_not_charged(experiment: Builder, tmp_path: P
     stray = built.releases / "trial.z.r9.duckdb"
     theirs.rename(stray)
     with pytest.raises(InputError, match="epsilon is finite and above 0") as caught:
-        built.run(revise=True)
+        clusterdp.restore(None, built.config, complete=True)
     assert str(caught.value).startswith(f"{stray}: not a sound release")
 
 

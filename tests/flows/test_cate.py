@@ -363,9 +363,18 @@ def test_rows_with_faults_do_not_change_n(campaign: Campaign) -> None:
 
 
 def test_rows_with_faults_are_kept_for_the_operator_alone(campaign: Campaign) -> None:
+    """A person of a third arm has none."""
     log = people(400).with_columns(
-        pl.when(pl.col("id") == "p000007").then(pl.lit("other")).otherwise("arm").alias("arm"),
-        pl.when(pl.col("id") == "p000009").then(None).otherwise("age").alias("age"),
+        pl.when(pl.col("id") == "p000007")
+        .then(pl.lit(""))
+        .when(pl.col("id") == "p000008")
+        .then(pl.lit("call"))
+        .otherwise("arm")
+        .alias("arm"),
+        pl.when(pl.col("id").is_in(["p000008", "p000009"]))
+        .then(None)
+        .otherwise("age")
+        .alias("age"),
         pl.when(pl.col("id") == "p000011").then(pl.lit("?")).otherwise("sex").alias("sex"),
     )
     built = campaign(log)
@@ -375,7 +384,7 @@ def test_rows_with_faults_are_kept_for_the_operator_alone(campaign: Campaign) ->
     kept = pl.read_parquet(path)
     assert kept.columns == ["rule", "unit", "source_file", "source_row"]
     assert kept.select("rule", "unit").rows() == [
-        ("arm_not_declared", "p000007"),
+        ("arm_missing", "p000007"),
         ("feature_missing", "p000009"),
         ("feature_missing", "p000011"),
     ]

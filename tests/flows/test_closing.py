@@ -1,6 +1,7 @@
 """An experiment that has ended: said once, shown by status, and its report is the final one."""
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def test_the_last_period_ends_it_which_is_said_once(
     assert [one["status"] for one in document["releases"]] == ["published"]
     closing = {
         "experiment": "trial", "first_period": DAYS[0], "last_period": DAYS[2], "n_periods": 3,
-        "not_published": [],
+        "not_published": [], "withdrawn": [], "pruned": [], "elsewhere": [],
     }  # fmt: skip
     assert document["closing"] == closing
     assert f"trial ended with {DAYS[2]}: 3 of 3 periods published; nothing more comes" in error
@@ -60,6 +61,7 @@ def test_the_last_period_ends_it_which_is_said_once(
     page = (tmp_path / "pages" / "index.html").read_text()
     assert "<strong>Final report.</strong>" in page
     assert "3 of 3 periods published" in page
+    assert "Not settled yet" not in page  # as nothing more comes
     assert run(["report", str(built.releases.parent), "-o", str(tmp_path / "all")]) == 0
     assert "(final)" in (tmp_path / "all" / "index.html").read_text()
     assert run(["estimate", str(built.releases)]) == 0
@@ -76,18 +78,17 @@ def test_a_night_that_never_came_is_named_and_may_still_come(
     code, document, error = due(built, capsys)  # it waits for its files
     assert (code, document["closing"], error) == (0, None, "")
     night(monkeypatch, DAYS[5])
-    code, document, error = due(built, capsys)
-    assert (code, document["closing"]["not_published"]) == (2, [DAYS[1]])
-    assert f"2 of 3 periods published, never {DAYS[1]}" in error
-    found = read_closing(built.releases)
-    assert found is not None
-    assert found.not_published == (DAYS[1],)
+    code, document, error = due(built, capsys)  # it has failed, and each run tries it again
+    assert (code, document["closing"], "nothing more comes" in error) == (2, None, False)
+    assert read_closing(built.releases) is None
+    assert run(["status", str(built.config)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "1 not published, which each run still tries" in told
     bring(built, DAYS[1])
     code, document, error = due(built, capsys)
-    assert (code, document["closing"]["not_published"], error) == (0, [], "")
-    found = read_closing(built.releases)
-    assert found is not None
-    assert found.n_published == 3
+    assert (code, document["closing"]["not_published"]) == (0, [])
+    assert "3 of 3 periods published; nothing more comes by itself" in error
+    assert read_closing(built.releases) is not None
 
 
 def test_a_later_end_opens_it_again(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +104,7 @@ def test_a_later_end_opens_it_again(experiment: Builder, monkeypatch: pytest.Mon
     assert result.closing.n_periods == 4
     assert result.farewell is not None
     (found,) = status([built.config]).experiments
-    assert (found.closed, found.n_unpublished) == (True, 0)
+    assert (found.closed, found.n_open) == (True, 0)
 
 
 def test_a_withdrawn_period_does_not_keep_it_open(
@@ -119,6 +120,46 @@ def test_a_withdrawn_period_does_not_keep_it_open(
     series = clusterdp.open_series(built.releases)
     assert [one.period for one in series.manifests] == [DAYS[0], DAYS[2]]
     assert any("wrong prices" in note for note in series.notes)
+    assert "2 of 3 periods published, withdrawn 2026-11-02" in result.closing.in_words
+
+
+def test_two_folders_on_one_ledger_say_what_lies_in_the_other(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], schedule=UNTIL)
+    text = built.config.read_text()
+    night(monkeypatch, DAYS[2])
+    release_due(str(built.config))  # the first two
+    other = built.config.with_name("other.toml")
+    other.write_text(text.replace("[schedule]", '[publish]\ndirectory = "theirs"\n\n[schedule]'))
+    night(monkeypatch, DAYS[3])
+    theirs = release_due(str(other))
+    assert [one.period for one in theirs.releases] == [DAYS[2]]
+    closing = status([built.config]).experiments[0].closing
+    assert theirs.closing is not None
+    assert theirs.closing.elsewhere == (DAYS[0], DAYS[1])
+    assert closing is not None
+    assert closing.elsewhere == (DAYS[2],)
+    assert f"3 of 3 periods published, in another folder {DAYS[2]}" in closing.in_words
+    assert run(["status", str(built.config)]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"its file is not here: {socket.gethostname()} released it into" in told
+    release_due(str(built.config))
+    assert clusterdp.open_series(built.releases).notes == ()
+    names = {path.name for path in (built.folder / "theirs" / "trial").glob("trial.*")}
+    assert names == {f"trial.{DAYS[2]}.r1.duckdb"}
+
+
+def test_a_folder_that_lacks_what_its_end_speaks_of_says_so(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = scheduled(experiment, *DAYS[:3], schedule=UNTIL)
+    night(monkeypatch, DAYS[3])
+    release_due(str(built.config))
+    assert clusterdp.open_series(built.releases).notes == ()
+    (built.releases / f"trial.{DAYS[2]}.r1.duckdb").unlink()
+    (note,) = clusterdp.open_series(built.releases).notes
+    assert note == f"closed.json says that this folder has releases that are not here: {DAYS[2]}"
 
 
 @pytest.mark.parametrize("content", ["{}", '{"experiment": "trial", "n_periods": 1e999}', "["])

@@ -62,10 +62,11 @@ def test_one_output_a_unit_tells_of_both(path: Path) -> None:
         assert metrics[0][3] == metrics[1][3]
         spent = sum(row[2] for row in metrics) - metrics[0][3]
         assert spent == pytest.approx(3.0, abs=1e-12)
-        assert connection.sql("SELECT bool_and(visit = clicks) FROM units").fetchall() == [(True,)]
+        alike = "SELECT bool_and(visit_randomised = clicks_randomised) FROM units"
+        assert connection.sql(alike).fetchall() == [(True,)]
         rows = connection.sql(
             "SELECT count(*), count(DISTINCT (outcome, other_outcome)) FROM randomiser "
-            "WHERE metric = 'clicks' AND (pool, arm) = (SELECT (pool, arm) FROM pools LIMIT 1)"
+            "WHERE metric = 'clicks' AND \"table\" = 0"
         ).fetchall()
         (n_outputs,) = connection.sql("SELECT max(output) + 1 FROM randomiser").fetchall()[0]
         assert rows == [(6 * n_outputs, 6)]
@@ -140,17 +141,19 @@ FAULTS = {
         "INSERT INTO arm_counts SELECT 'clicks', arm, outcome, 5, 1e12 FROM (SELECT DISTINCT "
         "arm FROM pools), (FROM outcomes WHERE metric = 'clicks')",
     ],
-    "debias and randomiser: each pool and arm has each output once": [
+    "debias and randomiser: each pool and arm, or table, has each output once": [
         "UPDATE randomiser SET other_outcome = NULL",
         "UPDATE randomiser SET other_outcome = other_outcome + 0.5",
     ],
     "randomiser: no output tells outcomes apart": [
         "UPDATE metrics SET epsilon = epsilon - 0.03 * response_epsilon, "
+        "computed_epsilon = 0.5 * computed_epsilon, "
         "response_epsilon = 0.97 * response_epsilon WHERE kind = 'outcome'"
     ],
     "units: outcomes that were drawn together have one output": [
-        "UPDATE units SET clicks = (clicks + 1) % 2, clicks_debiased = (SELECT any_value(weight) "
-        "FROM debias WHERE metric = 'clicks' AND outcome = (clicks + 1) % 2) "
+        "UPDATE units SET clicks_randomised = (clicks_randomised + 1) % 2, clicks_debiased = "
+        "(SELECT any_value(weight) FROM debias "
+        "WHERE metric = 'clicks' AND outcome = (clicks_randomised + 1) % 2) "
         "WHERE unit_id = (SELECT min(unit_id) FROM units)"
     ],
 }

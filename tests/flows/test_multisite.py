@@ -30,6 +30,7 @@ from flows.multisite import SiteResult, report_period
 from flows.raw.site_rows import cell_of, ingest_site
 from flows.raw.validate import validate
 from flows.released.aggregate import aggregate_reports
+from flows.released.checksums import sha256_of
 from flows.released.file.site_report import read_report
 from schemas.errors import (
     BudgetError,
@@ -451,13 +452,13 @@ def test_a_report_that_is_gone_is_not_drawn_again(hospital: Hospital) -> None:
         built.run()
 
 
-def test_a_report_that_a_lost_ledger_knew_is_charged_again(hospital: Hospital) -> None:
+def test_a_report_that_a_lost_ledger_knew_is_not_believed(hospital: Hospital) -> None:
     built = hospital()
     built.run()
     (built.folder / "ledger.sqlite").unlink()
-    with pytest.raises(ConflictError, match="knows it from its file alone"):
+    with pytest.raises(ConflictError, match="the ledger knows nothing of this file"):
         built.run()
-    assert built.paid == 1.0
+    assert built.paid == 0.0  # what it was is charged again by restore, once somebody asks
 
 
 # bad input
@@ -628,7 +629,9 @@ def test_a_release_with_the_same_ledger_finishes_a_dead_site_s_report(
     charge.draft.write_text("whole")
     ledger = f"sqlite:///{built.folder}/ledger.sqlite"
     assert charge.receipt.charge is not None
-    Ledger(ledger_url(ledger, built.folder)).begin_publishing(charge.receipt.charge)
+    Ledger(ledger_url(ledger, built.folder)).begin_publishing(
+        charge.receipt.charge, sha256_of(charge.draft)
+    )
     assert states(built) == ["publishing"]
     experiment(ledger={"url": ledger}).run()
     assert states(built) == ["published"]

@@ -167,7 +167,7 @@ def test_the_rows_of_pruned_nights_outlive_a_new_version_of_the_program(
     series = built.releases / "series.duckdb"
     before = released(series, "estimates")
     with patch.object(renew, "version", lambda _: "99.0"):
-        assert renew.renew_series(built.releases, "trial") == ()
+        assert account_of(built).renew_series() == ()
         assert set(released(series, "series")["package_version"]) == {"99.0"}
     assert released(series, "estimates").equals(before)
 
@@ -180,7 +180,7 @@ def test_a_ledger_that_was_lost_charges_what_was_pruned(experiment: Builder) -> 
     before = account_of(built).statement()
     (built.folder / "ledger.sqlite").unlink()
     shutil.rmtree(built.folder / "ledger.sqlite.accounts")
-    account_of(built).settle()
+    clusterdp.restore(None, built.config, complete=True)
     after = account_of(built).statement()
     assert after.n_releases == before.n_releases == 3
     assert after.spent.epsilon >= before.spent.epsilon
@@ -205,7 +205,7 @@ def test_a_list_that_is_none_enters_nothing_into_a_new_ledger(
     (built.folder / "ledger.sqlite").unlink()
     rewrite(built.releases / "pruned.json", content)
     with pytest.raises(InputError, match=r"pruned\.json"):
-        account_of(built).settle()
+        clusterdp.restore(None, built.config, complete=True)
 
 
 @pytest.mark.usefixtures("later")
@@ -295,7 +295,7 @@ def _die(*_: object, **__: object) -> Any:
 STEPS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "before it is noted": lambda p: p.setattr(Account, "note_pruned", _die),
     "once it is noted": lambda p: _die_at_second(p, Account, "settle"),
-    "before the series": lambda p: p.setattr(page, "renew_series", _die),
+    "before the series": lambda p: p.setattr(Account, "renew_series", _die),
     "before the first file": lambda p: p.setattr(page, "folder_lock", _die),
     "after the first file": lambda p: _die_at_second(p, Path, "unlink"),
     "after the last file": lambda p: p.setattr(page, "sync_directory", _die),

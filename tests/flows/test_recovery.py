@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import clusterdp
+from flows.cli.main import run
 from flows.released.file.draft import workplace
 from schemas.errors import ConfigError, ConflictError, InputError
 from tests.conftest import Builder, Experiment, a_log, build_experiment
@@ -77,6 +78,30 @@ def test_a_ledger_that_was_lost_is_put_back_and_nights_go_on(
     again = clusterdp.restore(folder, built.config, complete=True)
     assert again.as_json()["status"] == "there already"
     assert spent(built) == 6.0
+
+
+@pytest.mark.release
+def test_without_a_backup_what_is_there_is_charged_when_that_is_asked_for(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = an_experiment(experiment)
+    built.run("a")
+    lose(built)
+    assert run(["restore", str(built.config)]) == 2
+    assert "CONFIG: missing" in capsys.readouterr().err
+    asked = ["restore", "--without-backup", str(built.config), "--lost", "trial.b.r1"]
+    assert run(asked) == 2
+    assert "--complete: nothing was changed yet" in capsys.readouterr().err
+    assert not (built.folder / "ledger.sqlite").exists()
+    assert run([*asked, "--complete", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["charged_to_everybody"], told["lost"]) == (["trial.a.r1"], ["trial.b.r1"])
+    assert (told["made_at"], spent(built)) == (None, 4.0)
+    assert run(["restore", "--without-backup", str(built.config), "--complete"]) == 0
+    assert "charged for what it did not know, 0 of the files" in capsys.readouterr().out
+    assert built.run("c").status == "published"
+    (built.releases / "trial.b.r1.duckdb").write_bytes(b"found again")  # by whom?
+    assert run(["status", str(built.config)]) == 4
 
 
 @pytest.mark.release

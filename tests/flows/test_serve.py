@@ -1,6 +1,8 @@
 """Schedules: what is refused before anything starts, and which day a run releases."""
 
+import asyncio
 import inspect
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import pytest
 from flows.cli.main import run
 from flows.orchestration.flow import day_before
 from flows.release import ReleaseResult, release
-from flows.serve import serve_releases, served_flow
+from flows.serve import quiet_control_port, serve_releases, served_flow
 from schemas.errors import ConfigError
 from tests.conftest import Builder, a_log, released, toml
 
@@ -203,3 +205,24 @@ def test_a_served_run_is_the_flow_of_this_process(experiment: Builder) -> None:
 def test_the_document_of_a_served_flow_is_that_of_the_flow() -> None:
     ours = inspect.signature(served_flow([]).fn).parameters
     assert list(ours) == list(inspect.signature(release.fn).parameters)
+
+
+def test_logs_do_not_repeat_what_strangers_say(caplog: pytest.LogCaptureFixture) -> None:
+    from prefect.runner._control_channel import ControlChannel  # noqa: PLC0415 - takes a while
+
+    async def intrude() -> None:
+        async with ControlChannel() as channel:
+            reader, writer = await asyncio.open_connection("127.0.0.1", channel.port)
+            writer.write(b"a stranger's line\n")
+            await writer.drain()
+            await reader.read()
+            writer.close()
+
+    quiet_control_port()
+    logger = logging.getLogger("prefect.runner.control_channel")
+    logger.addHandler(caplog.handler)
+    try:
+        asyncio.run(intrude())
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.records == []

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 import clusterdp
-from flows import withdraw as page
 from flows.cli.main import run
 from flows.ledger import account
+from flows.ledger.account import Account
 from flows.released.lists import read_lists
 from flows.released.series.nights import find_nights
-from flows.released.series.renew import renew_series
 from flows.status import status
 from flows.withdraw import withdraw
 from schemas.errors import ClusterdpError, ConfigError, InputError
@@ -174,6 +173,7 @@ def test_a_ledger_that_was_lost_learns_it_from_the_list(experiment: Builder) -> 
     built = an_experiment(experiment, "a", "b")
     withdraw(built.config, "trial.b.r1", WHY)
     (built.folder / "ledger.sqlite").unlink()
+    clusterdp.restore(None, built.config, complete=True)
     write_content(built.folder / "logs" / "c.csv", a_log(16))
     built.run("c")
     assert read_lists(built.releases).withdrawn["trial.b.r1"].reason == WHY
@@ -233,7 +233,7 @@ def test_a_run_that_dies_on_the_way_is_finished_by_the_next(
         if killed == "Account.settle":
             patched.setattr(account.Account, "settle", die)
         else:
-            patched.setattr(page, "renew_series", die)
+            patched.setattr(account.Account, "renew_series", die)
         with pytest.raises(KeyboardInterrupt):
             withdraw(built.config, "trial.b.r1", WHY)
     write_content(built.folder / "logs" / "0.csv", a_log(16))
@@ -255,8 +255,9 @@ def test_a_list_that_is_none_is_told_to_readers(
     for arguments in (["estimate", built.releases], ["inspect", built.releases / "latest.duckdb"]):
         assert run([str(one) for one in arguments]) == 2
         assert "withdrawn.json" in capsys.readouterr().err
-    (warning,) = renew_series(built.releases, "trial")
-    assert "withdrawn.json" in warning
+    (warning,) = Account(built.load()).settle()
+    assert "withdrawn.json: somebody has changed it" in warning
+    assert not (built.releases / "withdrawn.json").exists()
 
 
 def test_a_hostile_reason_moves_no_cursor(

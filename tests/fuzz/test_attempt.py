@@ -58,9 +58,9 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], N
     read = columns.outcome
 
     def planted(act: Callable[[], object]) -> None:
-        def instead(frame: pl.DataFrame, path: Path, name: str) -> pl.Expr:
+        def instead(frame: pl.DataFrame, path: Path, name: str, decimal: str) -> pl.Expr:
             act()
-            return read(frame, path, name)
+            return read(frame, path, name, decimal)
 
         monkeypatch.setattr("flows.raw.ingest.outcome", instead)
 

@@ -48,7 +48,13 @@ CASES: dict[str, tuple[Design, EstimatorName, int]] = {
         "combined", 1_000,
     ),
 }  # fmt: skip
+PAIRS = "20 in pairs"
+"""Clusters of one party of each arm are small and merged, and the pairs of merged clusters tell how
+parties differ: what units add one by one is right there, and no negative control."""
 every_case = pytest.mark.parametrize("name", CASES, scope="module")
+every_case_but_pairs = pytest.mark.parametrize(
+    "name", [name for name in CASES if name != PAIRS], scope="module"
+)
 _BATCH, _UNITS = 250, 400_000
 """Releases that are made at a time, at most: as many as have so many units, which caches hold."""
 
@@ -82,14 +88,18 @@ def test_intervals_cover_the_truth_as_often_as_they_say(name: str) -> None:
     assert own.errors_off < 4.5
 
 
-@every_case
+def test_pairs_of_merged_clusters_see_parties_by_themselves() -> None:
+    assert all(BETWEEN[0] < one.coverage < BETWEEN[1] for one in both(PAIRS))
+
+
+@every_case_but_pairs
 def test_units_counted_one_by_one_cover_it_far_too_seldom(name: str) -> None:
     """Negative control: what errors were before."""
     _, plain = both(name)
     assert plain.coverage < MOST_UNCLUSTERED
 
 
-@every_case
+@every_case_but_pairs
 def test_products_counted_twice_would_be_caught(name: str) -> None:
     """Negative control: with the products of a party's units twice in it, V̂ is far too large."""
     own, plain = both(name)

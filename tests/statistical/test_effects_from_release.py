@@ -130,20 +130,43 @@ def test_curves_beat_a_constant(n: int, rate: float, most: float) -> None:
     assert np.mean(errors) < most * np.mean([np.var(one.effects) for one in made])
 
 
-def test_bands_are_as_wide_as_errors_where_the_curve_fits() -> None:
-    """60 draws from a fixed generator. Half as wide, bands would be seen to be wrong.
+BANDS = {
+    "little noise": (4_000, 0.4, 1.0),
+    "much noise": (4_000, 0.8, 1.0),
+    "hardly anything left": (1_000, 0.8, 2.0),
+    "a slight effect": (1_000, 0.4, 0.3),
+    "none": (4_000, 0.4, 0.0),
+}
+"""Units, the part of outcomes that is replaced, and how great effects are."""
+PLACES, DRAWS, LEAST_INSIDE = 12, 60, 49
 
-    With more noise than this the curve is shrunk, and the band holds less of the truth.
+
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_hold_the_truth_wherever_they_are(name: str) -> None:
+    """At each of twelve places, four ages at three sites: in 49 of 60 draws at least.
+
+    Draws are from a fixed generator. With others a band of exactly 95 % holds the truth in fewer
+    in 3.6e-5 of runs at a place: 0.2 % for all 60 places and cases. Negative controls: bands of
+    the posterior hold it in about 60 % of draws at the worst place with much noise (36 of 60; in
+    49 or more in 3 of 10,000 runs), and those half as wide, with little noise, in less than 70 %.
     """
-    random, inside, halved = np.random.default_rng(79), [], []
-    for _ in range(60):
-        one = simulated(random, 4_000, rate=0.4)
+    n, rate, strength = BANDS[name]
+    random = np.random.default_rng(79)
+    inside, halved, posterior = np.zeros((3, PLACES))
+    for _ in range(DRAWS):
+        one = simulated(random, n, rate=rate, strength=strength)
         fit = fit_release(DESIGN, one.pair, one.features)
-        phi = fit.base.basis.values(one.features)
-        variance = np.einsum("np,pq,nq->n", phi, fit.fitted.posterior.covariance, phi)
-        reach = 1.96 * DESIGN.half * np.sqrt(variance)
-        error = np.abs(fit.predict(one.features) - one.effects)
-        inside.append(np.mean(error <= reach))
-        halved.append(np.mean(error <= reach / 2))
-    assert 0.9 < np.mean(inside) < 0.99
-    assert np.mean(halved) < 0.75
+        place = np.minimum((one.features[:, 0] * 4).astype(int), 3) * 3 + one.features[:, 1]
+        at = [int(np.flatnonzero(place == each)[0]) for each in range(PLACES)]
+        phi = fit.base.basis.values(one.features[at])
+        error = np.abs(fit.predict(one.features[at]) - one.effects[at])
+        reach = 1.96 * fit.std_errors(phi)
+        own = np.einsum("np,pq,nq->n", phi, fit.fitted.posterior.covariance, phi)
+        inside += error <= reach
+        halved += error <= reach / 2
+        posterior += error <= 1.96 * DESIGN.half * np.sqrt(own)
+    assert inside.min() >= LEAST_INSIDE
+    if name == "little noise":
+        assert halved.min() < LEAST_INSIDE
+    if name == "much noise":
+        assert posterior.min() < LEAST_INSIDE

@@ -250,7 +250,7 @@ CONSISTENT = {
         SELECT count(*) FROM main.units AS u
         LEFT JOIN main.strata AS s ON s.cluster = u.cluster AND s.arm = u.arm
         LEFT JOIN main.debias AS d
-            ON d.pool = s.pool AND d.arm = s.arm AND d.outcome = u.outcome
+            ON d.pool = s.pool AND d.arm = s.arm AND d.outcome = u.outcome_randomised
         WHERE d.weight IS NULL OR d.weight <> u.outcome_debiased""",
     "every pool and arm has a weight for every point of the grid": """
         SELECT count(*) FROM main.pools AS p CROSS JOIN main.outcomes AS o
@@ -476,7 +476,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     with open_release(released.result.path) as connection:
         manifest = read_manifest(connection)
         file = read_released(connection, manifest, manifest.outcomes[0])
-        query = "SELECT outcome, cluster, arm FROM main.units"
+        query = "SELECT outcome_randomised, cluster, arm FROM main.units"
         units = pl.DataFrame(connection.execute(query).fetchnumpy())
         query = """SELECT pool, arm, list(probability ORDER BY outcome),
             list(noisy_count ORDER BY outcome)
@@ -490,7 +490,7 @@ def test_strata_in_memory_are_those_read_from_the_file(
     prior, noisy = (np.array([row[part] for row in rows]) for part in (0, 1))
     assert file.metric.resampling_probability is not None
     response = RandomisedResponse(file.metric.resampling_probability, prior)
-    levels = nearest_levels(units["outcome"].to_numpy(), prepared.grid)
+    levels = nearest_levels(units["outcome_randomised"].to_numpy(), prepared.grid)
     cluster = codes(units["cluster"], strata.clusters)
     of_arm = codes(units["arm"], prepared.arms)
     places = UnitPositions(np.zeros_like(cluster), cluster, of_arm, strata.cells(cluster, of_arm))

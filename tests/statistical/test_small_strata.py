@@ -11,7 +11,7 @@ by itself gave 1.21 and 1.25 here (0.972, 0.974), and merged clusters, compared 
 1.68 (0.992).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -95,6 +95,34 @@ def test_a_variance_a_quarter_off_would_be_caught(name: str) -> None:
     own = found(name)
     assert not RATIOS[0] < 1.25 * ratio(own) < RATIOS[1]
     assert not RATIOS[0] < 0.8 * ratio(own) < RATIOS[1]
+
+
+FEW = {  # strata of so few units, and slices of so many in each of ten clusters of 100
+    "10 of 2 + 2": (10, (2, 2), None),
+    "slices of 4": (10, (50, 50), 4),
+    "slices of 6": (10, (50, 50), 6),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_strata_of_few_units_have_the_degrees_of_freedom_of_1947(name: str) -> None:
+    """Found: .950, .954 and .947 in 40,000 releases; with Satterthwaite's .982, .977 and .963.
+
+    In 20,000 releases the coverage has an error of .0015, so .9635 is 6 to 10 of them from what is
+    found, and from Satterthwaite's but for slices of 6: a false alarm in 10⁹, and power 1 for two.
+    """
+    n_clusters, size, n_inside = FEW[name]
+    case = Case(n_clusters, size, 4, "none", "tau_q")
+    inside = None if n_inside is None else np.arange(100 * n_clusters) % 100 < n_inside
+    made = simulate(few_units(case), 20_000, np.random.default_rng(11), inside=inside)
+    assert 0.9365 < made.of("tau_q").coverage < 0.9635
+
+
+def few_units(case: Case) -> Trial:
+    """The trial of ``case``, with the same outcomes in all clusters: 80, 10 and 10 %."""
+    own, random = case.trial(), np.random.default_rng(7)
+    control = random.choice(3, own.sizes.sum(), p=[0.8, 0.1, 0.1])
+    return replace(own, levels=np.stack([control, control + 1]))
 
 
 @pytest.mark.soak

@@ -47,7 +47,7 @@ def _experiment_text(one: "ExperimentStatus") -> str:
     if moment is not None:
         following = f"{moment:%Y-%m-%d %H:%M} UTC"
     if one.closed:
-        still = f"; of its periods {one.n_unpublished:,} not published" if one.n_unpublished else ""
+        still = f"; {one.n_open:,} not published, which each run still tries" if one.n_open else ""
         following = f"never: closed after {one.last_period}, its last period{still}"
     if one.closing is not None:
         following += "; nothing more comes by itself, so write the final report (clusterdp report)"
@@ -75,7 +75,7 @@ def _experiment_text(one: "ExperimentStatus") -> str:
 
 
 def _reasons(reasons: dict[str, str]) -> list[str]:
-    """Why periods are not published, below the table of all."""
+    """Why periods are not published, or what is to be looked into, below the table of all."""
     return ["", *pairs(reasons)] if reasons else []
 
 

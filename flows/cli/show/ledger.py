@@ -68,8 +68,11 @@ def _state_text(entry: "Entry") -> str:
 def _by_unit(statement: "Statement") -> dict[str, str]:
     """What units have paid, where each has an account."""
     counted = statement.tally
-    if counted is None or not counted.n_units:
+    if counted is None:
         return {}
+    if not counted.n_units:
+        everybody = f"the lists of {len(counted.lost)} release(s) are lost: everybody pays for them"
+        return {"units": everybody} if counted.lost else {}
     lost = f"; the lists of {len(counted.lost)} release(s) are lost" if counted.lost else ""
     return {
         "units": f"{counted.n_units:,}, the median of whom has paid epsilon "

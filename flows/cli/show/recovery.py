@@ -26,10 +26,11 @@ def backup_text(result: "BackupResult") -> str:
 def restore_text(result: "RestoreResult") -> str:
     """What was put back, and what was spent by it."""
     state = "restored" if result.is_new else "was there already, with all charges of the backup"
-    facts = {
-        "ledger": f"{result.ledger}: {state}",
-        "as of": f"{result.made_at:%Y-%m-%d %H:%M:%S} UTC",
-    }
+    if result.made_at is None:
+        state = f"charged for what it did not know, {len(result.found.entered):,} of the files"
+    facts = {"ledger": f"{result.ledger}: {state}"}
+    if result.made_at is not None:
+        facts["as of"] = f"{result.made_at:%Y-%m-%d %H:%M:%S} UTC"
     for path, is_new in result.keys.items():
         facts[str(path)] = "restored" if is_new else "was there already"
     for name, amount in result.spent.items():

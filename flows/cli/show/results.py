@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flows.cli.show.estimates import estimates_lines, of_errors
 from flows.cli.show.ledger import paid_text
 from flows.released.file.assigned import read_assigned
-from flows.runtime.terminal import pairs, paragraph
+from flows.runtime.terminal import pairs, paragraph, table
 from schemas.released import Manifest
 from schemas.roster import Roster
 from schemas.tables import Table
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from flows.audit import Audit, SeveralAudit
     from flows.check import CheckResult
     from flows.config.resolve import ResolvedRelease
+    from flows.raw.outcome_shares import OutcomeShares
     from flows.release import ReleaseResult
     from flows.released.file.read import ReleaseFile
     from privatizers.audit.checks import Check
@@ -126,8 +127,26 @@ def check_text(result: CheckResult) -> str:
                     "paid so far": paid_text(result.statement),
                 }
             ),
+            *_faulty_lines(result.outcomes),
         ]
     )
+
+
+def _faulty_lines(outcomes: Sequence[OutcomeShares]) -> list[str]:
+    """How many outcomes cannot be used as they are, and what must not follow from it."""
+    if not outcomes:
+        return []
+    rows = [tuple(one.as_json().values()) for one in outcomes]
+    return [
+        "",
+        *table(("outcome", "missing", "unreadable", "below the grid", "above it"), rows),
+        "",
+        *paragraph(
+            "This is of the outcomes themselves, and nothing protects it: pass it on to nobody. "
+            "Mend how the log is written or read by it; what the experiment measures, its grid "
+            "and its guess, must not follow it, for these are published."
+        ),
+    ]
 
 
 def _tables(chosen: ResolvedRelease) -> dict[str, str]:
@@ -234,12 +253,22 @@ def inspect_text(file: ReleaseFile) -> str:
             "",
             *pairs(_spelt(manifest.row) | of_errors(manifest, file.assigned)),
             *(line for one in manifest.metrics for line in _metric_lines(one.row)),
+            *_ends_lines(file),
             "",
             "rows",
             *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
             *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
         ]
     )
+
+
+def _ends_lines(file: ReleaseFile) -> list[str]:
+    """How many outcomes are at the ends of their grids."""
+    shares = [
+        (f"{one.metric}, {one.end}", f"{100 * one.share:.4g} % ± {100 * one.std_error:.2g}")
+        for one in file.ends
+    ]
+    return ["", "share of outcomes", *pairs(shares, indent="  ")] if shares else []
 
 
 def _table_lines(name: str, table: Table) -> list[str]:

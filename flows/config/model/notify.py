@@ -1,15 +1,15 @@
 """``[notify]``: who is told of periods that need a person, and of what."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from flows.config.model.sections import ConfigSection, Name, Number, Texts, as_tuple
 
-Event = Literal["failed", "refused", "late", "lost", "sample_ratio", "set_aside"]
-"""What may be told of a period; nothing in it hangs on an outcome."""
+Event = Literal["failed", "refused", "late", "lost", "sample_ratio", "set_aside", "one_value"]
+"""What may be told of a period; nothing in it hangs on an outcome, but by what was released."""
 
-EVENTS: tuple[Event, ...] = ("failed", "refused", "late", "lost", "sample_ratio", "set_aside")
+EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 class EmailSection(ConfigSection):
@@ -39,6 +39,7 @@ class NotifySection(ConfigSection):
     """``[notify.email]``: how notifications are mailed."""
     on: Annotated[tuple[Event, ...], BeforeValidator(as_tuple)] = EVENTS
     """What is told: "failed", "refused" (by the budget), "late" (due, and its files have not come),
-    "lost", "sample_ratio" (arm sizes do not fit), "set_aside"."""
+    "lost", "sample_ratio" (arm sizes do not fit), "set_aside", "one_value" (a released file tells
+    of no more than one value of an outcome)."""
     set_aside_above: Annotated[Number, Field(ge=0, lt=1)] = 0.05
     """The share of a log's rows with a fault above which "set_aside" is told of a release."""

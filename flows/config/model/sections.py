@@ -62,6 +62,10 @@ class SourceSection(ConfigSection):
     ``gs://bucket/…``); ``{period}`` is filled in."""
     grain: Literal["unit", "event"] = "unit"
     """A row of ``path``: a unit with its outcome, or an exposure of a unit to its arm."""
+    ids: Literal["canonical", "exact"] = "canonical"
+    """By what accounts know a unit, or who pays, again: "canonical", whatever spelling its id has
+    (7, 007, 7.0, 7e0; Ab, AB; blanks around it; composed or decomposed letters), or "exact", the id
+    as it is written, where people differ by case or zeros alone."""
     outcomes_path: Name | None = None
     """Where the outcome events are, of grain "event"; may hold ``{period}``, as ``path`` may."""
     window: str | None = None
@@ -189,6 +193,9 @@ class Outcome(ConfigSection):
     missing: Number | str | None = None
     """What a missing or unreadable outcome counts as: a number, or one of the texts; None: the
     least grid value."""
+    decimal: Literal[".", ","] | None = None
+    """The decimal mark of numbers that are text in the log, None: a point. With a comma "3,50" is
+    read and "3.50" or "1.234,50" is not: marks of thousands never are."""
     aggregate: Literal["count", "sum", "max", "any"] | None = None
     """How a unit's outcome is made from its events, of grain "event"."""
     cap: Annotated[Number, Field(gt=0)] | None = None

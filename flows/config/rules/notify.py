@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 _ADDRESS = re.compile(r"[^\s@<>,;:\"()\[\]\\]+@[^\s@<>,;:\"()\[\]\\]+")
 _SERVER = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
-_URL = re.compile(r"https?://[!-~]+")
+_URL = re.compile(
+    r"(?i:https?)://(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.))*|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?:[/?#][!-~]*)?"
+)
+_WEBHOOK = "notify.webhook_file"
 _LARGEST = 10_000  # bytes of a file with one line
 _OTHERS = stat.S_IRGRP | stat.S_IWGRP | stat.S_IROTH | stat.S_IWOTH
 
@@ -70,13 +74,22 @@ def server_of(email: EmailSection) -> tuple[str, int]:
 
 def webhook_url(config: "Config") -> str | None:
     """The secret URL; None where there is no webhook. Raises ConfigError, never with the URL."""
+    found = _webhook_line(config)
+    match = _URL.fullmatch(found or "https://none")
+    if match is None or not 0 < int(match["port"] or 443) < 65_536:
+        raise ConfigError(
+            _WEBHOOK,
+            "the file holds no URL (https://HOST/… or https://HOST:PORT/…, in one line and without "
+            "a user or password before the host)",
+        )
+    return found
+
+
+def _webhook_line(config: "Config") -> str | None:
     if config.notify is None or config.notify.webhook_file is None:
         return None
-    key, path = "notify.webhook_file", config.path(config.notify.webhook_file)
-    found = _line(key, path, "write the URL of the webhook into it")
-    if not _URL.fullmatch(found):
-        raise ConfigError(key, f"{path}: holds no URL (https://…) in one line")
-    return found
+    path = config.path(config.notify.webhook_file)
+    return _line(_WEBHOOK, path, "write the URL of the webhook into it")
 
 
 def mail_password(config: "Config") -> str | None:
@@ -89,16 +102,21 @@ def mail_password(config: "Config") -> str | None:
 
 
 def notify_problems(config: "Config") -> tuple[str, ...]:
-    """What is wrong with the files of secrets, as warnings: no run fails for them."""
+    """What is wrong with the files of secrets, as warnings: no run fails for them.
+
+    Raises ConfigError for what is no URL of a webhook.
+    """
     notify = config.notify
     if notify is None:
         return ()
     found = []
-    for read in (webhook_url, mail_password):
+    for read in (_webhook_line, mail_password):
         try:
             read(config)
         except ConfigError as error:
             found.append(f"{error}; nobody will be told by it")
+    if not found:
+        webhook_url(config)
     files = {"webhook_file": notify.webhook_file}
     if notify.email is not None:
         files["email.password_file"] = notify.email.password_file

@@ -248,6 +248,8 @@ def check_outcome(config: Config) -> None:
     _check_range(outcome)
     _check_points(outcome)
     _check_texts(outcome)
+    if outcome.texts and outcome.decimal is not None:
+        raise ConfigError("outcome.decimal", "belongs to numbers, and outcome.values are texts")
     grid = outcome.support
     _check_grid(grid, _key_of_grid(outcome))
     if not grid[0] <= outcome.missing_value <= grid[-1]:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from flows.config.model.experiment import Config
 from schemas.errors import ConfigError, shown
-from schemas.names import COLUMN, TAKEN
-from schemas.tables import MOST_ATTRIBUTES, UNNAMED, debiased
+from schemas.names import COLUMN, TAKEN, is_derived
+from schemas.tables import MOST_ATTRIBUTES, UNNAMED
 
 _OUTCOME = "columns.outcome"
 
@@ -45,7 +45,7 @@ def _check_attributes(config: Config) -> None:
         if plain in seen:
             raise ConfigError(key, f"{shown(name)} is named twice (case does not count)")
         seen[plain] = name
-        if plain in ours or plain.endswith(debiased("")):
+        if plain in ours or is_derived(plain):
             raise ConfigError(
                 key, f"{shown(name)} is a name of clusterdp's own in a release; rename it"
             )

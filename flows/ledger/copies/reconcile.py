@@ -58,11 +58,16 @@ class Found:
 
 
 def reconcile(
-    connection: sa.Connection, payers: Sequence[Payer], lost: Iterable[ReleaseName]
+    connection: sa.Connection,
+    payers: Sequence[Payer],
+    lost: Iterable[ReleaseName],
+    *,
+    is_copy: bool = True,
 ) -> Found:
     """Charge for all that may have been published since; raises InputError and ConfigError.
 
-    ``lost`` are releases whose files are gone, as a person says.
+    ``lost`` are releases whose files are gone, as a person says. A ledger that is no copy knows
+    itself which of its releases were withdrawn or pruned.
     """
     found = Found()
     by_experiment = {payer.shelf.experiment: payer for payer in payers}
@@ -73,15 +78,18 @@ def reconcile(
     for payer in payers:
         names = [name for name, owner in files.items() if owner is payer]
         for one in payer.shelf.beyond(released, names):
+            _check_listed(one)
             _enter(connection, payer.population, one, State.PUBLISHED)
             found.entered.append(one.name.release_id)
             files[one.name] = payer  # or it was pruned, which is known
-    marks = {name: each for payer in payers for name, each in payer.shelf.marks().items()}
+    copied = payers if is_copy else ()
+    marks = {name: each for payer in copied for name, each in payer.shelf.marks().items()}
     for entry in before:
         owner = by_experiment.get(entry.name.experiment)
         path = entry.path if owner is None else owner.shelf.path_of(entry.name)
         mark = marks.get(entry.name.release_id, {})
-        if entry.state in OPEN:
+        is_unknown = entry.state == State.LOST and entry.file_sha256 is None and path.is_file()
+        if entry.state in OPEN or is_unknown:
             _settle(connection, entry, owner, path, found)
             continue
         if mark:  # withdrawn, or pruned, since
@@ -115,6 +123,7 @@ def _settle(
         widened = dict.fromkeys(_OF_OTHER_ROWS) | {
             "epsilon": repr(max(each.epsilon for each in costs)),
             "delta": repr(max(each.delta for each in costs)),
+            "file_sha256": sha256_of(path) if is_there else None,
         }
         update(connection, entry, State.PUBLISHED if is_there else State.LOST, **widened)
         connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == entry.roster))
@@ -128,9 +137,8 @@ _OF_OTHER_ROWS = (
     "rows_digest",
     "units_digest",
     "settings_digest",
-    "file_sha256",
 )
-"""What a charge says of rows and file that may not be those of the file that is there."""
+"""What a charge says of rows that may not be those of the file that is there."""
 
 
 def _has_its_draft(entry: Entry) -> bool:
@@ -157,6 +165,16 @@ def _enter_lost(
             gone = UnknownRelease(name, payer.cost, payer.shelf.path_of(name))
             _enter(connection, payer.population, gone, State.LOST)
             found.lost.append(name.release_id)
+
+
+def _check_listed(one: UnknownRelease) -> None:
+    """Raise InputError where the list beside a file says that another was published."""
+    listed = (read_sums(one.path.parent) or {}).get(one.path.name)
+    if listed is not None and "pruned_at" not in one.marks and listed != one.marks["file_sha256"]:
+        raise InputError(
+            f"{one.path}: is not the file that {SUMS} beside it lists, so nothing was changed. Put "
+            "that back from a copy, or move both away if neither is a release"
+        )
 
 
 def _check_lists(payers: Sequence[Payer], known: set[ReleaseName], lost: set[str]) -> None:

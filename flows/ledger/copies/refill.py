@@ -21,6 +21,7 @@ from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.rules import OPEN, Entry, amount_text
 from flows.ledger.tables import (
     CHARGES,
+    FILES,
     METADATA,
     PIECES,
     POPULATIONS,
@@ -36,7 +37,7 @@ from flows.ledger.units.registers import (
 )
 from schemas.errors import ConflictError, InputError, shown
 
-_KEPT = (VERSION_TABLE.name, PIECES.name)
+_KEPT = (VERSION_TABLE.name, PIECES.name, FILES.name)
 """Tables that are not put back: what they hold is made anew."""
 _APART = 1_000_000
 """How far the numbers of new charges on a server are from those that were put back: a run that was

@@ -7,7 +7,7 @@ is made meanwhile.
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 
 from flows.ledger.members import Accounts, Members
-from flows.ledger.rules import OPEN, Entry, Terms, of_everybody
+from flows.ledger.rules import OPEN, Entry, Terms, of_everybody, spent
 from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
 from flows.ledger.units.registers import (
     DamagedRegisterError,
@@ -34,7 +34,6 @@ from privatizers.accounting.histories import (
     TooManyHistoriesError,
     codes_in,
     cost_of,
-    digests_of,
     merged,
     united,
 )
@@ -44,6 +43,8 @@ from schemas.errors import ConfigError, InputError
 _AT_ONCE = 2  # registers that are read at once: checking and searching need no lock
 _IN_HAND = 4  # registers whose answers wait for each other: a large one beside small ones
 _MOST_WORDS = 1 << 28  # of a sum: 2 GB
+_NIGHTS = 3  # releases that a night in which nobody comes back is compared with
+_EXPECTED = 10  # units that would have come back, at the least of their shares
 
 Connect = Callable[[], AbstractContextManager[sa.Connection]]
 
@@ -53,7 +54,8 @@ class Tally:
     """What all units of a population have paid, one by one."""
 
     n_units: int
-    """How many are known; those of releases without a register are not."""
+    """How many are known; those of releases without a register are not. 0 where no register is
+    left, or where those that there are cannot be added up."""
     most: Budget
     """The most that anybody has paid, ε and δ each."""
     median_epsilon: float
@@ -94,7 +96,11 @@ class _Sources:
     """The registers that together tell of all charges that count, those that can be read."""
 
     def __init__(
-        self, shelves: Shelves, entries: Sequence[Entry], rows: Mapping[str, RegisterRow], key: str
+        self,
+        shelves: Shelves,
+        entries: Sequence[Entry],
+        rows: Mapping[str, RegisterRow],
+        marks: Collection[str],
     ) -> None:
         self._shelves = shelves
         self._own = {entry.id: rows.get(entry.roster or "") for entry in entries}
@@ -102,9 +108,9 @@ class _Sources:
         self.settled = frozenset(
             e.id for e in entries if e.id in self.charges and e.state not in OPEN
         )
-        self._key = key
+        self._marks = marks
         self.lost: set[int] = set()
-        sums = [row for row in rows.values() if row.charges and row.key_fingerprint == key]
+        sums = [row for row in rows.values() if row.charges and row.mark in marks]
         self.sums: list[RegisterRow] = []
         covered: set[int] = set()
         for row in sorted(sums, key=lambda one: -len(one.charges)):
@@ -118,7 +124,7 @@ class _Sources:
         """Read of these charges what each release has itself."""
         for charge in sorted(charges):
             row = self._own.get(charge)
-            if row is None or row.key_fingerprint != self._key:
+            if row is None or row.mark not in self._marks:
                 self.lost.add(charge)
             else:
                 self.own[charge] = row
@@ -172,11 +178,10 @@ def read_accounts(
         rows = register_rows(connection, terms.population)
         if begin is not None:
             shelves.remove(connection, shelves.strays(connection, terms.population))
-    sources = _Sources(shelves, entries, rows, members.key_fingerprint)
+    sources = _Sources(shelves, entries, rows, (members.mark, *members.others))
     with connect() as connection:
         histories = Histories()
-        wanted = digests_of(members.words)
-        codes = _looked_up(connection, sources, wanted, histories)
+        codes = _looked_up(connection, sources, members, histories)
         mine = {
             entry.id
             for entry in entries
@@ -185,10 +190,11 @@ def read_accounts(
         without_own = codes
         for charge, row in sources.own_of((sources.charges - sources.lost) & mine):
             try:
-                theirs = codes_in(wanted, sources.blocks(connection, row))
+                found = _numbers_in(connection, sources, row, members)
             except DamagedRegisterError:  # a sum has it all the same
                 raise _lost_one(charge, entries) from None
-            without_own = histories.joined(without_own, theirs, row.histories, sign=-1)
+            for theirs in found:
+                without_own = histories.joined(without_own, theirs, row.histories, sign=-1)
         accounts = Accounts(
             members=members,
             codes=codes,
@@ -207,43 +213,84 @@ def read_accounts(
             everybody=of_everybody(entries, terms.population, sources.lost),
             warnings=_lost_warnings(entries, sources.lost),
         )
+        accounts = _compared(accounts, entries, rows, terms.experiment, mine)
         short = accounts.cannot_pay(accounts.everybody, terms.cost, terms.limit, codes)
         if not short.any():
             return accounts
         found_in: dict[int, int] = {}
         for charge, row in sources.own_of(sources.charges - sources.lost):
             try:
-                there = codes_in(wanted[short], sources.blocks(connection, row)) > 0
+                found = _numbers_in(connection, sources, row, members)
             except DamagedRegisterError:
                 continue
-            found_in[charge] = int(there.sum())
+            found_in[charge] = int((found[0][short] > 0).sum()) if found else 0
         return accounts.knowing(found_in)
 
 
 def _looked_up(
-    connection: sa.Connection, sources: _Sources, wanted: Words, histories: Histories
+    connection: sa.Connection, sources: _Sources, members: Members, histories: Histories
 ) -> Codes:
     """Look all digests up in all registers, in two at once; what is damaged is given up."""
 
-    def codes_of(row: RegisterRow) -> NDArray[np.uint16] | None:
+    def codes_of(row: RegisterRow) -> list[NDArray[np.uint16]] | None:
         try:
-            theirs = codes_in(wanted, sources.blocks(connection, row))
+            return _numbers_in(connection, sources, row, members)
         except DamagedRegisterError:
             return None
-        return theirs if theirs.max(initial=0) < len(row.histories) else None
 
-    codes = np.zeros(len(wanted), dtype=np.int32)
+    codes = np.zeros(len(members.words), dtype=np.int32)
     read: list[RegisterRow] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while left := [row for row in sources.rows if row not in read]:
             some = left[: _IN_HAND if sources.in_files else 1]
             read += some
-            for row, theirs in zip(some, pool.map(codes_of, some), strict=True):
-                if theirs is None:
+            for row, found in zip(some, pool.map(codes_of, some), strict=True):
+                if found is None:
                     sources.give_up(row)
-                else:
+                for theirs in found or ():
                     codes = histories.joined(codes, theirs, row.histories)
     return codes
+
+
+def _numbers_in(
+    connection: sa.Connection, sources: _Sources, row: RegisterRow, members: Members
+) -> list[NDArray[np.uint16]]:
+    """The numbers that a register has for each digest, shape [words]: one list a spelling."""
+    sought = members.sought(row.mark)
+    codes = codes_in(sought.digests, sources.blocks(connection, row))
+    if codes.max(initial=0) >= len(row.histories):
+        raise DamagedRegisterError
+    return list(sought.by_turns(codes, len(members.words)))
+
+
+def _compared(
+    accounts: Accounts,
+    entries: Sequence[Entry],
+    rows: Mapping[str, RegisterRow],
+    experiment: str,
+    mine: Collection[int],
+) -> Accounts:
+    """The same with how many units came back, and a warning where nobody did, unlike before."""
+    known = accounts.charges - accounts.lost - set(mine)
+    others = [
+        rows.get(entry.roster or "")
+        for entry in entries
+        if entry.id in known and entry.name.experiment == experiment
+    ]
+    if not others:
+        return accounts
+    n_met, n_units = int(accounts.released_before.sum()), len(accounts.codes)
+    shares = [row.met[0] / row.met[1] for row in others if row is not None and row.met]
+    least = min(shares[-_NIGHTS:], default=0.0)
+    warnings = accounts.warnings
+    if n_met == 0 and not accounts.lost and least * n_units >= _EXPECTED:
+        warnings += (
+            f"none of the {n_units:,} units was released before by this experiment, though in each "
+            f"of its last {len(shares[-_NIGHTS:])} release(s) at least {100 * least:.2g} % were: "
+            "are the ids of these people made or spelt in another way now? Then accounts charge "
+            "them as new ones, and who comes back is not known",
+        )
+    return replace(accounts, met=(n_met, n_units), warnings=warnings)
 
 
 def _lost_one(charge: int, entries: Sequence[Entry]) -> InputError:
@@ -268,7 +315,7 @@ def _lost_warnings(entries: Sequence[Entry], lost: Collection[int]) -> tuple[str
 # summing up
 
 
-def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, key: str) -> None:
+def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, mark: str) -> None:
     """Make one sum of the smallest registers, where each is not far smaller than the next.
 
     So each register that is left is at least about as large as all smaller ones together, and a
@@ -277,7 +324,7 @@ def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, 
     with connect() as connection:
         entries = select(connection, CHARGES.c.population == population)
         rows_by_name = register_rows(connection, population)
-    sources = _Sources(shelves, entries, rows_by_name, key)
+    sources = _Sources(shelves, entries, rows_by_name, (mark,))
     settled = [row for charge, row in sources.own.items() if charge in sources.settled]
     rows = sorted([*settled, *sources.sums], key=lambda row: row.n_words)
     size, n_taken = 0, 0
@@ -302,7 +349,7 @@ def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, 
         except (DamagedRegisterError, TooManyHistoriesError, InputError):
             connection.rollback()
             return  # looking up will tell which; a sum saves time alone
-        summed = new_register(population, name, key, written, histories.known, charges)
+        summed = new_register(population, name, mark, written, histories.known, charges)
         connection.commit()
     old = [one.name for one in taken if one.charges]
     with begin() as connection:
@@ -315,11 +362,18 @@ def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, 
 def tally(
     connection: sa.Connection, shelves: Shelves, entries: Sequence[Entry], population: str
 ) -> Tally | None:
-    """Add up what every unit has paid; None where the population has no accounts by unit."""
+    """Add up what every unit has paid; None where the population has no accounts by unit.
+
+    Of registers with several marks a unit in two of them is not known again without its id: nobody
+    is counted then, and the most is what was found out as releases were charged.
+    """
     key = known_key(connection, population)
     if key is None:
         return None
-    sources = _Sources(shelves, entries, register_rows(connection, population), key)
+    registers = register_rows(connection, population)
+    marks = {row.mark for row in registers.values()}
+    ours = [mark for mark in marks if mark.rpartition(":")[2] == key]
+    sources = _Sources(shelves, entries, registers, ours)
     while True:
         counts: dict[History, int] = {}
         rows = sources.rows
@@ -331,6 +385,9 @@ def tally(
             continue
         break
     everybody = of_everybody(entries, population, sources.lost)
+    if len({row.mark for row in sources.rows}) > 1:
+        known = spent(entries, population, sources.lost)
+        return Tally(0, known, everybody.epsilon, {}, frozenset(sources.lost))
     paid = sorted(((everybody + cost_of(h), n) for h, n in counts.items()), key=_epsilon)
     n_units = sum(counts.values())
     middle, seen = everybody.epsilon, 0

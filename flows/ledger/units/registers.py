@@ -38,12 +38,15 @@ class RegisterRow:
     """What the ledger knows of a register."""
 
     name: str
-    key_fingerprint: str
+    mark: str
+    """Of what form of ids its digests are, and under what key."""
     n_words: int
     checksum: str
     histories: tuple[History, ...]
     charges: frozenset[int]
     """The charges that it sums up; of a release's own none are said here."""
+    met: tuple[int, int] | None = None
+    """Of a release's own: how many of how many units were released before; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -181,28 +184,31 @@ def register_rows(connection: sa.Connection, population: str) -> dict[str, Regis
 def _row_of(found: Any) -> RegisterRow | None:
     """What a row of the table says; None where somebody has altered it."""
     try:
-        charges = found["charges"]
+        charges, document = found["charges"], json.loads(found["histories"])
+        met = document.get("met")
         return RegisterRow(
             name=str(found["name"]),
-            key_fingerprint=str(found["key_fingerprint"]),
+            mark=str(found["key_fingerprint"]),
             n_words=int(found["n_words"]),
             checksum=str(found["checksum"]),
-            histories=_histories_of(json.loads(found["histories"])),
+            histories=_histories_of(document),
             charges=frozenset(int(each) for each in json.loads(charges))
             if charges
             else frozenset(),
+            met=None if met is None else (int(met[0]), max(int(met[1]), 1)),
         )
-    except (ValueError, TypeError, KeyError):
+    except (AttributeError, IndexError, ValueError, TypeError, KeyError):
         return None
 
 
 def new_register(
     population: str,
     name: str,
-    key_fingerprint: str,
+    mark: str,
     written: Written,
     histories: Iterable[History],
     charges: Iterable[int] | None = None,
+    met: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """The row of a register that was written."""
     ways: dict[Presence, int] = {}
@@ -214,10 +220,10 @@ def new_register(
     return {
         "name": name,
         "population": population,
-        "key_fingerprint": key_fingerprint,
+        "key_fingerprint": mark,
         "n_words": written.n_words,
         "checksum": written.checksum,
-        "histories": json.dumps({"ways": listed, "histories": coded}),
+        "histories": json.dumps({"ways": listed, "histories": coded, "met": met}),
         "charges": None if charges is None else json.dumps(sorted(charges)),
     }
 

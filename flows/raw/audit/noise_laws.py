@@ -24,7 +24,7 @@ from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Ints
 from schemas.names import ReleaseName
 from schemas.released import Manifest
-from schemas.tables import debiased
+from schemas.tables import debiased, randomised
 
 NOISED = "noisy_"
 """The names of columns of noised statistics begin so, in any table."""
@@ -34,7 +34,7 @@ ARM_COUNTS = "arm_counts"
 """The table of noisy counts of whole arms; they stand for themselves, not for a (pool, arm)."""
 OF_LEARNT = ("debias", "randomiser")
 """Tables computed from noisy counts as a whole, where response tables are learnt from these."""
-DRAWN = ("outcome", "outcome_debiased")
+DRAWN = ("outcome_randomised", "outcome_debiased")
 """Columns of ``units`` that are drawn; ``cluster`` too, where clusters are private."""
 
 _TOLD = 40.0
@@ -58,10 +58,10 @@ class Published:
             table: frame.filter(pl.col("metric") == name) if "metric" in frame.columns else frame
             for table, frame in self.frames.items()
         }
-        (own,) = (one for one in self.manifest.metrics if one.metric == name)
-        others = [one.metric for one in self.manifest.metrics if one.metric != name]
-        units = self.units.drop(others, [debiased(one) for one in others])
-        units = units.rename({name: DRAWN[0], debiased(name): DRAWN[1]})
+        (own,) = (one for one in self.manifest.outcomes if one.metric == name)
+        others = [one.metric for one in self.manifest.outcomes if one.metric != name]
+        units = self.units.drop(*([form(one) for one in others] for form in (randomised, debiased)))
+        units = units.rename({randomised(name): DRAWN[0], debiased(name): DRAWN[1]})
         return Published(replace(self.manifest, metrics=(own,)), frames, units)
 
     def with_column(self, name: str) -> pl.DataFrame | None:
@@ -119,18 +119,18 @@ class Published:
 
         Where another outcome of L values is drawn together with it, [S, K L, J], of pairs.
         """
-        frame = self.frames["randomiser"]
-        placed = frame.join(self.cells, on=["pool", "arm"], how="left", maintain_order="left")
-        output = placed["output"].to_numpy().astype(np.int64)
+        placed, table_of = self.frames["randomiser"], self.frames["pools"]["table"].to_numpy()
+        table, output = (placed[name].to_numpy().astype(np.int64) for name in ("table", "output"))
         others = placed["other_outcome"]
         known = np.unique(others.drop_nulls().to_numpy())
         n_others = max(len(known), 1)
         other = np.searchsorted(known, others.fill_null(0.0).to_numpy()) if len(known) else 0
         level = np.searchsorted(grid, placed["outcome"].to_numpy()) * n_others + other
-        shape = (self.cells.height, len(grid) * n_others, int(output.max()) + 1)
+        shape = (int(table.max()) + 1, len(grid) * n_others, int(output.max()) + 1)
         found = np.full(shape, np.nan)
-        found[placed["cell"].to_numpy(), level, output] = placed["probability"].to_numpy()
-        return found
+        found[table, level, output] = placed["probability"].to_numpy()
+        tables: Floats = found[table_of]
+        return tables
 
 
 def publish_made_up(
@@ -158,9 +158,9 @@ def fixed_columns(release: Published, design: AnyDesign) -> Iterator[tuple[str, 
     """Each column that may not depend on outcomes, under its name, ``table.column``."""
     own_prior = design.mechanism.name in ("cluster-dp", "cluster-free-dp")
     for table, frame in release.frames.items():
-        if learns(design) and table in OF_LEARNT:
-            continue  # `dependence_problems` makes the whole of them again
         for name in frame.columns:
+            if learns(design) and (table in OF_LEARNT or name == "table"):
+                continue  # `dependence_problems` makes all of them again
             if not name.startswith(NOISED) and not (own_prior and name in OF_NOISED):
                 yield f"{table}.{name}", frame[name]
     private = release.manifest.has_private_clusters
@@ -211,8 +211,8 @@ def dependence_problems(config: Config, design: AnyDesign, release: Published) -
     if not np.array_equal(weight, debias_vector(grid, prior, parameters.resampling_probability)):
         problems.append("weights are not those of the published priors and rate")
     cell = release.cells_of(release.units["cluster"], release.units["arm"])
-    level = np.searchsorted(grid, release.units["outcome"].to_numpy())
-    if not np.array_equal(weight[cell, level], release.units["outcome_debiased"].to_numpy()):
+    level = np.searchsorted(grid, release.units[DRAWN[0]].to_numpy())
+    if not np.array_equal(weight[cell, level], release.units[DRAWN[1]].to_numpy()):
         problems.append("a unit's debiased outcome is not the weight of its outcome")
     return problems
 
@@ -250,8 +250,8 @@ def _table_problems(config: Config, design: OptimalDesign, release: Published) -
         wrong = table_problems(units.astype(np.int64), values[cell], inputs, epsilon)
         problems += [f"a response table {what}" for what in wrong]
     cell = release.cells_of(release.units["cluster"], release.units["arm"])
-    output = np.searchsorted(outputs, release.units["outcome"].to_numpy())
-    if not np.array_equal(values[cell, output], release.units["outcome_debiased"].to_numpy()):
+    output = np.searchsorted(outputs, release.units[DRAWN[0]].to_numpy())
+    if not np.array_equal(values[cell, output], release.units[DRAWN[1]].to_numpy()):
         problems.append("a unit's debiased outcome is not the value of its output")
     return problems
 
@@ -294,7 +294,7 @@ def table_responses(
 ) -> AnyResponses | None:
     """Return the same, the levels being those of pairs where outcomes are drawn together."""
     parameters = design.mechanism.parameters
-    outcome = units["outcome"].to_numpy()
+    outcome = units[DRAWN[0]].to_numpy()
     if parameters.response_epsilon is not None:
         tables = release.response_tables(grid)
         shape = tables.shape

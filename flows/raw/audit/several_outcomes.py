@@ -15,6 +15,7 @@ import polars as pl
 from flows.config.model.experiment import AnyDesign, Config
 from flows.raw.audit.made_up_rows import Layout, layout, on_grid
 from flows.raw.audit.noise_laws import (
+    DRAWN,
     Noise,
     Published,
     learns,
@@ -178,7 +179,7 @@ def _events_of_pair(whole: Whole, drawn: list[_Drawn], release: Published) -> li
     first, second = drawn
     if first.units is None or second.units is None or first.cells is None:
         return []
-    outputs = [units["outcome"].to_numpy() for units in (first.units, second.units)]
+    outputs = [units[DRAWN[0]].to_numpy() for units in (first.units, second.units)]
     levels = [units["level"].to_numpy() for units in (first.units, second.units)]
     n, sizes = len(outputs[0]), [len(view.outcome.grid) for view in whole.config.views]
     same = np.count_nonzero(outputs[0] == outputs[1])
@@ -268,7 +269,7 @@ def _sample(whole: Whole, units: Layout, changed: Bools, *, moved: bool, own_poo
         drawn = np.full(n, 2.0)
         if own.units.height:
             rows = chosen.join(own.units, on="unit_id", how="left", maintain_order="left")
-            value = rows["outcome"].to_numpy()
+            value = rows[DRAWN[0]].to_numpy()
             low, high = value == grid[0], value == grid[-1]
             if design.mechanism.parameters.response_epsilon is not None:
                 at = own.cells_of(cluster, arm), value.astype(np.int64)

@@ -115,6 +115,7 @@ def _pools(
             "noisy_difference": pl.Series(difference).fill_nan(None),
             "mean_weight": _weights(len(pool), has_mean),
             "square_weight": _weights(len(pool), has_squares),
+            "table": pl.Series([None] * len(pool), dtype=pl.Int64),
         },
     )
 

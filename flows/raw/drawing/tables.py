@@ -18,10 +18,12 @@ from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome, RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
+from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.noisy_squares import counts_of_arms
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from privatizers.mechanisms.parameters import event_of
 from privatizers.optimal_response.response import OptimalResponse
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints
@@ -80,7 +82,7 @@ def manifest_of(
         n_arm_changed=None if roster is None else roster.n_arm_changed,
         account="unit" if by_unit else "population",
         returning=config.privacy.returning if by_unit else None,
-        rows_each=config.privacy.rows_each,
+        rows_each=_rows_each(config, roster),
         budget_epsilon=None if math.isinf(budget) else budget,
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
         account_key_fingerprint=account_key,
@@ -91,6 +93,12 @@ def manifest_of(
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )
+
+
+def _rows_each(config: Config, roster: Roster | None) -> int | None:
+    """The most rows that whoever pays has; None where it is one."""
+    most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
+    return None if most == 1 and config.privacy.rows_each is None else most
 
 
 def price_of(config: Config, designs: Sequence[AnyDesign]) -> Budget:
@@ -113,6 +121,7 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
     """The row of one outcome; its price does not include that of private clusters."""
     parameters, (outcome,) = design.mechanism.parameters, config.outcomes
     priced = design if config.private_clusters is None else config.outcome_design()
+    loss = event_of(priced.mechanism.parameters)
     return Metric(
         metric=outcome.name,
         epsilon=priced.epsilon,
@@ -127,6 +136,10 @@ def _metric_of(config: Config, design: AnyDesign) -> Metric:
         measured_in=outcome.measured_in,
         texts=outcome.texts_in_words,
         response_epsilon=parameters.response_epsilon,
+        # What is rounded up may lie a digit above; that epsilon suffices is what δ says.
+        computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
+        computed_delta=delta_at(loss, priced.epsilon),
+        missing=outcome.missing_value,
         **_goal_of(outcome),
     )
 
@@ -187,32 +200,32 @@ def cells_table(strata: Strata, grid: Floats) -> dict[str, pl.Series]:
 
 
 def randomiser_table(
-    config: Config, design: OptimalDesign, strata: Strata, response: OptimalResponse
+    config: Config, design: OptimalDesign, response: OptimalResponse
 ) -> pl.DataFrame:
-    """A row for each output of each value of the grid, in every (pool, arm) with units.
+    """A row for each output of each value of the grid, table after table.
 
     Of two outcomes that are drawn together, for each pair of values. In this order, which the run
     relies on when it reads them.
     """
-    probabilities = response.probabilities[response.table_of]
+    probabilities = response.probabilities
     inputs, mechanism = response.tables_used[0].inputs, design.mechanism
     of_other: Floats | None = None
     if isinstance(mechanism, PairedOptimalDP):
         of_other = mechanism.table.sides[1 - mechanism.place].inputs
         order = np.lexsort((of_other, inputs))  # pairs stand in the order of the first outcome's
         probabilities, inputs, of_other = probabilities[:, order], inputs[order], of_other[order]
-    n_cells, n_inputs, n_outputs = probabilities.shape
+    n_tables, n_inputs, n_outputs = probabilities.shape
     others = pl.repeat(None, probabilities.size, dtype=pl.Float64, eager=True)
     if of_other is not None:
-        others = pl.Series(np.tile(np.repeat(of_other, n_outputs), n_cells))
-    cells = cells_table(strata, np.repeat(inputs, n_outputs))
-    outputs = np.arange(n_outputs, dtype=np.float64)
+        others = pl.Series(np.tile(np.repeat(of_other, n_outputs), n_tables))
     drawn = {
-        "output": pl.Series(np.tile(outputs, n_cells * n_inputs)),
+        "table": pl.Series(np.repeat(np.arange(n_tables), n_inputs * n_outputs)),
+        "outcome": pl.Series(np.tile(np.repeat(inputs, n_outputs), n_tables)),
+        "output": pl.Series(np.tile(np.arange(n_outputs, dtype=np.float64), n_tables * n_inputs)),
         "probability": pl.Series(probabilities.ravel()),
         "other_outcome": others,
     }
-    return by_metric(config, cells | drawn)
+    return by_metric(config, drawn)
 
 
 def counts_table(config: Config, cells: dict[str, pl.Series], noisy: Ints | None) -> pl.DataFrame:

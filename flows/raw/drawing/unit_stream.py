@@ -29,7 +29,7 @@ from privatizers.optimal_response.response import OptimalResponse, OutputTables
 from schemas.arrays import Floats, Integers, Levels
 from schemas.raw import ARM, ASSIGNED, CLUSTER, PAYER, UNIT, attribute_columns, numbered, several
 from schemas.released import UnitTable
-from schemas.tables import ASSIGNED_TO, NUMBER, TEXT, debiased
+from schemas.tables import ASSIGNED_TO, NUMBER, TEXT, debiased, randomised
 from schemas.tables import unit_table as released_table
 
 _BATCH = 122_880 * 4  # four of DuckDB's row groups
@@ -121,7 +121,7 @@ class _Drawing:
         }
         for position, outcome in enumerate(self.outcomes):
             place = drawn[numbered(_PLACE, position)].to_numpy()
-            columns[outcome.name] = outcome.outputs[place % len(outcome.outputs)]
+            columns[randomised(outcome.name)] = outcome.outputs[place % len(outcome.outputs)]
             columns[debiased(outcome.name)] = outcome.weights.ravel()[place]
         named = zip(self.attributes, attribute_columns(len(self.attributes)), strict=True)
         columns |= {name: _plain_array(drawn[column]) for name, column in named}

@@ -1,8 +1,9 @@
 """How a row of a log becomes a row of an effect model: numbers within what was declared, or zeros.
 
-Any row becomes one, and no value can make this fail. A row with a fault (an arm that is neither of
-the two, a feature or a propensity that is missing and has no declared value) takes no part, and is
-all zeros from here on. A faulty outcome is no fault: it counts as the declared value.
+Any row becomes one, and no value can make this fail. A row of an arm that is neither of the two
+takes no part, nor does one with a fault (no arm, a feature or a propensity that is missing and has
+no declared value); both are all zeros from here on. A faulty outcome is no fault: it counts as the
+declared value.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from flows.config.model.effects import EffectConfig
-from flows.raw.reading.columns import identifier, number, outcome, private_label
+from flows.raw.reading.columns import identifier, number, private_label
 from flows.raw.reading.stores import LogFile
 from schemas.arrays import Bools, Floats
 from schemas.effects import EffectDesign, Feature, LevelFeature, NumberFeature
@@ -22,11 +23,11 @@ TREATED = "treated"
 PROPENSITY = "propensity"
 
 
-_ARM_FAULT = "arm_not_declared"
+_ARM_FAULT = "arm_missing"
 _PROPENSITY_FAULT = "propensity_missing"
 _FEATURE_FAULT = "feature_missing"
 FAULTS = ("", _ARM_FAULT, _PROPENSITY_FAULT, _FEATURE_FAULT)
-"""Why a row takes no part, by the number in its column ``fault``; the first that it has."""
+"""What is wrong with a row, by the number in its column ``fault``; the first that it has."""
 
 
 def feature_column(number: int) -> str:
@@ -79,7 +80,7 @@ class EffectColumns:
         read = [
             identifier(frame, path, columns.unit, "unit").alias(UNIT),
             private_label(frame, path, columns.arm, "arm").alias(ARM),
-            outcome(frame, path, columns.outcome).alias(OUTCOME),
+            number(frame, path, columns.outcome, "outcome").alias(OUTCOME),
         ]
         if share is not None:
             read.append(number(frame, path, share, "propensity").alias(PROPENSITY))
@@ -97,8 +98,9 @@ class EffectColumns:
         arms = self.config.arms
         arm = frame[ARM]
         treated = (arm == self.config.treatment).fill_null(value=False).to_numpy()
-        is_declared = treated | (arm == arms.control).fill_null(value=False).to_numpy()
-        fault = np.where(is_declared, 0, FAULTS.index(_ARM_FAULT)).astype(np.uint8)
+        compared = treated | (arm == arms.control).fill_null(value=False).to_numpy()
+        other = ~compared & (arm.fill_null("") != "").to_numpy()
+        fault = np.where(compared | other, 0, FAULTS.index(_ARM_FAULT)).astype(np.uint8)
         found: dict[str, np.ndarray] = {}
         if self._has_shares:
             shares = frame[PROPENSITY].to_numpy()
@@ -109,7 +111,8 @@ class EffectColumns:
             name = feature_column(place)
             found[name], is_known = _feature(frame[name], each)
             fault[~is_known & (fault == 0)] = FAULTS.index(_FEATURE_FAULT)
-        complete = fault == 0
+        fault[other] = 0  # whatever else it lacks
+        complete = compared & (fault == 0)
         found[OUTCOME] = self._outcomes(frame[OUTCOME].to_numpy())
         found[TREATED] = treated
         kinds = self.kept

@@ -103,9 +103,25 @@ def private_label(frame: pl.DataFrame, path: LogFile, name: str, key: str = "clu
     )
 
 
-def outcome(frame: pl.DataFrame, path: LogFile, name: str) -> pl.Expr:
-    """The outcome as a number, NaN where it is missing or unreadable (:func:`number`)."""
-    return number(frame, path, name, "outcome")
+def can_be_numbers(kind: pl.DataType) -> bool:
+    """Whether values of a column of this type may be read as numbers."""
+    return kind.is_numeric() or isinstance(kind, TEXT_LIKE) or kind in (pl.Boolean, pl.Null)
+
+
+def can_be_texts(kind: pl.DataType) -> bool:
+    """Whether values of a column of this type may be declared texts; true and false are such."""
+    return isinstance(kind, TEXT_LIKE) or kind in (pl.Boolean, pl.Null)
+
+
+def outcome(frame: pl.DataFrame, path: LogFile, name: str, decimal: str = ".") -> pl.Expr:
+    """The outcome as a number, NaN where it is missing or unreadable (:func:`number`).
+
+    So are all in a column of dates or times: a program that infers types may have made it so for
+    one unit's outcome, and no unit's outcome stops a release.
+    """
+    if frame.schema[name].is_temporal():
+        return pl.lit(float("nan"))
+    return number(frame, path, name, "outcome", decimal)
 
 
 def text_outcome(
@@ -113,11 +129,14 @@ def text_outcome(
 ) -> pl.Expr:
     """The number that each text of an outcome stands for, NaN where it is none of these texts.
 
-    A text is matched letter for letter, blanks around it left out; true and false match as such. No
-    value can make this fail; InputError where the column's type is neither text nor boolean.
+    A text is matched letter for letter, blanks around it left out; true and false match as such. In
+    a column of numbers, dates or times all are NaN, as in :func:`outcome`. No value can make this
+    fail; InputError where the column is of any other type.
     """
     kind = frame.schema[name]
-    if not (isinstance(kind, TEXT_LIKE) or kind in (pl.Boolean, pl.Null)):
+    if kind.is_numeric() or kind.is_temporal():
+        return pl.lit(float("nan"))
+    if not can_be_texts(kind):
         raise InputError(
             f"{path}: column {name!r} (outcome) is {kind_name(kind)}, and outcome.values are "
             "texts; name numbers there"
@@ -129,22 +148,26 @@ def text_outcome(
     return stands_for.fill_null(float("nan"))
 
 
-def number(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
+def number(frame: pl.DataFrame, path: LogFile, name: str, key: str, decimal: str = ".") -> pl.Expr:
     """A private number as Float64, NaN where it is missing or unreadable.
 
-    No value can make this fail; InputError where the type of the column is none of numbers, text
-    and booleans. ``key`` says in the message what the column is.
+    In text numbers have the mark ``decimal`` and no other. No value can make this fail; InputError
+    where the type of the column is none of numbers, text and booleans. ``key`` says in the message
+    what the column is.
     """
     kind = frame.schema[name]
     column = pl.col(name)
-    if isinstance(kind, TEXT_LIKE):
-        text = column.cast(pl.String).str.strip_chars()
-        truth = text.str.to_lowercase().replace_strict({"true": 1.0, "false": 0.0}, default=None)
-        values = pl.coalesce(text.cast(pl.Float64, strict=False), truth.cast(pl.Float64))
-    elif kind.is_numeric() or kind in (pl.Boolean, pl.Null):
-        values = column.cast(pl.Float64, strict=False)
-    else:
+    if not can_be_numbers(kind):
         raise InputError(
             f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be number or text"
         )
+    if isinstance(kind, TEXT_LIKE):
+        text = column.cast(pl.String).str.strip_chars()
+        truth = text.str.to_lowercase().replace_strict({"true": 1.0, "false": 0.0}, default=None)
+        if decimal != ".":
+            whole = text.str.replace_all(".", "?", literal=True)  # no number: a mark of thousands
+            text = whole.str.replace_all(decimal, ".", literal=True)
+        values = pl.coalesce(text.cast(pl.Float64, strict=False), truth.cast(pl.Float64))
+    else:
+        values = column.cast(pl.Float64, strict=False)
     return values.fill_null(float("nan"))

@@ -70,29 +70,40 @@ def find_files_of_days(
     """List the files of several periods, as :func:`find_files` lists those of one.
 
     They are in the order of their names, whatever the order of ``periods``. Unless a period's files
-    ``may_be_absent``, NoFileError is raised where one has none.
+    ``may_be_absent``, NoFileError is raised where one has none; where they may be, InputError is,
+    where a disk or store may be what is absent: the folder that holds all periods is not there.
     """
-    found = [
-        _matching(directory, key, pattern.replace("{period}", period), may_be_absent=may_be_absent)
-        for period in dict.fromkeys(periods if "{period}" in pattern else periods[:1])
-    ]
+    days = list(dict.fromkeys(periods if "{period}" in pattern else periods[:1]))
+    found: Sequence[tuple[LogFile, ...]]
+    if is_address(pattern):
+        found = find_stored(key, pattern, days, may_be_absent=may_be_absent)
+    else:
+        if may_be_absent:
+            _check_there(directory, key, pattern)
+        found = [_local(directory, key, pattern.replace("{period}", day)) for day in days]
+    for day, files in zip(days, found, strict=True):
+        if not files and not may_be_absent:
+            place = pattern.replace("{period}", day)
+            if not is_address(pattern):
+                place = str(absolute(directory, place, shown(place)))
+            raise NoFileError(f"{key}: no file matches {place}", key=key)
     stored = sorted({path for files in found for path in files if isinstance(path, StoredFile)})
     local = (path for files in found for path in files if isinstance(path, Path))
     return (*_without_copies(local), *stored)
 
 
-def _matching(
-    directory: Path, key: str, pattern: str, *, may_be_absent: bool
-) -> tuple[LogFile, ...]:
-    files: tuple[LogFile, ...]
-    if is_address(pattern):
-        files, place = find_stored(key, pattern), pattern
-    else:
-        files, place = _local(directory, key, pattern), ""
-    if not files and not may_be_absent:
-        place = place or str(absolute(directory, pattern, shown(pattern)))
-        raise NoFileError(f"{key}: no file matches {place}", key=key)
-    return files
+def _check_there(directory: Path, key: str, pattern: str) -> None:
+    """Refuse a pattern whose folder is not there; that it is empty may hang on people's events."""
+    parts = (directory / Path(pattern).expanduser()).parts
+    varies = ["{period}" in part or glob.has_magic(part) for part in parts[:-1]]
+    varies[: len(directory.parts)] = [False] * len(directory.parts)
+    folder = Path(*parts[: [*varies, True].index(True)])
+    if not folder.is_dir():
+        raise InputError(
+            f"{key}: {folder} is no folder, so a day without a file cannot be told from a disk "
+            "that is not there; mount the disk, or make the folder",
+            key=key,
+        )
 
 
 def _local(directory: Path, key: str, pattern: str) -> tuple[Path, ...]:

@@ -3,53 +3,102 @@
 A store has keys and no folders; what stands before a slash of a key counts as one. So a pattern's
 parts match those of keys, ``*`` none that begins with a dot, and a folder that is a table stands
 for the files in it.
+
+A process of its own lists them, which ends itself in time: nothing else ends a library that waits.
 """
 
 import glob
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from fnmatch import fnmatchcase
 
 from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
 from flows.raw.reading.stores import SHALLOW, Entry, StoredFile, entries, split
 from schemas.errors import InputError, shown
 
+_SECONDS = 60.0  # that a listing may take
 
-def find_stored(key: str, pattern: str) -> tuple[StoredFile, ...]:
-    """List the files that match, in the order of their addresses; empty where none does.
+
+def find_stored(
+    key: str, pattern: str, periods: Sequence[str], *, may_be_absent: bool
+) -> list[tuple[StoredFile, ...]]:
+    """List the files that match, by period, in the order of their addresses; none where none does.
 
     ``pattern`` is the value of ``key`` in a configuration. Raises InputError where the store cannot
-    be asked, or where a match is a folder and no table.
+    be asked or does not come to an end, or where a match is a folder and no table. That a period
+    ``may_be_absent`` counts only of a store that lists something else than the period's files:
+    whatever lies below the part of the pattern before the period.
     """
-    failure: InputError
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", "flows.raw.reading.stored_logs"],
+        input=json.dumps([_SECONDS, pattern, periods, may_be_absent]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # libraries quote what was sent
+        text=True,
+        check=False,
+    )
+    if child.returncode == 0:
+        found, failure = json.loads(child.stdout)
+    elif child.returncode == -signal.SIGALRM:
+        failure = (
+            f"{pattern}: the store did not list it within {_SECONDS:g} s; check the network and "
+            "the endpoint, and put the period in a folder of its own"
+        )
+    else:
+        failure = f"{pattern}: cannot be listed"
+    if failure:
+        raise InputError(f"{key}: {failure}", key=key)
+    return [tuple(StoredFile(*file) for file in files) for files in found]
+
+
+def main() -> None:
+    """List what standard input asks for, or say why not, on standard output."""
+    seconds, pattern, periods, may_be_absent = json.load(sys.stdin)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    found, failure = [], ""
     try:
-        return tuple(_find(pattern))
+        found = [_find(pattern, period, from_period=may_be_absent) for period in periods]
     except InputError as error:
-        failure = InputError(f"{key}: {error}", key=key)
-    raise failure
+        failure = str(error)
+    json.dump([[list(map(astuple, files)) for files in found], failure], sys.stdout)
 
 
-def _find(pattern: str) -> list[StoredFile]:
-    address = split(pattern)
+def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
+    """The files of a period; ``from_period``: what is absent is so among others that are listed."""
+    address = split(pattern.replace("{period}", period))
     if address is None or glob.has_magic(address[1]):
         raise InputError(f"{shown(pattern)} names no bucket and file in it; write s3://bucket/name")
     scheme, bucket, name = address
     parts = name.split("/")
-    fixed = next((place for place, one in enumerate(parts) if glob.has_magic(one)), len(parts) - 1)
+    varies = [glob.has_magic(part) or (from_period and period in part) for part in parts[:-1]]
+    fixed = [*varies, True].index(True)
     folder = "/".join(parts[:fixed])
     if "**" in parts or scheme not in SHALLOW:
         found = list(entries(scheme, bucket, folder, deep=True))
     else:
         found = list(_walk(scheme, bucket, folder, parts[fixed:]))
+    if from_period and not found:
+        raise InputError(
+            f"{scheme}://{bucket}/{folder}: nothing is listed here, as where something else "
+            "answers than the store, so a day without a file cannot be told; check the endpoint "
+            "and the network, and put an empty file here that stays"
+        )
     return sorted(set(_expanded(scheme, bucket, parts, _with_folders(found))))
 
 
-def _walk(scheme: str, bucket: str, folder: str, pattern: Sequence[str]) -> Iterator[Entry]:
+def _walk(
+    scheme: str, bucket: str, folder: str, pattern: Sequence[str], *, known: bool = False
+) -> Iterator[Entry]:
     """What is in a folder, and in those folders of it in which there may be matches."""
     first, *rest = pattern
-    for one in entries(scheme, bucket, folder, deep=False):
+    for one in entries(scheme, bucket, folder, deep=False, known=known):
         yield one
         if one.file is None and rest and _is_like(one.key.rpartition("/")[2], first):
-            yield from _walk(scheme, bucket, one.key, rest)
+            yield from _walk(scheme, bucket, one.key, rest, known=True)
 
 
 def _with_folders(found: Sequence[Entry]) -> dict[str, StoredFile | None]:
@@ -133,3 +182,7 @@ def _table_files(scheme: str, bucket: str, table: str) -> Iterator[StoredFile]:
             yield one.file
     if not any_file:
         raise InputError(f"{address}: this folder holds no file of a table; is it whole?")
+
+
+if __name__ == "__main__":
+    main()

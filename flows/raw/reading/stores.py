@@ -9,7 +9,6 @@ Messages of the libraries are never shown: they quote what was sent.
 import io
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -24,6 +23,7 @@ _ADDRESS = re.compile(r"(s3|gs)://([^/]+)/(.+)", re.DOTALL)
 _BUFFER = 1 << 20  # bytes of text that are asked for at once, at least
 _CONNECT, _ANSWER = 5.0, 30.0  # seconds that are waited
 _ATTEMPTS, _RETRIED = 3, 10.0  # tries of S3's; seconds that Google's tries again
+_FAILURES = (OSError, pa.ArrowException)  # Google's answers are not always errors of the system's
 _CHANGED = "changed since the run began to read; run it again"
 
 
@@ -75,10 +75,14 @@ SHALLOW = frozenset({"s3"})
 """Schemes of stores that list folders without what is below them."""
 
 
-def entries(scheme: str, bucket: str, folder: str, *, deep: bool) -> Iterator[Entry]:
+@cache
+def entries(
+    scheme: str, bucket: str, folder: str, *, deep: bool, known: bool = False
+) -> tuple[Entry, ...]:
     """What is in a folder's key ("" for the bucket); if ``deep``, everything below it.
 
-    Folders are among them, if the store lists any. Raises InputError where it cannot be asked.
+    Folders are among them, if the store lists any. Raises InputError where it cannot be asked, or
+    lists nothing in a folder that is ``known`` from its own listing.
     """
     from pyarrow import fs  # noqa: PLC0415 - takes a while, and most logs are on this machine
 
@@ -87,20 +91,22 @@ def entries(scheme: str, bucket: str, folder: str, *, deep: bool) -> Iterator[En
     try:
         selector = fs.FileSelector(place, allow_not_found=False, recursive=deep)
         found = _file_system(scheme, bucket).get_file_info(selector)
-    except OSError as error:
+    except _FAILURES as error:
         code = _of_store(error)
-        if code is None and _NOTHING in str(error):  # below this key
-            return
+        if code is None and _NOTHING in str(error) and not known:  # below this key
+            return ()
         failure = _NO_BUCKET if code == "NOT_FOUND" else trouble(error) or "cannot be listed"
     if failure:
         raise InputError(f"{scheme}://{bucket}: {failure}")
-    for info in found:
-        key = info.path.removeprefix(f"{bucket}/")
-        if info.type == fs.FileType.File:
-            seconds = (info.mtime_ns or 0) // 10**9
-            yield Entry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
-        else:
-            yield Entry(key.rstrip("/"), None)
+    return tuple(_entry(info, scheme, bucket) for info in found)
+
+
+def _entry(info: Any, scheme: str, bucket: str) -> Entry:
+    key = info.path.removeprefix(f"{bucket}/")
+    if not info.is_file:
+        return Entry(key.rstrip("/"), None)
+    seconds = (info.mtime_ns or 0) // 10**9
+    return Entry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
 
 
 class OpenFile:
@@ -121,7 +127,7 @@ class OpenFile:
             self.content: Any = self._system.open_input_file(self._place)
             if self.content.size() != file.n_bytes:
                 failure = _CHANGED
-        except OSError as error:
+        except _FAILURES as error:
             failure = trouble(error) or "cannot be opened"
         if failure:
             raise InputError(f"{file}: {failure}")
@@ -145,7 +151,7 @@ class OpenFile:
         failure = ""
         try:
             self._check()
-        except OSError as error:
+        except _FAILURES as error:
             failure = trouble(error) or "cannot be looked at"
         if failure:
             raise InputError(f"{self.file}: {failure}")
@@ -162,9 +168,9 @@ class OpenFile:
 class _Bytes(io.RawIOBase):
     """The bytes of a file in a store, whose failures are in plain words."""
 
-    def __init__(self, file: StoredFile) -> None:
+    def __init__(self, opened: OpenFile) -> None:  # not made, so not closed, where none is open
         super().__init__()
-        self._open = OpenFile(file)
+        self._open = opened
 
     def readable(self) -> bool:
         return True
@@ -189,7 +195,7 @@ class _Bytes(io.RawIOBase):
 
 def open_stored(file: StoredFile) -> IO[bytes]:
     """Open a file for its bytes, as they are; see :class:`OpenFile`."""
-    return cast("IO[bytes]", io.BufferedReader(_Bytes(file), _BUFFER))
+    return cast("IO[bytes]", io.BufferedReader(_Bytes(OpenFile(file)), _BUFFER))
 
 
 _NOTHING = "No such file or directory"  # what pyarrow says of a key with nothing below it

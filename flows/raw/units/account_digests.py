@@ -1,51 +1,135 @@
 """The units of a log as the accounts know them: keyed digests of their ids, and their arms.
 
 Nothing here reads an outcome. What is digested is the id as in the log, before any hashing for
-release, under a key of the ledger's population.
+release, in the form that ``source.ids`` says, under a key of the ledger's population.
 """
 
+import hmac
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import Config
-from flows.ledger.members import AccountKey, Members
+from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.units.canonical_ids import Ids, spelt
 from flows.raw.units.rows import Rows, positions
-from privatizers.noise.keyed_digests import keyed_digests
+from privatizers.noise.keyed_digests import keyed_blocks, keyed_digests
 from schemas.arrays import Words
 from schemas.raw import ARM, PAYER, UNIT
 
+_NOBODYS = AccountKey(bytes(32), "")
+_NUMBERS = b"whole numbers"  # what their key is made of
+
 
 @values_free
-def digest_units(config: Config, rows: Sealed[Rows], key: AccountKey) -> Members:
-    """Digest the units of a log, or who pays for them, in the order of its rows."""
+def digest_units(
+    config: Config, rows: Sealed[Rows], key: AccountKey, known: Collection[str] = ()
+) -> Members:
+    """Digest the units of a log, or who pays for them, in the order of its rows.
+
+    Registers with a mark among ``known`` can be read beside tonight's, if it is one of this key.
+    """
     raw = rows.open()
-    digests = np.empty(raw.n_units, dtype=np.uint64)
-    arms = np.empty(raw.n_units, dtype=np.uint16)
-    begun = 0
-    who = UNIT if config.columns.privacy_unit is None else PAYER
-    for units, labels in zip(raw.columns(who), raw.columns(ARM), strict=True):
-        end = begun + len(units)
-        digests[begun:end] = digests_of_ids(key.secret, units)
-        arms[begun:end] = positions(labels)
-        begun = end
-    return Members(digests, arms, config.experiment, raw.arms, key.fingerprint)
+    ids = config.source.ids
+    by_household = config.columns.privacy_unit is not None
+    who = PAYER if by_household else UNIT
+
+    def digested(of: Callable[[pl.Series], Words]) -> Words:
+        digests = np.empty(raw.n_units, dtype=np.uint64)
+        begun = 0
+        for units in raw.columns(who):
+            digests[begun : begun + len(units)] = of(units)
+            begun += len(units)
+        return digests
+
+    alike = not by_household and raw.unit_type.is_integer()  # in all forms that are sought
+    arms = np.concatenate([positions(labels) for labels in raw.columns(ARM)])
+    others = {
+        mark: tuple(map(digested, ways[:1] if alike else ways))
+        for mark, ways in _other_forms(key, ids).items()
+        if mark in known
+    }
+    return Members(
+        digested(partial(_digests, key.secret, ids=ids)),
+        arms.astype(np.uint16),
+        config.experiment,
+        raw.arms,
+        key.fingerprint,
+        ids=ids,
+        others=others,
+        by_household=by_household,
+    )
+
+
+@values_free
+def count_units(config: Config, rows: Sealed[Rows]) -> Members | None:
+    """The units of a log where nobody has an account of their own; to count who is in it twice.
+
+    None where nobody can be: ids that are numbers, or that are exact, differ.
+    """
+    household = config.columns.privacy_unit is not None
+    if household or config.source.ids == "exact" or rows.open().unit_type.is_integer():
+        return None
+    return digest_units(config, rows, _NOBODYS)
+
+
+def _other_forms(key: AccountKey, ids: Ids) -> dict[str, tuple[Callable[[pl.Series], Words], ...]]:
+    """How ids of tonight are sought in registers that were digested otherwise, by their marks.
+
+    An id is looked for as it is written and, where the register keeps spellings apart, in tonight's
+    form too. So nobody whose id is spelt as then is missed; nor, in canonical registers, anybody.
+    """
+    exact, canonical = (partial(_digests, key.secret, ids=form) for form in ("exact", "canonical"))
+    written = partial(digests_of_ids, key.secret)
+    if ids == "exact":
+        return {
+            mark_of(key.fingerprint, None): (written,),
+            mark_of(key.fingerprint, "canonical"): (canonical,),
+        }
+    return {
+        mark_of(key.fingerprint, None): (written, lambda u: written(spelt(u, ids).written())),
+        mark_of(key.fingerprint, "exact"): (exact, canonical),
+    }
+
+
+def _digests(secret: bytes, units: pl.Series, ids: Ids) -> Words:
+    """Digest each id in its form, none of them null; shape [n].
+
+    A whole number of up to 64 bits is one block of AES, a text is as by :func:`digests_of_ids`.
+    """
+    of_numbers = hmac.digest(secret, _NUMBERS, "sha256")
+
+    def digested(some: pl.Series) -> Words:
+        form = spelt(some, ids)
+        digests = keyed_blocks(of_numbers, form.values, form.negative)
+        if len(form.texts):
+            digests[form.is_text] = _of_texts(secret, form.texts)
+        return digests
+
+    return _by_halves(digested, units)
 
 
 def digests_of_ids(secret: bytes, units: pl.Series) -> Words:
-    """Digest each id, text or an integer, none of them null; shape [n].
+    """Digest each id as it is written, text or an integer, none of them null; shape [n].
 
     An integer is digested as its decimal digits, so that 7 and "7" are one unit.
     """
+    return _by_halves(partial(_of_texts, secret), units)
+
+
+def _by_halves(digested: Callable[[pl.Series], Words], units: pl.Series) -> Words:
+    middle = len(units) // 2
+    with ThreadPoolExecutor(2) as pool:  # most of it needs no lock
+        return np.concatenate(list(pool.map(digested, (units[:middle], units[middle:]))))
+
+
+def _of_texts(secret: bytes, units: pl.Series) -> Words:
     array = units.cast(pl.String).rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, ends, content = array.buffers()
     offsets = np.frombuffer(ends, np.int64)[array.offset : array.offset + len(array) + 1]
-    text = np.frombuffer(content or b"", np.uint8)
-    middle = len(units) // 2
-    halves = offsets[: middle + 1], offsets[middle:]
-    with ThreadPoolExecutor(len(halves)) as pool:  # most of it needs no lock
-        found = pool.map(lambda ends: keyed_digests(secret, text, ends), halves)
-        return np.concatenate(list(found))
+    return keyed_digests(secret, np.frombuffer(content or b"", np.uint8), offsets)

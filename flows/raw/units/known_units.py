@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.ledger.members import Accounts
+from flows.ledger.members import Accounts, Members
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.spill.workspace import Workspace
@@ -50,11 +50,11 @@ def set_known_aside(
     nothing is left, or where a register that the rules need is lost.
     """
     raw = rows.open()
-    before = accounts.released_before
+    before, n_rows = accounts.released_before, accounts.members.n_rows
     together = config.columns.privacy_unit is not None
     known = replace(
         roster,
-        n_returning=None if accounts.unlisted else _n_rows(accounts, before, together=together),
+        n_returning=None if accounts.unlisted else int(n_rows[before].sum()),
         n_arm_changed=None if accounts.unlisted or together else accounts.n_arm_changed,
         account_key_fingerprint=accounts.members.key_fingerprint,
         notes=(*roster.notes, *accounts.warnings),
@@ -82,7 +82,7 @@ def set_known_aside(
         notes = _by_arm(accounts, kept, out)
         kept &= ~short
     if kept.all():
-        return KnownUnits(rows, known, accounts)
+        return KnownUnits(rows, told_together(known, accounts.members), accounts)
     left = rows_where(raw, kept, workspace)
     facts = roster_of(config, left, by_rule)
     facts = replace(
@@ -94,12 +94,18 @@ def set_known_aside(
         notes=(*known.notes, *notes),
     )
     check_left(config, facts, raw.n_units + roster.quarantined)
-    return KnownUnits(Sealed(left, left.n_units), facts, accounts.kept(kept))
+    of_left = accounts.kept(kept)
+    facts = told_together(facts, of_left.members)
+    return KnownUnits(Sealed(left, left.n_units), facts, of_left)
 
 
-def _n_rows(accounts: Accounts, digests: Bools, *, together: bool) -> int:
-    """How many rows have these digests: one each, but where several pay ``together``."""
-    return int((accounts.of_rows(digests) if together else digests).sum())
+def told_together(roster: Roster, members: Members | None) -> Roster:
+    """The same facts, with how many rows share an account; nobody looks where there is None."""
+    if members is None:
+        return roster
+    n_paid = members.n_paid
+    n_together = int(n_paid[n_paid > 1].sum())
+    return replace(roster, n_together=n_together, most_paid=members.most_paid)
 
 
 def _check_all_listed(accounts: Accounts) -> None:

@@ -15,6 +15,7 @@ import polars as pl
 
 from estimators.effect_models.from_release import ReleaseFit, fit_release, pair_of
 from estimators.effects import Estimate
+from estimators.means import SHARPEST_FIRST
 from flows.released.effects.features import Columns, is_narrow, members, positions
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
@@ -40,7 +41,6 @@ TOO_FEW: Final = "too few units to compare"
 TOO_WIDE: Final = "too few units to say: any effect that is possible would be in the interval"
 _ALL: Final = "all"
 """The segment of everybody in the table; those of subgroups have a colon."""
-_SHARPEST: Final = ("combined", "tau_q", "histogram", "horvitz_thompson")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +327,7 @@ def _subgroups(
 def _sharpest(estimates: Sequence[Estimate], arm: str) -> Mapping[str | None, Effect]:
     """Return the effect of an arm in each segment, by the sharpest estimator that has one."""
     found: dict[str | None, Effect] = {}
-    for one in sorted(estimates, key=lambda one: _SHARPEST.index(one.estimator)):
+    for one in sorted(estimates, key=lambda one: SHARPEST_FIRST.index(one.estimator)):
         numbers = [getattr(one, name) for name in _NUMBERS]
         if one.arm == arm and None not in numbers:
             found.setdefault(one.segment, Effect(*numbers))

@@ -1,10 +1,11 @@
 """Reading and writing the file of an effect model.
 
-A reader works out the model from the declaration and the noisy sums, and compares the coefficients
-that stand in the file; what is shown of a model is what the reader worked out.
+A reader works out the model from the declaration and the noisy sums, and compares all that the file
+says of it; what is shown of a model is what the reader worked out.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ from estimators.effect_models.basis import NumberTerms
 from estimators.effect_models.learners import fit_learner
 from estimators.effect_models.model import EffectModel
 from estimators.effect_models.moments import Nuisance
+from flows.runtime.files import cannot_write
 from flows.runtime.small_files import UnreadableError, read_small_text
 from schemas.arrays import Floats
 from schemas.effect_file import ModelDocument, ModelHead, from_text, to_text
 from schemas.effects import Curve, NoisySums
-from schemas.errors import ClusterdpError, InputError
+from schemas.errors import InputError
 
 _LARGEST = 50_000_000  # bytes of a model: most have under 100,000
 _TOLERANCE = 1e-9
-"""Of a coefficient, in parts of the greatest: a sum of doubles in another order differs by less."""
+"""Of a number, in parts of the greatest beside it: sums in another order differ by less."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ModelFile:
 def write_model(file: ModelFile, path: Path) -> None:
     """Write a model to a new file at ``path``, a draft.
 
-    Raises InputError where the model is unsound, and ClusterdpError where writing fails.
+    Raises InputError where the model is unsound, or cannot be written.
     """
     model = file.model
     document = ModelDocument(file.head, model.design, model.n_rows, model.sums, fitted(model))
@@ -45,7 +47,7 @@ def write_model(file: ModelFile, path: Path) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        failure = ClusterdpError(f"cannot write the model in {path.parent}: {error.strerror}")
+        failure = cannot_write(path.parent.parent, error.strerror)
     else:
         return
     raise failure
@@ -75,10 +77,10 @@ def read_model(path: Path) -> ModelFile:
         raise InputError(f"{place}: {error}; an effect model is a JSON document") from None
     document = from_text(text, place)
     model = _fitted_again(document, place)
-    if not _agrees(document.fitted, model):
+    if not _agrees(document.fitted, json.loads(json.dumps(fitted(model)))):
         raise InputError(
             f"{place}: altered by hand, or fitted otherwise than this version of clusterdp does: "
-            "its coefficients are not those that follow from its sums. It says that it was made "
+            "what it says of the model does not follow from its sums. It says that it was made "
             f"by version {document.head.package_version}; get the file again, or read it with that"
         )
     return ModelFile(document.head, model)
@@ -97,17 +99,41 @@ def _fitted_again(document: ModelDocument, place: str) -> EffectModel:
     raise InputError(f"{place}: its sums are not those of a model with this declaration")
 
 
-def _agrees(stated: Mapping[str, Any], model: EffectModel) -> bool:
-    """Whether the coefficients that a file states are the model's."""
+def _agrees(given: Any, found: Any, greatest: float = 0.0) -> bool:
+    """Whether what a file states is what was worked out; ``greatest``: of the numbers beside it."""
+    if isinstance(found, dict):
+        return (
+            isinstance(given, dict)
+            and given.keys() == found.keys()
+            and all(
+                _agrees(given[key], one, _greatest(one) if key in _OF_ONE_UNIT else greatest)
+                for key, one in found.items()
+            )
+        )
+    if isinstance(found, list):
+        beside = max(greatest, _greatest(found))
+        return (
+            isinstance(given, list)
+            and len(given) == len(found)
+            and all(_agrees(one, two, beside) for one, two in zip(given, found, strict=True))
+        )
+    if type(found) is not float or type(given) not in (int, float):
+        return type(given) is type(found) and bool(given == found)
     try:
-        given = np.array(stated["coefficients"], dtype=np.float64)
-    except (KeyError, TypeError, ValueError, OverflowError):
+        return bool(abs(given - found) <= _TOLERANCE * max(greatest, abs(found)))
+    except OverflowError:
         return False
-    found = model.coefficients
-    if given.shape != found.shape:
-        return False
-    greatest = max(float(np.abs(found).max()), model.design.half * _TOLERANCE)
-    return bool((np.abs(given - found) <= _TOLERANCE * greatest).all())
+
+
+_OF_ONE_UNIT = frozenset({"ate", "subgroups", "importance"})
+
+
+def _greatest(found: Any) -> float:
+    """The greatest number in a document, by its size; 0 where there is none."""
+    if isinstance(found, dict | list):
+        inner = found.values() if isinstance(found, dict) else found
+        return max(map(_greatest, inner), default=0.0)
+    return abs(found) if type(found) is float else 0.0
 
 
 def fitted(model: EffectModel) -> dict[str, Any]:

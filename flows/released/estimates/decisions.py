@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from estimators.decisions import ROLES, Decision, Goal, Rule, arms_to_keep, decide
 from estimators.effects import Estimate
+from estimators.means import SHARPEST_FIRST
 from schemas.released import Manifest, Metric, Ratio
-
-_SHARPEST_FIRST: Final = ("combined", "tau_q", "histogram", "horvitz_thompson")
 
 
 @dataclass(frozen=True)
@@ -82,5 +81,5 @@ def _sharpest(estimates: Sequence[Estimate], metric: str) -> list[Estimate]:
     """The estimates of a metric by the sharpest estimator there is; one an arm."""
     own = [one for one in estimates if one.metric == metric]
     there = {one.estimator for one in own}
-    best = next((name for name in _SHARPEST_FIRST if name in there), None)
+    best = next((name for name in SHARPEST_FIRST if name in there), None)
     return [one for one in own if one.estimator == best]

@@ -9,6 +9,8 @@ import polars as pl
 
 from estimators.decisions import Decision
 from estimators.effects import Estimate
+from estimators.means import SHARPEST_FIRST
+from flows.runtime.table_files import check_names
 from schemas.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -20,15 +22,6 @@ if TYPE_CHECKING:
     from flows.released.estimates.series import SeriesEstimates
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
-_SHARPEST_FIRST = (
-    "regression_combined",
-    "regression",
-    "cuped",
-    "combined",
-    "tau_q",
-    "histogram",
-    "horvitz_thompson",
-)
 _ALWAYS = ("ci_lower_always", "ci_upper_always")
 _TEXT = ("metric", "segment", "arm", "estimator", "control", "people")
 _WHOLE = ("n_units", "n_segment", "n_releases")
@@ -50,6 +43,7 @@ def as_polars(table: pl.DataFrame | pd.DataFrame, name: str) -> pl.DataFrame:
     """The table as polars has it; InputError where it is no table, or a column has no one type."""
     if isinstance(table, pl.DataFrame):
         return table
+    check_names(name, list(getattr(table, "columns", ())))
     try:
         return pl.from_pandas(table)
     except (TypeError, ValueError, ImportError):  # ArrowInvalid is a ValueError; it shows values
@@ -71,7 +65,7 @@ def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.
     schema: dict[str, Any] = kinds | {name: pl.Int64 for name in _WHOLE if name in names}
     place = {metric: at for at, metric in enumerate(dict.fromkeys(one.metric for one in estimates))}
     rows = sorted(
-        estimates, key=lambda one: (place[one.metric], _SHARPEST_FIRST.index(one.estimator))
+        estimates, key=lambda one: (place[one.metric], SHARPEST_FIRST.index(one.estimator))
     )
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]

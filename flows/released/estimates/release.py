@@ -9,11 +9,13 @@ import polars as pl
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate, effects
+from estimators.ends import ends_warnings
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
 from estimators.strata.evidence import Evidence
 from flows.released.estimates.decisions import Decisions, decisions_of
+from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
 from flows.released.file.macros import LEVEL
 from flows.released.file.ratios import ratios_among, read_whole
@@ -59,7 +61,7 @@ class ReleaseEstimates:
 def estimate_release(
     path: Path, level: float = LEVEL, metrics: Sequence[str] = ()
 ) -> ReleaseEstimates:
-    """Estimate as :func:`estimate_file` does, and warn where few of the people are compared."""
+    """Estimate as :func:`estimate_file` does, and warn of few people, or one value, compared."""
     with open_release(path) as connection:
         return estimate_open(connection, level, metrics)
 
@@ -77,7 +79,8 @@ def estimate_open(
     found = with_forecast(estimates_of_every(every, ratios, level, names), forecast)
     few = coverage_warnings(found, same_shares=manifest.same_shares)
     decisions = decisions_of(manifest, found)
-    return ReleaseEstimates(found, (*few, *ratio_warnings(found)), decisions)
+    of_one_value = ends_warnings(find_ends(connection, every))
+    return ReleaseEstimates(found, (*few, *ratio_warnings(found), *of_one_value), decisions)
 
 
 def ratios_of_release(
@@ -99,7 +102,7 @@ def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
 def estimate(
     draft: Path, memory: int | None = None, forecast: Forecast | None = None
 ) -> list[Estimate]:
-    """Estimate effects from a draft of a release; add the estimates and the arms' means to it.
+    """Estimate effects from a draft of a release; add them, arms' means and ``ends`` to it.
 
     ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
     predicted.
@@ -109,7 +112,12 @@ def estimate(
         every = read_every(connection, manifest, is_ours=True)
         ratios = ratios_of_release(connection, every, manifest.metrics)
         estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
-        frames = {"estimates": estimates_frame(estimates), "means": _means_frame(every, ratios)}
+        ends = [asdict(one) for one in find_ends(connection, every, is_ours=True)]
+        frames = {
+            "estimates": estimates_frame(estimates),
+            "means": _means_frame(every, ratios),
+            "ends": pl.DataFrame(ends, schema=no_rows("ends").schema),
+        }
         add_estimates(connection, draft, frames, every)
     return estimates
 

@@ -6,15 +6,18 @@ shows them asks here first, and shows none where they differ.
 
 import math
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import duckdb
 
 from estimators.effects import Estimate
 from flows.released.estimates.release import estimate_open
-from flows.released.file.evidence import read_frame
+from flows.released.file.ends import find_ends
+from flows.released.file.evidence import read_every, read_frame
 from flows.released.file.macros import LEVEL
-from flows.released.file.read import open_release
+from flows.released.file.read import open_release, read_manifest
+from flows.released.file.stated_ends import stated_ends
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 
@@ -47,7 +50,7 @@ def check_stated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         for one in estimate_open(connection, level).estimates:
             if one.estimate is not None:
                 found[one.metric, one.arm, one.estimator] = one
-    differing = list(_differing(rows, found))
+    differing = [*_differing(rows, found), *_differing_ends(connection)]
     if not differing:
         return
     more = f"; and {len(differing) - _NAMED:,} more" if len(differing) > _NAMED else ""
@@ -73,6 +76,20 @@ def _differing(
     for key, one in found.items():
         if key not in stated:
             yield f"{_named(key, several=several)}: is not stated, and it is {one.estimate!r}"
+
+
+def _differing_ends(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    """Where ``ends`` states other shares than units and counts give."""
+    stated = stated_ends(connection)
+    ours = find_ends(connection, read_every(connection, read_manifest(connection)))
+    for one, other in zip_longest(stated, ours):
+        if one is None or other is None or (one.metric, one.end) != (other.metric, other.end):
+            yield "ends: other rows than there are"
+            return
+        numbers = zip((one.share, one.std_error), (other.share, other.std_error), strict=True)
+        if not all(math.isclose(*pair, rel_tol=_CLOSE, abs_tol=_CLOSE) for pair in numbers):
+            named = f"ends: of {shown(one.metric)}, {one.end}"
+            yield f"{named} {one.share!r}, and it is {other.share!r}"
 
 
 def _named(key: tuple[str, str, str], *, several: bool) -> str:

@@ -10,5 +10,5 @@ FROM query_table($estimates)
 WHERE EXISTS (FROM query_table($t_quantile))
 ORDER BY
     array_position($metric_order, metric),
-    array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
+    array_position($estimator_order, estimator),
     arm

@@ -19,12 +19,25 @@ _clusterdp_asked AS MATERIALIZED (
 -- A row a metric.
 _clusterdp_long AS ($long),
 _clusterdp_moments AS MATERIALIZED (
-    SELECT q.asked, q.place, q.rate, q.noise, m.* EXCLUDE (segment, place)
+    SELECT q.asked, q.rate, q.noise, m.* EXCLUDE (segment)
     FROM _clusterdp_long AS m
     JOIN _clusterdp_asked AS q ON q.place = m.place AND q.segment = m.segment
 ),
-$debiased-- contrast_strata: clusters with two units in both arms stand for themselves, the others are merged
--- where all clusters were randomised with the same arm shares.
+$debiased$cells-- contrast_strata: clusters stand for themselves, but for small ones, which are merged where all
+-- clusters were randomised with the same arm shares. What is small is told by sizes alone: in units,
+-- or in parties where units were assigned together.
+_clusterdp_sizes AS ($sizes),
+_clusterdp_arm_sizes AS (
+    SELECT asked, min(size) AS least, sum(size) AS whole
+    FROM (SELECT asked, sum(size) AS size FROM _clusterdp_sizes GROUP BY asked, arm)
+    GROUP BY asked
+),
+_clusterdp_small AS (
+    SELECT s.asked, s.cluster, $same_shares
+        AND sum(s.size) * any_value(a.least) < $least_expected * any_value(a.whole) AS small
+    FROM _clusterdp_sizes AS s JOIN _clusterdp_arm_sizes AS a ON a.asked = s.asked
+    GROUP BY s.asked, s.cluster
+),
 _clusterdp_treatments AS (SELECT DISTINCT arm FROM query_table($strata) WHERE arm <> $control),
 _clusterdp_clusters AS (
     SELECT s.asked, t.arm, s.cluster, sum(s.n) AS everyone,
@@ -33,32 +46,29 @@ _clusterdp_clusters AS (
     FROM _clusterdp_slices AS s CROSS JOIN _clusterdp_treatments AS t
     GROUP BY s.asked, t.arm, s.cluster
 ),
-_clusterdp_candidates AS (
-    SELECT *, least(n_treated, n_control) >= $min_units AS alone,
-        CASE WHEN least(n_treated, n_control) >= $min_units THEN 'cluster ' || cluster
-        ELSE 'merged' END AS stratum
-    FROM _clusterdp_clusters WHERE n_treated + n_control > 0
-),
 _clusterdp_comparable AS (
-    SELECT asked, arm, cluster, stratum, everyone, alone, n_treated, n_control
-    FROM _clusterdp_candidates
-    WHERE alone OR $same_shares
+    SELECT c.*, m.small,
+        CASE WHEN m.small THEN 'merged' ELSE 'cluster ' || c.cluster END AS stratum
+    FROM _clusterdp_clusters AS c
+    JOIN _clusterdp_small AS m ON m.asked = c.asked AND m.cluster = c.cluster
     QUALIFY least(
-        sum(n_treated) OVER (PARTITION BY asked, arm, stratum),
-        sum(n_control) OVER (PARTITION BY asked, arm, stratum)
+        sum(n_treated) OVER (PARTITION BY c.asked, c.arm, stratum),
+        sum(n_control) OVER (PARTITION BY c.asked, c.arm, stratum)
     ) >= $min_units
 ),
--- Merged clusters by twos, an odd one with the last two; names in the order of their bytes.
+-- Merged clusters by twos in the order of size, an odd one with the last two; names in the order of
+-- their bytes.
 _clusterdp_merged AS (
     SELECT asked, arm, cluster, n_treated, n_control,
         least((place - 1) // 2, size // 2 - 1) AS pair
     FROM (
         SELECT *, row_number() OVER (
             PARTITION BY asked, arm
-            ORDER BY n_treated, n_control, encode(cluster::VARCHAR)
+            ORDER BY everyone, encode(cluster::VARCHAR)
         ) AS place, count(*) OVER (PARTITION BY asked, arm) AS size
-        FROM _clusterdp_comparable WHERE NOT alone
+        FROM _clusterdp_comparable WHERE small
     )
+    WHERE size > 1
 ),
 -- b_s, the stratum's share of the asked's units, all arms counted.
 _clusterdp_weights AS (
@@ -222,24 +232,25 @@ _clusterdp_differences AS (
 -- Ratios: rows of their own, by
 -- the means of _clusterdp_means and the variances of _clusterdp_of_arms of both metrics in a segment.
 _clusterdp_variances AS (
-    SELECT d.*, s.scatter,
-        s.variance + CASE d.estimator WHEN 'tau_q' THEN 0 ELSE d.noise END AS variance
+    SELECT d.*, s.scatter, d.estimator <> 'tau_q' OR s.variance > 1e-12 * d.noise AS is_known,
+        CASE d.estimator WHEN 'tau_q' THEN greatest(s.variance, d.noise)
+            ELSE s.variance + d.noise END AS variance
     FROM _clusterdp_differences AS d
     JOIN _clusterdp_sampling AS s
     ON s.estimator = d.estimator AND s.asked = d.asked AND s.arm = d.arm
 ),
--- Degrees of freedom V̂²/scatter, at most 4 + 6/κ, at least 1; infinite where nothing scatters.
+-- Degrees of freedom V̂²/scatter − 2, at most 4 + 6/κ, at least 1; infinite where nothing scatters.
 _clusterdp_contrasts AS (
     SELECT *, sqrt(variance) AS std_error, sqrt(noise) AS privacy_std_error,
         greatest(1, least(
-            CASE WHEN scatter > 0 THEN variance ** 2 / scatter ELSE 'Infinity'::DOUBLE END,
+            CASE WHEN scatter > 0 THEN variance ** 2 / scatter - 2 ELSE 'Infinity'::DOUBLE END,
             CASE WHEN fourth > 0 THEN 4 + 6 * variance ** 2 / fourth ELSE 'Infinity'::DOUBLE END
         )) AS df
     FROM _clusterdp_variances
 ),
--- t_interval; no bounds and no p-value where the variance is 0.
+-- t_interval; no bounds and no p-value where the variance is 0, but for the noise.
 _clusterdp_tested AS (
-    SELECT *, nullif(std_error, 0) AS known, abs(estimate) / nullif(std_error, 0) AS t
+    SELECT *, CASE WHEN is_known THEN nullif(std_error, 0) END AS known, abs(estimate) / known AS t
     FROM _clusterdp_contrasts
 ),
 _clusterdp_intervals AS (
@@ -276,6 +287,16 @@ _clusterdp_everything AS (
     LEFT JOIN _clusterdp_bounds AS i
     ON i.estimator = e.estimator AND i.asked = m.asked AND i.arm = t.arm
 ),
+-- Ids of an analyst's table that are not in the release, where they are many.
+_clusterdp_strangers AS (
+    SELECT segment, CASE WHEN unknown > (1 - $least_coverage) * n_ids THEN
+        format('{:,} of its {:,} ids are not in this release', unknown::BIGINT, n_ids::BIGINT)
+        END AS strangers
+    FROM (
+        SELECT segment, sum(n) FILTER (cluster IS NULL) AS unknown, sum(n) AS n_ids
+        FROM _clusterdp_wide GROUP BY segment
+    )
+),
 _clusterdp_raised AS (
     SELECT *, p_value * (
         count(p_value) OVER (PARTITION BY asked, estimator) - rank + 1
@@ -288,13 +309,13 @@ _clusterdp_adjusted AS (
         CASE WHEN p_value IS NOT NULL THEN
             least(1, max(raised) OVER (PARTITION BY asked, estimator ORDER BY rank))
         END AS p_value_holm
-    FROM _clusterdp_raised
+    FROM _clusterdp_raised JOIN _clusterdp_strangers USING (segment)
 )
 SELECT $first, control, std_error,
     privacy_std_error, p_value, p_value_holm, confidence_level, n_units, n_segment, coverage,
-    planned_std_error, estimator, $effect AS effect, $note AS note
+    planned_std_error, estimator, $effect AS effect, nullif(concat_ws('; ', $note, strangers), '') AS note
 FROM _clusterdp_adjusted
 WHERE (SELECT is_sound FROM _clusterdp_fit)
 ORDER BY
-    place, array_position(['combined', 'tau_q', 'histogram', 'horvitz_thompson'], estimator),
+    place, array_position($estimator_order, estimator),
     segment, arm

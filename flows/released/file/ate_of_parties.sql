@@ -52,7 +52,7 @@ ${prefix}party_lone AS (
     JOIN ${prefix}party_fewest AS f
     ON f.estimator = s.estimator AND f.asked = s.asked AND f.arm = s.arm
 ),
--- β, and what the collapsed strata say: Z, Σ β²/(1 − β), and the middle of each side.
+-- β, and what the collapsed strata say: Z, Σ β²/(1 + β), and the middle of each side.
 ${prefix}party_beta AS (
     SELECT *, CASE WHEN lone THEN
             share / sum(share) FILTER (WHERE lone) OVER (PARTITION BY estimator, asked, arm, side)
@@ -71,7 +71,7 @@ ${prefix}party_apart AS (
     FROM ${prefix}party_pairs
 ),
 ${prefix}party_collapsed AS (
-    SELECT estimator, asked, arm, sum(beta ** 2 / rest) AS doubt,
+    SELECT estimator, asked, arm, sum(beta ** 2 / (2 - rest)) AS doubt,
         sum(CASE WHEN abs(off) < 1e-12 * size THEN 0 ELSE (share * off) ** 2 / rest END) AS variance
     FROM ${prefix}party_apart GROUP BY estimator, asked, arm
 ),
@@ -102,9 +102,9 @@ ${prefix}party_sums AS (
     SELECT estimator, asked, arm, side,
         sum(score) ** 2 - sum((1 - kept) * score ** 2) AS product,
         sum(root) ** 2 - sum((1 - kept) * root ** 2) - sum(single) AS room,
-        sum(single / sqrt(rest)) AS alone,
-        sum(root / rest ** 0.25) ** 2 - sum((1 - kept) * root ** 2 / sqrt(rest))
-        - sum(single / sqrt(rest)) AS common
+        sum(single / sqrt(2 - rest)) AS alone,
+        sum(root / (2 - rest) ** 0.25) ** 2 - sum((1 - kept) * root ** 2 / sqrt(2 - rest))
+        - sum(single / sqrt(2 - rest)) AS common
     FROM ${prefix}party_terms GROUP BY estimator, asked, arm, side, party
 ),
 ${prefix}party_arms AS (
@@ -115,7 +115,7 @@ ${prefix}party_arms AS (
 ${prefix}party_units AS (
     SELECT estimator, asked, arm, side, bool_or(unknown) AS unknown, sum(of_units) AS total,
         sum(paired) AS paired, sum(CASE WHEN lone THEN of_units ELSE 0 END) AS replaced,
-        sum(of_units ** 2 / (n - 1)) AS single,
+        sum(of_units ** 2 / (n + 1)) AS single,
         sum(CASE WHEN lone THEN of_units * (squares - 1) ELSE 0 END) AS room_lone
     FROM ${prefix}party_lone GROUP BY estimator, asked, arm, side
 ),

@@ -214,12 +214,13 @@ _clusterdp_ratio_arms AS (
 ),
 _clusterdp_ratio_freedom AS (
     SELECT *, greatest(1, least(
-        CASE WHEN scatter > 0 THEN variance ** 2 / scatter ELSE 'Infinity'::DOUBLE END,
+        CASE WHEN scatter > 0 THEN variance ** 2 / scatter - 2 ELSE 'Infinity'::DOUBLE END,
         CASE WHEN fourth > 0 THEN 4 + 6 * variance ** 2 / fourth ELSE 'Infinity'::DOUBLE END
     )) AS df
     FROM (
-        SELECT question, estimator, arm, sum(variance) AS variance, sum(scatter) AS scatter,
-            sum(fourth) AS fourth, sum(noise) AS noise
+        SELECT question, estimator, arm, greatest(sum(variance), sum(noise)) AS variance,
+            sum(scatter) AS scatter, sum(fourth) AS fourth, sum(noise) AS noise,
+            sum(variance) > 1e-12 * sum(noise) AS is_known
         FROM _clusterdp_ratio_arms WHERE NOT is_sum GROUP BY question, estimator, arm
     )
 ),
@@ -262,12 +263,13 @@ _clusterdp_ratio_contrasts AS (
     FROM _clusterdp_ratio_ends GROUP BY asked, estimator, arm
 ),
 _clusterdp_ratio_tested AS (
-    SELECT *, abs(estimate) / nullif(implied, 0) AS t
+    SELECT *, CASE WHEN is_known THEN nullif(std_error, 0) END AS known,
+        CASE WHEN is_known THEN abs(estimate) / nullif(implied, 0) END AS t
     FROM (
         SELECT c.*, q.df, q.quantile, sqrt(q.variance) AS std_error,
             sqrt(q.noise) AS privacy_std_error, CASE WHEN c.is_sure THEN sqrt(q.variance)
                 ELSE CASE WHEN c.estimate > 0 THEN c.below ELSE c.above END / q.quantile END
-            AS implied
+            AS implied, q.is_known
         FROM _clusterdp_ratio_contrasts AS c
         JOIN _clusterdp_ratio_quantiles AS q
         ON q.question = c.asked AND q.estimator = c.estimator AND q.arm = c.arm
@@ -276,10 +278,8 @@ _clusterdp_ratio_tested AS (
 ),
 _clusterdp_ratio_bounds AS (
     SELECT estimator, asked, arm, estimate, std_error, privacy_std_error,
-        estimate - CASE WHEN is_sure THEN quantile * nullif(std_error, 0) ELSE below END
-        AS ci_lower,
-        estimate + CASE WHEN is_sure THEN quantile * nullif(std_error, 0) ELSE above END
-        AS ci_upper,
+        estimate - CASE WHEN is_sure THEN quantile * known ELSE below END AS ci_lower,
+        estimate + CASE WHEN is_sure THEN quantile * known ELSE above END AS ci_upper,
         ($p_value_of_t) AS p_value
     FROM _clusterdp_ratio_tested
 ),

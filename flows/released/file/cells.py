@@ -70,10 +70,10 @@ _SORTED: Final = """
     WHERE t.metric = {metric}
     ORDER BY p.rowid, t.outcome"""
 _SORTED_OUTPUTS: Final = """
-    SELECT t.{column}::DOUBLE AS value FROM main.{table} AS t
-    JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
-    WHERE t.metric = {metric}
-    ORDER BY p.rowid, t.outcome, t.other_outcome, t.output"""
+    SELECT {column}::DOUBLE AS value FROM main.{table} WHERE metric = {metric}
+    ORDER BY "table", outcome, other_outcome, output"""
+_TABLE_OF: Final = """
+    SELECT "table" AS value FROM main.pools WHERE metric = {metric} ORDER BY rowid"""
 _N_OTHERS: Final = """
     SELECT count(DISTINCT other_outcome) FROM main.randomiser WHERE metric = {metric}"""
 _OF_CELLS: Final = ("debias", "counts")
@@ -151,21 +151,24 @@ class Cells:
         """A column of ``table``: a row for each pool and arm as they lie in the file, shape [P, K].
 
         The columns are the values of the metric's grid, in order; of ``debias`` outputs where these
-        are released, and of ``randomiser`` each value's outputs, one value after the other, shape
-        [P, K J], or [P, K L J] where the L values of another outcome matter as well. Where no row
-        is in the table, all are 0. The ``table`` has each once in every pool and arm, or no row,
-        which callers have checked or have written themselves.
+        are released. Of ``randomiser`` it is a row for each table of :attr:`table_of`, with each
+        value's outputs, one value after the other, shape [T, K J], or [T, K L J] where the L values
+        of another outcome matter as well. Where no row is in the table, all are 0. The ``table``
+        has each once in every pool and arm, or no row, which callers have checked or have written
+        themselves.
         """
+        size = len(self.rank)
         if not self._has_tables or table == "counts":
             query, width = _AS_IT_LIES if self.is_in_order(table) else _SORTED, self.n_outcomes
         else:
             query, width = _SORTED, self.n_outputs
             if table == "randomiser":
                 query, width = _SORTED_OUTPUTS, self.n_outcomes * self.n_others * self.n_outputs
+                size = int(self.table_of.max()) + 1
             if self._is_ours:
                 query = _AS_IT_LIES
         (found,) = read_columns(self._connection, self._filled(query, table, column=column))
-        shape = (len(self.rank), width)
+        shape = (size, width)
         return found.reshape(shape) if len(found) else np.zeros(shape)
 
     @property
@@ -178,6 +181,12 @@ class Cells:
         """L, the values of the outcome that was drawn together with this one; 1 without."""
         query = _N_OTHERS.format(metric=text(self._metric))
         return max(int(self._connection.execute(query).fetchall()[0][0]), 1)
+
+    @cached_property
+    def table_of(self) -> Ints:
+        """The number of each pool's response table, shape [P], in the order of pools."""
+        (found,) = read_columns(self._connection, _TABLE_OF.format(metric=text(self._metric)))
+        return found.astype(np.int64)
 
     @property
     def n_outcomes(self) -> int:

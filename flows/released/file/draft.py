@@ -15,7 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flows.runtime import working_folders as working
-from flows.runtime.files import folder_lock, public_directory, remove_if_empty, sync_directory
+from flows.runtime.files import (
+    cannot_write,
+    folder_lock,
+    public_directory,
+    remove_if_empty,
+    sync_directory,
+)
 from schemas.errors import ClusterdpError, ConflictError
 from schemas.names import ReleaseName
 
@@ -59,17 +65,26 @@ def draft_in(folder: Path) -> Path:
 
 
 def complete(draft: Path) -> None:
-    """Make a closed draft read-only and durable, so that it survives a power cut."""
-    draft.chmod(0o444)
-    with draft.open("rb") as file:
-        os.fsync(file.fileno())
-    sync_directory(draft.parent)
+    """Make a closed draft read-only and durable, so that it survives a power cut.
+
+    Raises InputError where the disk is full.
+    """
+    try:
+        draft.chmod(0o444)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        sync_directory(draft.parent)
+    except OSError as error:
+        failure = cannot_write(draft.parent.parent, error.strerror)
+    else:
+        return
+    raise failure
 
 
 def make_public(draft: Path, path: Path) -> None:
     """Give a complete draft its public name, by one atomic operation.
 
-    Raises ConflictError where the name is taken, and ClusterdpError where the operation fails;
+    Raises ConflictError where the name is taken, and InputError where the operation fails;
     nothing is published then.
     """
     try:
@@ -84,7 +99,7 @@ def make_public(draft: Path, path: Path) -> None:
             "if it is no release, and run again"
         )
     except OSError as error:
-        failure = ClusterdpError(f"{path}: cannot get its name ({error.strerror})")
+        failure = cannot_write(path.parent, error.strerror)
     else:
         sync_directory(path.parent)
         return
@@ -105,30 +120,25 @@ def published(directory: Path, experiment: str, suffix: str = ".duckdb") -> list
     return sorted(name for name in names if name and name.experiment == experiment)
 
 
-def point_latest(
-    directory: Path, experiment: str, left_out: Callable[[], Collection[str]] = tuple
-) -> None:
-    """Make ``latest.duckdb`` the release of the greatest period, then revision.
+def point_latest(directory: Path, newest: Callable[[], str | None]) -> None:
+    """Make ``latest.duckdb`` the ``newest`` release, which is asked for under a lock.
 
-    Each run looks at all releases under a lock. So neither a release of an earlier period nor two
-    runs at once can move it back. ``left_out``, asked under the lock, names releases that it must
-    not be; where there is no other it goes.
+    So neither a release of an earlier period nor two runs at once can move it back. Where there is
+    none it goes.
     """
     with folder_lock(directory):
-        without = left_out()
-        names = [one.release_id for one in published(directory, experiment)]
-        names = [one for one in names if one not in without]
+        release_id = newest()
         latest = directory / LATEST
-        if not names:
+        if release_id is None:
             latest.unlink(missing_ok=True)
             sync_directory(directory)
             return
-        newest = directory / f"{names[-1]}.duckdb"
-        if latest.exists() and latest.samefile(newest):
+        file = directory / f"{release_id}.duckdb"
+        if latest.exists() and latest.samefile(file):
             return
         beside = directory / f".{LATEST}.new"
         beside.unlink(missing_ok=True)
-        _link_or_copy(newest, beside)
+        _link_or_copy(file, beside)
         beside.replace(latest)
         sync_directory(directory)
 

@@ -4,6 +4,7 @@ The units are read in one pass for each metric, which the check of a file has ma
 Everything else has the size of the strata, or of their segments.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,7 +33,7 @@ from flows.released.file.sql import quote_name
 from flows.released.file.unit_counts import counts_by_level
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric
-from schemas.tables import debiased
+from schemas.tables import debiased, randomised
 
 Parameters = dict[str, str | float | list[str]]
 
@@ -95,13 +96,30 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Released:
-    """The facts of a release that estimators need: its strata, its pools and its arms."""
+class Drawn:
+    """An outcome of a release, as far as queries over its units depend on it."""
 
     manifest: Manifest
     metric: Metric
     """The outcome whose effects are estimated."""
     grid: Floats
+
+    @property
+    def outcome(self) -> tuple[str, float, float]:
+        """The column of the outcomes, the middle of their grid, and λ.
+
+        By tables they are debiased, with λ = 0. The middle is the same on every machine, to its
+        last digit: it stands in macros.
+        """
+        rate, name = self.metric.resampling_probability, self.metric.metric
+        column = debiased(name) if self.metric.has_tables else randomised(name)
+        return column, math.fsum(self.grid) / len(self.grid), rate or 0.0
+
+
+@dataclass(frozen=True)
+class Released(Drawn):
+    """The facts of a release that estimators need: its strata, its pools and its arms."""
+
     everyone: Slices
     pools: Pools
     layout: Layout
@@ -111,6 +129,8 @@ class Released:
     """The same, with whole pools in place of strata."""
     outputs: Outputs | None = None
     """The tables that units were drawn by; None where they were drawn from a prior."""
+    skewness: float = 0.0
+    """Of the debiased outcomes of all units; 0 where they are alike, or none is released."""
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -135,7 +155,7 @@ class Released:
     def evidence(self, slices: Slices, parties: Parties | None) -> Evidence:
         """The evidence on ``slices``, and on the units in them that were assigned together."""
         rate = self.metric.resampling_probability
-        return Evidence.of(
+        found = Evidence.of(
             slices,
             self.everyone,
             self.pools,
@@ -145,6 +165,7 @@ class Released:
             metric=self.metric.metric,
             parties=parties,
         )
+        return replace(found, skewness=self.skewness)
 
     def read_parties(
         self, connection: duckdb.DuckDBPyConnection, slices: Slices, units: str
@@ -157,7 +178,12 @@ class Released:
         if not (self.manifest.assigned and self.manifest.has_units):
             return None
         return read_parties(
-            connection, slices, self.names_of(slices), len(self.arms), self.outcome, units
+            connection,
+            slices,
+            self.names_of(slices),
+            self.manifest.same_shares,
+            self.outcome,
+            units,
         )
 
     def read_products(
@@ -172,7 +198,7 @@ class Released:
             return None
         both = (self.outcome, other.outcome)
         names = self.names_of(slices[0])
-        return read_products(connection, slices, names, len(self.arms), both, units)
+        return read_products(connection, slices, names, self.manifest.same_shares, both, units)
 
     def names_of(self, slices: Slices) -> pl.DataFrame:
         """The ``cluster`` and ``arm`` of each slice."""
@@ -193,22 +219,12 @@ class Released:
             pooled = self.whole.by_pool(same_shares=True).slices
             names = self.pool_names[pooled.pool].rename({"pool": "cluster"})
             of_pools = read_parties(
-                connection, pooled, names, len(self.arms), self.outcome, OF_POOLS
+                connection, pooled, names, self.manifest.same_shares, self.outcome, OF_POOLS
             ).moved(pooled.pool, size)
         return replace(self, parties=parties, pool_parties=of_pools)
 
-    @property
-    def outcome(self) -> tuple[str, float, float]:
-        """The column of the outcomes, the middle of their grid, and λ.
 
-        By tables they are debiased, with λ = 0.
-        """
-        rate, name = self.metric.resampling_probability, self.metric.metric
-        column = debiased(name) if self.metric.has_tables else name
-        return column, float(self.grid.mean()), rate or 0.0
-
-
-def deviations(every: Sequence[Released]) -> str:
+def deviations(every: Sequence[Drawn]) -> str:
     """SQL for the outcomes of several metrics, each less its grid's mean: ``d0``, ``d1`` and so on.
 
     They are made of columns of :func:`units_of`, whose names stand for themselves alone. By tables
@@ -227,19 +243,19 @@ def deviations(every: Sequence[Released]) -> str:
     return ", ".join(columns)
 
 
-def units_of(every: Sequence[Released]) -> str:
+def units_of(every: Sequence[Drawn]) -> str:
     """SQL for the units that :func:`deviations` are made of."""
     if has_tables(every):
         return units_with_functions([one.metric.metric for one in every])
     return "main.units"
 
 
-def has_tables(every: Sequence[Released]) -> bool:
+def has_tables(every: Sequence[Drawn]) -> bool:
     """Whether units were drawn by response tables, which all outcomes of a release have or none."""
     return any(one.metric.has_tables for one in every)
 
 
-def moments_of(every: Sequence[Released]) -> str:
+def moments_of(every: Sequence[Drawn]) -> str:
     """SQL for moments of :func:`deviations`: ``n``, then ``mean0 variance0 fourth0 mean1 …``.
 
     By tables ``noise0 square0 square_noise0`` in place of ``fourth0``.
@@ -291,7 +307,7 @@ def read_released(
     outputs = None
     if metric.has_tables:
         outputs = read_outputs(cells, grid)
-        keep_functions(connection, metric.metric, outputs, layout.pool_names)
+        keep_functions(connection, metric.metric, outputs)
     return Released(
         manifest=manifest,
         metric=metric,
@@ -300,7 +316,15 @@ def read_released(
         pools=pool_facts(cells, pools, of_squares, layout.places, grid, manifest, metric),
         layout=layout,
         outputs=outputs,
+        skewness=_skewness(connection, metric) if manifest.has_units else 0.0,
     ).with_parties(connection)
+
+
+def _skewness(connection: duckdb.DuckDBPyConnection, metric: Metric) -> float:
+    column = quote_name(debiased(metric.metric))
+    query = f"SELECT CASE WHEN var_pop({column}) > 0 THEN skewness({column}) END FROM main.units"  # noqa: S608 - our own names
+    ((found,),) = connection.execute(query).fetchall()
+    return 0.0 if found is None or np.isnan(found) else float(found)
 
 
 def _read_layout(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> Layout:
@@ -352,7 +376,7 @@ def _moments(
     counts = counts_by_level(connection, metric, grid, n_strata, manifest.n_units)
     if counts is not None:
         return moments_of_counts(grid - center, counts)
-    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(metric))
+    query = _WHOLE.format(moments=MOMENTS, outcome=quote_name(randomised(metric)))
     return _in_order(read_frame(connection, query, {"center": center}))
 
 

@@ -14,12 +14,13 @@ signature because files with overloaded macros cannot be opened by DuckDB 1.0 at
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import starmap
 from string import Template
+from typing import Final
 
 import duckdb
 import numpy as np
@@ -28,12 +29,13 @@ from numpy.polynomial.chebyshev import chebfit, chebpts1
 
 from estimators.coverage import LEAST_COVERAGE, remedy
 from estimators.intervals import quantile
+from estimators.means import SHARPEST_FIRST
 from estimators.ratios import SURE_ERRORS
 from estimators.strata.collapsed_strata import LEAST_SEEN
-from estimators.strata.contrast_strata import MIN_UNITS
-from flows.released.file.evidence import Released, deviations, has_tables, moments_of
+from estimators.strata.contrast_strata import LEAST_EXPECTED, MIN_UNITS
+from flows.released.file.evidence import Drawn, Released, deviations, has_tables, moments_of
 from flows.released.file.outputs import units_with_functions
-from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
+from flows.released.file.ratios import PlacedRatio, covariances_of, placed, ratios_among
 from flows.released.file.sql import quote_name, statement, text
 from schemas.released import Manifest
 from schemas.tables import MACROS, NO_VALUE, PREFIX
@@ -62,7 +64,7 @@ _OF_RATIOS = {
 """Where ratios are added to what there is of outcomes."""
 
 _OF_PARTIES = (
-    *("parties", "parties_of_segment", "parties_of_attribute"),
+    *("cells", "parties", "parties_of_segment", "parties_of_attribute"),
     *("party_variance", "party_scatter", "party_join", "ratio_party_join"),
 )
 """What units that were assigned together add to queries."""
@@ -73,13 +75,33 @@ def add_macros(connection: duckdb.DuckDBPyConnection, every: Sequence[Released])
 
     ``every`` has all outcomes of the release, in order.
     """
-    kind = connection.sql("SELECT unit_id FROM main.units").types[0]
-    _Macros(every, str(kind)).write(connection)
+    macros = Macros(every, str(connection.sql("SELECT unit_id FROM main.units").types[0]))
+    connection.execute(f"CREATE SCHEMA {macros.schema}")
+    for name in macros.own_tables:
+        _write_table(connection, f"{macros.schema}.{name}", _OWN_TABLES[name](every))
+    connection.execute(macros.creation("main"))
+    comments = (
+        f"COMMENT ON MACRO TABLE {name} IS {text(comment)}" for name, comment in MACROS.items()
+    )
+    connection.execute("; ".join(comments))
+
+
+def _write_table(connection: duckdb.DuckDBPyConnection, place: str, frame: pl.DataFrame) -> None:
+    columns = (f"COLUMN {place}.{quote_name(one)}" for one in frame.columns)
+    connection.register("frame_to_insert", frame.to_arrow())
+    statements = [
+        f"CREATE TABLE {place} AS FROM frame_to_insert",
+        *(f"COMMENT ON {what} IS {text(_FOR_MACROS)}" for what in (f"TABLE {place}", *columns)),
+    ]
+    connection.execute("; ".join(statements))
+    connection.unregister("frame_to_insert")
 
 
 @dataclass(frozen=True)
-class _Macros:
-    every: Sequence[Released]
+class Macros:
+    """What the macros of a release are, which its manifest, grids and type of ids settle."""
+
+    every: Sequence[Drawn]
     id_kind: str
     """The type of the released ids."""
 
@@ -88,47 +110,30 @@ class _Macros:
         """The facts of the release."""
         return self.every[0].manifest
 
-    def write(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.execute(f"CREATE SCHEMA {self.schema}")
-        has_units = self.manifest.has_units
-        self._write_table(connection, "t_quantile", _t_quantile())
-        if has_units:
-            self._write_table(connection, "metrics", _metric_facts(self.every))
-            self._write_table(
-                connection, "pools", pl.concat(starmap(_pool_facts, enumerate(self.every)))
-            )
-            if self.has_tables:
-                self._write_table(connection, "outputs", pl.concat(map(_output_facts, self.every)))
-            if self.ratios:
-                self._write_table(connection, "ratio_facts", _ratio_facts(self.every, self.ratios))
+    @property
+    def own_tables(self) -> tuple[str, ...]:
+        """The tables of :attr:`schema`, which macros alone read."""
+        if not self.manifest.has_units:
+            return ("t_quantile",)
+        of_outputs = ("outputs",) if self.has_tables else ()
+        of_ratios = ("ratio_facts",) if self.ratios else ()
+        return ("t_quantile", "metrics", "pools", *of_outputs, *of_ratios)
+
+    def creation(self, place: str) -> str:
+        """Statements that make the macros in a schema, ``place``."""
+        has_units, parts = self.manifest.has_units, self.parts
         by_attribute = "ate_by" if self.manifest.attributes else "no_attributes"
-        for signature, body in {
+        bodies = {
             "ate(release_name := NULL)": "ate",
             "ate_by(attribute, release_name := NULL)": by_attribute if has_units else "no_segments",
             "ate_by_segment(segments_table, release_name := NULL)": "ate_by_segment"
             if has_units
             else "no_segments",
-        }.items():
-            connection.execute(f"CREATE MACRO {signature} AS TABLE {filled(body, self.parts)}")
-        comments = (
-            f"COMMENT ON MACRO TABLE {name} IS {text(comment)}" for name, comment in MACROS.items()
+        }
+        return "; ".join(
+            f"CREATE MACRO {place}.{signature} AS TABLE {filled(body, parts)}"
+            for signature, body in bodies.items()
         )
-        connection.execute("; ".join(comments))
-
-    def _write_table(
-        self, connection: duckdb.DuckDBPyConnection, name: str, frame: pl.DataFrame
-    ) -> None:
-        place = f"{self.schema}.{name}"
-        connection.register("frame_to_insert", frame.to_arrow())
-        statements = [
-            f"CREATE TABLE {place} AS FROM frame_to_insert",
-            *(
-                f"COMMENT ON {what} IS {text(_FOR_MACROS)}"
-                for what in (f"TABLE {place}", *(f"COLUMN {place}.{one}" for one in frame.columns))
-            ),
-        ]
-        connection.execute("; ".join(statements))
-        connection.unregister("frame_to_insert")
 
     @property
     def schema(self) -> str:
@@ -162,14 +167,12 @@ class _Macros:
 
     def _source(self, tables: Mapping[str, str]) -> str:
         """The units, with what their outputs add where they were drawn by tables."""
-        units, strata, outputs = (
-            f"query_table({tables[name]})" for name in ("units", "strata", "outputs")
+        units, *others = (
+            f"query_table({tables[name]})" for name in ("units", "strata", "drawn_by", "outputs")
         )
         if not self.has_tables:
             return units
-        return units_with_functions(
-            [one.metric.metric for one in self.every], units, strata, outputs
-        )
+        return units_with_functions([one.metric.metric for one in self.every], units, *others)
 
     def _ratio_parts(self, parts: dict[str, str]) -> dict[str, str]:
         """What ratios add to the queries: nothing where there are none."""
@@ -185,14 +188,15 @@ class _Macros:
         return _OF_RATIOS | {"ratios": filled("ate_of_ratios", parts | of_ratios | own)}
 
     @cached_property
-    def ratios(self) -> tuple[ReleasedRatio, ...]:
+    def ratios(self) -> tuple[PlacedRatio, ...]:
         """The ratios of the release."""
-        return ratios_among(self.every, self.manifest.ratios)
+        return placed(self.every, self.manifest.ratios)
 
     def _party_parts(self, made: Mapping[str, str]) -> dict[str, str]:
         """What units that were assigned together add; nothing where each was by itself."""
         if not self.manifest.assigned:
-            return dict.fromkeys(_OF_PARTIES, "")
+            sizes = "SELECT asked, cluster, arm, n AS size FROM _clusterdp_slices"
+            return dict.fromkeys(_OF_PARTIES, "") | {"sizes": sizes}
         places = range(len(self.every))
         totals = (f"sum(d{at}) AS total{at}" for at in places)
         given = dict(made) | {
@@ -201,9 +205,11 @@ class _Macros:
             "prefix": "_clusterdp_",
             "of_arm": "",
         }
-        files = ("cells_of_parties", "ate_of_parties")
         return {
-            "parties": "\n".join(filled(file, given) for file in files) + "\n",
+            "cells": filled("cells_of_parties", given) + "\n",
+            "sizes": "SELECT asked, cluster, side AS arm, count(*)::DOUBLE AS size "
+            "FROM _clusterdp_cells GROUP BY asked, cluster, side",
+            "parties": filled("ate_of_parties", given) + "\n",
             "parties_of_segment": filled("parties_of_segment", given) + "\n",
             "parties_of_attribute": filled("parties_of_attribute", given) + "\n",
             "party_variance": " + p.variance",
@@ -216,12 +222,11 @@ class _Macros:
     def tables(self) -> dict[str, str]:
         """The tables of the release, each with the database that it is in, for ``query_table``."""
         database = "replace(coalesce(release_name, current_database()), '\"', '\"\"')"
-        schemas = dict.fromkeys(("estimates", "units", "strata"), "main")
+        places = {name: f"main.{name}" for name in ("estimates", "units", "strata")}
         ours = ("metrics", "pools", "t_quantile", "ratio_facts", "outputs")
-        schemas |= dict.fromkeys(ours, self.schema)
-        return {
-            name: f"'\"' || {database} || '\".{schema}.{name}'" for name, schema in schemas.items()
-        }
+        places |= {name: f"{self.schema}.{name}" for name in ours}
+        places["drawn_by"] = "main.pools"
+        return {name: f"'\"' || {database} || '\".{place}'" for name, place in places.items()}
 
     @property
     def constants(self) -> dict[str, str]:
@@ -233,10 +238,12 @@ class _Macros:
             # What a person looks for first; a metric that is the only one need not be.
             "first": f"metric, {first}" if several else f"{first}, metric",
             "metric_order": f"[{', '.join(map(text, names))}]",
+            "estimator_order": f"[{', '.join(map(text, SHARPEST_FIRST))}]",
             "level": _number(LEVEL),
             "control": text(manifest.control),
             "same_shares": str(manifest.same_shares),
             "min_units": str(MIN_UNITS),
+            "least_expected": str(LEAST_EXPECTED),
             "least_seen": f"{LEAST_SEEN!r}::DOUBLE",
             "least_coverage": _number(LEAST_COVERAGE),
             "remedy": text(remedy(same_shares=manifest.same_shares)),
@@ -275,7 +282,7 @@ def _number(value: float) -> str:
     return f"({float(value)!r}::DOUBLE)"
 
 
-def _long(every: Sequence[Released]) -> str:
+def _long(every: Sequence[Drawn]) -> str:
     """The moments of all metrics, one below the other, each with its place."""
     others = {"fourth": "fourth"}
     if has_tables(every):
@@ -339,9 +346,9 @@ def _metric_facts(every: Sequence[Released]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema_overrides={"place": pl.Int32})
 
 
-def _ratio_facts(every: Sequence[Released], ratios: Sequence[ReleasedRatio]) -> pl.DataFrame:
+def _ratio_facts(every: Sequence[Released]) -> pl.DataFrame:
     """What the estimators know of each ratio: a row for each; places go on from the outcomes'."""
-    rows = []
+    rows, ratios = [], ratios_among(every, every[0].manifest.ratios)
     for place, one in enumerate(ratios, start=len(every)):
         above, below = one.above.whole, one.below.whole
         rows.append(
@@ -396,10 +403,10 @@ def _pool_facts(place: int, released: Released) -> pl.DataFrame:
 
 
 def _output_facts(released: Released) -> pl.DataFrame:
-    """What the outputs of response tables add, a row for each pool, arm and output."""
+    """What the outputs of response tables add, a row for each table and output."""
     if released.outputs is None:
         raise AssertionError("all outcomes of a release are drawn by tables, or none is")
-    return released.outputs.frame(released.metric.metric, released.pool_names)
+    return released.outputs.frame(released.metric.metric)
 
 
 def _t_quantile() -> pl.DataFrame:
@@ -408,3 +415,13 @@ def _t_quantile() -> pl.DataFrame:
     values = quantile(2.0 / (positions + 1.0), LEVEL)
     coefficients = chebfit(positions, values, _QUANTILE_DEGREE)
     return pl.DataFrame({"k": np.arange(len(coefficients)), "coefficient": coefficients})
+
+
+_OWN_TABLES: Final[dict[str, Callable[[Sequence[Released]], pl.DataFrame]]] = {
+    "t_quantile": lambda _: _t_quantile(),
+    "metrics": _metric_facts,
+    "pools": lambda every: pl.concat(starmap(_pool_facts, enumerate(every))),
+    "outputs": lambda every: pl.concat(map(_output_facts, every)),
+    "ratio_facts": _ratio_facts,
+}
+"""What is in the tables that macros alone read, by their names."""

@@ -21,7 +21,7 @@ from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
-from schemas.names import COLUMN, TAKEN, metric_problem
+from schemas.names import COLUMN, TAKEN, is_derived, metric_problem
 from schemas.released import OUTCOME, RATIO, SCHEMA_VERSION, TABLES
 from schemas.tables import (
     ASSIGNED_TO,
@@ -33,7 +33,6 @@ from schemas.tables import (
     PREFIX,
     TEXT_IDS,
     UNNAMED,
-    debiased,
     unit_table,
 )
 
@@ -43,7 +42,8 @@ _Columns = list[tuple[str, str]]
 _KNOWN: dict[tuple[str, tuple[tuple[str, str], ...]], str] = {}
 """How DuckDB spells the definition of a table, by its name, columns and types; once a process."""
 
-_NAME = "opened"  # the file is attached under this name
+ATTACHED = "opened"
+"""The name that a file is attached under."""
 _CLOSED: Settings = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -62,7 +62,7 @@ _TYPES = {("units", "unit_id"): ("VARCHAR", "BIGINT", "UBIGINT")}
 """The columns that may have one of several types; any other has the declared type."""
 _ENUM = "ENUM("
 
-_IN_FILE = f"database_name = '{_NAME}'"
+_IN_FILE = f"database_name = '{ATTACHED}'"
 _OWN_SCHEMA = f"regexp_full_match(schema_name, '{PREFIX}[0-9a-f]{{16}}')"  # of what macros read
 _TABLE_NAMES = ", ".join(f"'{name}'" for name in TABLES)
 _VIEW = f"SELECT view_name FROM duckdb_views() WHERE {_IN_FILE} AND NOT internal LIMIT 1"  # noqa: S608 - constants of ours, as below
@@ -76,6 +76,7 @@ _FOREIGN = {
         WHERE {_IN_FILE} AND schema_name <> 'main' AND NOT {_OWN_SCHEMA}""",  # noqa: S608 - constants of ours
     "type": f"SELECT type_name FROM duckdb_types() WHERE {_IN_FILE} AND NOT internal",  # noqa: S608 - constants of ours
     "sequence": f"SELECT sequence_name FROM duckdb_sequences() WHERE {_IN_FILE}",  # noqa: S608 - constants of ours
+    "trigger": f"SELECT trigger_name FROM duckdb_triggers() WHERE {_IN_FILE}",  # noqa: S608 - constants of ours
     "index": f"SELECT index_name FROM duckdb_indexes() WHERE {_IN_FILE}",  # noqa: S608 - constants of ours
     "table": f"""
         SELECT table_name FROM duckdb_tables() WHERE {_IN_FILE} AND NOT (
@@ -92,8 +93,10 @@ _COLUMNS = f"""
     WHERE {_IN_FILE} AND schema_name = 'main' AND table_name IN ({_TABLE_NAMES})
     ORDER BY table_oid, column_index
 """  # noqa: S608 - constants of ours
-_VERSIONS = f"SELECT schema_version, package_version FROM {_NAME}.main.release LIMIT 2"  # noqa: S608 - constants of ours
-_METRICS = f"SELECT metric, kind FROM {_NAME}.main.metrics ORDER BY rowid LIMIT {MOST_METRICS + 1}"  # noqa: S608 - constants of ours
+_VERSIONS = f"SELECT schema_version, package_version FROM {ATTACHED}.main.release LIMIT 2"  # noqa: S608 - constants of ours
+_METRICS = (
+    f"SELECT metric, kind FROM {ATTACHED}.main.metrics ORDER BY rowid LIMIT {MOST_METRICS + 1}"  # noqa: S608 - constants of ours
+)
 _DEFINITIONS = """
     SELECT table_name, sql FROM duckdb_tables()
     WHERE database_name = $database AND schema_name = 'main'
@@ -103,6 +106,10 @@ _DEFINITIONS = """
 def memory_limit(memory: int | None) -> Settings:
     """DuckDB's setting for a limit of ``memory`` bytes; None stands for DuckDB's default."""
     return {} if memory is None else {"memory_limit": f"{max(memory // 1_000_000, 1)}MB"}
+
+
+class OtherSchemaError(InputError):
+    """A release whose tables are those of another version of clusterdp."""
 
 
 @contextmanager
@@ -116,10 +123,13 @@ def open_safely(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     connection = _attached(path.resolve())
     try:
         with connection, _interrupted_after(connection, patience(path.stat().st_size)):
-            problem = _problem(connection)
+            try:
+                problem = _problem(connection)
+            except OtherSchemaError as error:
+                raise OtherSchemaError(f"{path.absolute()}: {error}") from None
             if problem is not None:
                 raise InputError(f"{path.absolute()}: {problem}")
-            connection.execute(f"USE {_NAME}")
+            connection.execute(f"USE {ATTACHED}")
             yield connection
     except duckdb.InterruptException:
         reason = "takes far longer to read than a release of its size does"
@@ -155,7 +165,7 @@ def _attached(path: Path) -> duckdb.DuckDBPyConnection:
             f"SET allowed_paths = [{allowed}];"
             "SET enable_external_access = false;"
             "SET lock_configuration = true;"
-            f"ATTACH {text(str(path))} AS {_NAME} (READ_ONLY, TYPE duckdb)"
+            f"ATTACH {text(str(path))} AS {ATTACHED} (READ_ONLY, TYPE duckdb)"
         )
     except (duckdb.Error, UnicodeEncodeError):
         connection.close()
@@ -243,13 +253,12 @@ def metrics_problem(metrics: Sequence[tuple[object, object]]) -> str | None:
 
 
 def _name_problem(name: object, taken: set[str]) -> str | None:
-    """Say what keeps a metric from being called so, and note its columns as ``taken``."""
+    """Say what keeps a metric from being called so, and note it as ``taken``."""
     if not isinstance(name, str):
         return "is missing"
-    columns = {name.lower(), debiased(name.lower())}
-    if taken & columns:
+    if name.lower() in taken:
         return "stands there twice"
-    taken |= columns
+    taken.add(name.lower())
     return metric_problem(name)
 
 
@@ -283,7 +292,7 @@ def _version_problem(
         return "not a complete clusterdp release: table release does not have one row"
     version, made_by = rows[0]
     if version != SCHEMA_VERSION:
-        return (
+        raise OtherSchemaError(
             f"has schema version {version}, this program reads {SCHEMA_VERSION}; use the version "
             f"of clusterdp that made it: {shown(str(made_by))}"
         )
@@ -304,7 +313,7 @@ def _differing_tables(
         name: found for name, found in columns.items() if _has_columns(name, found, expected[name])
     }
     ours = _own_definitions(connection, possible)
-    theirs = _definitions(connection, _NAME)
+    theirs = _definitions(connection, ATTACHED)
     return {
         name
         for name in columns
@@ -364,7 +373,7 @@ def _are_facts(before: list[str], columns: _Columns) -> bool:
     return len(set(names)) == len(names) <= MOST_ATTRIBUTES and all(
         re.fullmatch(COLUMN, name) is not None
         and name.lower() not in taken
-        and not name.lower().endswith(debiased(""))
+        and not is_derived(name)
         and kind in ATTRIBUTE_KINDS
         for name, kind in attributes
     )

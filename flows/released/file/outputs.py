@@ -1,6 +1,6 @@
 """What outputs of response tables stand for, read from a released file: ``randomiser``, ``debias``.
 
-Pools that share a table are told by its numbers, and a table is undone once. Queries over units
+A table is undone once, however many pools share it. Queries over units
 find what a unit's output adds to noise and squares in the temporary table ``output_functions``.
 """
 
@@ -17,19 +17,21 @@ from flows.released.file.cells import Cells
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import read_output_counts
 from schemas.arrays import Floats, Ints
+from schemas.tables import randomised
 
 FUNCTIONS = ("noise", "square", "square_noise")
 """What an output adds, besides its value; columns of ``output_functions``."""
 
 _MAKE = """
 CREATE TEMP TABLE IF NOT EXISTS output_functions (
-    metric VARCHAR, pool VARCHAR, arm VARCHAR, output DOUBLE,
+    metric VARCHAR, "table" BIGINT, output DOUBLE,
     noise DOUBLE, square DOUBLE, square_noise DOUBLE
 )"""
 _KNOWN = "SELECT count(*) FROM temp.main.output_functions WHERE metric = $metric"
-_JOINED = """LEFT JOIN {outputs} AS o{at}
-    ON o{at}.metric = {metric} AND o{at}.pool = s.pool AND o{at}.arm = s.arm
-    AND o{at}.output = u.{column}"""
+_JOINED = """LEFT JOIN {pools} AS p{at}
+    ON p{at}.metric = {metric} AND p{at}.pool = s.pool AND p{at}.arm = s.arm
+    LEFT JOIN {outputs} AS o{at}
+    ON o{at}.metric = {metric} AND o{at}."table" = p{at}."table" AND o{at}.output = u.{column}"""
 _FROM = """(
     SELECT u.*, {columns} FROM {units} AS u
     JOIN {strata} AS s ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm::VARCHAR
@@ -62,30 +64,25 @@ class Outputs:
         Means over units are unbiased for the share of the outcome, and for n times the variance
         that the response adds to it.
         """
-        n_tables, n_inputs, j = self.probabilities.shape
-        k = n_inputs // self.n_others
-        told, noise = np.empty((n_tables, k, j)), np.empty((n_tables, k, j))
-        for outcome in range(k):
-            wanted = np.zeros((n_tables, n_inputs))
-            wanted[:, outcome * self.n_others : (outcome + 1) * self.n_others] = 1.0
-            told[:, outcome] = undo(self.probabilities, wanted, self.likely)
-            apart = spread(self.probabilities, told[:, outcome])
-            noise[:, outcome] = undo(self.probabilities, apart, self.likely)
-        return told, noise
+        k = self.probabilities.shape[1] // self.n_others
+        told, noise = zip(*map(self.indicator, range(k)), strict=True)
+        return np.stack(told, axis=1), np.stack(noise, axis=1)
 
-    def frame(self, metric: str, pool_names: pl.DataFrame) -> pl.DataFrame:
-        """A row for each pool, arm and output; ``pool_names`` has ``pool`` and ``arm`` of each."""
-        size, j = len(self.table_of), self.n_outputs
-        place = np.repeat(np.arange(size), j)
-        return pool_names[place].select(
+    def indicator(self, outcome: int) -> tuple[Floats, Floats]:
+        """Return :meth:`indicators` of one outcome, by its place in the grid; [T, J] each."""
+        wanted = np.zeros(self.probabilities.shape[:2])
+        wanted[:, outcome * self.n_others : (outcome + 1) * self.n_others] = 1.0
+        told = undo(self.probabilities, wanted, self.likely)
+        return told, undo(self.probabilities, spread(self.probabilities, told), self.likely)
+
+    def frame(self, metric: str) -> pl.DataFrame:
+        """A row for each table and output."""
+        size, j = self.functions.mean.shape
+        return pl.select(
             pl.lit(metric).alias("metric"),
-            "pool",
-            "arm",
+            pl.Series("table", np.repeat(np.arange(size), j)),
             pl.Series("output", np.tile(np.arange(j, dtype=np.float64), size)),
-            *(
-                pl.Series(name, getattr(self.functions, name)[self.table_of].ravel())
-                for name in FUNCTIONS
-            ),
+            *(pl.Series(name, getattr(self.functions, name).ravel()) for name in FUNCTIONS),
         )
 
 
@@ -94,28 +91,22 @@ def read_outputs(cells: Cells, grid: Floats) -> Outputs:
 
     Where another outcome was drawn together with it, they are of pairs of values.
     """
-    n_outputs, inputs = cells.n_outputs, np.repeat(grid, cells.n_others)
-    matrix = cells.matrix("randomiser", "probability")[cells.rank]
-    weight, likely = (
-        cells.matrix("debias", name)[cells.rank] for name in ("weight", "probability")
-    )
-    # Equal numbers are one table, however many pools have it.
-    _, first, table_of = np.unique(
-        np.column_stack([matrix, weight, likely]), axis=0, return_index=True, return_inverse=True
-    )
-    probabilities = matrix[first].reshape(len(first), len(inputs), n_outputs)
-    functions = output_functions(probabilities, weight[first], inputs, likely[first])
-    return Outputs(functions, table_of.reshape(-1), probabilities, likely[first], cells.n_others)
+    inputs = np.repeat(grid, cells.n_others)
+    matrix = cells.matrix("randomiser", "probability")
+    _, first = np.unique(cells.table_of, return_index=True)  # a pool of each table
+    weight, likely = (cells.matrix("debias", name)[first] for name in ("weight", "probability"))
+    probabilities = matrix.reshape(len(first), len(inputs), cells.n_outputs)
+    functions = output_functions(probabilities, weight, inputs, likely)
+    table_of = cells.table_of[cells.rank]
+    return Outputs(functions, table_of, probabilities, likely, cells.n_others)
 
 
-def keep_functions(
-    connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs, pool_names: pl.DataFrame
-) -> None:
+def keep_functions(connection: duckdb.DuckDBPyConnection, metric: str, outputs: Outputs) -> None:
     """Put what a metric's outputs add into the temporary table, once."""
     connection.execute(_MAKE)
     if connection.execute(_KNOWN, {"metric": metric}).fetchall() != [(0,)]:
         return
-    connection.register("functions_to_keep", outputs.frame(metric, pool_names).to_arrow())
+    connection.register("functions_to_keep", outputs.frame(metric).to_arrow())
     connection.execute("INSERT INTO temp.main.output_functions FROM functions_to_keep")
     connection.unregister("functions_to_keep")
 
@@ -135,6 +126,7 @@ def units_with_functions(
     metrics: Sequence[str],
     units: str = "main.units",
     strata: str = "main.strata",
+    pools: str = "main.pools",
     outputs: str = "temp.main.output_functions",
 ) -> str:
     """SQL for the units with what their outputs add: ``noise of 0``, ``square of 0`` and so on.
@@ -147,7 +139,13 @@ def units_with_functions(
         for name in FUNCTIONS
     )
     joined = "\n    ".join(
-        _JOINED.format(at=at, outputs=outputs, metric=text(metric), column=quote_name(metric))
+        _JOINED.format(
+            at=at,
+            pools=pools,
+            outputs=outputs,
+            metric=text(metric),
+            column=quote_name(randomised(metric)),
+        )
         for at, metric in enumerate(metrics)
     )
     return _FROM.format(columns=columns, units=units, strata=strata, joined=joined)

@@ -1,21 +1,23 @@
 """Reading which units were assigned together: sums over the parties of each slice.
 
 Units are grouped by DuckDB. Parties that lie in one slice, most of them, come as sums of the slice;
-only those in several slices, and those in clusters that may be merged with others, come one by one
+only those in several slices, and those in clusters that are merged with others, come one by one
 (:mod:`estimators.strata.assigned`).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import duckdb
 import numpy as np
 import polars as pl
 
-from estimators.strata.evidence import Slices, sum_by
+from estimators.strata.contrast_strata import are_small
+from estimators.strata.evidence import Slices
 from estimators.strata.parties import Nested, Parties
 from flows.released.file.sql import quote_name
-from schemas.arrays import Bools, Floats, Ints
+from schemas.arrays import Floats
 
 Frame = pl.DataFrame
 
@@ -32,7 +34,7 @@ _CELLS: Final = """
 CREATE OR REPLACE TEMP TABLE assigned_cells AS
 SELECT code, slice_group, arm, party, m, m / n AS h,
     {deviations},
-    is_thin OR count(*) OVER (PARTITION BY slice_group, arm, party) > 1 AS is_listed
+    count(*) OVER (PARTITION BY slice_group, arm, party) > 1 AS is_listed
 FROM (
     SELECT slice_group, cluster, arm, assigned_to AS party, count(*)::DOUBLE AS m, {totals}
     FROM ({units}) GROUP BY ALL
@@ -42,11 +44,18 @@ ON s.s_group = g.slice_group AND s.s_cluster = g.cluster::VARCHAR AND s.s_arm = 
 """
 _DEVIATION: Final = """CASE WHEN m >= n OR abs(total_{at} - m * mean_{at})
     < 1e-12 * m * abs(mean_{at}) THEN 0 ELSE total_{at} - m * mean_{at} END AS d_{at}"""
+_N_PARTIES: Final = "SELECT code, count(*)::DOUBLE AS n FROM temp.main.assigned_cells GROUP BY code"
+_LIST: Final = """
+UPDATE temp.main.assigned_cells SET is_listed = true WHERE list_contains($codes, code)
+"""
 _NESTED: Final = """
 SELECT code, count(*)::DOUBLE AS n_parties, sum(m) AS n_units, {products},
-    sum(m * m) AS second, sum(m * m / more) AS second_more, sum(m * m * m / more) AS third_more,
-    sum(m * m * m * m / more) AS fourth_more
-FROM (SELECT *, CASE WHEN h < 1 THEN 1 - h ELSE 1 END AS more FROM temp.main.assigned_cells)
+    sum(m * m) AS second, sum(m * m / less) AS second_less, sum(m * m * m / less) AS third_less,
+    sum(m * m * m * m / less) AS fourth_less
+FROM (
+    SELECT *, CASE WHEN h < 1 THEN 1 - h ELSE 1 END AS more, 2 - more AS less
+    FROM temp.main.assigned_cells
+)
 WHERE NOT is_listed GROUP BY code
 """
 _LISTED: Final = """
@@ -59,7 +68,7 @@ def read_parties(
     connection: duckdb.DuckDBPyConnection,
     slices: Slices,
     names: Frame,
-    n_arms: int,
+    same_shares: bool,
     outcome: tuple[str, float, float],
     units: str = OF_STRATA,
 ) -> Parties:
@@ -67,9 +76,9 @@ def read_parties(
 
     ``names`` has the ``cluster`` and ``arm`` of each slice, as text. ``outcome`` is the column of
     the outcomes in ``units``, the middle of their grid, and λ. ``units`` is a query for every unit
-    with its place (:data:`OF_STRATA`).
+    with its place (:data:`OF_STRATA`); where ``same_shares``, small clusters are merged.
     """
-    _make_cells(connection, (slices,), names, n_arms, (outcome,), units)
+    _make_cells(connection, (slices,), names, same_shares, (outcome,), units)
     factor = 1.0 / (1.0 - outcome[2])
     products = "sum(d_0 * d_0 / more) AS products"
     nested = _columns(connection, _NESTED.format(products=products))
@@ -92,7 +101,7 @@ def read_products(
     connection: duckdb.DuckDBPyConnection,
     slices: tuple[Slices, Slices],
     names: Frame,
-    n_arms: int,
+    same_shares: bool,
     outcomes: tuple[tuple[str, float, float], tuple[str, float, float]],
     units: str = OF_STRATA,
 ) -> Floats:
@@ -100,7 +109,7 @@ def read_products(
 
     ``slices`` are the same ones, by both outcomes. The result has the shape [R].
     """
-    _make_cells(connection, slices, names, n_arms, outcomes, units)
+    _make_cells(connection, slices, names, same_shares, outcomes, units)
     nested = _columns(connection, _NESTED.format(products="sum(d_0 * d_1 / more) AS products"))
     connection.execute("DROP TABLE temp.main.assigned_cells")
     found = np.zeros(len(slices[0].group))
@@ -113,7 +122,7 @@ def _make_cells(
     connection: duckdb.DuckDBPyConnection,
     slices: Sequence[Slices],
     names: Frame,
-    n_arms: int,
+    same_shares: bool,
     outcomes: Sequence[tuple[str, float, float]],
     units: str,
 ) -> None:
@@ -128,7 +137,6 @@ def _make_cells(
             pl.col("arm").alias("s_arm"),
             pl.Series("n", first.n_units),
             *(pl.Series(f"mean_{at}", of.mean) for at, of in enumerate(slices)),
-            pl.Series("is_thin", thin(first, n_arms)),
         ).to_arrow(),
     )
     places = range(len(outcomes))
@@ -147,17 +155,11 @@ def _make_cells(
         )
     )
     connection.unregister("assigned_slices")
-
-
-def thin(slices: Slices, n_arms: int) -> Bools:
-    """Return the slices of clusters that may be merged: with fewer than two units of some arm."""
-    width = int(slices.cluster.max(initial=0)) + 1
-    place: Ints = slices.group * width + slices.cluster
-    enough = sum_by(
-        place, (slices.n_units >= 2.0).astype(np.float64), int(place.max(initial=0)) + 1
-    )
-    found: Bools = enough[place] < n_arms
-    return found
+    if same_shares:
+        found, n_parties = _columns(connection, _N_PARTIES), np.zeros(len(first.group))
+        n_parties[found["code"].astype(np.int64)] = found["n"]
+        merged = np.flatnonzero(are_small(replace(first, n_parties=n_parties)))
+        connection.execute(_LIST, {"codes": merged.tolist()})
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, Floats]:

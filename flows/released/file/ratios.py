@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 
 from estimators.ratios import RatioEvidence
-from flows.released.file.evidence import Released, deviations, read_frame, units_of
+from flows.released.file.evidence import Drawn, Released, deviations, read_frame, units_of
 from schemas.arrays import Floats
 from schemas.released import Ratio
 
@@ -24,13 +24,19 @@ ORDER BY s.code
 
 
 @dataclass(frozen=True)
-class ReleasedRatio:
-    """A ratio of a release, with the outcomes that it is of."""
+class PlacedRatio:
+    """A ratio of a release, and which outcomes it is of."""
 
     ratio: Ratio
     numerator: int
     """Its position among the outcomes that were read."""
     denominator: int
+
+
+@dataclass(frozen=True)
+class ReleasedRatio(PlacedRatio):
+    """A ratio of a release, with the outcomes that it is of."""
+
     above: Released
     below: Released
 
@@ -53,20 +59,25 @@ class ReleasedRatio:
 
 def ratios_among(every: Sequence[Released], ratios: Sequence[Ratio]) -> tuple[ReleasedRatio, ...]:
     """Find the outcomes that ``ratios`` are of; all of them are among ``every``."""
-    places = {one.metric.metric: at for at, one in enumerate(every)}
     return tuple(
         ReleasedRatio(
-            one,
-            places[one.numerator],
-            places[one.denominator],
-            every[places[one.numerator]],
-            every[places[one.denominator]],
+            one.ratio,
+            one.numerator,
+            one.denominator,
+            every[one.numerator],
+            every[one.denominator],
         )
-        for one in ratios
+        for one in placed(every, ratios)
     )
 
 
-def covariances_of(ratios: Sequence[ReleasedRatio]) -> str:
+def placed(every: Sequence[Drawn], ratios: Sequence[Ratio]) -> tuple[PlacedRatio, ...]:
+    """Find which outcomes ``ratios`` are of; all of them are among ``every``."""
+    places = {one.metric.metric: at for at, one in enumerate(every)}
+    return tuple(PlacedRatio(one, places[one.numerator], places[one.denominator]) for one in ratios)
+
+
+def covariances_of(ratios: Sequence[PlacedRatio]) -> str:
     """SQL for ``covariance0``, ``covariance1`` and so on, of the outcomes that ratios are of.
 
     They are made of :func:`~flows.released.file.evidence.deviations`; 0 in a slice of one unit.

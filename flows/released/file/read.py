@@ -2,16 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from estimators.ends import End
 from flows.released.file.assigned import count_assigned, n_assigned
-from flows.released.file.opening import memory_limit, open_safely
+from flows.released.file.opening import ATTACHED, memory_limit, open_safely
+from flows.released.file.own_catalog import foreign_code
 from flows.released.file.rules import broken_row_rule
 from flows.released.file.sql import quote_name
+from flows.released.file.stated_ends import stated_ends
 from flows.released.file.table_rules import broken_table_rule
 from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import ConfigError, InputError, shown
@@ -30,6 +33,8 @@ class ReleaseFile:
     row_counts: dict[str, int]
     assigned: dict[str, int] | None = None
     """What was assigned in each arm, where units were assigned together."""
+    ends: tuple[End, ...] = ()
+    """The rows of ``ends``."""
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -54,6 +59,7 @@ class ReleaseFile:
             "attributes": list(manifest.attributes),
             "assigned": manifest.assigned,
             "n_assigned": n_assigned(self.assigned),
+            "ends": [asdict(one) for one in self.ends],
             "path": str(self.path),
             "row_counts": self.row_counts,
             "tables": {
@@ -70,15 +76,22 @@ class ReleaseFile:
 def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a released file read-only, whoever has made it.
 
-    Raises InputError unless its tables are those of a release and their values fit together
-    (:mod:`flows.released.file.rules`).
+    Raises InputError unless its tables are those of a release, their values fit together
+    (:mod:`flows.released.file.rules`), and its macros are those that these make.
     """
     with open_safely(path) as connection:
         broken = broken_row_rule(connection, path.stat().st_size)
         if broken is None:
-            broken = broken_table_rule(connection, read_manifest(connection))
+            manifest = read_manifest(connection)
+            broken = broken_table_rule(connection, manifest)
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
+        foreign = foreign_code(connection, manifest, ATTACHED)
+        if foreign is not None:
+            raise InputError(
+                f"{path.absolute()}: not a clusterdp release: {foreign}. Do not run it: get the "
+                "file from who published it"
+            )
         yield connection
 
 
@@ -100,7 +113,7 @@ def read_release(path: Path) -> ReleaseFile:
         counts = {table: int(found[table]) for table in TABLES}
         manifest = read_manifest(connection)
         assigned = count_assigned(connection, manifest)
-        return ReleaseFile(path.absolute(), manifest, counts, assigned)
+        return ReleaseFile(path.absolute(), manifest, counts, assigned, stated_ends(connection))
 
 
 def read_manifest(connection: duckdb.DuckDBPyConnection) -> Manifest:

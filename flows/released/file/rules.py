@@ -19,10 +19,16 @@ _BYTES_FOR_A_BYTE = 64  # bytes in memory that one byte of the file may stand fo
 _OF_OUTCOME = {"every row is about an outcome of metrics": "m.kind = 'outcome'"}
 _OF_METRIC = {"every row is about a row of metrics": "m.metric IS NOT NULL"}
 
+_OF_DRAWN = {
+    "table is a number where units are drawn by tables, else missing": """
+        CASE WHEN m.response_epsilon IS NULL THEN t."table" IS NULL ELSE t."table" >= 0 END"""
+}
+
 _OF_OUTCOMES: Final = {
     "epsilon and delta are a part of the release's": """
         t.epsilon > 0 AND t.epsilon <= r.epsilon AND t.delta >= 0 AND t.delta <= r.delta""",
     "n_outcomes is at least 2": "t.n_outcomes >= 2",
+    "missing is a number within ±1e70": "abs(t.missing) <= 1e70",
     "resampling_probability is between 0 and 1": """(
         t.resampling_probability IS NULL
         OR (t.resampling_probability > 0 AND t.resampling_probability < 1))""",
@@ -72,6 +78,9 @@ _OF_OUTCOMES: Final = {
         WHEN t.strata_statistic IN ('means', 'differences')
         THEN t.grid_step > 0 AND t.grid_step <= 2e70
         ELSE t.grid_step IS NULL END""",
+    "what was computed is at most what is stated": """
+        t.computed_epsilon > 0 AND t.computed_epsilon <= t.epsilon
+        AND t.computed_delta >= 0 AND t.computed_delta <= t.delta""",
 }
 """Conditions on the rows of ``metrics`` that are outcomes."""
 
@@ -131,7 +140,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
                 AND t.denominator IN (SELECT metric FROM main.metrics WHERE kind = 'outcome')
                 AND coalesce(
                     t.epsilon, t.delta, t.resampling_probability, t.truncation_threshold,
-                    t.noise_scale, t.grid_step, t.n_outcomes, t.response_epsilon
+                    t.noise_scale, t.grid_step, t.n_outcomes, t.response_epsilon,
+                    t.computed_epsilon, t.computed_delta, t.missing
                 ) IS NULL
                 AND t.strata_statistic IS NULL AND t.drawn_with IS NULL
             ELSE t.numerator IS NULL AND t.denominator IS NULL END""",
@@ -142,6 +152,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     },
     "outcomes": _OF_OUTCOME | {"every outcome is a number within ±1e70": "abs(t.outcome) <= 1e70"},
     "pools": _OF_OUTCOME
+    | _OF_DRAWN
     | {
         "every row has a pool, an arm and units": """
             t.pool <> '' AND t.arm <> '' AND t.n_units >= 1""",
@@ -161,6 +172,7 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
             t.cluster <> '' AND t.arm <> '' AND t.pool <> '' AND t.n_units >= 1""",
     },
     "debias": _OF_OUTCOME
+    | _OF_DRAWN
     | {
         "every row has a pool, an arm and an outcome": """
             t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL""",
@@ -184,8 +196,8 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
     | {
         "every row is about an outcome whose units are drawn by tables": """
             m.response_epsilon IS NOT NULL""",
-        "every row has a pool, an arm, an outcome and an output": """
-            t.pool <> '' AND t.arm <> '' AND t.outcome IS NOT NULL AND t.output >= 0""",
+        "every row has a table, an outcome and an output": """
+            t."table" >= 0 AND t.outcome IS NOT NULL AND t.output >= 0""",
         "probabilities are from 0 to 1": "t.probability BETWEEN 0 AND 1",
     },
     "arm_counts": _OF_OUTCOME
@@ -224,6 +236,12 @@ _ROWS: Final[dict[str, dict[str, str]]] = {
         "they are of units that there are": """
             t.n_units BETWEEN 0 AND t.n_segment AND t.n_segment <= r.n_units
             AND coalesce(t.coverage, 0) BETWEEN 0 AND 1 + 1e-9""",
+    },
+    "ends": _OF_OUTCOME
+    | {
+        "every row has an end of those there are, and numbers": """
+            t."end" IN ('missing', 'lowest', 'highest') AND isfinite(t.share)
+            AND isfinite(t.std_error) AND t.std_error >= 0""",
     },
 }
 """Conditions on each row ``t``, by table; ``r`` is the row of ``release``, ``m`` the row of

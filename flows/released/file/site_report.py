@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from flows.runtime.files import cannot_write
 from flows.runtime.small_files import UnreadableError, read_small_text
-from schemas.errors import ClusterdpError, ConfigError, InputError
+from schemas.errors import ConfigError, InputError
 from schemas.site import SiteReport, from_text, to_text
 
 _LARGEST = 1_000_000  # bytes of a report: they have about 1,000
@@ -64,13 +65,13 @@ def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
 def write_report(report: SiteReport, path: Path) -> None:
     """Write a report to a new file at ``path``, a draft.
 
-    Raises InputError where the report is unsound, and ClusterdpError where writing fails.
+    Raises InputError where the report is unsound, or cannot be written.
     """
     text = to_text(report)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        failure = ClusterdpError(f"cannot write the report in {path.parent}: {error.strerror}")
+        failure = cannot_write(path.parent.parent, error.strerror)
     else:
         return
     raise failure

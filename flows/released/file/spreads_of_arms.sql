@@ -6,18 +6,20 @@
 -- collapsed_strata: z, what each merged cluster adds to the contrast; seen is A_p. Values of z that
 -- are equal but for rounding are equal, too.
 ${prefix}added AS (
-    SELECT m.asked, m.arm, m.pair, m.cluster, m.n_treated, m.n_control,
-        sum(m.n_treated) OVER whole AS all_treated, sum(m.n_control) OVER whole AS all_control,
+    SELECT asked, arm, pair, cluster, n_treated, n_control,
+        sum(n_treated) OVER whole AS all_treated, sum(n_control) OVER whole AS all_control,
         CASE WHEN abs(z - avg(z) OVER pairs) < 1e-12 * sum(size) OVER pairs THEN 0
             ELSE z - avg(z) OVER pairs END AS from_pair
-    FROM ${prefix}merged AS m
-    JOIN (
-        SELECT asked, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
-            sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
-        FROM ${prefix}sides WHERE stratum = 'merged' GROUP BY asked, arm, cluster
-    ) AS s ON s.asked = m.asked AND s.arm = m.arm AND s.cluster = m.cluster
-    WINDOW whole AS (PARTITION BY m.asked, m.arm),
-        pairs AS (PARTITION BY m.asked, m.arm, m.pair)
+    FROM (
+        SELECT m.*, coalesce(s.z, 0) AS z, coalesce(s.size, 0) AS size
+        FROM ${prefix}merged AS m
+        LEFT JOIN (
+            SELECT asked, arm, cluster, sum(part * (abs(mean) + abs(middle))) AS size,
+                sum(CASE WHEN side = arm THEN part ELSE -part END * from_middle) AS z
+            FROM ${prefix}sides WHERE stratum = 'merged' GROUP BY asked, arm, cluster
+        ) AS s ON s.asked = m.asked AND s.arm = m.arm AND s.cluster = m.cluster
+    )
+    WINDOW whole AS (PARTITION BY asked, arm), pairs AS (PARTITION BY asked, arm, pair)
 ),
 ${prefix}pairs AS (
     SELECT asked, arm, count(*) - 1 AS free,
@@ -64,7 +66,7 @@ ${prefix}spreads AS (
 ${prefix}weighted_spreads AS (
     SELECT s.*, b.share, coalesce(1 - r.used, 1) AS kept,
         coalesce(r.own * r.used * (r.variance - r.noise), 0) AS paired,
-        coalesce(r.own * (r.used * r.variance) ** 2 / r.freedom, 0) AS doubt
+        coalesce(r.own * (r.used * r.variance) ** 2 / (r.freedom + 2), 0) AS doubt
     FROM ${prefix}spreads AS s
     JOIN ${prefix}shares AS b ON b.asked = s.asked AND b.arm = s.arm AND b.stratum = s.stratum
     LEFT JOIN ${prefix}replaced AS r
@@ -74,7 +76,8 @@ ${prefix}weighted_spreads AS (
 ${prefix}usual_spreads AS (
     SELECT *, coalesce(least(
             greatest(sum(share ** 2 * kept * spread / n) OVER whole, 0),
-            sum(share ** 2 * most / n) OVER whole, sum(share ** 2 * widest / n) OVER whole
+            sum(share ** 2 * kept * most / n) OVER whole,
+            sum(share ** 2 * kept * widest / n) OVER whole
         ) / nullif(sum(share ** 2 * kept / n) OVER whole, 0), 0) AS usual
     FROM ${prefix}weighted_spreads
     WINDOW whole AS (PARTITION BY estimator, asked, arm, side)
@@ -90,11 +93,11 @@ ${prefix}known_spreads AS (
 -- Σ b² S²/n of each arm, brought between its bounds as a sum, and half of its variance but for V_A.
 ${prefix}of_arms AS (
     SELECT estimator, asked, arm, side,
-        least(
-            greatest(sum(share ** 2 * (kept * spread / n + paired)), 0),
-            sum(share ** 2 * most / n),
-            sum(share ** 2 * widest / n)
-        ) AS variance,
-        sum(share ** 4 * ((kept * inside / n) ** 2 / (n - 1) + doubt)) AS scatter
+        greatest(least(
+            greatest(sum(share ** 2 * kept * spread / n), 0),
+            sum(share ** 2 * kept * most / n),
+            sum(share ** 2 * kept * widest / n)
+        ) + sum(share ** 2 * paired), 0) AS variance,
+        sum(share ** 4 * ((kept * inside / n) ** 2 / (n + 1) + doubt)) AS scatter
     FROM ${prefix}known_spreads GROUP BY estimator, asked, arm, side
 ),

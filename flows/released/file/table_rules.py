@@ -13,6 +13,7 @@ from flows.released.file.rules import first_broken
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
 from schemas.released import Manifest, Metric
+from schemas.tables import randomised
 
 _ONCE_A_CELL = """
     SELECT count(*) = count(DISTINCT (t.pool, t.arm, t.outcome))
@@ -25,7 +26,7 @@ _ONCE_A_CELL = """
     LEFT JOIN main.pools AS p ON p.metric = t.metric AND p.pool = t.pool AND p.arm = t.arm
     LEFT JOIN main.outcomes AS o ON o.metric = t.metric AND o.outcome = t.outcome"""
 # Outputs are numbered from 0 without a gap, at most two for each outcome and one more; at most four
-# for each pair of outcomes that were drawn together, and one more.
+# for each pair of outcomes that were drawn together, and one more. So are tables.
 _ONCE_AN_OUTPUT: Final = """
     WITH found AS (SELECT * FROM main.debias WHERE metric = {metric}),
     drawn AS (SELECT * FROM main.randomiser WHERE metric = {metric}),
@@ -38,18 +39,19 @@ _ONCE_AN_OUTPUT: Final = """
     ),
     sizes AS (
         SELECT (SELECT count(*) FROM known) AS n_pools, (SELECT count(*) FROM pairs) AS k,
-            (SELECT max(outcome) + 1 FROM found) AS j
+            (SELECT max(outcome) + 1 FROM found) AS j, (SELECT max("table") + 1 FROM known) AS t
     )
     SELECT j BETWEEN 2 AND CASE WHEN {partner} IS NULL THEN 2 ELSE 4 END * k + 1
         AND (SELECT count(*) = n_pools * j AND count(DISTINCT (pool, arm, outcome)) = n_pools * j
             AND bool_and(outcome = floor(outcome) AND outcome >= 0) FROM found)
-        AND (SELECT count(*) FROM found SEMI JOIN known USING (pool, arm)) = n_pools * j
-        AND (SELECT count(*) = n_pools * k * j
-            AND count(DISTINCT (pool, arm, outcome, other_outcome, output)) = n_pools * k * j
+        AND (SELECT count(*) FROM found SEMI JOIN known USING (pool, arm, "table")) = n_pools * j
+        AND (SELECT count(DISTINCT "table") = t FROM known)
+        AND (SELECT count(*) = t * k * j
+            AND count(DISTINCT ("table", outcome, other_outcome, output)) = t * k * j
             AND bool_and(output = floor(output) AND output < j) FROM drawn)
-        AND (SELECT count(*) FROM drawn AS d SEMI JOIN known USING (pool, arm) SEMI JOIN pairs AS p
+        AND (SELECT count(*) FROM drawn AS d SEMI JOIN known USING ("table") SEMI JOIN pairs AS p
             ON p.outcome = d.outcome AND p.other_outcome IS NOT DISTINCT FROM d.other_outcome
-        ) = n_pools * k * j
+        ) = t * k * j
     FROM sizes"""
 _CELLS: Final = {
     "debias: each pool and arm has each outcome once, where units are published": "debias",
@@ -174,9 +176,13 @@ _OF_PAIRS: Final = {
     "randomiser: outcomes that were drawn together have one table": """
         SELECT count(*) = 0 FROM (FROM main.randomiser WHERE metric = {first}) AS a
         JOIN (FROM main.randomiser WHERE metric = {second}) AS b
-        ON a.pool = b.pool AND a.arm = b.arm AND a.output = b.output
+        ON a."table" = b."table" AND a.output = b.output
         AND a.outcome = b.other_outcome AND a.other_outcome = b.outcome
         WHERE a.probability <> b.probability""",
+    "pools: outcomes that were drawn together name one table": """
+        SELECT count(*) = 0 FROM (FROM main.pools WHERE metric = {first}) AS a
+        JOIN (FROM main.pools WHERE metric = {second}) AS b ON a.pool = b.pool AND a.arm = b.arm
+        WHERE b."table" <> a."table" """,
     "units: outcomes that were drawn together have one output": """
         SELECT coalesce(bool_and({one} = {other}), true) FROM main.units""",
 }
@@ -212,8 +218,8 @@ def _broken_pair(connection: duckdb.DuckDBPyConnection, outcomes: Sequence[Metri
         filled = query.format(
             first=text(first.metric),
             second=text(second.metric),
-            one=quote_name(first.metric),
-            other=quote_name(second.metric),
+            one=quote_name(randomised(first.metric)),
+            other=quote_name(randomised(second.metric)),
         )
         if connection.execute(filled).fetchall() != [(True,)]:
             return name
@@ -295,7 +301,7 @@ def _broken_cells(
             partner = "NULL" if metric.drawn_with is None else text(metric.drawn_with)
             query = _ONCE_AN_OUTPUT.format(metric=text(metric.metric), partner=partner)
             if connection.execute(query).fetchall() != [(True,)]:
-                return "debias and randomiser: each pool and arm has each output once"
+                return "debias and randomiser: each pool and arm, or table, has each output once"
             continue
         if published[table] and cells.is_in_order(table):
             continue

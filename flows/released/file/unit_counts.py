@@ -18,7 +18,7 @@ import numpy as np
 from flows.released.file.cells import read_columns
 from flows.released.file.sql import quote_name, text
 from schemas.arrays import Floats, Ints
-from schemas.tables import debiased
+from schemas.tables import debiased, randomised
 
 PLACES_BITS: Final = 18
 """DuckDB groups by place where all groups that there may be, strata times keys, have so many bits.
@@ -88,10 +88,7 @@ def counts_by_level(
     """
     if n_strata * len(grid) > n_units:
         return None
-    query = f"SELECT stratum, n, low {_KEPT.format(name=_kept_as(metric))}"
-    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
-    if connection.execute(is_kept).fetchall() == [(0,)]:  # a draft, which nobody had to check
-        query = _counting(metric, grid, _LOW)
+    query = f"SELECT stratum, n, low FROM {_found(connection, metric, grid)}"  # noqa: S608 - our own names
     stratum, n, outcome = read_columns(connection, query)
     place = stratum * len(grid) + np.searchsorted(grid, outcome)
     counts = np.zeros(n_strata * len(grid), dtype=np.int64)
@@ -112,16 +109,33 @@ def read_output_counts(
     connection: duckdb.DuckDBPyConnection, metric: str, n_outputs: int
 ) -> OutputCounts:
     """Read how often each of a metric's outputs stands in each stratum; all keep the rules."""
-    query = f"SELECT stratum, low, n {_KEPT.format(name=_kept_as(metric))}"
-    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
-    if connection.execute(is_kept).fetchall() == [(0,)]:  # a draft, which nobody had to check
-        counting = _counting(metric, np.arange(n_outputs, dtype=np.float64), _LOW)
-        query = f"SELECT stratum, low, n FROM ({counting})"  # noqa: S608 - our own names
+    outputs = np.arange(n_outputs, dtype=np.float64)
+    query = f"SELECT stratum, low, n FROM {_found(connection, metric, outputs)}"  # noqa: S608 - our own names
     stratum, output, n = read_columns(connection, query)
     order = np.lexsort((output, stratum))  # so that sums are the same every time
     return OutputCounts(
         stratum[order].astype(np.int64), output[order].astype(np.int64), n[order].astype(np.int64)
     )
+
+
+def count_of(
+    connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats, outcome: float, n_strata: int
+) -> Floats:
+    """Read how many units of each stratum have an outcome of the ``grid``, shape [S]."""
+    query = f"""SELECT stratum, sum(n) AS n FROM {_found(connection, metric, grid)}
+        WHERE low = {outcome!r}::DOUBLE GROUP BY stratum"""  # noqa: S608 - our own names
+    stratum, n = read_columns(connection, query)
+    counts = np.zeros(n_strata)
+    counts[stratum] = n
+    return counts
+
+
+def _found(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> str:
+    """SQL for the counts that were kept; of a draft, which nobody had to check, for counting."""
+    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
+    if connection.execute(is_kept).fetchall() == [(0,)]:
+        return f"({_counting(metric, grid, _LOW)})"
+    return f"temp.main.{_kept_as(metric)}"
 
 
 def _kept_as(metric: str) -> str:
@@ -130,7 +144,7 @@ def _kept_as(metric: str) -> str:
 
 def _counting(metric: str, grid: Floats, parts: str) -> str:
     """The query that counts; ``parts`` are what it says of the outcomes of each group."""
-    outcome, weight = quote_name(metric), quote_name(debiased(metric))
+    outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
     key = _key(grid, outcome) or outcome
     return _COUNTED.format(key=key, parts=parts.format(outcome=outcome, debiased=weight))
 

@@ -72,13 +72,14 @@ def _broken_table_rule(
 ) -> str | None:
     """Name the first rule that the numbers of response tables break; None where they keep all.
 
-    ``randomiser`` and ``debias`` have each output once in every pool and arm.
+    ``debias`` has each output once in every pool and arm, ``randomiser`` in every table.
     """
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric)))
     drawn, inputs = cells.matrix("randomiser", "probability"), np.repeat(grid, cells.n_others)
-    shape = (len(drawn), len(inputs), cells.n_outputs)
-    drawn = drawn.reshape(shape)
-    likely, weights = (cells.matrix("debias", name) for name in ("probability", "weight"))
+    drawn = drawn.reshape(len(drawn), len(inputs), cells.n_outputs)
+    table_of, (_, first) = cells.table_of, np.unique(cells.table_of, return_index=True)
+    of_pools = [cells.matrix("debias", name) for name in ("probability", "weight")]
+    likely, weights = (every[first] for every in of_pools)
     most, least = drawn.max(axis=1), drawn.min(axis=1)
     rules = {
         "randomiser: probabilities add up to 1": np.abs(drawn.sum(axis=2) - 1.0) <= _ADDS_UP,
@@ -88,6 +89,9 @@ def _broken_table_rule(
         "debias: probabilities add up to 1": np.abs(likely.sum(axis=1) - 1.0) <= _ADDS_UP,
         "debias: what randomiser has not is never likely, and all else is": (
             (most > 0) == (likely > 0)
+        ),
+        "debias: pools of one table have its numbers": np.array(
+            [np.array_equal(every, every[first][table_of]) for every in of_pools]
         ),
         "debias: weights are those that undo the randomisation": (
             np.abs(np.einsum("pkj,pj->pk", drawn, weights) - inputs)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from estimators.coverage import is_skew
+from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page import figures
 from flows.released.page.attribute_figures import drawn_segments, forest_by
@@ -13,7 +15,6 @@ from flows.released.page.words import short
 
 MOST_ARMS: Final = 4
 """Arms that effects by an attribute are shown of."""
-_SHARPEST: Final = ("combined", "tau_q")
 _SCALED: Final = (
     "estimate", "ci_lower", "ci_upper", "shrunken", "shrunken_ci_lower", "shrunken_ci_upper"
 )  # fmt: skip
@@ -33,7 +34,7 @@ def attribute_facts(
 def _facts(by: ByAttribute, metric: str, scale: Scale, mark: str) -> dict[str, Any]:
     of_metric = [one for one in by.estimates if one.metric == metric]
     sharpest = next(
-        (name for name in _SHARPEST if any(one.estimator == name for one in of_metric)), None
+        (name for name in SHARPEST_FIRST if any(one.estimator == name for one in of_metric)), None
     )
     rows = [one for one in of_metric if one.estimator == sharpest]
     arms = list(dict.fromkeys(one.arm for one in rows))
@@ -66,6 +67,7 @@ def _of_arm(
         "mark": mark,
         "rows": drawn,
         "n_told": sum(_is_told(one) for one in rows),
+        "skew": [one for one in drawn if is_skew(one.skewness)],
         "svg": forest_by(
             drawing, drawn_segments([_scaled(one, scale.factor) for one in rows]), axis
         ),
@@ -84,4 +86,4 @@ def _scaled(one: AttributeEstimate, factor: float) -> AttributeEstimate:
 def _is_told(one: AttributeEstimate) -> bool:
     """Whether the effect is told from none, allowing for the number of segments."""
     p_value = one.p_value_holm_segments
-    return p_value is not None and p_value < 1 - one.confidence_level
+    return p_value is not None and p_value < 1 - one.confidence_level and not is_skew(one.skewness)

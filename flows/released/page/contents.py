@@ -12,6 +12,7 @@ import polars as pl
 
 from estimators.between_arms import effects_between, ratios_between
 from estimators.effects import Estimate
+from estimators.ends import End
 from estimators.ratios import RatioEvidence
 from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import Cumulants
@@ -23,12 +24,14 @@ from flows.released.file.macros import LEVEL
 from flows.released.file.outputs import Outputs
 from flows.released.file.read import open_release, read_manifest
 from flows.released.file.sql import quote_name, statement
+from flows.released.file.stated_ends import stated_ends
 from flows.released.file.unit_counts import read_output_counts
 from flows.released.page import figures
 from flows.released.page.by_attribute import ByAttribute, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric, Ratio
+from schemas.tables import randomised
 
 MOST_ARMS = 8
 """Arms in a figure; the tables have all of them, but for arms against each other."""
@@ -104,6 +107,8 @@ class Contents:
     """Effects by each published attribute."""
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
+    ends: tuple[End, ...]
+    """How many outcomes are at the ends of their grids."""
 
     @property
     def level(self) -> float:
@@ -144,6 +149,7 @@ def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:
         macros=frozenset(row[0] for row in connection.execute(_query("macros")).fetchall()),
         by_attribute=read_by_attribute(connection, path, every, _level(metrics)),
         decisions=decisions_of(manifest, found),
+        ends=stated_ends(connection),
     )
 
 
@@ -218,7 +224,7 @@ def _level(metrics: Sequence[MetricContents]) -> float:
 
 _FOLLOWING = (
     "relative", "relative_ci_lower", "relative_ci_upper", "control_mean", "control_std_error",
-    "minimum_detectable_effect",
+    "minimum_detectable_effect", "skewness",
 )  # fmt: skip
 
 
@@ -282,7 +288,7 @@ def _distribution(
     rate = metric.resampling_probability
     if rate is None:
         return None
-    query = _query("found").format(outcome=quote_name(metric.metric))
+    query = _query("found").format(outcome=quote_name(randomised(metric.metric)))
     found = read_frame(connection, query, of_metric)
     shares = [debiased_shares(one, found.filter(pl.col("arm") == one), rate) for one in arms]
     return Distribution(shares, None) if found.height else None

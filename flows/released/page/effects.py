@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from estimators.coverage import LEAST_COVERAGE, remedy
+from estimators.coverage import LEAST_COVERAGE, is_skew, remedy
 from estimators.effects import Estimate
 from flows.released.page import figures
 from flows.released.page.contents import MOST_ARMS, Contents, MetricContents
@@ -46,6 +46,7 @@ def effects_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
         "few": [row for row in leads if row["is_partial"] and row["coverage"] < LEAST_COVERAGE][
             :MOST_ROWS
         ],
+        "skew": [row for row in leads if row["is_skew"]][:MOST_ROWS],
         "remedy": remedy(same_shares=contents.manifest.same_shares),
         "has_relative": any(row["relative"] is not None for row in leads),
         "has_means": any(row["control_mean"] is not None for row in leads),
@@ -70,6 +71,7 @@ def _words(row: Mapping[str, Any], one: MetricContents) -> dict[str, Any]:
         "label": estimator_name(row["estimator"], one.statistic),
         "unprotected": unprotected(row["std_error"] or 0.0, row["privacy_std_error"] or 0.0),
         "is_partial": row["coverage"] is not None and row["coverage"] < 1,
+        "is_skew": is_skew(row["skewness"]),
         "mean": None if control_mean is None else control_mean + row["estimate"],
     }
 
@@ -127,6 +129,7 @@ def between_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
         "by_arm": by_arm,
         "label": estimator_name(one.between[0].estimator, one.statistic),
         "told_apart": [row for row in one.between if is_clear(row)],
+        "skew": [row for row in one.between if is_skew(row.skewness)],
         "n_arms": len({row.arm for row in one.between} | {row.control for row in one.between}),
         "n_all": len(contents.arms) - 1,
         "svg": figures.forest(drawing, lines, one.scale.heading("difference")),
@@ -135,7 +138,9 @@ def between_facts(contents: Contents, one: MetricContents, mark: str) -> dict[st
 
 def is_clear(row: Estimate) -> bool:
     """Whether a difference is told from none, allowing for the number of comparisons."""
-    return row.p_value_holm is not None and row.p_value_holm < 1 - row.confidence_level
+    if row.p_value_holm is None or is_skew(row.skewness):
+        return False
+    return row.p_value_holm < 1 - row.confidence_level
 
 
 # all metrics

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from estimators.effects import Estimate
+from estimators.means import SHARPEST_FIRST
 from flows.released.page import series_figures
 from flows.released.page.contents import MOST_ARMS
 from flows.released.page.figures import Drawing
@@ -17,7 +18,6 @@ from schemas.released import Manifest
 
 MOST_PERIODS = 120
 """Periods that tables and figures show, the last ones."""
-_SHARPEST = ("combined", "tau_q", "histogram", "horvitz_thompson")
 
 
 def series_facts(
@@ -73,7 +73,7 @@ def _chosen(pooled: Pooled) -> list[int]:
     Of those that the most releases have: what is published of strata may differ between these.
     """
     n_releases, found = pooled.effects.n_releases[-1], dict[tuple[str, str], int]()
-    for name in _SHARPEST:
+    for name in SHARPEST_FIRST:
         for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
             if estimator == name and segment is None:
                 before = found.setdefault((metric, arm), at)

@@ -1,7 +1,8 @@
-"""Whether a release's experiment looks sound, by public facts, for ``templates/soundness.html``."""
+"""Whether a release's experiment looks sound, for ``templates/soundness.html``."""
 
 from typing import Any, Final
 
+from estimators.ends import ends_warnings
 from flows.released.page.contents import Contents
 from schemas.roster import SAMPLE_RATIO_ALARM
 
@@ -10,7 +11,7 @@ MUCH_ASIDE: Final = 0.05
 
 
 def soundness_facts(contents: Contents) -> dict[str, Any]:
-    """Arm sizes against the intended shares, rows set aside, and units that came back."""
+    """Arm sizes, rows set aside, units that came back, and outcomes at the ends of grids."""
     manifest = contents.manifest
     aside, p_value = manifest.n_set_aside, manifest.sample_ratio_p
     share = None if aside is None else aside / max(aside + manifest.n_units, 1)
@@ -27,4 +28,6 @@ def soundness_facts(contents: Contents) -> dict[str, Any]:
         "assigned": contents.assigned or {},
         "returning": manifest.n_returning,
         "arm_changed": manifest.n_arm_changed,
+        "ends": contents.ends,
+        "one_value": ends_warnings(contents.ends),
     }

@@ -15,9 +15,9 @@ from pathlib import Path
 import duckdb
 
 from flows.released.file.draft import LATEST
-from flows.released.file.opening import open_safely
+from flows.released.file.opening import OtherSchemaError, open_safely
 from flows.released.file.read import read_manifest
-from flows.released.lists import Closing, WithdrawnRelease
+from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
 from flows.released.series.beside import Beside, pruned_note
 from flows.runtime.regular_files import is_link
 from flows.runtime.terminal import shown
@@ -96,7 +96,14 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     """
     beside = Beside()
     files = [path for path in release_files(paths) if not beside.withdraws(path, path.stem)]
-    found = [read_night(path) for path in newest(files)]
+    found, others = [], []
+    for path in newest(files):
+        try:
+            found.append(read_night(path))
+        except OtherSchemaError as error:
+            others.append(str(error))
+    if others:
+        raise InputError(_of_other_schemas(others, len(found)))
     known = [one for one in found if not beside.withdraws(one.path, one.manifest.release_id)]
     if not known:
         raise InputError(beside.why_none or _no_release(paths))
@@ -107,8 +114,29 @@ def find_nights(paths: Sequence[Path]) -> Nights:
     periods = [night.name.period for night in kept]
     pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
     missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
+    closing = beside.closing(paths, known[0].name.experiment)
     told = (*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept))
-    return Nights(kept, told, beside.closing(paths, known[0].name.experiment), beside.withdrawn)
+    return Nights(kept, (*told, *_absent(closing, periods)), closing, beside.withdrawn)
+
+
+def _absent(closing: Closing | None, periods: Sequence[str]) -> list[str]:
+    """Say which periods should have a file here by what the folder says of the end."""
+    absent = [] if closing is None else sorted({*closing.here} - {*periods})
+    if not absent:
+        return []
+    return [f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"]
+
+
+def _of_other_schemas(others: Sequence[str], n_found: int) -> str:
+    """What to do with files of other versions, each of which ``others`` tell."""
+    if n_found == 0:
+        return others[0]
+    more = f"; and {len(others) - _LISTED:,} more" if len(others) > _LISTED else ""
+    return (
+        f"{_releases(len(others))} of another version than {n_found:,} beside: move them into a "
+        f"folder of their own, or name the files that are to be read: {'; '.join(others[:_LISTED])}"
+        f"{more}"
+    )
 
 
 def release_files(paths: Sequence[Path]) -> list[Path]:

@@ -6,7 +6,7 @@ effects were estimated from them.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -147,13 +147,14 @@ def find_people(nights: Nights, told: Kind | None = None) -> People:
         kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
         return People(kind, by_files.are_new, nobody, why_not)
     shared, are_new = _shared(every)
+    one = "group" if every[0].manifest.assigned else "id"  # of what was assigned together
     if len(shared):
-        because = f"{len(shared):,} ids are in more than one release"
+        because = f"{len(shared):,} {one}s are in more than one release"
         return People("returning", are_new, shared, because)
     if told == "returning" or by_files.kind == "returning":
-        because = "people come back, but no id is in two releases, so they cannot be matched"
+        because = f"people come back, but no {one} is in two releases, so they cannot be matched"
         return People("returning", by_files.are_new, nobody, because)
-    return People("disjoint", are_new, nobody, "no id is in more than one release")
+    return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
 
 
 def _have_ids(nights: Sequence[Night]) -> bool:
@@ -235,12 +236,13 @@ def crossed(
             members, below, unit = _members(connection, night, metric, grouped)
         is_shared = np.isin(unit, people.shared)
         same_shares = night.manifest.same_shares
-        party = np.unique(unit, return_inverse=True)[1] if night.manifest.assigned else None
+        if night.manifest.assigned:
+            members = replace(members, party=np.unique(unit, return_inverse=True)[1])
         for arm, rows in enumerate(parts, start=1):
             given = members
             if below is not None:
                 given = of_ratio(members, below, arm, 0, same_shares=same_shares)
-            rows.append(_of_night(given, unit, party, arm, place, is_shared, same_shares))
+            rows.append(_of_night(given, unit, arm, place, is_shared, same_shares))
     return side_by_side([_crossed(rows, shape) for rows in parts])
 
 
@@ -259,18 +261,17 @@ class _Rows:
 def _of_night(
     members: Members,
     unit: Words,
-    party: Ints | None,
     arm: int,
     place: int,
     is_shared: Bools,
     same_shares: bool,
 ) -> _Rows:
-    """What matters of a release for an ``arm``; ``party`` numbers what was assigned."""
-    if party is None:
+    """What matters of a release for an ``arm``."""
+    if members.party is None:
         own = contributions(members, arm, 0, same_shares=same_shares)
         collapsed = np.full(len(own), -1)
     else:
-        found = party_contributions(members, party, arm, 0, same_shares=same_shares)
+        found = party_contributions(members, arm, 0, same_shares=same_shares)
         own, collapsed = found.value, found.collapsed
     rows = np.flatnonzero(is_shared | (collapsed >= 0))
     period: Ints = np.full(len(rows), place, dtype=np.int64)

@@ -4,7 +4,7 @@ from typing import Any
 
 from flows.released.file.sql import quote_name, text
 from flows.released.series.nights import Night, Nights
-from schemas.tables import debiased
+from schemas.tables import debiased, randomised
 
 _HEAD = """\
 -- Every release of {experiment}, put together; run it in a DuckDB of your own.
@@ -70,7 +70,7 @@ def _said(night: Night) -> str:
 def _units(number: int, night: Night) -> str:
     """The units of one release; ids and labels as text, whatever they are in the file."""
     outcomes = [one.metric for one in night.manifest.outcomes]
-    columns = [quote_name(name) for metric in outcomes for name in (metric, debiased(metric))]
+    columns = [quote_name(form(one)) for one in outcomes for form in (randomised, debiased)]
     labels = [f"{name}::VARCHAR AS {name}" for name in ("unit_id", "cluster", "arm")]
     return f"SELECT {', '.join([_said(night), *labels, *columns])} FROM {_name(number)}.main.units"  # noqa: S608 - names are quoted
 

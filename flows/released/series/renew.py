@@ -9,21 +9,22 @@ at all, and readers are never blocked.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import polars as pl
 
 from estimators.effects import Estimate
 from estimators.series import LOOKS
+from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
-from flows.released.lists import Lists, read_lists
-from flows.released.series.nights import Night, find_nights, open_night, release_files
+from flows.released.lists import Known, Lists
+from flows.released.series.nights import Night, find_nights, open_night
 from flows.released.series.people import people_by_files
 from flows.released.series.pooling import pool_periods
 from flows.runtime.files import folder_lock, sync_directory
@@ -81,20 +82,38 @@ class _Seen:
         return False
 
 
-def renew_series(directory: Path, experiment: str) -> tuple[str, ...]:
+class Noted(Protocol):
+    """Knows again what this program has made."""
+
+    def is_as_made(self, path: Path) -> bool | None:
+        """Whether a file is as it was last made; None where nobody has noted it."""
+
+    def note_made(self, path: Path, sha256: str) -> None:
+        """Note what is about to be made of it."""
+
+
+def renew_series(
+    directory: Path, experiment: str, known: Callable[[], Known], noted: Noted
+) -> tuple[str, ...]:
     """Bring ``series.duckdb`` in ``directory`` up to date; return warnings, and never fail.
 
     The releases are public whatever becomes of it. ``experiment`` is the one whose releases are in
-    the folder.
+    the folder, ``known`` says which of the files are releases. Of a series that is there all is
+    taken over if it is as it was ``noted``, nothing if it is not, and rows of pruned releases where
+    nobody has noted one.
     """
+    path = directory / SERIES
+    was_there = path.exists()
     try:
-        if _todo(directory, experiment) is not None:
+        is_own = noted.is_as_made(path)
+        if _todo(directory, experiment, known(), is_own) is not None:
             with workplace(directory) as folder, folder_lock(directory):
-                _renew(directory, experiment, folder / SERIES)
+                _renew(directory, experiment, folder / SERIES, known(), noted)
     except (ClusterdpError, OSError, duckdb.Error) as error:
         reason = str(error).splitlines()[0]
     else:
-        return ()
+        anew = f"{path}: somebody has changed it; it was made anew from the releases that are there"
+        return (anew,) if was_there and is_own is False else ()
     return (f"{directory / SERIES} is not up to date, the release itself is public: {reason}",)
 
 
@@ -108,11 +127,14 @@ class _Todo:
     notes: list[Row]
 
 
-def _todo(directory: Path, experiment: str) -> _Todo | None:
+def _todo(directory: Path, experiment: str, told: Known, is_own: bool | None) -> _Todo | None:
     """What is to be done; None where nothing is."""
-    lists, kept = read_lists(directory), _read(directory / SERIES, experiment)
+    lists = told.lists
+    kept = None if is_own is False else _read(directory / SERIES, experiment)
+    if kept is not None and is_own is None:
+        kept = replace(kept, is_current=False)
     known = {} if kept is None else {one: row["n_bytes"] for one, row in kept.periods.items()}
-    sizes = _sizes(directory, experiment, lists, known)
+    sizes = _sizes(directory, told, known)
     notes = _notes(lists, experiment)
     if not sizes and not (lists.withdrawn and (directory / SERIES).exists()):
         return None
@@ -130,22 +152,20 @@ def _todo(directory: Path, experiment: str) -> _Todo | None:
     return _Todo(files, kept, notes)
 
 
-def _sizes(
-    directory: Path, experiment: str, lists: Lists, known: Mapping[str, int]
-) -> dict[str, int]:
+def _sizes(directory: Path, told: Known, known: Mapping[str, int]) -> dict[str, int]:
     """The size of the release of each period that counts, in order.
 
     A pruned one counts as long as its file is there, or its rows are ``known``.
     """
-    there = {path.stem: path for path in release_files([directory])}
+    pruned = (ReleaseName.parse(one) for one in told.lists.pruned if one in known)
     sizes: dict[ReleaseName, int] = {}
-    for one in {*there, *(one for one in lists.pruned if one in known)}:
-        name = ReleaseName.parse(one)
-        if name is None or name.experiment != experiment or one in lists.withdrawn:
+    for name in {*told.intact, *(one for one in pruned if one is not None)}:
+        one = name.release_id
+        if one in told.lists.withdrawn:
             continue
         try:
-            sizes[name] = there[one].stat().st_size if one in there else known[one]
-        except FileNotFoundError:  # it was pruned meanwhile
+            sizes[name] = (directory / f"{one}.duckdb").stat().st_size
+        except FileNotFoundError:  # it was pruned
             if one in known:
                 sizes[name] = known[one]
     last = {name.period: name for name in sorted(sizes)}
@@ -167,17 +187,19 @@ def _notes(lists: Lists, experiment: str) -> list[Row]:
     ]
 
 
-def _renew(directory: Path, experiment: str, draft: Path) -> None:
-    todo = _todo(directory, experiment)
+def _renew(directory: Path, experiment: str, draft: Path, told: Known, noted: Noted) -> None:
+    path = directory / SERIES
+    todo = _todo(directory, experiment, told, noted.is_as_made(path))
     if todo is None:  # another run has done it
         return
     if not todo.files:
-        (directory / SERIES).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         sync_directory(directory)
         return
     _write(_tables(todo.kept, todo.files) | {"notes": todo.notes}, draft)
     complete(draft)
-    draft.replace(directory / SERIES)
+    noted.note_made(path, sha256_of(draft))
+    draft.replace(path)
     sync_directory(directory)
 
 

@@ -1,5 +1,7 @@
 """What units assigned together contribute to several releases, against their variance in one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,12 +12,12 @@ from tests.estimators.strata.test_assigned import Trial, trial
 
 
 def members(of: Trial) -> Members:
-    return Members(np.zeros(len(of.arm), np.int64), of.cluster, of.arm, of.d)
+    return Members(np.zeros(len(of.arm), np.int64), of.cluster, of.arm, of.d, of.party)
 
 
 def of_parties(of: Trial) -> tuple[Floats, Words]:
     """What each family contributes, and which it is."""
-    found = party_contributions(members(of), of.party, 1, 0, same_shares=False)
+    found = party_contributions(members(of), 1, 0, same_shares=False)
     nowhere = np.zeros(len(of.arm), np.int64)
     who = families(nowhere, of.party.astype(np.uint64), found.collapsed)
     _, family, _, total = together(nowhere, who, nowhere, found.value)
@@ -72,16 +74,16 @@ def test_the_same_parties_with_the_same_outcomes_twice_are_one_release(name: str
 
 
 def test_parties_of_one_unit_contribute_what_units_do() -> None:
-    of = trial(30, [2, 4, 7], 3)
-    found = party_contributions(members(of), np.arange(len(of.arm)), 1, 0, same_shares=False)
-    expected = contributions(members(of), 1, 0, same_shares=False)
+    by_themselves = replace(members(trial(30, [2, 4, 7], 3)), party=None)
+    found = party_contributions(by_themselves, 1, 0, same_shares=False)
+    expected = contributions(by_themselves, 1, 0, same_shares=False)
     np.testing.assert_allclose(found.value, expected, atol=1e-12)
     assert (found.collapsed == -1).all()
 
 
 def test_an_arm_of_one_party_says_nothing() -> None:
     of = Trial(np.zeros(8, np.int64), np.repeat([0, 1], 4), np.repeat([0, 1], 4), np.arange(8.0))
-    found = party_contributions(members(of), of.party, 1, 0, same_shares=False)
+    found = party_contributions(members(of), 1, 0, same_shares=False)
     assert not found.value.any()
     assert (found.collapsed == -1).all()
 
@@ -91,7 +93,7 @@ def test_one_collapsed_stratum_takes_the_others_with_it() -> None:
     of = some_alone(2)
     chosen = of.cluster <= 2
     few = Trial(of.cluster[chosen], of.arm[chosen], of.party[chosen], of.outcome[chosen])
-    found = party_contributions(members(few), few.party, 1, 0, same_shares=False)
+    found = party_contributions(members(few), 1, 0, same_shares=False)
     assert (found.collapsed >= 0).all()
     assert np.unique(found.collapsed).size == 3
 
@@ -127,7 +129,7 @@ def test_shops_of_matched_pairs_that_come_back_widen_the_error(back: str) -> Non
         for night in range(N_NIGHTS):
             shops = np.where(returns, first, random.normal(size=2 * N_PAIRS))
             of = pairs(N_PAIRS, random, shops)
-            found = party_contributions(members(of), of.party, 1, 0, same_shares=False)
+            found = party_contributions(members(of), 1, 0, same_shares=False)
             once = of.contrast()
             # a shop that does not come back is another one: it has another number
             who = of.party + np.where(returns[of.party], 0, 1_000 * (night + 1))

@@ -181,6 +181,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
         "quarantined_by_rule": {"arm_not_declared": 1},
         "sample_ratio_p": 1.0,
         "attribute_changed": None,
+        "n_together": 0,
         "warnings": [],
         "ledger": {
             "population": "trial",

@@ -45,7 +45,10 @@ def members(
     ends = np.cumsum([0, *map(len, names)])
     digests = keyed_digests(secret, np.frombuffer(b"".join(names), np.uint8), ends)
     given = np.arange(len(names)) % 2 if arms is None else np.array(list(arms))
-    return Members(digests, given.astype(np.uint16), experiment, ARMS, secret.hex()[:32])
+    fingerprint = secret.hex()[:32]
+    others = {fingerprint: (digests,)}  # ledgers of before had registers of the same digests
+    arms_of = given.astype(np.uint16)
+    return Members(digests, arms_of, experiment, ARMS, fingerprint, others=others)
 
 
 def asked(
@@ -66,7 +69,7 @@ def reserve(
 ) -> ChargeGrant:
     """Charge for a release of these people, as a run does."""
     with ledger.turn(of.population):
-        ledger.settle(of)
+        ledger.settle()
         accounts = ledger.accounts(of, people, period)
         grant = ledger.reserve(asked(of, period, accounts, revise=revise))
         ledger.sum_up(of.population, people)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import clusterdp
 from flows.ledger import account as charging
 from flows.ledger import beside
 from flows.ledger.account import Account, Charge, resolve_charge
@@ -89,7 +90,7 @@ def surroundings(tmp_path: Path, state: State, found: Found) -> Iterator[Entry]:
     releases.mkdir()
     path = releases / "trial.a.r1.duckdb"
     if found.public:
-        path.write_text("public")
+        path.write_text("drawn")
     with ExitStack() as stack:
         if found.folder == "held":
             folder = stack.enter_context(workplace(releases))
@@ -98,7 +99,7 @@ def surroundings(tmp_path: Path, state: State, found: Found) -> Iterator[Entry]:
             if found.folder == "dead":
                 folder.mkdir()
         if found.draft:
-            draft_in(folder).write_text("draft")
+            draft_in(folder).write_text("drawn")
         yield Entry(
             id=1,
             population="trial",
@@ -109,6 +110,7 @@ def surroundings(tmp_path: Path, state: State, found: Found) -> Iterator[Entry]:
             draft=folder,
             host="another" if found.folder == "elsewhere" else socket.gethostname(),
             created_at=datetime(2026, 11, 20, 3, 15),
+            file_sha256=sha256(b"drawn").hexdigest(),
         )
 
 
@@ -126,12 +128,12 @@ def test_an_unfinished_charge_is_settled_as_it_must_be(
         assert resolve_charge(entry) == expected  # asked again before the answer is written down
         rolled_forward = expected == PUBLISHED != state and not found.public
         if found.public or rolled_forward:
-            assert entry.path.read_text() == ("draft" if rolled_forward else "public")
+            assert entry.path.read_text() == "drawn"
         else:
             assert not entry.path.exists()
         assert entry.draft is not None
         if found.draft:
-            assert draft_in(entry.draft).read_text() == "draft"
+            assert draft_in(entry.draft).read_text() == "drawn"
         assert entry.draft.exists() == (found.folder in ("held", "dead"))
 
 
@@ -150,21 +152,26 @@ def test_what_cannot_become_public_now_is_tried_again_later(
             full.setattr(os, "link", refuse_link)
             assert resolve_charge(entry) == PUBLISHING
         assert resolve_charge(entry) == PUBLISHED
-        assert entry.path.read_text() == "draft"
+        assert entry.path.read_text() == "drawn"
 
 
-def test_a_name_that_is_taken_in_the_same_moment_counts_as_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("draft", [True, False])
+def test_a_name_that_another_file_has_taken_does_not_count_as_given(
+    tmp_path: Path, *, draft: bool
 ) -> None:
-    def taken(_: Path, path: Path) -> None:
-        path.write_text("by another")
-        raise FileExistsError
+    with surroundings(tmp_path, PUBLISHING, Found("dead", draft=draft)) as entry:
+        entry.path.write_text("by another")
+        assert resolve_charge(entry) == (PUBLISHING if draft else LOST)
+        entry.path.unlink()
+        assert resolve_charge(entry) == (PUBLISHED if draft else LOST)
 
+
+def test_a_draft_that_is_another_than_the_run_noted_is_not_made_public(tmp_path: Path) -> None:
     with surroundings(tmp_path, PUBLISHING, Found("dead", draft=True)) as entry:
-        monkeypatch.setattr(os, "link", taken)
-        assert resolve_charge(entry).value in ("publishing", "published")
-        assert resolve_charge(entry) == PUBLISHED
-        assert entry.path.read_text() == "by another"
+        assert entry.draft is not None
+        draft_in(entry.draft).write_text("by another")
+        assert resolve_charge(entry) == LOST
+        assert not entry.path.exists()
 
 
 # a run's account, with drafts of one line
@@ -221,7 +228,8 @@ def a_dead_run(built: Experiment, state: State, period: str = "a") -> Charge:
     if state == PUBLISHING:
         complete(charge.draft)
         assert charge.receipt.charge is not None
-        ledger_of(built).begin_publishing(charge.receipt.charge)
+        digest = sha256(b"of the dead").hexdigest()
+        ledger_of(built).begin_publishing(charge.receipt.charge, digest)
     return charge
 
 
@@ -303,7 +311,7 @@ def test_a_draft_that_was_never_written_gives_the_charge_back(built: Experiment)
     account = account_of(built)
     with workplace(built.releases) as folder:
         charge = account.reserve("a", ROWS, folder, revise=False)
-        with pytest.raises(FileNotFoundError), account.publishing(charge):
+        with pytest.raises(InputError), account.publishing(charge):
             pass
     assert states(built) == {"trial.a.r1": ["void"]}
 
@@ -313,7 +321,7 @@ def test_a_name_that_cannot_be_given_withdraws_the_charge(
 ) -> None:
     with monkeypatch.context() as full:
         full.setattr(os, "link", refuse_link)
-        with pytest.raises(ClusterdpError, match=r"cannot get its name \(No space left"):
+        with pytest.raises(InputError, match=r"cannot write here \(No space left"):
             publish(built)
     assert states(built) == {"trial.a.r1": ["void"]}
     assert_released(built)
@@ -450,8 +458,9 @@ def test_a_ledger_that_is_gone_after_the_link_is_a_warning_and_the_next_run_note
             losing.setattr("flows.ledger.account.make_public", make_public_and_lose_the_ledger)
             result = built.run("a")
     assert result.status == "published"
-    (warning,) = result.warnings
+    warning, series = result.warnings
     assert warning.startswith("trial.a.r1 is public, which the next run notes: ledger ")
+    assert "series.duckdb is not up to date, the release itself is public" in series
     assert states(built) == {"trial.a.r1": ["publishing"]}
     assert spent(built) == 2.0
     before = result.path.read_bytes()
@@ -586,18 +595,23 @@ def no_draw(*_: object) -> None:
     raise AssertionError(msg)
 
 
-def test_releases_that_a_new_ledger_does_not_know_are_entered_and_never_drawn_again(
+def adopt(built: Experiment) -> None:
+    clusterdp.restore(None, built.config, complete=True)
+
+
+def test_releases_that_a_new_ledger_does_not_know_are_never_drawn_again(
     built: Experiment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = built.run("a").path.read_bytes()
     lose_the_ledger(built)
     with monkeypatch.context() as watched:
         watched.setattr("flows.raw.drawing.strata_counts.stochastic_levels", no_draw)
-        with pytest.raises(
-            ConflictError, match="the ledger knows it from its file alone"
-        ) as caught:
+        with pytest.raises(ConflictError, match="the ledger knows nothing of this file"):
+            built.run("b")
+        assert states(built) == {}
+        adopt(built)
+        with pytest.raises(ConflictError, match="the ledger knows it from its file alone"):
             built.run("a")
-    assert caught.value.exit_code == 4
     assert states(built) == {"trial.a.r1": ["published"]}
     assert spent(built) == 2.0
     assert (built.releases / "trial.a.r1.duckdb").read_bytes() == before
@@ -613,11 +627,22 @@ def test_releases_without_a_ledger_leave_no_budget_for_another(built: Experiment
     for period in "ab":
         built.run(period)
     lose_the_ledger(built)
+    adopt(built)
     with pytest.raises(BudgetError) as caught:
         built.run("c")
     assert caught.value.exit_code == 3
     assert states(built) == {"trial.a.r1": ["published"], "trial.b.r1": ["published"]}
     assert not (built.releases / "trial.c.r1.duckdb").exists()
+
+
+def test_a_file_that_its_own_list_does_not_fit_is_not_charged(built: Experiment) -> None:
+    path = built.run("a").path
+    lose_the_ledger(built)
+    path.unlink()
+    path.write_bytes(build_experiment(built.folder / "other").run("a").path.read_bytes())
+    with pytest.raises(InputError, match="is not the file that SHA256SUMS beside it lists"):
+        adopt(built)
+    assert states(built) == {}
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["a ledger", "no ledger"])
@@ -635,7 +660,8 @@ def test_a_file_that_only_looks_like_a_release_is_a_plain_error(
         content = other.path.read_bytes()[:20_000]
     path.write_bytes(content)
     before, charges = sorted(built.releases.iterdir()), states(built)
-    with pytest.raises(InputError, match=r"trial\.x\.r1\.duckdb: not a ") as caught:
+    with pytest.raises(ConflictError, match=r"trial\.x\.r1\.duckdb: the ledger knows nothing of"):
         built.run("b")
-    assert caught.value.exit_code == 2
+    with pytest.raises(InputError, match=r"trial\.x\.r1\.duckdb: not a "):
+        adopt(built)
     assert (sorted(built.releases.iterdir()), states(built)) == (before, charges)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms, UnknownRelease
+from flows.ledger.rules import OPEN, ChargeRequest, Entry, Fingerprint, State, Terms
 from flows.ledger.statement import Statement
 from flows.ledger.tables import METADATA
 from privatizers.accounting.budget import Budget
@@ -359,46 +359,6 @@ def test_working_folders_of_open_charges_are_told(ledger: Ledger) -> None:
     ledger.reserve(application("x", draft=None))
     told = ledger.reserve(application("d", draft=HERE / ".draft-d")).unfinished
     assert told == tuple(HERE / f".draft-{period}" for period in "acd")
-
-
-# releases that the ledger does not know
-
-
-def found(period: str, revision: int = 1, cost: float = 0.7) -> UnknownRelease:
-    name = ReleaseName("trial", period, revision)
-    return UnknownRelease(name, Budget(cost, 1e-6), HERE / f"{name.release_id}.duckdb")
-
-
-def test_releases_that_are_there_are_entered_once_and_count(ledger: Ledger) -> None:
-    there = [found("a"), found("a", 2), found("b")]
-    ledger.reserve(application("p"), found=there)
-    ledger.reserve(application("q"), found=[*there, found("p")])
-    assert states(ledger) == {
-        "trial.a.r1": PUBLISHED,
-        "trial.a.r2": PUBLISHED,
-        "trial.b.r1": PUBLISHED,
-        "trial.p.r1": RESERVED,  # which it knows better than the file
-        "trial.q.r1": RESERVED,
-    }
-    assert ledger.statement(terms()).spent == Budget(4.1, 3e-6)
-    entry = ledger.statement(terms()).entries[1]
-    assert (entry.path, entry.draft, entry.fingerprint) == (there[1].path, None, None)
-    assert ledger.known("trial") == set(states(ledger))
-
-
-def test_releases_that_are_there_are_entered_where_the_run_is_refused(ledger: Ledger) -> None:
-    with pytest.raises(BudgetError, match=r"0\.3 is left(.|\n)*Spent by trial\.a\.r1 0\.7"):
-        ledger.reserve(application("p", terms(limit=Budget(1.0, 1.0))), found=[found("a")])
-    assert states(ledger) == {"trial.a.r1": PUBLISHED}
-    with pytest.raises(ConflictError, match=r"as trial\.a\.r1 .*from its file alone"):
-        ledger.reserve(application("a"))
-
-
-def test_a_name_that_was_given_back_and_is_there_after_all_counts(ledger: Ledger) -> None:
-    charge_in(VOID, ledger)
-    ledger.reserve(application("q"), found=[found("p")])
-    assert epsilon(ledger) == 1.7
-    assert "trial.p.r1" in ledger.known("trial")
 
 
 # who pays

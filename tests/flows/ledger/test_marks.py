@@ -64,7 +64,7 @@ def test_what_is_noted_is_read_back_and_changes_no_amount(ledger: Ledger, tmp_pa
         ("2026-11-20T03:15:30Z", 1.0, 0.25, "0" * 64)
     ] * 2
     assert ledger.statement(TERMS).spent == before == Budget(2.0, 0.5)
-    found = standings(None, NOW, entries_of(ledger, "trial"), {})
+    found = standings(None, NOW, entries_of(ledger, "trial"), {}, {})
     assert [str(one.state) for one in found] == ["withdrawn", "pruned"]
     assert note_withdrawal(ledger, "trial", "trial.a.r1", None, NOW)
     assert lists_of(entries_of(ledger, "trial"), None).withdrawn == {}

@@ -6,6 +6,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
+from flows.cli.show.ledger import ledger_text
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.members import Members
 from flows.ledger.place import ledger_url
@@ -20,9 +22,9 @@ from flows.ledger.rules import ChargeRequest, Fingerprint, Terms
 from flows.ledger.tables import CHARGES, METADATA, REGISTERS, VERSION_TABLE
 from flows.ledger.units import accounts as unit_accounts
 from flows.ledger.units.registers import prefix_of
-from privatizers.accounting.budget import Budget
+from privatizers.accounting.budget import Budget, of_group
 from privatizers.accounting.histories import cost_of
-from schemas.errors import BudgetError, ConfigError, ConflictError
+from schemas.errors import BudgetError, ConfigError, ConflictError, InputError
 from tests.flows.ledger.people import HERE, ByHand, asked, members, publish, reserve, terms
 from tests.support.modes import mode
 
@@ -452,6 +454,103 @@ def test_units_with_one_digest_pay_together(filed: Ledger) -> None:
     )
     assert len(both.words) == 1
     assert both.place.tolist() == [0, 0]
+
+
+# rows that are one unit's, and registers of several forms
+
+
+def test_rows_of_one_unit_are_each_charged(filed: Ledger) -> None:
+    of = terms(cost=Budget(1.0, 1e-6), limit=Budget(3.0, 1.0))
+    night = members([1, 1, 2, 3, 3, 3, 4])
+    assert (night.n_rows.tolist().count(1), night.most_paid) == (2, 3)
+    publish(filed, of, "a", night)
+    prices = [of_group(of.cost, n) for n in (1, 2, 3)]
+    assert prices[2].delta > 3e-6  # of a group, it is more than the sum
+    assert amounts_of(filed) == Counter({prices[0]: 2, prices[1]: 1, prices[2]: 1})
+    statement = filed.statement(of)
+    assert statement.spent == prices[2]
+    with pytest.raises(BudgetError, match="which 1 of its 2 units cannot pay"):
+        reserve(filed, of, "b", members([2, 3]))
+    with pytest.raises(BudgetError, match=r"costs epsilon 1 \(4 for 4 rows whose ids are one\)"):
+        reserve(filed, of, "c", members([9, 9, 9, 9]))
+    with filed.turn("people"):
+        accounts = filed.accounts(of, members([1, 4, 4, 4, 2]), "d")
+    short = accounts.cannot_pay(accounts.everybody, of.cost, of.limit, accounts.codes)
+    assert accounts.of_rows(short).tolist() == [False, True, True, True, False]
+    left = accounts.kept(~accounts.of_rows(short))
+    assert (left.members.most_paid, left.most(of.cost)) == (1, prices[1] + of.cost)
+
+
+def test_a_household_pays_once_for_its_rows(filed: Ledger) -> None:
+    home = replace(members([1, 1, 1, 2]), by_household=True)
+    assert (home.most_paid, home.n_rows.max()) == (1, 3)
+    publish(filed, terms(cost=2.0, limit=2.0), "a", home)
+    assert amounts_of(filed) == Counter({Budget(2.0): 2})
+
+
+def test_too_many_ways_to_have_rows_are_refused() -> None:
+    n_rows = np.arange(2, 4100)
+    with pytest.raises(InputError, match=r"source.ids: the ids of 4,098 unit\(s\)"):
+        _ = Members(
+            np.repeat(n_rows.astype(np.uint64) << np.uint64(12), n_rows),
+            np.zeros(n_rows.sum(), dtype=np.uint16),
+            "trial",
+            ("none",),
+            "f",
+        ).words
+
+
+def test_registers_of_another_form_are_read_by_what_rows_were_then(filed: Ledger) -> None:
+    """Person 2 had two spellings, on the nights a and b; tonight both are one digest."""
+    old, now = b"o" * 32, b"n" * 32
+    earlier = replace(members([1, 2, 3], secret=old), ids="exact")
+    publish(filed, terms(), "a", replace(earlier, key_fingerprint="f"))
+    earlier = replace(members([20, 4], secret=old), ids="exact")
+    publish(filed, terms(), "b", replace(earlier, key_fingerprint="f"))
+    tonight = [1, 2, 2, 4, 5]
+    spelt = tuple(members(then, secret=old).digests for then in ([1, 2, 20, 4, 5], [1, 2, 2, 4, 5]))
+    people = replace(members(tonight, secret=now), key_fingerprint="f", others={})
+    known = replace(people, others={earlier.mark.replace(earlier.key_fingerprint, "f"): spelt})
+    with filed.turn("people"):
+        accounts = filed.accounts(terms(), known, "c")
+        paid = accounts.paid(accounts.codes)
+        by_row = [paid[code].epsilon for code in accounts.codes[known.place].tolist()]
+        assert by_row == [2.0, 4.0, 4.0, 2.0, 0.0]
+        assert accounts.met == (3, 4)
+        nobody = filed.accounts(terms(), people, "c")
+        assert nobody.lost == {1, 2}
+        assert nobody.everybody == Budget(4.0)  # never less than was spent
+    publish(filed, terms(), "c", known)
+    statement = filed.statement(terms(), exact=True)
+    assert statement.spent == Budget(8.0)  # 2 and 20: 4, and two rows tonight
+    assert statement.tally_json() == {"median_epsilon": None, "n_units": None}
+
+
+def test_a_night_in_which_nobody_comes_back_unlike_before_is_told(filed: Ledger) -> None:
+    told = []
+    for night, people in enumerate([range(60), range(40, 100), range(80, 140), range(200, 260)]):
+        with filed.turn("people"):
+            told.append(filed.accounts(terms(), members(people), f"n{night}").warnings)
+        publish(filed, terms(), f"n{night}", members(people))
+    assert told[:3] == [(), (), ()]
+    (warning,) = told[3]
+    assert "none of the 60 units was released before" in warning
+    assert "last 2 release(s) at least 33 % were" in warning
+    with filed.turn("people"):  # as few as may have nobody by chance
+        assert filed.accounts(terms(), members(range(300, 320)), "n4").warnings == ()
+
+
+def test_where_all_lists_are_lost_everybody_pays(filed: Ledger) -> None:
+    for night in "ab":
+        publish(filed, terms(), night, members([1, 2, 3]))
+    for path in filed._folder.glob("*-*"):
+        path.unlink()
+    statement = filed.statement(terms(), exact=True)
+    assert statement.spent == Budget(4.0)
+    assert statement.tally_json() == {"median_epsilon": None, "n_units": None}
+    assert "the lists of 2 release(s) are lost: everybody pays" in ledger_text(
+        statement, everything=False
+    )
 
 
 def test_everything_a_ledger_has_is_in_its_tables() -> None:

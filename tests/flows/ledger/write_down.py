@@ -19,7 +19,8 @@ from pathlib import Path
 
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.place import ledger_url
-from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms, UnknownRelease
+from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
+from flows.ledger.tables import insert, row_of
 from privatizers.accounting.budget import Budget
 from schemas.names import ReleaseName
 
@@ -40,8 +41,9 @@ def tell(ledger: Ledger) -> None:
     _charge(ledger, Terms("trial@north", "others", Budget(4.0), NO_LIMIT), State.PUBLISHED)
     of = Terms("trial", "people", Budget(0.1, 1e-9), NO_LIMIT)
     name = ReleaseName("trial", "found", 3)
-    stray = UnknownRelease(name, Budget(0.7), HERE / f"{name.release_id}.duckdb")
-    ledger.settle(of, found=[stray])
+    path = HERE / f"{name.release_id}.duckdb"
+    with ledger.alone() as connection:  # one of another ledger's
+        insert(connection, row_of(of.population, name, Budget(0.7), State.PUBLISHED, path))
     _note(ledger)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.test_serve_real import write_experiment
+from tests.support.zygote import run_program
 
 pytestmark = pytest.mark.process
 
@@ -47,10 +48,7 @@ def surroundings() -> dict[str, str]:
 
 
 def clusterdp(folder: Path, *arguments: str) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-m", "flows.cli", *arguments],
-        cwd=folder, env=surroundings(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    ended = run_program(arguments, folder, surroundings())
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 

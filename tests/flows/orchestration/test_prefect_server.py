@@ -34,6 +34,7 @@ from flows.orchestration.prefect_settings import configure_prefect
 from flows.orchestration.server_database import check_database
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Builder, Program
+from tests.support.zygote import run_program
 
 PATIENCE = 600.0
 """Seconds after which a test counts as stuck; nothing waits for them to pass."""
@@ -303,13 +304,8 @@ def test_a_dead_server_is_named_without_its_password(
     built = experiment()
     more = ["--cron", "15 3 * * *"] if command == "serve" else []
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
-    ended = subprocess.run(
-        [sys.executable, "-m", "flows.cli", command, str(built.config), *more],
-        env=ours | {"PREFECT_API_URL": url, "PREFECT_HOME": str(tmp_path / "home")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ours |= {"PREFECT_API_URL": url, "PREFECT_HOME": str(tmp_path / "home")}
+    ended = run_program([command, built.config, *more], tmp_path, ours)
     assert ended.returncode == 2, ended.stderr
     assert ended.stderr.startswith(f"clusterdp: PREFECT_API_URL: {named} cannot be reached (")
     assert ended.stderr.count("\n") == 1

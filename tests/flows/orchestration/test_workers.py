@@ -342,7 +342,7 @@ def test_private_clusters_are_randomised_by_workers(
     assert seen.n_tasks["randomise_part"] > 1
     assert units["unit_id"].to_list() == log["customer"].to_list()
     assert units["cluster"].to_list() == log["region"].to_list()
-    assert units["outcome"].to_list() == log["clicks"].to_list()
+    assert units["outcome_randomised"].to_list() == log["clicks"].to_list()
 
 
 def test_what_publishes_no_units_counts_by_workers(
@@ -537,7 +537,10 @@ def table(rows: pl.DataFrame, grid: list[float]) -> NDArray[np.float64]:
     """How often each true outcome (row) was released as each (column)."""
     return np.array(
         [
-            [rows.filter(pl.col("clicks") == true, pl.col("outcome") == out).height for out in grid]
+            [
+                rows.filter(pl.col("clicks") == true, pl.col("outcome_randomised") == out).height
+                for out in grid
+            ]
             for true in grid
         ],
         dtype=float,

@@ -48,7 +48,7 @@ def scheduled(
     **sections: Any,
 ) -> Experiment:
     contents: dict[str, Any] = {f"done/{day}.csv": frame for day, frame in files.items()}
-    return experiment(
+    built = experiment(
         {f"seen/{PERIOD}.csv": exposures(), **contents},
         source={
             "path": "seen/{period}.csv", "grain": "event", "outcomes_path": "done/{period}.csv",
@@ -60,6 +60,8 @@ def scheduled(
         privacy={"mechanism": "uniform-prior-dp", "strata_statistic": "none"},
         **sections,
     )  # fmt: skip
+    (built.folder / "done").mkdir(exist_ok=True)
+    return built
 
 
 def outcomes(built: Experiment) -> list[float]:
@@ -103,6 +105,14 @@ def test_a_day_without_a_file_is_one_without_events_where_files_may_be_absent(
     third = 1.0 * ("2026-11-21" in there)
     built = scheduled(experiment, files, "may_be_absent")
     assert outcomes(built) == [first, 0.0, third, 0.0]
+
+
+def test_a_folder_that_is_not_there_says_nothing_of_its_days(experiment: Builder) -> None:
+    built = scheduled(experiment, {}, "may_be_absent")
+    (built.folder / "done").rmdir()
+    with pytest.raises(InputError, match="done is no folder") as caught:
+        outcomes(built)
+    assert not isinstance(caught.value, NoFileError)
 
 
 def test_an_exposure_log_that_is_absent_is_fatal_all_the_same(experiment: Builder) -> None:

@@ -292,7 +292,7 @@ def test_a_release_holds_what_the_rules_say(
     wanted = expected(seen, happened, rules)
     result = built.run()
     assert any(file.name == "events-run-0" for file in spilled) == (memory != "8GB")
-    query = "SELECT unit_id, cluster, arm, outcome FROM units ORDER BY unit_id"
+    query = "SELECT unit_id, cluster, arm, outcome_randomised FROM units ORDER BY unit_id"
     assert released(result.path, query).rows() == wanted.units
     returned = replace(result.roster, n_returning=result.roster.n_units)
     assert returned == built.check("again").roster
@@ -417,7 +417,7 @@ def test_ids_are_those_of_the_exposures_whatever_the_events_files_hold(experimen
         privacy=EXACT,
     )
     result = built.run()
-    found = released(result.path, "SELECT unit_id, outcome FROM units ORDER BY unit_id")
+    found = released(result.path, "SELECT unit_id, outcome_randomised FROM units ORDER BY unit_id")
     assert found.rows() == [(unit, 3.0 if unit <= 2 else MISSING) for unit in units]
     for content in (happened.write_ndjson().encode(), whole.write_ndjson().encode(), whole):
         name = "events/log.parquet" if isinstance(content, pl.DataFrame) else "events/log.jsonl"
@@ -725,7 +725,6 @@ A_FILE = pl.DataFrame(
         (A_FILE.with_columns(who=pl.lit(1.5)), "log.parquet", "column 'who' (unit) is Float64"),
         (A_FILE.with_columns(who="more"), "log.parquet", "column 'who' (unit) is Date"),
         (A_FILE.with_columns(at=pl.lit(7)), "log.parquet", "column 'at' (time) is Int32"),
-        (A_FILE.with_columns(amount="more"), "log.parquet", "column 'amount' (outcome) is Date"),
         (A_FILE.with_columns(id=pl.lit(1.5)), "log.parquet", "column 'id' (event) is Float64"),
         (A_FILE, "log.xlsx", "not a format that can be read"),
     ],

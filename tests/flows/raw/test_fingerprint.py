@@ -400,6 +400,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "outcome.high": [{"outcome": {"values": None, "low": 0, "high": 4, "levels": 4}}],
     "outcome.levels": [{"outcome": {"values": None, "low": 0, "high": 3, "levels": 5}}],
     "outcome.missing": [{"outcome": {"missing": 1}}],
+    "outcome.decimal": [{"outcome": {"decimal": ","}}],
+    # By what people are known again, where that decides who is released.
+    "source.ids": [{"source": {"ids": "exact"}, "privacy": {"returning": "set_aside"}}],
     "outcome.scores": [
         {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 3]}},
         {"outcome": {"values": ["a", "b", "c", "d"], "scores": [0, 1, 2, 4]}},

@@ -90,7 +90,8 @@ def test_text_is_never_missing_and_numbers_only_where_there_is_no_statistic(
 ) -> None:
     for name, frame in tables_of(experiment()).frames().items():
         missing = {column for column in frame.columns if frame[column].null_count()}
-        assert missing == ({"noisy_mean", "noisy_difference"} if name == "pools" else set())
+        expected = {"pools": {"noisy_mean", "noisy_difference", "table"}, "debias": {"table"}}
+        assert missing == expected.get(name, set())
 
 
 # pools
@@ -305,7 +306,9 @@ def test_every_unit_carries_the_weight_of_its_pool_arm_and_outcome(experiment: B
     tables = tables_of(experiment(log_of(sizes)))
     debias = tables.debias.with_columns(pl.col("pool", "arm").cast(pl.String))
     joined = tables.units.join(tables.strata.drop("n_units"), on=["cluster", "arm"]).join(
-        debias, on=["pool", "arm", "outcome"], validate="m:1"
+        debias.rename({"outcome": "outcome_randomised"}),
+        on=["pool", "arm", "outcome_randomised"],
+        validate="m:1",
     )
     assert len(joined) == tables.manifest.n_units
     assert (joined["outcome_debiased"] == joined["weight"]).all()
@@ -314,7 +317,7 @@ def test_every_unit_carries_the_weight_of_its_pool_arm_and_outcome(experiment: B
 def test_released_outcomes_lie_on_the_grid(experiment: Builder) -> None:
     log = a_log(400).with_columns(clicks=pl.col("clicks") * 77.7 - 50)
     tables = tables_of(experiment(log, outcome={"values": [-1.5, 0, 2.25]}))
-    assert set(tables.units["outcome"]) == {-1.5, 0.0, 2.25}
+    assert set(tables.units["outcome_randomised"]) == {-1.5, 0.0, 2.25}
     assert tables.outcomes["outcome"].to_list() == [-1.5, 0.0, 2.25]
 
 
@@ -325,15 +328,14 @@ def test_outcomes_between_grid_points_are_rounded_as_declared(
     """1.4 goes up with probability 0.4: among 400 units all or none do with probability 10⁻⁸⁸."""
     log = a_log(400).with_columns(clicks=pl.lit(1.4))
     tables = tables_of(experiment(log, outcome={"rounding": rounding}, privacy=EXACT))
-    assert set(tables.units["outcome"]) == expected
+    assert set(tables.units["outcome_randomised"]) == expected
 
 
 def test_two_runs_do_not_draw_the_same(experiment: Builder) -> None:
     """400 outcomes resampled from 4: alike with probability under 10⁻¹⁰⁰."""
     built = experiment(a_log(400), privacy={"epsilon": 0.1})
-    assert (
-        tables_of(built).units["outcome"].to_list() != tables_of(built).units["outcome"].to_list()
-    )
+    first, second = (tables_of(built).units["outcome_randomised"].to_list() for _ in range(2))
+    assert first != second
 
 
 # the order of rows
@@ -420,7 +422,7 @@ def test_hashed_ids_stand_with_their_own_rows_and_in_their_own_order(
         (hashed(key, unit), *facts) for unit, *facts in zip(*by_column(log), strict=True)
     )
     assert tables.units["unit_id"].dtype == pl.String
-    assert tables.units.select("unit_id", "arm", "cluster", "outcome").rows() == expected
+    assert tables.units.select("unit_id", "arm", "cluster", "outcome_randomised").rows() == expected
     debiased = tables.units["outcome_debiased"].to_list()
     assert debiased == pytest.approx([row[3] for row in expected], abs=1e-9)
 

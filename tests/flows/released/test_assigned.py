@@ -79,7 +79,7 @@ def told_one_by_one(path: Path, segments: pl.DataFrame | None = None) -> list[Es
         segment = units["segment"].unique().sort()
         names = [*segment]
         group = pl.col("segment").cast(pl.Enum(segment)).to_physical().cast(pl.Int64)
-    d = pl.col("outcome") - release.grid.mean()
+    d = pl.col("outcome_randomised") - release.grid.mean()
     units = units.with_columns(group.alias("group"), d.alias("d")).with_columns(
         pl.col("cluster", "arm").cast(pl.String)
     )
@@ -398,6 +398,7 @@ def test_shops_of_matched_pairs_that_come_back_are_the_same_shops(tmp_path: Path
     found = estimate_series(paths)
     assert found.people.kind == "returning"
     assert len(found.people.shared) == 24
+    assert found.people.because == "24 groups are in more than one release"
     assert "errors by assigned_to" in flat(series_text(found))
     (pooled,) = [one for one in found.pooled if one.estimator == "tau_q"]
     (once,) = [one for one in estimate_file(paths[0]) if one.estimator == "tau_q"]

@@ -70,6 +70,9 @@ TABLES = {
         "direction": "VARCHAR",
         "response_epsilon": "DOUBLE",
         "drawn_with": "VARCHAR",
+        "computed_epsilon": "DOUBLE",
+        "computed_delta": "DOUBLE",
+        "missing": "DOUBLE",
     },
     "outcomes": {**METRIC, "outcome": "DOUBLE"},
     "pools": {
@@ -81,9 +84,10 @@ TABLES = {
         "noisy_difference": "DOUBLE",
         "mean_weight": "DOUBLE",
         "square_weight": "DOUBLE",
+        "table": "BIGINT",
     },
     "strata": {"cluster": "VARCHAR", "arm": "VARCHAR", "pool": "VARCHAR", "n_units": "BIGINT"},
-    "debias": {**CELL, **ARMS, "probability": "DOUBLE", "weight": "DOUBLE"},
+    "debias": {**CELL, **ARMS, "probability": "DOUBLE", "weight": "DOUBLE", "table": "BIGINT"},
     "counts": {**CELL, **ARMS, "noisy_count": "BIGINT"},
     "arm_counts": {
         **METRIC,
@@ -100,8 +104,9 @@ TABLES = {
         "centre": "DOUBLE",
     },
     "randomiser": {
-        **CELL,
-        **ARMS,
+        **METRIC,
+        "table": "BIGINT",
+        "outcome": "DOUBLE",
         "output": "DOUBLE",
         "probability": "DOUBLE",
         "other_outcome": "DOUBLE",
@@ -110,7 +115,7 @@ TABLES = {
         "unit_id": "VARCHAR",
         "cluster": "ENUM('east', 'west')",  # in the order of text, so that both stand in one order
         "arm": "ENUM('mail', 'none')",
-        "outcome": "DOUBLE",
+        "outcome_randomised": "DOUBLE",
         "outcome_debiased": "DOUBLE",
     },
     "means": {
@@ -139,6 +144,7 @@ TABLES = {
         "coverage": "DOUBLE",
         "planned_std_error": "DOUBLE",
     },
+    "ends": {**METRIC, "end": "VARCHAR", "share": "DOUBLE", "std_error": "DOUBLE"},
 }
 """The contract's tables, as DuckDB reports them.
 
@@ -266,7 +272,7 @@ def test_the_release_row_says_what_was_done(experiment: Builder) -> None:
         "unit_id_key_fingerprint": None,
         "cluster_epsilon": None,
         "decision": None,
-        "schema_version": 4,
+        "schema_version": 5,
         "package_version": version("clusterdp"),
     }
     assert row == expected
@@ -278,6 +284,8 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
     parameters = [row.pop(f"{name}") for name in ("resampling_probability", "noise_scale")]
     assert all(number > 0 for number in parameters)
     assert 0 < row.pop("truncation_threshold") <= 0.25
+    assert 0.69 < row.pop("computed_epsilon") <= 0.7
+    assert 0 < row.pop("computed_delta") <= 1e-6
     assert row == {
         "metric": "outcome",
         "kind": "outcome",
@@ -296,6 +304,7 @@ def test_the_metrics_row_says_how_the_outcome_was_randomised(experiment: Builder
         "direction": None,
         "response_epsilon": None,
         "drawn_with": None,
+        "missing": 0.0,
     }
 
 
@@ -383,7 +392,7 @@ def test_a_count_and_its_complement_add_up_to_the_units(experiment: Builder) -> 
 def test_an_estimator_without_its_statistic_has_no_row(experiment: Builder) -> None:
     built = experiment()
     estimates = released(built.run().path, "estimates")
-    assert estimates["estimator"].to_list() == ["tau_q", "histogram", "combined"]
+    assert estimates["estimator"].to_list() == ["combined", "tau_q", "histogram"]
     estimates = released(experiment(privacy=EXACT).run(revise=True).path, "estimates")
     assert estimates["estimator"].to_list() == ["tau_q"]
 

@@ -23,9 +23,10 @@ from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import ConfigError, InputError
-from schemas.tables import debiased
+from schemas.tables import debiased, randomised
 from tests.conftest import Section, a_log, build_experiment, released
 from tests.flows.released.series.nights_made import nights
+from tests.support.remade import remake_macros
 
 OUTCOMES: list[Section] = [
     {"name": "visit", "column": "visited", "values": [0, 1]},
@@ -75,8 +76,9 @@ def alone(path: Path, folder: Path, metric: str) -> Path:
         connection.execute("DELETE FROM estimates WHERE metric <> $1", [metric])
         for other in NAMES:
             if other != metric:
-                connection.execute(f'ALTER TABLE units DROP COLUMN "{other}"')
-                connection.execute(f'ALTER TABLE units DROP COLUMN "{debiased(other)}"')
+                for column in (randomised(other), debiased(other)):
+                    connection.execute(f'ALTER TABLE units DROP COLUMN "{column}"')
+    remake_macros(file)
     return file
 
 
@@ -244,9 +246,9 @@ BROKEN: dict[str, list[str]] = {
     "of spend, debias: weights": ["UPDATE debias SET weight = 2 * weight WHERE metric = 'spend'"],
     "of spend, counts: each pool and arm": ["DELETE FROM counts WHERE metric = 'spend'"],
     "of clicks, units: each has an id": [
-        "UPDATE units SET clicks = 1.5 WHERE rowid = 3",
+        "UPDATE units SET clicks_randomised = 1.5 WHERE rowid = 3",
         "UPDATE units SET clicks_debiased = 0 WHERE rowid = 3",
-        "UPDATE units SET clicks = NULL WHERE rowid = 3",
+        "UPDATE units SET clicks_randomised = NULL WHERE rowid = 3",
     ],
     "metrics: epsilons add up": ["UPDATE metrics SET epsilon = 2.1"],
     "metrics: units are published of all": [
@@ -261,7 +263,7 @@ BROKEN: dict[str, list[str]] = {
     "means: every row is about": ["UPDATE means SET metric = 'x'"],
     "the columns of table units": [
         "ALTER TABLE units DROP COLUMN spend_debiased",
-        "ALTER TABLE units RENAME COLUMN spend TO spent",
+        "ALTER TABLE units RENAME COLUMN spend_randomised TO spent",
         "UPDATE metrics SET metric = CASE metric WHEN 'visit' THEN 'clicks' WHEN 'clicks' THEN "
         "'visit' ELSE metric END",
     ],

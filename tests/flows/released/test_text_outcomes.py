@@ -14,7 +14,7 @@ from tests.conftest import Section, a_log, build_experiment, released
 
 COMMENT = """
 SELECT comment FROM duckdb_columns()
-WHERE table_name = 'units' AND column_name = 'outcome' AND schema_name = 'main'
+WHERE table_name = 'units' AND column_name = 'outcome_randomised' AND schema_name = 'main'
 """
 PLAIN = "The unit's outcome, randomised; never the true one."
 

@@ -21,6 +21,7 @@ import polars as pl
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from flows.released.file.stated_ends import stated_warnings
 from flows.runtime import clock
 from schemas.roster import SAMPLE_RATIO_ALARM
 from tests.conftest import PATIENCE, Content, a_log, build_experiment, write_content
@@ -242,6 +243,8 @@ class Nights:
                 expected[facts["period"], "sample_ratio"] = "published"
             if facts["n_set_aside"] / facts["n_read"] > SET_ASIDE_ABOVE:
                 expected[facts["period"], "set_aside"] = "published"
+            if facts["one_value"]:
+                expected[facts["period"], "one_value"] = "published"
         for period, one in periods.items():
             event = _EVENTS.get(one["state"])
             if one["state"] == "waiting" and _moment(one["due_at"]) <= self.moment:
@@ -255,7 +258,7 @@ class Nights:
             place.name,
         )
         for (period, event), one in got.items():
-            if event not in ("sample_ratio", "set_aside"):
+            if event not in ("sample_ratio", "set_aside", "one_value"):
                 assert one["reason"] == periods[period]["reason"]
             else:
                 assert one["release_id"] == periods[period]["release_id"]
@@ -294,7 +297,8 @@ def _facts(path: Path) -> dict[str, Any]:
     query = "SELECT period, n_units, n_set_aside, sample_ratio_p FROM release"
     with duckdb.connect(str(path), read_only=True) as connection:
         row = pl.DataFrame(connection.sql(query).to_arrow_table()).row(0, named=True)
-    return {**row, "n_read": row["n_units"] + row["n_set_aside"]}
+    warned = bool(stated_warnings(path))
+    return {**row, "n_read": row["n_units"] + row["n_set_aside"], "one_value": warned}
 
 
 def _samples(place: Place) -> dict[tuple[str, ...], float]:

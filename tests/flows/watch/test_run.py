@@ -160,6 +160,58 @@ def test_who_cannot_be_told_stops_nothing_and_is_told_next_time(
     assert told(web) == [(DAYS[0], "late")]
 
 
+def test_one_that_is_silent_is_tried_once_after_all_releases(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    built = watched(experiment, web)
+    for day in DAYS[:3]:
+        bring(built, day, "nothing,of\nthe,kind\n")
+    bring(built, DAYS[3])
+    night(monkeypatch, DAYS[4])
+    posts: list[int] = []
+
+    def post(*_: object) -> None:
+        posts.append(len(list(built.releases.rglob("*.duckdb"))))
+        raise TimeoutError
+
+    with monkeypatch.context() as silent:
+        silent.setattr("flows.watch.sending._post", post)
+        assert list(caught_up(built).values()) == ["failed"] * 3 + ["published"]
+    (there,) = posts
+    assert there == len(list(built.releases.rglob("*.duckdb"))) > 0
+    assert caplog.text.count("nobody was told (failed) by webhook: no answer in time") == 3
+    caught_up(built)
+    assert told(web) == [(day, "failed") for day in DAYS[:3]]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, None])
+def test_what_was_not_sent_of_a_release_is_told_by_the_next_run(
+    experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch, end: type[BaseException] | None
+) -> None:
+    """It was killed before it sent anything, or nobody answered."""
+    built = watched(experiment, web)
+    odd = pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none"))
+    bring(built, DAYS[0], a_log(300).with_columns(variant=odd))
+    night(monkeypatch, DAYS[1])
+    with monkeypatch.context() as dies:
+        if end is None:
+            dies.setattr(web, "code", 500)
+            caught_up(built)
+        else:
+            dies.setattr("flows.due.after_all", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                caught_up(built)
+            assert web.got == []
+    web.got.clear()
+    for expected in ([(DAYS[0], "sample_ratio")], []):
+        caught_up(built)
+        assert told(web) == expected
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_ledger_that_cannot_be_read_is_told(
     experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:

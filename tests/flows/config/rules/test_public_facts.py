@@ -29,6 +29,8 @@ EVENTS: dict[str, Section] = {
         (["segment"], "clusterdp's own"),
         (["outcome"], "clusterdp's own"),
         (["outcome_debiased"], "clusterdp's own"),
+        (["x_randomised"], "clusterdp's own"),
+        (["weight"], "clusterdp's own"),
         (["spend_Debiased"], "clusterdp's own"),
         (["rowid"], "clusterdp's own"),
         (["zip code"], "rename it in the log"),

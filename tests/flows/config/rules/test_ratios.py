@@ -43,7 +43,7 @@ def test_a_ratio_names_two_outcomes_and_costs_nothing(experiment: Builder) -> No
     [
         ({"name": "spend per visit"}, "name", "no name of a column"),
         ({"name": "unit_id"}, "name", "another column of every release"),
-        ({"name": "x_debiased"}, "name", "ends as the columns of debiased"),
+        ({"name": "x_debiased"}, "name", "ends as the columns of outcomes"),
         ({"name": "Spend"}, "name", "is outcomes[1].name already"),
         ({"numerator": "spent"}, "numerator", "'spent' is no outcome; did you mean 'spend'?"),
         ({"denominator": "people"}, "denominator", "is no outcome; there are 'visit', 'spend'"),

@@ -141,3 +141,17 @@ def test_an_audit_of_all_looks_at_each(
     names = [check["name"] for check in document["checks"]]
     assert len(set(names)) == len(names)
     assert sum(name.startswith("more: ") for name in names) == len(names) / 3 - 1
+
+
+def test_ratios_are_no_outcomes_of_their_own(experiment: Builder) -> None:
+    """False alarms: at most 1 in 10⁶."""
+    outcomes: list[Section] = [
+        {"name": name, "column": "clicks", "values": [0, 1, 2, 3]} for name in ("clicks", "more")
+    ]
+    ratio: Section = {"name": "each", "numerator": "clicks", "denominator": "more"}
+    privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
+    built = experiment(
+        outcome=None, outcomes=outcomes, ratios=[ratio], columns={"outcome": None}, privacy=privacy
+    )
+    check = apart(whole(resolved_release_of(built.config, None)), UNITS, CLUSTERS, ERROR)
+    assert check.holds, check

@@ -97,8 +97,8 @@ def test_all_are_in_the_tables(experiment: Builder) -> None:
     assert tables.strata.height == 4
     units = made_units(tables)
     assert units.columns == [
-        *("unit_id", "cluster", "arm", "clicks", "clicks_debiased"),
-        *("spend", "spend_debiased", "buyer", "buyer_debiased"),
+        *("unit_id", "cluster", "arm", "clicks_randomised", "clicks_debiased"),
+        *("spend_randomised", "spend_debiased", "buyer_randomised", "buyer_debiased"),
     ]
     for metric in chosen.outcomes:
         (outcome,) = metric.config.outcomes
@@ -106,7 +106,7 @@ def test_all_are_in_the_tables(experiment: Builder) -> None:
         pools = tables.strata.select("cluster", "arm", "pool")
         there = units.join(pools, on=["cluster", "arm"]).join(
             weights.with_columns(pl.col("pool", "arm").cast(pl.String)),
-            left_on=["pool", "arm", outcome.name],
+            left_on=["pool", "arm", f"{outcome.name}_randomised"],
             right_on=["pool", "arm", "outcome"],
         )
         assert there.height == units.height
@@ -117,9 +117,9 @@ def test_what_is_hardly_noised_comes_out_as_it_went_in(experiment: Builder) -> N
     tables, _ = tables_of(several(experiment, privacy=EXACT).load())
     units = made_units(tables).sort("unit_id")
     spent = the_log()["spent"].fill_null(0.0)
-    assert units["clicks"].to_list() == the_log()["clicks"].to_list()
-    assert units["spend"].to_list() == spent.to_list()
-    assert units["buyer"].to_list() == [min(value, 1.0) for value in spent]
+    assert units["clicks_randomised"].to_list() == the_log()["clicks"].to_list()
+    assert units["spend_randomised"].to_list() == spent.to_list()
+    assert units["buyer_randomised"].to_list() == [min(value, 1.0) for value in spent]
 
 
 def test_no_two_outcomes_share_a_random_number(experiment: Builder) -> None:
@@ -133,7 +133,8 @@ def test_no_two_outcomes_share_a_random_number(experiment: Builder) -> None:
     )
     units = made_units(tables_of(built.load())[0])
     truth = the_log(20_000)["spent"].fill_null(0.0).to_numpy() > 0
-    kept = np.stack([(units[f"y{n}"].to_numpy() > 0) == truth for n in range(4)]).astype(float)
+    drawn = [units[f"y{n}_randomised"].to_numpy() > 0 for n in range(4)]
+    kept = np.stack([each == truth for each in drawn]).astype(float)
     correlation = np.corrcoef(kept)[np.triu_indices(4, 1)]
     assert np.abs(correlation).max() * math.sqrt(units.height) < 6.2
 
@@ -155,7 +156,8 @@ def test_they_are_written_in_columns_of_their_own(
     with duckdb.connect(str(path), read_only=True) as connection:
         metrics = connection.sql("SELECT metric, kind, label, measured_in FROM metrics").fetchall()
         totals = connection.sql(
-            "SELECT count(*), sum(clicks), sum(spend), sum(buyer) FROM units"
+            "SELECT count(*), sum(clicks_randomised), sum(spend_randomised), "
+            "sum(buyer_randomised) FROM units"
         ).fetchall()
     assert metrics == [
         ("clicks", "outcome", "Clicks in a week", None),

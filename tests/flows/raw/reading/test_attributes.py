@@ -40,7 +40,7 @@ def test_attributes_are_published_as_they_are(experiment: Builder) -> None:
     built = experiment(log, columns={"attributes": NAMES})
     path = built.run().path
     found = released(path, "units").sort("unit_id")
-    assert found.columns[3:] == ["outcome", "outcome_debiased", *NAMES]
+    assert found.columns[3:] == ["outcome_randomised", "outcome_debiased", *NAMES]
     expected = log.sort("customer").with_columns(pl.col("score").fill_nan(None))
     assert found.select(NAMES).equals(expected.with_columns(pl.col("age").cast(pl.Int64))[NAMES])
     manifest = read_release(path).manifest
@@ -205,7 +205,7 @@ def test_attributes_of_events_are_those_of_the_first_exposure(experiment: Builde
 # what reads releases
 
 ODD = [
-    *("pool", "metric", "n_units", "weight", "probability", "estimate", "estimator", "unit", "key"),
+    *("pool", "metric", "n_units", "probability", "estimate", "estimator", "unit", "key"),
     *("u", "s", "d", "n", "m", "t", "r", "code", "stratum", "low", "high", "control", "kind"),
     *("mean", "effect", "order", "select", "position", "cells", "y", "a", "b", "c", "g"),
 ]
@@ -246,10 +246,7 @@ def test_attributes_follow_all_of_several_outcomes(experiment: Builder) -> None:
     result = built.run()
     names = released(result.path, "units").columns
     assert names[3:] == [
-        "any",
-        "any_debiased",
-        "clicks",
-        "clicks_debiased",
+        *("any_randomised", "any_debiased", "clicks_randomised", "clicks_debiased"),
         "country",
         "assigned_to",
     ]

@@ -283,7 +283,7 @@ def test_events_that_do_not_fit_are_attributed_as_if_they_did(
     assert_in_parts(little.written, "rows-run", "events-run", "kept", "levels")
     assert_alike(much, little)
     assert set(much.roster.quarantined_by_rule) == {"time_missing", "unit_in_two_arms"}
-    outcomes = much.tables["units"]["outcome"].value_counts().rows()
+    outcomes = much.tables["units"]["outcome_randomised"].value_counts().rows()
     assert {value for value, _ in outcomes} == {0.0, 1.0, 2.0}
 
 

@@ -323,7 +323,7 @@ def test_a_label_moves_without_its_unit_s_outcome(experiment: Builder) -> None:
     log = a_log(2000)
     units = released(experiment(log, **private(LOST, 600.0)).run().path, "units")
     joined = log.join(units, left_on="customer", right_on="unit_id")
-    assert (joined["clicks"] == joined["outcome"]).sum() > 1998
+    assert (joined["clicks"] == joined["outcome_randomised"]).sum() > 1998
     assert 800 < (joined["region"] == joined["cluster"]).sum() < 1200
 
 

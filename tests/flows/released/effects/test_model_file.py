@@ -154,6 +154,26 @@ def of(place: str, value: object) -> Change:
     return change
 
 
+LIES: list[tuple[str, object]] = [
+    *(("ate", None), ("ate.estimate", 12.5), ("ate.std_error", 1e-9), ("subgroups", [])),
+    *(("curves.0.effects.0", 0.5), ("curves.0.at.0", 1.0), ("warnings", ["all is well"])),
+    *(("importance.0.importance", 0.5), ("covariance.0.1", 0.25), ("basis.0.mean", 1.0)),
+    *(("n_complete", 7.0), ("degree", True), ("queries.0.rho", 1e-6), ("no_intervals", "none")),
+]
+
+
+@pytest.mark.parametrize("place", ["coefficients.1", "ate.estimate", "covariance.0.1"])
+def test_what_another_machine_rounds_otherwise_is_the_same(tmp_path: Path, place: str) -> None:
+    def rounded(content: dict[str, Any]) -> None:
+        *steps, last = (int(part) if part.isdecimal() else part for part in place.split("."))
+        found: Any = content["fitted"]
+        for step in steps:
+            found = found[step]
+        found[last] *= 1.0 + 1e-12
+
+    read_model(altered(written(tmp_path), rounded, sign=True))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -164,6 +184,11 @@ def of(place: str, value: object) -> Change:
         (of("n_rows", 4_000), "altered by hand, or fitted otherwise"),
         (lambda one: one["fitted"].pop("coefficients"), "altered by hand, or fitted otherwise"),
         (lambda one: one["fitted"]["coefficients"].pop(), "altered by hand, or fitted otherwise"),
+        *(
+            (of(f"fitted.{place}", value), "altered by hand, or fitted otherwise")
+            for place, value in LIES
+        ),
+        (lambda one: one["fitted"].update(note="sure"), "altered by hand, or fitted otherwise"),
         (lambda one: one.pop("sums"), "sums: field required"),
         (lambda one: one["sums"].pop(), "its sums are not those of a model"),
         (lambda one: one["sums"][0]["steps"].pop(), "its sums are not those of a model"),
@@ -233,5 +258,5 @@ def test_files_that_are_none_or_far_too_large(tmp_path: Path) -> None:
 
 
 def test_where_it_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(ClusterdpError, match="cannot write the model in"):
+    with pytest.raises(ClusterdpError, match="cannot write here"):
         write_model(a_model(), tmp_path / "no folder" / "model.json")

@@ -208,7 +208,7 @@ def test_counts_and_covariates_together_are_the_sharpest(
     found = estimate_covariates(path.path, written(rows, tmp_path / "x.parquet")).estimates
     error = {(one.estimator, one.arm): one.std_error or 0.0 for one in found}
     assert list(dict.fromkeys(one.estimator for one in found)) == [
-        "tau_q", "histogram", "combined", "regression", "regression_combined", "cuped",
+        "combined", "tau_q", "histogram", "regression_combined", "regression", "cuped",
     ]  # fmt: skip
     for arm in ("mail", "call"):
         assert error["regression_combined", arm] < 0.8 * error["combined", arm]
@@ -308,7 +308,7 @@ def test_the_command_prints_one_document(noisy: Path, tmp_path: Path, printed: P
     assert code == 0
     assert document["covariates"]["n_units_without"] == 1
     assert [one["estimator"] for one in document["estimates"]] == [
-        "tau_q", "histogram", "combined", "regression", "regression_combined",
+        "combined", "tau_q", "histogram", "regression_combined", "regression",
     ]  # fmt: skip
     assert err.startswith("clusterdp: warning: 1 units of the release are not in the table")
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flows.cli.main import run
@@ -173,6 +175,17 @@ def torn(folder: Path) -> Path:
     return folder / "s.parquet"
 
 
+def twice(folder: Path) -> Path:
+    (folder / "s.csv").write_text("unit_id,segment,segment\nc1,a,b\n")
+    return folder / "s.csv"
+
+
+def twice_in_parquet(folder: Path) -> Path:
+    names = ["unit_id", "segment", "segment"]
+    pq.write_table(pa.table([["c1"], ["a"], ["b"]], names=names), folder / "s.parquet")
+    return folder / "s.parquet"
+
+
 def of_another_kind(folder: Path) -> Path:
     (folder / "s.xlsx").touch()
     return folder / "s.xlsx"
@@ -192,6 +205,8 @@ def nowhere(folder: Path) -> Path:
         (without_rows, "has no row with an id and a segment"),
         (without_anything, "cannot be read as CSV"),
         (torn, "cannot be read as Parquet"),
+        (twice, "column 'segment' stands there twice"),
+        (twice_in_parquet, "column 'segment' stands there twice"),
         (of_another_kind, r"not a format for this command \(.csv, .parquet\)"),
         (nowhere, "there is no such file"),
     ],

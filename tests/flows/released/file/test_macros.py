@@ -205,7 +205,7 @@ def engine(path: Path, segments: pl.DataFrame) -> pl.DataFrame:
     """What the estimators say of segments; rows that are to be ignored have been left out."""
     query = f"""
         SELECT m.segment, u.cluster, u.arm, {MOMENTS}
-        FROM (SELECT unit_id, cluster, arm, outcome - $center AS d FROM main.units) AS u
+        FROM (SELECT unit_id, cluster, arm, outcome_randomised - $center AS d FROM main.units) AS u
         JOIN members AS m ON m.unit_id = u.unit_id::VARCHAR
         GROUP BY m.segment, u.cluster, u.arm ORDER BY ALL
     """
@@ -234,11 +234,15 @@ def moments_by_tables(
     path: Path, release: Released, outputs: Outputs, segments: pl.DataFrame
 ) -> pl.DataFrame:
     """The same of units that response tables drew, by polars."""
-    functions = outputs.frame("outcome", release.pool_names).drop("metric")
+    functions = outputs.frame("outcome").drop("metric")
+    pools = released(path, "pools").select("pool", "arm", "table")
     units = released(path, "units").cast({"cluster": pl.String, "arm": pl.String})
     strata = released(path, "strata")
-    known = units.join(strata.drop("n_units"), on=["cluster", "arm"]).join(
-        functions.rename({"output": "outcome"}), on=["pool", "arm", "outcome"]
+    placed = units.join(strata.drop("n_units"), on=["cluster", "arm"]).join(
+        pools, on=["pool", "arm"]
+    )
+    known = placed.join(
+        functions.rename({"output": "outcome_randomised"}), on=["table", "outcome_randomised"]
     )
     assert known.height == units.height
     d = pl.col("outcome_debiased") - float(release.grid.mean())
@@ -409,6 +413,24 @@ def test_where_few_are_compared_a_note_says_so(case_of: Callable[[str], Case], n
     told(case.path, pl.DataFrame(ranked, found.schema), case.segments)
 
 
+def test_a_note_says_where_many_ids_are_of_nobody(case_of: Callable[[str], Case]) -> None:
+    """A tenth may be, as with the command's own warnings of few; half are told."""
+    ids = released(case_of("one pool").path, "SELECT unit_id::VARCHAR AS id FROM units")["id"]
+    unknown = [*(f"x{at}" for at in range(len(ids))), *(f"y{at}" for at in range(5))]
+    mine = pl.DataFrame(
+        {
+            "unit_id": [*ids, *ids, *unknown],
+            "segment": ["half"] * len(ids) + ["few"] * len(ids) + ["half"] * len(ids) + ["few"] * 5,
+        }
+    )
+    with duckdb.connect(str(case_of("one pool").path), read_only=True) as connection:
+        connection.register("mine", mine.to_arrow())
+        query = "SELECT DISTINCT segment, note FROM ate_by_segment('mine') ORDER BY ALL"
+        (few, half) = connection.execute(query).fetchall()
+    assert few == ("few", None)
+    assert half[1].endswith(f"{len(ids)} of its {2 * len(ids)} ids are not in this release")
+
+
 def test_the_note_says_what_to_do(case_of: Callable[[str], Case]) -> None:
     (note,) = set(ask_file(case_of("tiny strata").path, "SELECT note FROM ate()")["note"])
     assert "arms.same_shares = true lets small clusters merge" in note
@@ -418,14 +440,16 @@ def test_the_note_says_what_to_do(case_of: Callable[[str], Case]) -> None:
 
 
 @pytest.mark.parametrize("n_clusters", [2, 13])
-def test_a_variance_of_zero_has_neither_bounds_nor_p_value(tmp_path: Path, n_clusters: int) -> None:
+def test_outcomes_all_alike_have_the_noises_error_and_no_bounds(
+    tmp_path: Path, n_clusters: int
+) -> None:
     clusters = tuple(f"town {at}" for at in range(n_clusters))  # 13: one unit an arm, all merged
     log = a_log(26, clusters=clusters).with_columns(clicks=pl.lit(0.1))
     sections: dict[str, Section] = {"outcome": {"values": [0, 0.1, 0.7]}, "arms": MERGED}
     path = build_experiment(tmp_path / "experiment", log, privacy=EXACT, **sections).run().path
     mine = log.select(unit_id="customer", segment=pl.lit("a"))
     found = ask_file(path, "FROM ate_by_segment('mine')", mine=mine)
-    assert found["std_error"].to_list() == [0]
+    assert found["std_error"].to_list() == found["privacy_std_error"].to_list()
     assert found.select(NEAR_COLUMNS).row(0) == (None,) * 4
     check_equal(found, engine(path, mine))
 
@@ -458,7 +482,7 @@ def test_pairs_of_clusters_that_differ_by_rounding_alone_have_a_variance_of_zero
         for name, n_towns in (("two towns", 2), ("four towns", 4), ("all towns", 6))
     )
     found = ask_file(path, "FROM ate_by_segment('mine')", mine=mine)
-    assert found["std_error"].to_list() == [0, 0, 0]
+    assert found["std_error"].to_list() == found["privacy_std_error"].to_list()
     assert found["ci_lower"].null_count() == 3
     check_equal(found, engine(path, mine))
 
@@ -791,7 +815,7 @@ def test_the_macros_have_one_signature_each_so_that_old_readers_can_open_the_fil
 
 
 def test_parts_of_the_sql_are_filled_in_once_and_all_of_them() -> None:
-    words = {"effect": "1", "note": "2", "metric_order": "['outcome']"}
+    words = {"effect": "1", "note": "2", "metric_order": "['outcome']", "estimator_order": "[]"}
     parts = {"t_quantile": "'$x'", "estimates": "'$t_quantile -- '", **words}
     query = filled("ate", parts)
     assert query.count("'$x'") == query.count("'$t_quantile -- '") == 1

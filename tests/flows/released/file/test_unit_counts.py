@@ -55,7 +55,8 @@ def test_grids_without_keys(name: str) -> None:
 
 def units(connection: duckdb.DuckDBPyConnection, kind: str, grid: list[float]) -> None:
     """Units of three clusters and two arms, in the tables that are read."""
-    connection.execute(f"CREATE TABLE units (cluster {kind}, arm VARCHAR, outcome DOUBLE)")
+    columns = f"cluster {kind}, arm VARCHAR, outcome_randomised DOUBLE"
+    connection.execute(f"CREATE TABLE units ({columns})")
     connection.execute(
         """INSERT INTO units SELECT ['a', 'b', 'c'][1 + i * 7 // 5 % 3], ['x', 'y'][1 + i % 2],
             $grid[1 + i * 31 // 7 % $size] FROM range(3000) AS t (i)""",
@@ -63,7 +64,7 @@ def units(connection: duckdb.DuckDBPyConnection, kind: str, grid: list[float]) -
     )
     connection.execute("""
         ALTER TABLE units ADD COLUMN outcome_debiased DOUBLE;
-        UPDATE units SET outcome_debiased = 2 * outcome + ascii(cluster::VARCHAR);
+        UPDATE units SET outcome_debiased = 2 * outcome_randomised + ascii(cluster::VARCHAR);
         CREATE TEMP TABLE numbered_strata AS
         SELECT row_number() OVER (ORDER BY cluster, arm) - 1 AS code, cluster, arm
         FROM (SELECT DISTINCT cluster::VARCHAR AS cluster, arm FROM units)""")
@@ -87,10 +88,11 @@ def test_units_are_counted_by_stratum_and_outcome(
 
     found = count_units(connection, "outcome", grid)
     plainly = connection.execute("""
-        SELECT s.code, count(*), u.outcome, u.outcome, min(u.outcome_debiased),
-            max(u.outcome_debiased)
+        SELECT s.code, count(*), u.outcome_randomised, u.outcome_randomised,
+            min(u.outcome_debiased), max(u.outcome_debiased)
         FROM units AS u JOIN numbered_strata AS s
-        ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm GROUP BY s.code, u.outcome""")
+        ON s.cluster = u.cluster::VARCHAR AND s.arm = u.arm
+        GROUP BY s.code, u.outcome_randomised""")
     assert rows(found) == sorted(plainly.fetchall())
 
     counts = counts_by_level(connection, "outcome", grid, 6, 3000)
@@ -111,7 +113,7 @@ def test_an_outcome_that_is_not_of_the_grid_is_never_taken_for_one(
 ) -> None:
     grid = WITH_KEYS["tenths"]
     units(connection, LABELS["enums"], grid.tolist())
-    connection.execute(f"UPDATE units SET outcome = {odd} WHERE rowid = 77")
+    connection.execute(f"UPDATE units SET outcome_randomised = {odd} WHERE rowid = 77")
     found = count_units(connection, "outcome", grid)
     is_odd = (found.low != found.high) | ~np.isin(found.low, grid)
     assert is_odd.sum() == 1

@@ -23,6 +23,9 @@ def metric(
         strata_statistic="none",
         grid_step=None,
         n_outcomes=2,
+        computed_epsilon=1.0,
+        computed_delta=0.0,
+        missing=0.0,
         label=label,
         measured_in=measured_in,
     )

@@ -10,13 +10,17 @@ import numpy as np
 import pytest
 
 from flows.released.estimates.series import estimate_series
+from flows.released.file.draft import published
+from flows.released.lists import Known, Lists
 from flows.released.series import renew
 from flows.released.series.nights import open_night
 from flows.released.series.people import People
 from flows.released.series.renew import renew_series
+from schemas.errors import InputError
+from schemas.released import SCHEMA_VERSION
 from schemas.series import SERIES
 from tests.conftest import Experiment, released
-from tests.flows.released.series.nights_made import DAYS, nights
+from tests.flows.released.series.nights_made import DAYS, N_UNITS, night_log, nights
 
 pytestmark = pytest.mark.release
 
@@ -32,6 +36,21 @@ def folder(made: Experiment, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made.releases, tmp_path / "trial"))
 
 
+class _Trusting:
+    """Takes the series that is there for its own."""
+
+    def is_as_made(self, path: Path) -> bool:
+        return path.exists()
+
+    def note_made(self, path: Path, sha256: str) -> None:
+        """Note nothing."""
+
+
+def renewed(folder: Path) -> tuple[str, ...]:
+    known = Known(Lists(), published(folder, "trial"), {})
+    return renew_series(folder, "trial", lambda: known, _Trusting())
+
+
 def read_anew(folder: Path) -> list[str]:
     """Renew, and say which releases were read."""
     read: list[str] = []
@@ -41,7 +60,7 @@ def read_anew(folder: Path) -> list[str]:
         return open_night(path)
 
     with patch.object(renew, "open_night", watched):
-        assert renew_series(folder, "trial") == ()
+        assert renewed(folder) == ()
     return read
 
 
@@ -58,7 +77,7 @@ def test_it_holds_what_estimate_gives_where_people_are_known_to_differ(folder: P
     """The files do not say so, hence the bound; where it is all new the two are one."""
     (folder / SERIES).unlink()
     with patch.object(renew, "people_by_files", lambda seen: _disjoint(len(seen))):
-        assert renew_series(folder, "trial") == ()
+        assert renewed(folder) == ()
     last = released(folder / SERIES, f"SELECT * FROM cumulative WHERE period = '{DAYS[-1]}'")
     for one in estimate_series([folder]).pooled:
         (row,) = last.filter(estimator=one.estimator, arm=one.arm).to_dicts()
@@ -117,11 +136,33 @@ def test_a_series_that_is_not_intact_is_made_anew(folder: Path, what: str) -> No
 def test_a_failure_is_a_warning_and_leaves_the_old_series(folder: Path) -> None:
     before = (folder / SERIES).read_bytes()
     (folder / "trial.2026-12-01.r1.duckdb").write_text("no release")
-    (warning,) = renew_series(folder, "trial")
+    (warning,) = renewed(folder)
     assert "trial.2026-12-01.r1.duckdb" in warning
     assert "the release itself is public" in warning
     assert (folder / SERIES).read_bytes() == before
     assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_nights_of_two_schemas_are_told_and_fail_no_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An upgrade between two nights: files of before are named, with what to do."""
+    places = ("flows.raw.drawing.tables", "flows.released.file.opening")
+    with monkeypatch.context() as before:
+        for place in places:
+            before.setattr(f"{place}.SCHEMA_VERSION", SCHEMA_VERSION - 1)
+        built = nights(tmp_path / "e", days=DAYS[:1])
+    log = night_log(N_UNITS)
+    log.write_parquet(built.folder / "logs" / f"{DAYS[1]}.parquet")
+    result = built.run(DAYS[1])
+    assert result.status == "published"
+    (result.path.parent / SERIES).unlink()  # as after an upgrade: what it has is read anew
+    (warning,) = renewed(result.path.parent)
+    told = f"trial.{DAYS[0]}.r1.duckdb: has schema version {SCHEMA_VERSION - 1}, this program reads"
+    assert told in warning
+    with pytest.raises(InputError, match="is of another version than 1 beside: move them") as of:
+        estimate_series([result.path.parent])
+    assert told in str(of.value)
 
 
 def test_a_night_of_other_arms_is_named(folder: Path) -> None:
@@ -133,19 +174,19 @@ def test_a_night_of_other_arms_is_named(folder: Path) -> None:
             connection.execute(f"UPDATE {table} SET arm = 'post' WHERE arm = 'mail'")
         connection.execute("UPDATE release SET period = '2026-12-01'")
         connection.execute("UPDATE release SET release_id = 'trial.2026-12-01.r1'")
-    (warning,) = renew_series(folder, "trial")
+    (warning,) = renewed(folder)
     assert "its arms are 'none', 'post'" in warning
 
 
 def test_readers_keep_what_they_opened(folder: Path) -> None:
     with duckdb.connect(str(folder / SERIES), read_only=True) as reader:
         (folder / "trial.2026-11-02.r1.duckdb").unlink()
-        assert renew_series(folder, "trial") == ()
+        assert renewed(folder) == ()
         assert reader.execute("SELECT count(*) FROM periods").fetchall() == [(3,)]
 
 
 def test_times_are_taken_over(folder: Path) -> None:
     (folder / "trial.2026-11-02.r1.duckdb").unlink()
-    assert renew_series(folder, "trial") == ()
+    assert renewed(folder) == ()
     times = released(folder / SERIES, "periods")["created_at"].to_list()
     assert all(isinstance(time, datetime) for time in times)

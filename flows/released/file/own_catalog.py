@@ -1,0 +1,110 @@
+"""Whether what runs in a file is what its manifest makes: its macros, and the tables they read.
+
+Macros run in the session of whoever calls them, with the rights of that person, whatever their
+name. So they are made again from the manifest, and compared as DuckDB tells both; nothing of the
+file's is called. Numbers in them are the same on every machine.
+"""
+
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from flows.released.file.evidence import Drawn
+from flows.released.file.macros import Macros
+from flows.released.file.sql import quote_name, text
+from schemas.released import STORAGE_VERSION, Manifest
+from schemas.tables import MACROS, PREFIX
+
+_MADE = """
+    SELECT function_name, schema_name, function_type, parameters, parameter_types,
+        replace(macro_definition, $schema, $prefix)
+    FROM duckdb_functions() WHERE database_name = $database AND NOT internal ORDER BY ALL"""
+_TABLES = """
+    SELECT s.schema_name, t.table_name, t.sql
+    FROM duckdb_schemas() AS s LEFT JOIN duckdb_tables() AS t USING (database_name, schema_name)
+    WHERE s.database_name = $database AND s.schema_name <> 'main' AND NOT s.internal
+    ORDER BY ALL"""
+_COLUMNS = """
+    SELECT table_name, column_name, data_type FROM duckdb_columns()
+    WHERE database_name = $database AND schema_name <> 'main' AND NOT internal
+    ORDER BY table_oid, column_index"""
+_PLAIN = ("BIGINT", "BOOLEAN", "DOUBLE", "INTEGER", "VARCHAR")
+_GRID = "SELECT outcome FROM main.outcomes WHERE metric = $metric ORDER BY 1"
+_IDS = "SELECT unit_id FROM main.units"
+
+
+def foreign_code(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, database: str
+) -> str | None:
+    """Say what the attached ``database`` has that its manifest would not make; None for nothing.
+
+    It is attached to an empty database, and its tables, which are in use, keep their rules.
+    """
+    every = []
+    for one in manifest.outcomes:
+        found = connection.execute(_GRID, {"metric": one.metric}).fetchall()
+        every.append(Drawn(manifest, one, np.array([outcome for (outcome,) in found])))
+    macros = Macros(every, str(connection.sql(_IDS).types[0]))
+    made, signatures = _stored(macros.creation("main").replace(macros.schema, PREFIX))
+    theirs = _made(connection, database, macros.schema)
+    for name in MACROS:
+        own, found = ([row for row in rows if row[0] == name] for rows in (made, theirs))
+        if own != found or _signature(connection, database, name) != signatures[name]:
+            return f"its macro {name} is not the one that clusterdp makes of its facts"
+    return _foreign_table(connection, macros, database)
+
+
+@lru_cache(maxsize=16)  # nights of one experiment have the same, but for the schema
+def _stored(creation: str) -> tuple[list[Any], dict[str, str]]:
+    """What DuckDB tells of macros once it has written them into a file: less than before."""
+    with TemporaryDirectory() as folder, duckdb.connect() as connection:
+        file = text(str(Path(folder) / "macros.duckdb"))
+        connection.execute(
+            f"ATTACH {file} AS ours (STORAGE_VERSION '{STORAGE_VERSION}'); USE ours; {creation};"
+            f"USE memory; DETACH ours; ATTACH {file} AS ours (READ_ONLY)"
+        )
+        signatures = {name: _signature(connection, "ours", name) for name in MACROS}
+        return _made(connection, "ours", PREFIX), signatures
+
+
+def _made(connection: duckdb.DuckDBPyConnection, database: str, schema: str) -> list[Any]:
+    """The macros of a database; ``schema`` in their bodies is one for all."""
+    of_file = {"database": database, "schema": schema, "prefix": PREFIX}
+    return connection.execute(_MADE, of_file).fetchall()
+
+
+def _signature(connection: duckdb.DuckDBPyConnection, database: str, name: str) -> str:
+    """The parameters of a macro, defaults included: DuckDB tells them where too many are given.
+
+    So it binds nothing; the macro takes fewer, as is known by now.
+    """
+    try:
+        connection.execute(f"FROM {database}.main.{name}({', '.join(['NULL'] * 9)})")
+    except duckdb.BinderException as error:
+        return str(error).partition("Candidate")[2]
+    raise AssertionError("no macro of ours takes nine values")
+
+
+def _foreign_table(
+    connection: duckdb.DuckDBPyConnection, macros: Macros, database: str
+) -> str | None:
+    """Definitions are compared word by word with those of plain columns of the same types."""
+    theirs = connection.execute(_TABLES, {"database": database}).fetchall()
+    wrong = f"the tables in {macros.schema} are not those that its macros read"
+    if [row[:2] for row in theirs] != [(macros.schema, name) for name in sorted(macros.own_tables)]:
+        return wrong
+    columns: dict[str, list[str]] = {}
+    for table, column, kind in connection.execute(_COLUMNS, {"database": database}).fetchall():
+        if kind not in _PLAIN:
+            return wrong
+        columns.setdefault(table, []).append(f"{quote_name(column)} {kind}")
+    place = f"memory.{macros.schema}"
+    made = (f"CREATE TABLE {place}.{name} ({', '.join(of)})" for name, of in columns.items())
+    connection.execute(f"BEGIN; CREATE SCHEMA {place}; {'; '.join(made)}")
+    ours = connection.execute(_TABLES, {"database": "memory"}).fetchall()
+    connection.execute("ROLLBACK")
+    return None if ours == theirs else wrong

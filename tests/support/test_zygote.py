@@ -1,0 +1,42 @@
+"""A fork of the program tells and does what the program does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Builder
+from tests.support import zygote
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "words", [["--help"], ["check", "trial.toml"], ["check", "none.toml", "--json"], ["chek"]]
+)
+def test_a_fork_ends_as_the_program_does(
+    experiment: Builder, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = experiment().folder
+    forked = zygote.run_program(words, folder, os.environ)
+    monkeypatch.setattr(zygote, "_fork", lambda *_: None)
+    assert forked == zygote.run_program(words, folder, os.environ)
+
+
+@pytest.mark.process
+def test_what_is_read_at_a_start_takes_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[object] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        began.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    zygote.run_program(["--version"], tmp_path, os.environ)  # the server is there
+    monkeypatch.setattr(subprocess, "run", run)
+    assert zygote.run_program(["--version"], tmp_path, os.environ)[0] == 0
+    assert began == []
+    zygote.run_program(["--version"], tmp_path, os.environ | {"LC_ALL": "C"})
+    assert began == [[sys.executable, "-m", "flows.cli", "--version"]]
