@@ -308,7 +308,7 @@ def test_estimates_come_from_the_file_alone(released: Released) -> None:
     stored = "SELECT count(*) FROM main.estimates"
     assert [(one.estimator, one.arm) for one in again] == [
         (name, arm)
-        for name in ("tau_q", "histogram", "combined")
+        for name in ("combined", "tau_q", "histogram")
         for arm in sorted(released.experiment.treatments)
     ]
     assert released.one(stored) == (len(again),)

@@ -98,8 +98,9 @@ def in_every_release(evidence: Evidence, name: EstimatorName = "tau_q") -> Contr
 
 
 def joined(parts: list[Contrasts]) -> Contrasts:
+    names = [one.name for one in fields(Contrasts)]
     return Contrasts(
-        *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Contrasts))
+        **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     )
 
 

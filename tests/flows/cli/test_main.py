@@ -350,15 +350,19 @@ def test_a_relative_configuration_gives_absolute_paths(
 
 def test_estimate_prints_one_document(command: Command, experiment: Builder) -> None:
     result = experiment().run()
-    (one, histogram, combined) = document(command("estimate", result.path, "--json"))["estimates"]
-    assert (histogram["estimator"], combined["estimator"]) == ("histogram", "combined")
+    (combined, one, histogram) = document(command("estimate", result.path, "--json"))["estimates"]
+    assert [row["estimator"] for row in (combined, one, histogram)] == [
+        "combined",
+        "tau_q",
+        "histogram",
+    ]
     assert set(one) >= {
         "metric", "arm", "control", "segment", "estimator", "estimate", "std_error",
         "privacy_std_error", "n_segment", "coverage", "planned_std_error",
         "ci_lower", "ci_upper", "p_value", "relative", "relative_ci_lower", "relative_ci_upper",
         "n_units", "p_value_holm", "minimum_detectable_effect",
     }  # fmt: skip
-    assert one["estimate"] == result.estimates[0].estimate
+    assert combined["estimate"] == result.estimates[0].estimate
     assert one["segment"] is None
 
 
@@ -412,7 +416,7 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     (metric,) = found["metrics"]
     assert (metric["metric"], metric["strata_statistic"]) == ("outcome", "counts")
     beside = {"metrics", "path", "row_counts", "tables", "attributes", "assigned", "n_assigned"}
-    beside.add("withdrawn")
+    beside |= {"withdrawn", "ends"}
     assert set(found) - beside == set(TABLES["release"])
     assert (found["attributes"], found["assigned"]) == ([], False)
     assert set(found["row_counts"]) == set(TABLES)
@@ -554,7 +558,7 @@ def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path)
     found = document(clusterdp("demo", "--json"))
     assert Path(found["path"]).is_relative_to(tmp_path / "clusterdp-demo")
     assert found["epsilon"] == 2.0
-    one, _, combined = found["estimates"]
+    combined, one, _ = found["estimates"]
     assert combined["std_error"] < one["std_error"]
     assert (one["arm"], one["control"]) == ("cash", "none")
     # 0.45 in the paper; noise and all, the standard error is about 0.06

@@ -16,7 +16,7 @@ from tests.conftest import SENTINEL, Builder, a_log, write_content
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
 ODD = a_log(300).with_columns(
     variant=pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none")),
-    clicks=pl.lit(SENTINEL),
+    clicks=pl.when(pl.int_range(pl.len()) % 2 == 0).then(SENTINEL).otherwise(0),
 )
 
 Told = list[tuple[str, dict[str, str], dict[str, Any]]]

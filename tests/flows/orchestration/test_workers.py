@@ -324,6 +324,7 @@ def test_workers_draw_every_one_of_several_outcomes(
         chosen = resolve_release(config, known_sizes(config, rows))
         name = ReleaseName("trial", "once", 1)
         units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))
+    units = units.rename({f"{name}_randomised": name for name in names})
     assert seen.n_tasks["count_part"] > 2
     if unit_id == "plain":
         assert units.select(names).equals(log.select(names))

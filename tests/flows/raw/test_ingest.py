@@ -65,7 +65,7 @@ def test_events_come_to_the_aggregate_of_their_numbers(
         privacy=EXACT,
     )
     found = released(built.run().path, "units")
-    outcomes = dict(found.select("unit_id", "outcome").iter_rows())
+    outcomes = dict(found.select("unit_id", "outcome_randomised").iter_rows())
     assert outcomes.pop("c00003") == value
     assert set(outcomes.values()) == {0.0}
 

@@ -61,6 +61,11 @@ def brings(name: str, number: int, content: pl.DataFrame | str | None = None) ->
     return partial(Nights.bring, name=name, number=number, content=content)
 
 
+def certain(nights: Nights) -> dict[str, int]:
+    """What was told but for ``one_value``: of so few people that hangs on their noise."""
+    return {event: n for event, n in nights.n_told.items() if event != "one_value"}
+
+
 def test_two_nights(nights: Nights) -> None:
     """The first has a late file, a broken one and, with odd arms and rows set aside, a run that is
     killed; the second is refused to one experiment."""
@@ -73,7 +78,7 @@ def test_two_nights(nights: Nights) -> None:
         (0, AFTERNOON): [brings("autumn", 0), brings("spring", 0)],
     }
     through(nights, plan, 2)
-    assert nights.n_told == {
+    assert certain(nights) == {
         "late": 1, "failed": 1, "refused": 1, "sample_ratio": 1, "set_aside": 1,
     }  # fmt: skip
     assert nights.n_looks == 9
@@ -102,7 +107,7 @@ def test_seven_nights(nights: Nights) -> None:
         (5, NIGHT): [partial(Nights.killed, name="autumn")],
     }
     through(nights, plan, 7)
-    assert nights.n_told == {
+    assert certain(nights) == {
         "late": 2, "failed": 2, "refused": 4, "lost": 1, "sample_ratio": 2, "set_aside": 2,
     }  # fmt: skip
     assert nights.n_looks == 7 * 4 + 5

@@ -114,6 +114,7 @@ def test_a_release_has_no_units_and_says_what_it_has(result: ReleaseResult) -> N
         if statistic(result) == "differences"
         else 0,
         "arm_counts": 0,
+        "ends": 3 * has_counts,
         "randomiser": 0,
         "units": 0,
         "means": 0 if statistic(result) == "differences" else n_arms,
@@ -222,7 +223,7 @@ def sampling_by_hand(strata: list[Stratum]) -> tuple[float, float]:
         if noise > 0:
             own = usual + (own - usual) * usual**2 / (usual**2 + noise)
         own = min(max(own, 0.0), min(one.most, one.widest) * more)
-        scatter += (one.share**2 * own / one.n) ** 2 / (one.n - 1)
+        scatter += (one.share**2 * own / one.n) ** 2 / (one.n + 1)
     return sampling, scatter
 
 
@@ -232,7 +233,7 @@ def of_squares(strata: list[Stratum], told: dict[str, Any]) -> tuple[float, floa
     most = sum(one.factor * one.widest for one in strata)
     sampling = min(max(k * told["noisy_square"], 0.0), most)
     whole = sum(one.factor for one in strata)
-    scatter = sum((one.factor * sampling / whole) ** 2 / (one.n - 1) for one in strata)
+    scatter = sum((one.factor * sampling / whole) ** 2 / (one.n + 1) for one in strata)
     return sampling, scatter + (k * told["noise_scale"]) ** 2
 
 
@@ -305,7 +306,7 @@ def by_hand(result: ReleaseResult, arm: str) -> tuple[float, float, float, float
             noise += b**2 * own * step**2
             kurtosis += b**4 * more * step**4
     variance += noise
-    freedom = max(1.0, min(variance**2 / scatter, 4 + 6 * variance**2 / kurtosis))
+    freedom = max(1.0, min(variance**2 / scatter - 2, 4 + 6 * variance**2 / kurtosis))
     return estimate, variance, noise, freedom, total
 
 
