@@ -332,7 +332,8 @@ def test_ratios_count_households_as_one(tmp_path: Path) -> None:
     ids = rows_of(path, "SELECT unit_id, 'all' AS segment FROM main.units ORDER BY 1")
     table = written(ids, tmp_path / "s.parquet")
     in_segment = [one for one in estimate_segments(path, table).estimates if one.metric == "rate"]
-    units = rows_of(path, "FROM main.units")
+    of_units = {f"{name}_randomised": name for name in ("clicks", "views")}
+    units = rows_of(path, "FROM main.units").rename(of_units)
     assert found[0].std_error == pytest.approx(in_segment[0].std_error, rel=1e-9)
     assert found[0].std_error is not None
     expected = 0.0

@@ -222,6 +222,7 @@ def test_every_table_has_the_rows_it_should(experiment: Builder) -> None:
         "strata": 4,
         "debias": 16,
         "counts": 16,
+        "ends": 3,
         "arm_counts": 0,
         "squares": 0,
         "randomiser": 0,

@@ -23,6 +23,7 @@ from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import ConfigError, InputError
+from schemas.released import TABLES
 from schemas.tables import debiased, randomised
 from tests.conftest import Section, a_log, build_experiment, released
 from tests.flows.released.series.nights_made import nights
@@ -71,9 +72,9 @@ def alone(path: Path, folder: Path, metric: str) -> Path:
     file.write_bytes(path.read_bytes())
     file.chmod(0o644)
     with duckdb.connect(str(file)) as connection:
-        for table in ("metrics", "outcomes", "pools", "debias", "counts", "squares", "means"):
+        tables = [name for name, columns in TABLES.items() if "metric" in columns]
+        for table in tables:
             connection.execute(f"DELETE FROM {table} WHERE metric <> $1", [metric])
-        connection.execute("DELETE FROM estimates WHERE metric <> $1", [metric])
         for other in NAMES:
             if other != metric:
                 for column in (randomised(other), debiased(other)):

@@ -303,8 +303,8 @@ def _ended(state: str) -> Samples:
 
 
 def _periods(**counts: int) -> Samples:
-    names = ("published", "due", "waiting", "running", "refused", "failed", "lost", "withdrawn",
-             "pruned")  # fmt: skip
+    names = ("published", "due", "waiting", "running", "refused", "failed", "lost", "altered",
+             "withdrawn", "pruned")  # fmt: skip
     return {("periods", name): float(counts.get(name, 0)) for name in names}
 
 
