@@ -449,7 +449,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     """Let ``check`` fail with an error."""
 
     def fail_with(error: BaseException) -> None:
-        def fail(*_: object) -> NoReturn:
+        def fail(*_: object, **__: object) -> NoReturn:
             raise error
 
         monkeypatch.setattr("flows.check.check", fail)

@@ -152,7 +152,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_draft_that_was_never_written_cannot_be_completed(releases: Path) -> None:
-    with workplace(releases) as folder, pytest.raises(FileNotFoundError):
+    with workplace(releases) as folder, pytest.raises(InputError, match="cannot write here"):
         complete(draft_in(folder))
 
 
