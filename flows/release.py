@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate
+from estimators.ends import ends_warnings
 from flows.config.load import check_period, load
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
@@ -23,7 +24,6 @@ from flows.raw.validate import validate
 from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
-from flows.released.file.stated_ends import stated_warnings
 from flows.released.publish import publish
 from flows.watch.run import Watch, watched
 from schemas.released import Manifest
@@ -108,22 +108,22 @@ def _release_period(
                 chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
             )
             step(publish)(tables, charge.draft, workspace.engine_bytes)
-            estimates = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
-        of_one_value = stated_warnings(charge.path)
+            made = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
+        of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
-        warnings += account.renew_series()
+        warnings += account.renew_series(made.night)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
         status="published",
         manifest=tables.manifest,
         roster=roster,
-        estimates=estimates,
+        estimates=made.estimates,
         statement=charge.statement,
         warnings=(
             *known,
             *warnings,
-            *_few_compared(tables.manifest, estimates),
+            *_few_compared(tables.manifest, made.estimates),
             *of_one_value,
         ),
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flows.config.load import AnyConfig, load_any
 from flows.config.model.experiment import Config
@@ -65,6 +66,9 @@ from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import of_group
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
+
+if TYPE_CHECKING:
+    from flows.released.series.nights import MadeNight  # which opens DuckDB
 
 UNLIMITED = (
     "privacy.budget_epsilon is not set: nothing limits what a unit pays over all releases; declare "
@@ -300,12 +304,15 @@ class Account:
         if self._shelf.directory.is_dir():
             sweep(self._shelf.directory, keep=self.unfinished())
 
-    def renew_series(self) -> tuple[str, ...]:
-        """Bring ``series.duckdb`` beside the releases up to date; gives warnings, never fails."""
+    def renew_series(self, made: "MadeNight | None" = None) -> tuple[str, ...]:
+        """Bring ``series.duckdb`` beside the releases up to date; gives warnings, never fails.
+
+        ``made`` is the night that this run has released.
+        """
         from flows.released.series.renew import renew_series  # noqa: PLC0415 - DuckDB
 
         shelf, files = self._shelf, self._files
-        found = renew_series(shelf.directory, shelf.experiment, self.known, files)
+        found = renew_series(shelf.directory, shelf.experiment, self.known, files, made)
         self._note_files()
         return found
 

@@ -174,7 +174,7 @@ def test_the_aggregation_of_events_counts_from_the_first_exposure(tmp_path: Path
     )
     assert (log.n_exposures, pl.read_parquet(exposures).height, events.height) == (300, 300, 700)
     assert found.height == 200
-    assert 0 < found["outcome_randomised"].sum() == within.height < 700
+    assert 0 < found["outcome"].sum() == within.height < 700
     expected = dict(within.group_by("customer_id").len().iter_rows())
     assert all(
         expected.get(unit, 0) == count

@@ -134,7 +134,7 @@ def test_a_release_has_these_estimates_with_errors_that_are_theirs(tmp_path: Pat
     generator = np.random.default_rng(3)
     tables = tables_of(log_of(generator, [0.5] * 3))
     publish(tables, path := tmp_path / "draft.duckdb")
-    found = {one.estimator: one for one in estimate(path)}
+    found = {one.estimator: one for one in estimate(path).estimates}
     assert set(found) == {"tau_q", "histogram", "combined"}
     with duckdb.connect(str(path), read_only=True) as connection:
         units = pl.DataFrame(pl.from_arrow(connection.sql("FROM main.units").to_arrow_table()))

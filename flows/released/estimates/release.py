@@ -9,7 +9,7 @@ import polars as pl
 
 from estimators.coverage import coverage_warnings
 from estimators.effects import Estimate, effects
-from estimators.ends import ends_warnings
+from estimators.ends import End, ends_warnings
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
@@ -27,6 +27,7 @@ from flows.released.file.read import (
     read_manifest,
 )
 from flows.released.publish import add_estimates
+from flows.released.series.nights import MadeNight, night_of
 from schemas.released import Metric, Ratio, no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
@@ -99,9 +100,18 @@ def stated_forecast(connection: duckdb.DuckDBPyConnection) -> Forecast:
     return {(metric, arm, estimator): error for metric, arm, estimator, error in rows}
 
 
+@dataclass(frozen=True)
+class MadeEstimates:
+    """What was estimated from a draft, and what else of its file later steps need."""
+
+    estimates: list[Estimate]
+    ends: tuple[End, ...]
+    night: MadeNight
+
+
 def estimate(
     draft: Path, memory: int | None = None, forecast: Forecast | None = None
-) -> list[Estimate]:
+) -> MadeEstimates:
     """Estimate effects from a draft of a release; add them, arms' means and ``ends`` to it.
 
     ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
@@ -112,14 +122,15 @@ def estimate(
         every = read_every(connection, manifest, is_ours=True)
         ratios = ratios_of_release(connection, every, manifest.metrics)
         estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
-        ends = [asdict(one) for one in find_ends(connection, every, is_ours=True)]
+        ends = find_ends(connection, every, is_ours=True)
         frames = {
             "estimates": estimates_frame(estimates),
             "means": _means_frame(every, ratios),
-            "ends": pl.DataFrame(ends, schema=no_rows("ends").schema),
+            "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
         }
         add_estimates(connection, draft, frames, every)
-    return estimates
+        rows = tuple(frames["estimates"].iter_rows(named=True))
+        return MadeEstimates(estimates, ends, MadeNight(night_of(draft, connection), rows))
 
 
 def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -56,6 +57,15 @@ class Night:
     def measured(self) -> dict[str, tuple[str, str | None]]:
         """What each metric is, and the unit it is measured in."""
         return {one.metric: (one.kind, one.measured_in) for one in self.manifest.metrics}
+
+
+@dataclass(frozen=True)
+class MadeNight:
+    """A night that this run has just released, as its file has it: nobody need read that again."""
+
+    night: Night
+    estimates: tuple[dict[str, Any], ...]
+    """The rows of the file's table ``estimates``."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +193,7 @@ def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
     """
     with open_safely(path) as connection:
         try:
-            night = _night(path, connection)
+            night = night_of(path, connection)
             name = ReleaseName.parse(night.manifest.release_id)
         except (TypeError, ValueError):
             name = None
@@ -197,7 +207,8 @@ def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
         yield connection, night
 
 
-def _night(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:
+def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:
+    """What the release at ``path``, which is open, is about."""
     manifest = read_manifest(connection)
     found = [str(arm) for (arm,) in connection.execute(_ARMS).fetchall()]
     ranges = {

@@ -24,7 +24,7 @@ from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.lists import Known, Lists
-from flows.released.series.nights import Night, find_nights, open_night
+from flows.released.series.nights import MadeNight, Night, find_nights, open_night
 from flows.released.series.people import people_by_files
 from flows.released.series.pooling import pool_periods
 from flows.runtime.files import folder_lock, sync_directory
@@ -93,12 +93,17 @@ class Noted(Protocol):
 
 
 def renew_series(
-    directory: Path, experiment: str, known: Callable[[], Known], noted: Noted
+    directory: Path,
+    experiment: str,
+    known: Callable[[], Known],
+    noted: Noted,
+    made: MadeNight | None = None,
 ) -> tuple[str, ...]:
     """Bring ``series.duckdb`` in ``directory`` up to date; return warnings, and never fail.
 
     The releases are public whatever becomes of it. ``experiment`` is the one whose releases are in
-    the folder, ``known`` says which of the files are releases. Of a series that is there all is
+    the folder, ``known`` says which of the files are releases; ``made`` is what this run has drawn,
+    which is not read again. Of a series that is there all is
     taken over if it is as it was ``noted``, nothing if it is not, and rows of pruned releases where
     nobody has noted one.
     """
@@ -108,7 +113,7 @@ def renew_series(
         is_own = noted.is_as_made(path)
         if _todo(directory, experiment, known(), is_own) is not None:
             with workplace(directory) as folder, folder_lock(directory):
-                _renew(directory, experiment, folder / SERIES, known(), noted)
+                _renew(directory, experiment, folder / SERIES, known(), noted, made)
     except (ClusterdpError, OSError, duckdb.Error) as error:
         reason = str(error).splitlines()[0]
     else:
@@ -187,7 +192,14 @@ def _notes(lists: Lists, experiment: str) -> list[Row]:
     ]
 
 
-def _renew(directory: Path, experiment: str, draft: Path, told: Known, noted: Noted) -> None:
+def _renew(
+    directory: Path,
+    experiment: str,
+    draft: Path,
+    told: Known,
+    noted: Noted,
+    made: MadeNight | None,
+) -> None:
     path = directory / SERIES
     todo = _todo(directory, experiment, told, noted.is_as_made(path))
     if todo is None:  # another run has done it
@@ -196,7 +208,7 @@ def _renew(directory: Path, experiment: str, draft: Path, told: Known, noted: No
         path.unlink(missing_ok=True)
         sync_directory(directory)
         return
-    _write(_tables(todo.kept, todo.files) | {"notes": todo.notes}, draft)
+    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
     complete(draft)
     noted.note_made(path, sha256_of(draft))
     draft.replace(path)
@@ -204,7 +216,7 @@ def _renew(directory: Path, experiment: str, draft: Path, told: Known, noted: No
 
 
 def _tables(
-    kept: _Kept | None, files: Sequence[tuple[Path, str, int, bool]]
+    kept: _Kept | None, files: Sequence[tuple[Path, str, int, bool]], made: MadeNight | None
 ) -> dict[str, list[Row]]:
     """The rows of every table; ``files`` are path, release, size, and whether it is kept."""
     periods: list[Row] = []
@@ -218,8 +230,11 @@ def _tables(
             periods.append(kept.periods[release_id])
             estimates.append(kept.estimates.get(release_id, []))
             continue
-        with open_night(path) as (connection, night):
-            found = _select(connection, "main", "estimates", list(TABLES["estimates"]))
+        if made is not None and made.night.manifest.release_id == release_id:
+            night, found = made.night, list(made.estimates)
+        else:
+            with open_night(path) as (connection, night):
+                found = _select(connection, "main", "estimates", list(TABLES["estimates"]))
         own = _series_row(night)
         row = row or own
         if own["alike"] != row["alike"]:
