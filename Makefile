@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick soak bench docs supply pythons check lint types contracts tests fix lock clean
+.PHONY: help demo test test-all quick slow soak bench docs supply pythons check lint types contracts tests fix lock clean
 
 PYTHONS := 3.11 3.12 3.13 3.14
 # The time that is written into what is built: that of the commit, where there is one.
@@ -18,16 +18,26 @@ TOGETHER := $(MAKE) --no-print-directory --jobs 3
 unexport PYTHONDONTWRITEBYTECODE
 
 help: ## show this help
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: $(VENV)/demo ## release a real experiment and show what was found
 	@$(BIN)/clusterdp demo
 
-test: lint ## lint, types, import contracts and all tests
+test: lint ## lint, types, import contracts and all tests but those of tests/support/slow.txt
 	@$(TOGETHER) types contracts tests
 
+test-all: test ## and those, as CI does
+	@$(MAKE) --no-print-directory tests TIER="slow and not soak"
+
 quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for one room
-	@$(TOGETHER) types contracts tests TIER="unit and not soak"
+	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow"
+
+slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on this machine
+	@rm -rf build/costs && mkdir -p build/costs/all build/costs/rest
+	@CLUSTERDP_TEST_COSTS=$(CURDIR)/build/costs/all $(MAKE) --no-print-directory tests TIER="not soak"
+	@$(BIN)/python -m tests.support.slow build/costs/all
+	@CLUSTERDP_TEST_COSTS=$(CURDIR)/build/costs/rest $(MAKE) --no-print-directory tests
+	@$(BIN)/python -m tests.support.slow build/costs/rest
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \
@@ -61,7 +71,7 @@ contracts: $(VENV)/test # a page where one is broken, else a line
 	@told=$$($(BIN)/lint-imports) && echo "$$told" | grep "^Contracts:" || (echo "$$told"; false)
 
 tests: $(VENV)/test
-	@$(BIN)/python -m pytest $(if $(TIER),-m "$(TIER)") \
+	@$(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
 		-n auto --maxprocesses 4 --dist worksteal $(if $(IN),tests/$(IN))
 
 fix: $(VENV)/test ## format the code and mend what the linter can

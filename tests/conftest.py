@@ -24,6 +24,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.slow import pytest_runtest_protocol
 from tests.support.tiers import (
     into_tiers,
     pytest_ignore_collect,
@@ -37,6 +38,7 @@ __all__ = [  # hooks among them
     "Ran",
     "pytest_ignore_collect",
     "pytest_pyfunc_call",
+    "pytest_runtest_protocol",
     "pytest_terminal_summary",
 ]
 

@@ -127,7 +127,6 @@ def test_it_works_without_the_checkout(installed: Path, tmp_path: Path) -> None:
     assert "release" in help_text
 
 
-@pytest.mark.slow
 def test_its_commands_release_and_estimate(installed: Path, tmp_path: Path) -> None:
     program = installed / "bin" / "clusterdp"
     assert "units" in ran(tmp_path, program, "demo")

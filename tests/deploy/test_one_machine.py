@@ -238,7 +238,6 @@ def stop_at_work(run: "subprocess.Popen[str]", base: Path) -> None:
     pytest.fail(f"no working folder was seen: {run.communicate()[0]}")
 
 
-@pytest.mark.slow
 def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
     """While a run is at work and after it; nor can they change anything."""
     for folder in PRIVATE:  # a file whose own mode lets everybody in
@@ -271,7 +270,6 @@ def test_analysts_read_releases_and_nothing_else(installed: Path) -> None:
     assert [path for path in found if is_writable_by_others(path)] == []
 
 
-@pytest.mark.slow
 def test_analysts_read_no_backup(installed: Path) -> None:
     """Nor can a stranger, nor is what a killed one has left open to them."""
     run = a_run(installed)
@@ -378,7 +376,6 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 
 @pytest.mark.soak  # minutes
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prefect", "workers"])
 def test_nobody_else_reads_or_talks_to_what_a_run_starts(installed: Path, kind: str) -> None:
     """Prefect's server and database, Dask's scheduler and workers; each process in /proc."""
@@ -431,7 +428,6 @@ def is_writable_by_others(path: Path) -> bool:
     return path.name != "open" and path.stat().st_mode & 0o022 != 0
 
 
-@pytest.mark.slow
 def test_the_service_changes_no_log_and_no_configuration(installed: Path) -> None:
     run = a_run(installed)
     told, _ = run.communicate(timeout=PATIENCE)

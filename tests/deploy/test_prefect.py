@@ -29,7 +29,7 @@ TODAY = datetime.now(UTC).date()
 DAYS = [(TODAY - timedelta(days=ago)).isoformat() for ago in (3, 2)]
 EVENING = "2025-11-20"  # the day before the time that runs are asked for, in Zurich
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

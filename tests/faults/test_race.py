@@ -328,7 +328,6 @@ def test_of_sixteen_with_the_same_people_none_lets_one_of_them_pay_too_much(
 # through the command line
 
 
-@pytest.mark.slow
 def test_of_four_programs_that_release_at_once_one_gets_the_budget(
     clusterdp: "Program", experiment: "Builder"
 ) -> None:

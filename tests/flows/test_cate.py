@@ -535,7 +535,6 @@ def test_a_private_step_that_fails_tells_nothing(
 # as a Prefect flow
 
 
-@pytest.mark.slow
 @pytest.mark.prefect
 def test_nothing_of_a_row_is_in_prefect(
     campaign: Campaign, prefect_harness: Path, capfd: pytest.CaptureFixture[str]

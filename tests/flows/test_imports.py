@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import Builder
 from tests.effect_logs import Campaign, campaign
 from tests.flows.test_multisite import Hospital, hospital
@@ -58,7 +56,6 @@ ALLOWED = {
 }
 
 
-@pytest.mark.slow
 def test_each_command_imports_what_it_needs_and_nothing_of_prefect(
     experiment: Builder, hospital: Hospital, campaign: Campaign, tmp_path: Path
 ) -> None:

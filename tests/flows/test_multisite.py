@@ -581,7 +581,6 @@ def states(built: AtSite) -> list[str]:
     return [str(entry.state) for entry in entries if entry.name.period == "b"]
 
 
-@pytest.mark.slow
 def test_killed_at_any_moment_the_next_run_finishes_the_job(
     hospital: Hospital, tmp_path: Path
 ) -> None:
@@ -711,7 +710,6 @@ def test_aggregate_answers_people_and_programs(hospital: Hospital, tmp_path: Pat
 # as a Prefect flow
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_nothing_raw_is_in_prefect_or_beside_the_log(
     hospital: Hospital, prefect_harness: Path, capfd: pytest.CaptureFixture[str]

@@ -198,7 +198,6 @@ def wait_until(
 
 
 @pytest.mark.soak
-@pytest.mark.slow
 def test_thirty_nights_of_serve(
     own_postgresql: "PostgreSQL", experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
-import pytest
 
 SECONDS = 1800  # after which it counts as stuck; on a slow machine each start takes minutes
 
@@ -51,7 +50,6 @@ def wait_for_release(folder: Path, process: subprocess.Popen[bytes]) -> Path | N
     return None
 
 
-@pytest.mark.slow
 def test_a_schedule_releases_yesterday(tmp_path: Path) -> None:
     config = write_experiment(tmp_path)
     days = {

@@ -227,7 +227,6 @@ chunk.main("reports", {first}, {chunks})
 """
 
 
-@pytest.mark.slow
 def test_a_case_that_kills_or_never_ends_is_found_and_passed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -66,7 +66,6 @@ def test_a_sound_mechanism_holds_and_its_claim_is_nearly_reached(mechanism: Mech
     assert found.n_samples >= 10_000
 
 
-@pytest.mark.slow
 def test_a_default_release_holds_at_the_default_effort() -> None:
     chosen = design(Request("auto", 12, epsilon=2.0))
     found = audit(chosen.mechanism, chosen.epsilon)

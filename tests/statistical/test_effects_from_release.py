@@ -19,7 +19,7 @@ from flows.released.effects.from_release import ReleaseEffects, effects_from_rel
 from tests.conftest import build_experiment
 from tests.estimators.released_pairs import DESIGN, simulated
 
-pytestmark = [pytest.mark.statistical, pytest.mark.slow]
+pytestmark = pytest.mark.statistical
 N, RELEASES = 3_600, 18
 """Units of a trial, and trials. Each tells of six sites, who share nobody: 126 intervals in all."""
 SHIFTS = {"a": 0.2, "b": 0.8, "c": 0.2, "d": 0.8, "e": 0.2, "f": 0.8}

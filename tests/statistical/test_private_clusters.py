@@ -119,7 +119,6 @@ def estimates(
     return {name: np.array([one[name] for one in found]) for name in found[0]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tau_q", "histogram"])
 def test_effects_over_randomised_clusters_are_estimated_without_bias(name: str) -> None:
     """And an estimate 30 % off would be found."""
@@ -129,7 +128,6 @@ def test_effects_over_randomised_clusters_are_estimated_without_bias(name: str) 
     assert errors_off(1.3 * values, EFFECT) > 2 * ERRORS
 
 
-@pytest.mark.slow
 def test_a_release_has_these_estimates_with_errors_that_are_theirs(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     tables = tables_of(log_of(generator, [0.5] * 3))
@@ -147,7 +145,6 @@ def test_a_release_has_these_estimates_with_errors_that_are_theirs(tmp_path: Pat
     assert 0.7 < error / estimates()["tau_q"].std(ddof=1) < 1.3
 
 
-@pytest.mark.slow
 def test_with_shares_that_differ_effects_would_be_confounded() -> None:
     """Why ``arms.same_shares`` is demanded: here it is said, and not so."""
     values = estimates((0.2, 0.5, 0.8), 30)["tau_q"]

@@ -1,4 +1,4 @@
-"""A unit test that works for long is named, one that waits is not; what is used says the tier."""
+"""A test that works for long is named, one that waits is not; what is used says the tier."""
 
 import pytest
 
@@ -14,7 +14,8 @@ import pytest
 from tests.support import tiers
 from tests.support.tiers import into_tiers, pytest_pyfunc_call, pytest_terminal_summary
 
-tiers.MOST, tiers._TESTS = 0.1, Path(__file__).parent
+tiers.MOST, tiers._TESTS = {"unit": 0.1}, Path(__file__).parent
+tiers.listed = lambda: [f"{one.name}::test_slow" for one in tiers._TESTS.glob("test_*.py")]
 
 
 def pytest_collection_modifyitems(items):
@@ -98,9 +99,9 @@ def test_program(clusterdp):
     pass
 
 
-@pytest.mark.slow
-def test_slow():
-    pass
+@pytest.mark.parametrize("case", [1, 2])
+def test_slow(case):
+    work()
 """
 
 TIERS = {
@@ -109,18 +110,20 @@ TIERS = {
         "test_waits",
         "test_works_and_is_first_to_import",
         "test_makes_no_release",
+        "test_slow[1]",
+        "test_slow[2]",
     },
     "release": {"test_releases_itself", "test_releases_by_a_helper", "test_has_a_release"},
     "statistical": {"test_works_and_says_so"},
     "prefect": {"test_flow"},
-    "process": {"test_program", "test_slow"},
+    "process": {"test_program"},
 }
 MARKS = "\n".join(["[pytest]", "markers =", *(f"    {name}" for name in (*TIERS, "slow"))])
 
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    for name in ("MOST", "_TESTS"):  # which the suite sets, in workers too
+    for name in ("MOST", "_TESTS", "listed"):  # which the suite sets, in workers too
         monkeypatch.setattr(tiers, name, getattr(tiers, name))
     pytester.makeconftest(SUITE)
     pytester.makepyfile(TESTS)
@@ -140,14 +143,20 @@ def test_what_a_test_uses_says_its_tier(suite: pytest.Pytester, tier: str) -> No
 
 def test_what_takes_long_comes_first(suite: pytest.Pytester) -> None:
     names = collected(suite)
-    assert names[:3] == ["test_flow", "test_slow", "test_program"]
-    assert set(names[-4:]) == TIERS["unit"]
+    assert names[:2] == ["test_flow", "test_program"]
+    assert names[-6:-4] == ["test_slow[1]", "test_slow[2]"]
+    assert set(names[-6:]) == TIERS["unit"]
+
+
+def test_what_is_listed_can_be_left_out(suite: pytest.Pytester) -> None:
+    assert collected(suite, "-m", "unit and slow") == ["test_slow[1]", "test_slow[2]"]
+    assert len(collected(suite, "-m", "not slow")) == 10
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_unit_test_that_works_for_long_is_named(suite: pytest.Pytester, workers: str) -> None:
+def test_a_test_that_works_for_long_is_named(suite: pytest.Pytester, workers: str) -> None:
     ended = suite.runpytest_inprocess("-n", workers)
-    ended.assert_outcomes(passed=11)
+    ended.assert_outcomes(passed=12)
     told = [line for line in ended.outlines if " s test_" in line]
-    ended.stdout.fnmatch_lines(["*= unit tests of more than 0.1 s of processor time =*"])
+    ended.stdout.fnmatch_lines(["*= took long, in seconds of processor time: *"])
     assert [line.rpartition("::")[2] for line in told] == ["test_works"]

@@ -1,4 +1,4 @@
-"""Which tier a test is in, in which order tests run, and which unit tests take long.
+"""Which tier a test is in, in which order tests run, and which tests take long.
 
 A test's tier follows from what it uses, so nobody has to remember; where that says too little, a
 mark on the test does (``@pytest.mark.statistical``). The tiers are described in pyproject.toml.
@@ -6,7 +6,6 @@ mark on the test does (``@pytest.mark.statistical``). The tiers are described in
 
 import dis
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -15,14 +14,18 @@ from typing import Any
 
 import pytest
 
+from tests.support.slow import function_of, listed, spent
+
 TIERS = ("prefect", "process", "statistical", "release", "unit")
 """In the order they run: what takes long comes first, so that no worker ends long after another."""
 
-MOST = 1.0
-"""Seconds of processor time from which on a unit test is named at the end of a run.
+MOST = {"unit": 1.0}
+"""Seconds of processor time from which on a test of a tier is named at the end of a run.
 
-Those of this process, all its threads together: on a busy machine a test waits, which costs none.
+On a busy machine a test waits, which costs none.
 """
+_MOST = 2.0
+"""The same of other tiers, where a test is not on the list of slow ones."""
 
 _SPENT = "seconds of processor time"
 _TESTS = Path(__file__).parents[1]
@@ -35,22 +38,25 @@ _WITHOUT_UNITS = (*_PROCESSES, "statistical")
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Where unit tests alone are asked for, do not import folders that have none."""
     has_none = collection_path.parent == _TESTS and collection_path.name in _WITHOUT_UNITS
-    is_quick = config.option.markexpr in ("unit", "unit and not soak")
+    is_quick = config.option.markexpr in ("unit", "unit and not soak and not slow")
     return True if is_quick and has_none else None
 
 
 def into_tiers(items: list[pytest.Item]) -> None:
-    """Mark every test with its tier, and sort them by it; what is marked slow comes first.
+    """Mark every test with its tier, and with ``slow`` if it is, and sort them; slow ones first.
 
     Cases of one function have one tier, but where some are marked.
     """
-    known: dict[tuple[object, bool], str] = {}
+    slow = listed()
+    known: dict[object, str] = {}
     places: dict[pytest.Item, tuple[int, bool]] = {}
     for item in items:
-        is_slow = _is_slow(item)
+        is_slow = function_of(item.nodeid) in slow
+        if is_slow:
+            item.add_marker("slow")
         tier = _marked(item)
         if tier is None:
-            cases = (getattr(item, "function", item), is_slow)
+            cases = getattr(item, "function", item)
             tier = known.get(cases) or known.setdefault(cases, _tier(item))
             item.add_marker(tier)
         places[item] = (TIERS.index(tier), not is_slow)
@@ -59,25 +65,26 @@ def into_tiers(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
-    """Note what a unit test took, where that is more than :data:`MOST`.
+    """Note what a test took, where that is more than :data:`MOST` of its tier.
 
     A test that is the first to import something pays for all that come later: it is let off.
     """
-    modules, start = len(sys.modules), time.process_time()
+    modules, start = len(sys.modules), spent()
     result = yield
-    spent = time.process_time() - start
-    if spent > MOST and _marked(pyfuncitem) == "unit" and len(sys.modules) == modules:
-        pyfuncitem.user_properties.append((_SPENT, spent))  # which reaches xdist's controller
+    seconds, most = spent() - start, MOST.get(_marked(pyfuncitem) or "", _MOST)
+    is_slow = pyfuncitem.get_closest_marker("slow") is not None
+    if seconds > most and not is_slow and len(sys.modules) == modules:
+        pyfuncitem.user_properties.append((_SPENT, seconds))  # which reaches xdist's controller
     return result
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Name the unit tests that took long; machines differ, so that no clock fails a test."""
+    """Name the tests that took long; machines differ, so that no clock fails a test."""
     passed = terminalreporter.stats.get("passed", ())
-    spent = {one.nodeid: dict(one.user_properties).get(_SPENT, 0.0) for one in passed}
-    found = sorted((seconds, name) for name, seconds in spent.items() if seconds)
+    took = {one.nodeid: dict(one.user_properties).get(_SPENT, 0.0) for one in passed}
+    found = sorted((seconds, name) for name, seconds in took.items() if seconds)
     if found:
-        terminalreporter.section(f"unit tests of more than {MOST:g} s of processor time")
+        terminalreporter.section("took long, in seconds of processor time: make them quicker")
     for seconds, name in reversed(found):
         terminalreporter.line(f"{seconds:.1f} s {name}")
 
@@ -85,10 +92,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _marked(item: pytest.Item) -> str | None:
     """The tier that a test is marked with, the nearest mark first."""
     return next((mark.name for mark in item.iter_markers() if mark.name in TIERS), None)
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    return item.get_closest_marker("slow") is not None
 
 
 def _tier(item: pytest.Item) -> str:
@@ -102,8 +105,6 @@ def _tier(item: pytest.Item) -> str:
     programs = {"subprocess", "multiprocessing", "browser", "dask"}
     names = set(vars(getattr(item, "module", object)))
     if room in _PROCESSES or fixtures & servers or names & programs:
-        return "process"
-    if _is_slow(item):
         return "process"
     return "release" if any(map(_runs, _functions(item))) else "unit"
 

@@ -65,6 +65,14 @@ def run_program(
         return Ran(code, out.read(), err.read())
 
 
+def spent() -> float:
+    """Processor seconds of all forks so far."""
+    return sum(_spent)
+
+
+_spent: list[float] = []
+
+
 def _fork(
     words: list[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int]
 ) -> int | None:
@@ -75,7 +83,8 @@ def _fork(
     with (line := _server()).makefile("rw", encoding="utf-8") as answers:
         socket.send_fds(line, [len(asked).to_bytes(4)], list(streams))
         line.sendall(asked)
-        code = json.loads(answers.readline())
+        code, seconds = json.loads(answers.readline())
+    _spent.append(seconds)
     return None if code is None else int(code)
 
 
@@ -114,8 +123,13 @@ def _serve(line: socket.socket) -> None:
             return
         for stream in streams:
             os.close(stream)
-        code = None if child is None else os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        line.sendall(json.dumps(code).encode() + b"\n")
+        line.sendall(json.dumps((None, 0.0) if child is None else _ended(child)).encode() + b"\n")
+
+
+def _ended(child: int) -> tuple[int, float]:
+    """The exit code of a fork, and the processor seconds that it took."""
+    _, status, usage = os.wait4(child, 0)
+    return os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime
 
 
 def _is_alone() -> bool:

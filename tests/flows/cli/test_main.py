@@ -516,7 +516,6 @@ def test_the_program_fails_plainly_and_shows_more_with_debug(clusterdp: Program)
     assert ended.stderr.endswith("none.toml: there is no such file\n")
 
 
-@pytest.mark.slow
 def test_the_program_releases_alike_with_prefect_which_it_keeps_beside_the_configuration(
     clusterdp: Program, experiment: Builder
 ) -> None:
@@ -552,7 +551,6 @@ def flow_runs(home: Path) -> list[tuple[str, str]]:
         return connection.execute(query).fetchall()
 
 
-@pytest.mark.slow
 def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path) -> None:
     pytest.importorskip("causaldata", reason="the demo's data are an extra: clusterdp[demo]")
     found = document(clusterdp("demo", "--json"))

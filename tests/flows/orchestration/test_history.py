@@ -84,7 +84,6 @@ def counts(folder: Path) -> dict[str, int]:
         }
 
 
-@pytest.mark.slow
 def test_runs_that_ended_long_ago_go_with_all_that_is_theirs(tmp_path: Path) -> None:
     config = write_experiment(tmp_path)
     config.write_text(config.read_text() + '[retention]\nprefect = "30d"\n')

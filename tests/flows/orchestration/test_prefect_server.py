@@ -130,7 +130,6 @@ def running(*, schedules: bool) -> Iterator[tuple[PrefectServer, int]]:
         yield server, int(str(get_current_settings().api.url).split(":")[2].split("/")[0])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("schedules", [False, True], ids=["of a single run", "of serve"])
 def test_a_stranger_is_refused_everywhere(home: Path, schedules: bool) -> None:
     """On every endpoint and socket; nothing is changed; no file may be read, whatever the umask."""
@@ -208,7 +207,6 @@ PARENT = """if True:
 """
 
 
-@pytest.mark.slow
 def test_no_server_outlives_its_parent_and_no_process_list_shows_the_string(tmp_path: Path) -> None:
     """Nothing could be done after SIGKILL, so the server itself has to see it."""
     ours = {name: value for name, value in os.environ.items() if "PREFECT" not in name}
@@ -361,7 +359,6 @@ WAITING = """if True:
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "more"),
     [

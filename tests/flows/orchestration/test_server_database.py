@@ -160,7 +160,6 @@ def tables(database: Path) -> set[str]:
     return {name for (name,) in found}
 
 
-@pytest.mark.slow
 def test_the_second_home_begins_with_what_the_first_one_made(tmp_path: Path) -> None:
     """Seen by a table that only the kept database has."""
     cache, marked = tmp_path / "cache", tmp_path / "marked"

@@ -79,7 +79,7 @@ from tests.flows.raw.spill.test_out_of_core import (
 from tests.flows.raw.units.test_private_clusters import KEPT, private
 from tests.support.modes import mode
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 N_UNITS = 100_000
 """Rows are cut into parts by every 1024th unit, so that there are several parts of these."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.postgresql import PostgreSQL
 
 pytest_plugins = ["tests.postgresql"]
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 
 BROKEN = "nothing,of\nthe,kind\n"
 TWICE = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))

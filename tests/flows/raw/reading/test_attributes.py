@@ -150,7 +150,6 @@ def test_no_outcome_takes_part_in_types(experiment: Builder) -> None:
     assert all(one.equals(facts[0]) for one in facts)
 
 
-@pytest.mark.slow
 def test_a_million_values_of_an_attribute(experiment: Builder) -> None:
     n = 1_000_000
     place = pl.int_range(n)

@@ -137,7 +137,6 @@ def test_a_release_from_a_store_is_that_of_the_log(store: Store, experiment: Bui
     assert units.rows() == a_log().select("customer", "clicks").rows()
 
 
-@pytest.mark.slow
 def test_workers_read_it_too(s3: Store, experiment: Builder) -> None:
     found = stored(s3, experiment, privacy=EXACT, run={"workers": 2}).run(PERIOD)
     units = released(found.path, "units").select("unit_id", "outcome_randomised").sort("unit_id")

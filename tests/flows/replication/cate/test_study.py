@@ -201,7 +201,6 @@ def test_the_library_learns_from_made_up_people_alone(tmp_path: Path) -> None:
         list(run(scale, simulated()[:1], [asked]))
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("library")
 def test_published_learners_have_errors_like_those_published() -> None:
     """B at n = 2,000, ε = 1: DR 21.6, S 1.35 in the authors' file. Within a factor of 4."""
