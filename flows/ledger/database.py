@@ -106,6 +106,7 @@ class Ledger:
         hidden = [name for name in url.query if "password" in name]
         self.shelves = Shelves(None if self.file is None else self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
+        self._is_complete = False  # whether this has seen that all tables are there
         if self.file is not None:
             self.engine = sa.create_engine(
                 url,
@@ -346,19 +347,23 @@ class Ledger:
     def alone(self) -> Iterator[sa.Connection]:
         """Open a transaction that no other one of the ledger runs beside; make what is missing."""
         if self.file is not None:
+            self._is_complete &= is_there(self.file)
             make_private(self.file)
         with self.engine.connect() as connection, connection.begin():
             if self.file is not None:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-            METADATA.create_all(connection)
+            if not self._is_complete:
+                METADATA.create_all(connection)
             version = self.version(connection)
             if version is None:
                 connection.execute(sa.insert(VERSION_TABLE).values(version=VERSION))
             elif version < VERSION:
+                METADATA.create_all(connection)
                 migrate(connection, version)
             yield connection
+        self._is_complete = True
 
     def version(self, connection: sa.Connection) -> int | None:
         """The ledger's version, None where it is still empty; ClusterdpError if it is another."""
