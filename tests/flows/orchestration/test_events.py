@@ -13,7 +13,7 @@ from flows.release import release, release_period
 from schemas.errors import ConflictError, InputError
 from tests.conftest import SENTINEL, Builder, a_log, write_content
 
-LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
+LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon": 20.0}
 ODD = a_log(300).with_columns(
     variant=pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none")),
     clicks=pl.when(pl.int_range(pl.len()) % 2 == 0).then(SENTINEL).otherwise(0),
