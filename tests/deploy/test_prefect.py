@@ -242,14 +242,14 @@ def faulty_experiments(folder: Path) -> dict[str, Experiment]:
     """An experiment with each of the faults that the program finds."""
     day = DAYS[0]
     schedule = {"schedule": {"since": day, "until": day, "missing_after": "9d"}}
-    twice = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+    twice = a_log(160).vstack(a_log(160).with_columns(customer=pl.lit("twice")))
     shares = pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none"))
     log = f"{day}.csv"
     return {
         "broken": an_experiment(folder, "broken", {log: "nothing,of\nthe,kind\n"}, **schedule),
         "events": with_broken_events(folder, day, schedule),
         "refused": an_experiment(
-            folder, "refused", {log: a_log(16)}, privacy={"budget_epsilon": 1.0}, **schedule
+            folder, "refused", {log: a_log(160)}, privacy={"budget_epsilon": 1.0}, **schedule
         ),
         "conflict": an_experiment(folder, "conflict", {f"{EVENING}.csv": a_log(40)}),
         "late": an_experiment(folder, "late", {}, **schedule),

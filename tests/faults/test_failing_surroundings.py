@@ -92,7 +92,7 @@ def test_a_server_that_is_started_anew_in_the_middle_of_a_run(
 ) -> None:
     """Each transaction is short and opens anew, so hardly any run notices."""
     ledger = {"url": own_postgresql.database(), "key_file": "account.key"}
-    built = experiment(a_log(16), privacy=LIGHT, ledger=ledger)
+    built = experiment(a_log(160), privacy=LIGHT, ledger=ledger)
     with interrupted_at(step, own_postgresql.restart):
         try:
             assert built.run("a").status == "published"
@@ -123,7 +123,7 @@ def over(line: Line, server: "PostgreSQL", more: str = "") -> dict[str, str]:
 def test_a_line_that_is_cut_in_the_middle_of_a_run(
     postgresql: "PostgreSQL", line: Line, experiment: Builder, step: str
 ) -> None:
-    built = experiment(a_log(16), privacy=LIGHT, ledger=over(line, postgresql))
+    built = experiment(a_log(160), privacy=LIGHT, ledger=over(line, postgresql))
     was_public = step.endswith("make_public")
     with interrupted_at(step, line.cut):
         if was_public:  # what has its name is published, whether or not that can be noted
@@ -149,7 +149,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for_without_end(
     postgresql: "PostgreSQL", line: Line, experiment: Builder
 ) -> None:
     ledger = over(line, postgresql, "&connect_timeout=2")
-    built = experiment(a_log(16), privacy=LIGHT, ledger=ledger)
+    built = experiment(a_log(160), privacy=LIGHT, ledger=ledger)
     line.fall_silent()
     with pytest.raises(InputError) as failure:
         built.run("a")
@@ -184,7 +184,7 @@ def test_a_disk_that_is_full_ends_a_run_plainly_and_the_next_one_finishes(
     sections = {"publish": {"directory": str(place / "releases")}}
     if full == "ledger":
         sections = {"ledger": {"url": f"sqlite:///{place}/kept/ledger.sqlite"}}
-    built = experiment(a_log(16), privacy=LIGHT, **sections)
+    built = experiment(a_log(160), privacy=LIGHT, **sections)
     filler = fill(place, 40_000)
     with pytest.raises(ClusterdpError) as failure:
         built.run("a")
@@ -202,7 +202,7 @@ def test_a_disk_that_is_full_ends_a_run_plainly_and_the_next_one_finishes(
 
 
 def test_a_backup_on_a_full_disk_is_none(experiment: Builder, disk: Disk) -> None:
-    built, place = experiment(a_log(16), privacy=LIGHT), disk("1m")
+    built, place = experiment(a_log(160), privacy=LIGHT), disk("1m")
     built.run("a")
     filler = fill(place, 20_000)
     with pytest.raises(InputError, match=r"no backup was made.*make room"):
@@ -217,7 +217,7 @@ def test_a_ledger_is_not_put_back_by_half_on_a_full_disk(
 ) -> None:
     place = disk("1m")
     ledger = {"url": f"sqlite:///{place}/kept/ledger.sqlite"}
-    built = experiment(a_log(16), privacy=LIGHT, ledger=ledger)
+    built = experiment(a_log(160), privacy=LIGHT, ledger=ledger)
     built.run("a")
     clusterdp.backup(built.config, output=tmp_path / "backup")
     shutil.rmtree(place / "kept")
@@ -239,7 +239,7 @@ def test_a_clock_that_is_set_back_draws_nothing_twice(
 ) -> None:
     days = [f"2026-11-{day}" for day in range(18, 23)]
     built = experiment(
-        {f"{day}.parquet": a_log(16) for day in days},
+        {f"{day}.parquet": a_log(160) for day in days},
         source={"path": "{period}.parquet"},
         privacy=LIGHT,
         schedule={"since": days[0]},

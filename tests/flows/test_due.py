@@ -36,7 +36,7 @@ def scheduled(experiment: Builder, *days: str, **sections: Any) -> Experiment:
     """An experiment with a schedule, and sound logs for these days."""
     privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
     return experiment(
-        {f"logs/{day}.csv": a_log(16) for day in days},
+        {f"logs/{day}.csv": a_log(160) for day in days},
         source={"path": "logs/{period}.csv"},
         schedule=SCHEDULE | sections.pop("schedule", {}),
         privacy=privacy | sections.pop("privacy", {}),
@@ -51,7 +51,7 @@ def night(monkeypatch: pytest.MonkeyPatch, day: str, hour: str = "03:15") -> Non
 
 
 def bring(built: Experiment, day: str, content: Content | None = None) -> None:
-    write_content(built.folder / "logs" / f"{day}.csv", a_log(16) if content is None else content)
+    write_content(built.folder / "logs" / f"{day}.csv", a_log(160) if content is None else content)
 
 
 def caught_up(built: Experiment) -> dict[str, str]:
@@ -359,7 +359,7 @@ def test_whether_rows_have_changed_stands_nowhere(
     built = scheduled(experiment, DAYS[0])
     night(monkeypatch, DAYS[1])
     assert caught_up(built) == {DAYS[0]: "published"}
-    for content in (a_log(16), a_log(18)):
+    for content in (a_log(160), a_log(180)):
         bring(built, DAYS[0], content)
         run(["release", str(built.config), "--period", DAYS[0]])
         assert states(built) == {DAYS[0]: "published", DAYS[1]: "waiting"}
@@ -378,7 +378,7 @@ def test_a_run_that_was_faster_leaves_nothing_to_say(
 
     def faster(path: str, period: str) -> Any:
         built.run(period)
-        bring(built, period, a_log(18))
+        bring(built, period, a_log(180))
         return built.run(period)
 
     result = release_due(str(built.config), faster)

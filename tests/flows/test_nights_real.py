@@ -60,7 +60,7 @@ def test_a_served_night_catches_up_and_ends_in_a_state(
     prefect_harness: Path, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(
-        {f"{day(number)}.csv": a_log(16) for number in (0, 2)},
+        {f"{day(number)}.csv": a_log(160) for number in (0, 2)},
         source={"path": "{period}.csv"},
         schedule={"since": day(0)},
         privacy=LIGHT | {"budget_epsilon": 4.0},
@@ -78,7 +78,7 @@ def test_a_served_night_catches_up_and_ends_in_a_state(
     assert first.message.startswith(
         f"trial: of 3 periods that were due, 1 are not published: {day(1)} (failed): "
     )
-    write_content(built.folder / f"{day(1)}.csv", a_log(16))
+    write_content(built.folder / f"{day(1)}.csv", a_log(160))
     refused = night(3)
     assert refused.name == "Refused"
     built.config.write_text(built.config.read_text().replace("= 4.0", "= 9.0"))
@@ -94,7 +94,7 @@ def test_nights_on_a_server_s_ledger_need_a_key_that_is_named(
     """It is asked for before any log is read; with it, each unit pays for its own nights."""
     url = postgresql.database()
     built = experiment(
-        {f"{day(0)}.csv": a_log(16), f"{day(1)}.csv": a_log(32)},
+        {f"{day(0)}.csv": a_log(160), f"{day(1)}.csv": a_log(320)},
         source={"path": "{period}.csv"},
         privacy=LIGHT | {"budget_epsilon": 4.0},
         ledger={"url": url},
@@ -110,9 +110,9 @@ def test_nights_on_a_server_s_ledger_need_a_key_that_is_named(
         built.run(day(number))
     told = Account(built.load()).statement(exact=True).tally
     assert told is not None
-    assert (told.n_units, told.most.epsilon, told.median_epsilon) == (32, 4.0, 2.0)
-    write_content(built.folder / f"{day(2)}.csv", a_log(32))
-    with pytest.raises(BudgetError, match="16 of its 32 units cannot pay"):
+    assert (told.n_units, told.most.epsilon, told.median_epsilon) == (320, 4.0, 2.0)
+    write_content(built.folder / f"{day(2)}.csv", a_log(320))
+    with pytest.raises(BudgetError, match="160 of its 320 units cannot pay"):
         built.run(day(2))
 
 
@@ -205,7 +205,7 @@ def test_thirty_nights_of_serve(
     missed: at the end there are the right files, charges and states."""
     nights = [day(number) for number in range(NIGHTS)]
     built = experiment(
-        {f"{one}.csv": a_log(16) for one in nights if one != day(LATE)},
+        {f"{one}.csv": a_log(160) for one in nights if one != day(LATE)},
         source={"path": "{period}.csv"},
         schedule={"since": nights[0]},
         privacy=LIGHT | {"budget_epsilon": 2.0 * REFUSED},
@@ -222,10 +222,10 @@ def test_thirty_nights_of_serve(
     with serving(built, begin) as process:
         come = partial(wait_until, process, built)
         come({LATE: "failed", LATE + 1: "published"}, begin, 6)
-        write_content(built.folder / f"{day(LATE)}.csv", a_log(16))
+        write_content(built.folder / f"{day(LATE)}.csv", a_log(160))
         come({LATE: "published"}, begin, 8)
         come({BROKEN: "failed"}, begin, BROKEN + 1)
-        write_content(built.folder / f"{day(BROKEN)}.csv", a_log(16))
+        write_content(built.folder / f"{day(BROKEN)}.csv", a_log(160))
         come({BROKEN: "published"}, begin, BROKEN + 2)
         come({REFUSED: "refused"}, begin, REFUSED + 1)
         text = built.config.read_text()

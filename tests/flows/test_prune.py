@@ -41,7 +41,7 @@ def an_experiment(
 ) -> Experiment:
     """Releases of several periods; rows without an arm are set aside."""
     last = pl.col("customer") == "c00017"
-    log = a_log(18).with_columns(pl.when(~last).then("variant").alias("variant"))
+    log = a_log(180).with_columns(pl.when(~last).then("variant").alias("variant"))
     built = experiment(
         {f"logs/{one}.csv": log for one in periods},
         source={"path": "logs/{period}.csv"},
@@ -331,7 +331,7 @@ def test_what_a_killed_prune_left_the_next_one_finishes(experiment: Builder, ste
 
 
 def test_without_a_section_it_says_so(experiment: Builder) -> None:
-    built = experiment(a_log(16), privacy=LIGHT)
+    built = experiment(a_log(160), privacy=LIGHT)
     with pytest.raises(ConfigError, match="retention: missing in"):
         clusterdp.prune(built.config)
 
@@ -350,14 +350,14 @@ def test_without_a_section_it_says_so(experiment: Builder) -> None:
 def test_a_section_that_means_nothing_is_refused_by_its_key(
     experiment: Builder, section: dict[str, Any], key: str
 ) -> None:
-    built = experiment(a_log(16), privacy=LIGHT, retention=section)
+    built = experiment(a_log(160), privacy=LIGHT, retention=section)
     with pytest.raises(ConfigError) as failure:
         prune(built.config)
     assert failure.value.key == key
 
 
 def test_lengths_are_those_of_the_schedule(experiment: Builder) -> None:
-    built = experiment(a_log(16), privacy=LIGHT, retention={"releases": "365d", "spill": "24h"})
+    built = experiment(a_log(160), privacy=LIGHT, retention={"releases": "365d", "spill": "24h"})
     section = load(built.config).retention
     assert section is not None
     assert lengths_of(section) == {"releases": timedelta(days=365), "spill": timedelta(days=1)}

@@ -20,7 +20,7 @@ LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
 
 
 def an_experiment(experiment: Builder, **sections: Any) -> Experiment:
-    return experiment(a_log(16), privacy=LIGHT, **sections)
+    return experiment(a_log(160), privacy=LIGHT, **sections)
 
 
 def lose(built: Experiment) -> None:
@@ -126,7 +126,7 @@ def test_days_that_were_due_since_are_named_before_anything_is_put_back(
     experiment: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["2026-11-18", "2026-11-19", "2026-11-20"]
-    logs = {f"{day}.parquet": a_log(16) for day in names}
+    logs = {f"{day}.parquet": a_log(160) for day in names}
     built = experiment(
         logs,
         source={"path": "{period}.parquet"},
@@ -212,7 +212,7 @@ def test_keys_that_a_configuration_names_go_where_the_new_one_says(
 
     elsewhere = build_experiment(
         tmp_path / "elsewhere",
-        a_log(16),
+        a_log(160),
         privacy=LIGHT,
         publish={"unit_id": "keyed-hash", "key_file": "keys/of-units"},
         ledger={"url": "sqlite:///kept/new.sqlite", "key_file": "keys/of-accounts"},
@@ -230,8 +230,8 @@ def test_keys_that_a_configuration_names_go_where_the_new_one_says(
 @pytest.mark.release
 def test_several_experiments_on_one_ledger_go_together(tmp_path: Path, command: Command) -> None:
     shared = {"ledger": {"url": f"sqlite:///{tmp_path}/ledger.sqlite"}}
-    one = build_experiment(tmp_path / "one", a_log(16), privacy=LIGHT, **shared)
-    two = build_experiment(tmp_path / "two", a_log(16), privacy=LIGHT, **shared)
+    one = build_experiment(tmp_path / "one", a_log(160), privacy=LIGHT, **shared)
+    two = build_experiment(tmp_path / "two", a_log(160), privacy=LIGHT, **shared)
     two.config.write_text(two.config.read_text().replace('"trial"', '"winter"', 1))
     one.run("a")
     two.run("a")
@@ -247,7 +247,7 @@ def test_several_experiments_on_one_ledger_go_together(tmp_path: Path, command: 
         "winter": 2.0,
     }
 
-    apart = build_experiment(tmp_path / "apart", a_log(16), privacy=LIGHT)
+    apart = build_experiment(tmp_path / "apart", a_log(160), privacy=LIGHT)
     with pytest.raises(ConfigError, match="several ledgers; take a backup of each"):
         clusterdp.backup([one.config, apart.config], output=tmp_path / "another")
     with pytest.raises(ConfigError, match="several ledgers; restore each"):

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.process  # sha256sum checks the lists
 def an_experiment(experiment: Builder, *periods: str, **sections: Any) -> Experiment:
     """Releases of several periods, of one log."""
     given = {"source": {"path": "logs/{period}.csv"}, "privacy": LIGHT, **sections}
-    built = experiment({f"logs/{one}.csv": a_log(16) for one in periods}, **given)
+    built = experiment({f"logs/{one}.csv": a_log(160) for one in periods}, **given)
     for period in periods:
         built.run(period)
     return built
@@ -82,7 +82,7 @@ def test_a_withdrawn_release_stays_as_it_is_and_everybody_is_told(
 def test_verify_says_so_by_the_ledger_and_by_the_list_that_is_signed(
     experiment: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    built = experiment(a_log(16), privacy=LIGHT, publish={"signing_key": "signing.pem"})
+    built = experiment(a_log(160), privacy=LIGHT, publish={"signing_key": "signing.pem"})
     _, public = signing_key(built.folder)
     path = built.run("a").path
     sources: list[list[str | Path]] = [[], ["--ledger", built.config], ["--key", public]]
@@ -164,7 +164,7 @@ def test_where_all_are_withdrawn_there_is_no_latest_and_no_series(
     assert left == ["SHA256SUMS", "trial.a.r1.duckdb", "withdrawn.json"]
     with pytest.raises(InputError, match="every release that is named was withdrawn"):
         find_nights([built.releases])
-    write_content(built.folder / "logs" / "b.csv", a_log(16))
+    write_content(built.folder / "logs" / "b.csv", a_log(160))
     built.run("b")
     assert (built.releases / "latest.duckdb").exists()
 
@@ -174,7 +174,7 @@ def test_a_ledger_that_was_lost_learns_it_from_the_list(experiment: Builder) -> 
     withdraw(built.config, "trial.b.r1", WHY)
     (built.folder / "ledger.sqlite").unlink()
     clusterdp.restore(None, built.config, complete=True)
-    write_content(built.folder / "logs" / "c.csv", a_log(16))
+    write_content(built.folder / "logs" / "c.csv", a_log(160))
     built.run("c")
     assert read_lists(built.releases).withdrawn["trial.b.r1"].reason == WHY
     assert state(built, "b") == "withdrawn"
@@ -236,7 +236,7 @@ def test_a_run_that_dies_on_the_way_is_finished_by_the_next(
             patched.setattr(account.Account, "renew_series", die)
         with pytest.raises(KeyboardInterrupt):
             withdraw(built.config, "trial.b.r1", WHY)
-    write_content(built.folder / "logs" / "0.csv", a_log(16))
+    write_content(built.folder / "logs" / "0.csv", a_log(160))
     built.run("0")
     assert (built.releases / "latest.duckdb").samefile(built.releases / "trial.a.r1.duckdb")
     assert released(built.releases / "series.duckdb", "periods")["period"].to_list() == ["0", "a"]

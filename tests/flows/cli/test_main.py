@@ -617,7 +617,7 @@ def test_with_log_json_standard_error_is_json_and_nothing_else(
     experiment: Builder, clusterdp: Program
 ) -> None:
     privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
-    built = experiment(a_log(16), privacy=privacy)
+    built = experiment(a_log(160), privacy=privacy)
     made = clusterdp("release", built.config, "--log-json", "--json")
     lines = [json.loads(line) for line in made.stderr.splitlines()]
     assert {"time", "level", "message"} <= set.intersection(*map(set, lines))
@@ -635,6 +635,6 @@ def test_with_log_json_standard_error_is_json_and_nothing_else(
 
 def test_without_it_lines_are_for_people(experiment: Builder, clusterdp: Program) -> None:
     privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
-    made = clusterdp("release", experiment(a_log(16), privacy=privacy).config)
+    made = clusterdp("release", experiment(a_log(160), privacy=privacy).config)
     (line,) = made.stderr.splitlines()
     assert line.startswith("clusterdp: warning: privacy.budget_epsilon is not set")

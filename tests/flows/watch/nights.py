@@ -122,7 +122,7 @@ class Nights:
     def bring(self, name: str, number: int, content: Content | None = None) -> None:
         """Let the log of a day come."""
         path = self.places[name].folder / f"{day(number)}.csv"
-        write_content(path, a_log(16) if content is None else content)
+        write_content(path, a_log(160) if content is None else content)
 
     def edit(self, name: str, old: str, new: str) -> None:
         """Change the configuration of an experiment."""

@@ -21,7 +21,7 @@ pytest_plugins = ["tests.postgresql"]
 pytestmark = pytest.mark.process
 
 BROKEN = "nothing,of\nthe,kind\n"
-TWICE = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+TWICE = a_log(160).vstack(a_log(160).with_columns(customer=pl.lit("twice")))
 SKEWED = a_log(300).with_columns(
     variant=pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none"))
 )

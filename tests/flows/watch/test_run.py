@@ -125,7 +125,7 @@ def test_a_night_that_was_released_is_told_of_by_its_public_counts(
     experiment: Builder, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = watched(experiment, web, notify={"on": ["set_aside", "sample_ratio"]})
-    log = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+    log = a_log(160).vstack(a_log(160).with_columns(customer=pl.lit("twice")))
     bring(built, DAYS[0], log)
     shares = pl.when(pl.int_range(pl.len()) < 250).then(pl.lit("mail")).otherwise(pl.lit("none"))
     bring(built, DAYS[1], a_log(300).with_columns(variant=shares))
@@ -133,8 +133,8 @@ def test_a_night_that_was_released_is_told_of_by_its_public_counts(
     assert set(caught_up(built).values()) == {"published"}
     aside, ratio = web.got
     assert told(web) == [(DAYS[0], "set_aside"), (DAYS[1], "sample_ratio")]
-    assert aside["reason"] == f"50 % of 32 rows have a fault ({_rules(aside)})"
-    assert (sum(aside["set_aside"].values()), aside["rows_read"]) == (16, 32)
+    assert aside["reason"] == f"50 % of 320 rows have a fault ({_rules(aside)})"
+    assert (sum(aside["set_aside"].values()), aside["rows_read"]) == (160, 320)
     assert aside["release_id"] == f"trial.{DAYS[0]}.r1"
     assert ratio["sample_ratio_p"] < 0.001
     caught_up(built)
@@ -239,7 +239,7 @@ def test_unchanged_and_conflict_leave_the_same_and_tell_nobody(
     for clicks in (0, 1):  # the same rows, then other outcomes
         caplog.clear()
         if clicks:
-            other = a_log(16).with_columns(clicks=(pl.col("clicks") + 1) % 4)
+            other = a_log(160).with_columns(clicks=(pl.col("clicks") + 1) % 4)
             bring(built, DAYS[0], other)
             with pytest.raises(ConflictError):
                 release_period(str(built.config), DAYS[0])
@@ -283,8 +283,8 @@ def test_metrics_follow_every_night(
         ("last_success_timestamp_seconds",): at,
         ("last_run_timestamp_seconds",): at,
         **_ended("no_file"),
-        ("release_units",): 16.0,
-        ("release_rows_read",): 16.0,
+        ("release_units",): 160.0,
+        ("release_rows_read",): 160.0,
         ("sample_ratio_p",): 1.0,
         ("epsilon_left",): 3.0,
         **_periods(published=1, waiting=2),
@@ -343,7 +343,7 @@ def test_without_a_schedule_a_release_is_watched_too(
         with pytest.raises(InputError):
             release_period(str(built.config))
     assert told(web) == [("once", "failed")]
-    (built.folder / "log.csv").write_bytes(a_log(16).write_csv().encode())
+    (built.folder / "log.csv").write_bytes(a_log(160).write_csv().encode())
     release_period(str(built.config))
     text = (built.folder / "clusterdp_trial.prom").read_text()
     assert 'clusterdp_last_run_state{experiment="trial",state="published"} 1' in text
@@ -447,7 +447,7 @@ def test_releases_of_runs_that_ended_in_order_are_no_news(
 ) -> None:
     """Such as those of before anybody asked to be told."""
     built = watched(experiment, web)
-    log = a_log(16).vstack(a_log(16).with_columns(customer=pl.lit("twice")))
+    log = a_log(160).vstack(a_log(160).with_columns(customer=pl.lit("twice")))
     bring(built, DAYS[0], log)
     night(monkeypatch, DAYS[1])
     with monkeypatch.context() as untold:
