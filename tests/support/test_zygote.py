@@ -1,6 +1,7 @@
 """A fork of the program tells and does what the program does."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -40,3 +41,13 @@ def test_what_is_read_at_a_start_takes_a_start(
     assert began == []
     zygote.run_program(["--version"], tmp_path, os.environ | {"LC_ALL": "C"})
     assert began == [[sys.executable, "-m", "flows.cli", "--version"]]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sent", [0, 100])
+def test_a_server_ends_with_who_asks_even_in_the_middle_of_it(sent: int) -> None:
+    line, server = zygote.start_server()
+    with line, open(os.devnull) as nothing:  # noqa: PTH123 - a file descriptor
+        socket.send_fds(line, [(200).to_bytes(4)], [nothing.fileno()] * 3)
+        line.sendall(b"?" * sent)
+    assert server.wait(zygote.PATIENCE) == 0

@@ -94,6 +94,14 @@ def _of_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 @cache
 def _server() -> socket.socket:
+    ours, server = start_server()
+    atexit.register(server.wait)
+    atexit.register(ours.close)  # first: it ends with its line
+    return ours
+
+
+def start_server() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A server, and the line to it, with which it ends."""
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE)
     with theirs:
@@ -102,20 +110,18 @@ def _server() -> socket.socket:
             cwd=ROOT, pass_fds=[theirs.fileno()], env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-    atexit.register(server.wait)
-    atexit.register(ours.close)  # first: it ends with its line
-    return ours
+    return ours, server
 
 
 def _serve(line: socket.socket) -> None:
     """Fork for each command; only a fork returns."""
     while True:
         size, streams, *_ = socket.recv_fds(line, 4, 3)
-        if not size:
-            os._exit(0)
         asked = b""
         while len(asked) < int.from_bytes(size):
-            asked += line.recv(int.from_bytes(size) - len(asked))
+            asked += line.recv(int.from_bytes(size) - len(asked)) or os._exit(0)
+        if not asked:  # who asks has ended; above, while asking
+            os._exit(0)
         child = os.fork() if _is_alone() else None
         if child == 0:
             line.close()
