@@ -30,6 +30,7 @@ from privatizers.accounting.budget import Budget
 from privatizers.accounting.histories import cost_of
 from schemas.errors import ClusterdpError
 from tests.flows.ledger.people import members, reserve, terms
+from tests.support import zygote
 
 if TYPE_CHECKING:  # the processes of the race import this file, and need nothing of these
     from tests.conftest import Builder, Program, Ran
@@ -329,8 +330,9 @@ def test_of_sixteen_with_the_same_people_none_lets_one_of_them_pay_too_much(
 
 
 def test_of_four_programs_that_release_at_once_one_gets_the_budget(
-    clusterdp: "Program", experiment: "Builder"
+    clusterdp: "Program", experiment: "Builder", monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(zygote, "_fork", lambda *_: None)  # all four take as long to start
     built = experiment(privacy={"epsilon": 1.5, "budget_epsilon": 1.5})
     release = partial(clusterdp, "release", built.config, "--json", "--period")
     with ThreadPoolExecutor(4) as pool:

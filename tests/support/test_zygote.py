@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,12 @@ def test_a_server_ends_with_who_asks_even_in_the_middle_of_it(sent: int) -> None
         socket.send_fds(line, [(200).to_bytes(4)], [nothing.fileno()] * 3)
         line.sendall(b"?" * sent)
     assert server.wait(zygote.PATIENCE) == 0
+
+
+@pytest.mark.process
+def test_commands_of_several_threads_run_side_by_side(tmp_path: Path) -> None:
+    def run(_: int) -> zygote.Ran:
+        return zygote.run_program(["--version"], tmp_path, os.environ)
+
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(run, range(3)))) == 1

@@ -13,6 +13,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -71,14 +72,27 @@ def spent() -> float:
 
 
 _spent: list[float] = []
+_one = threading.Lock()
 
 
 def _fork(
     words: list[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int]
 ) -> int | None:
-    """The exit code of a command in a fork; None where it has to be the program."""
-    if _of_start(environment) != _of_start(os.environ):
+    """The exit code of a command in a fork; None where it has to be the program.
+
+    Commands of several threads run side by side, and the server runs one at a time.
+    """
+    if _of_start(environment) != _of_start(os.environ) or not _one.acquire(blocking=False):
         return None
+    try:
+        return _asked(words, folder, environment, streams)
+    finally:
+        _one.release()
+
+
+def _asked(
+    words: list[str], folder: Path, environment: Mapping[str, str], streams: Sequence[int]
+) -> int | None:
     asked = json.dumps([words, str(folder), dict(environment)]).encode()
     with (line := _server()).makefile("rw", encoding="utf-8") as answers:
         socket.send_fds(line, [len(asked).to_bytes(4)], list(streams))
