@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.raw.units.canonical_ids import canonical, spelt
+from flows.raw.units.canonical_ids import Ids, canonical, spelt
 
 SEVEN = [
     *("7", "007", "+7", " 7", "7\t", "7.", "7.0", "7.000", "07.0", ".7e1", "70e-1", "0.7E+1"),
@@ -86,10 +86,10 @@ def test_exact_ids_are_as_they_are_written() -> None:
 
 @pytest.mark.parametrize("kind", [pl.Int64, pl.UInt64])
 @pytest.mark.parametrize("ids", ["canonical", "exact"])
-def test_integers_are_as_their_digits(kind: pl.DataType, ids: str) -> None:
+def test_integers_are_as_their_digits(kind: pl.DataType, ids: Ids) -> None:
     ends = (0, 7, 2**63 - 1, *((-7, -(2**63)) if kind == pl.Int64 else (2**64 - 1,)))
     numbers = pl.Series(ends, dtype=kind)
-    one, other = spelt(numbers, ids), spelt(numbers.cast(pl.String), ids)  # type: ignore[arg-type]
+    one, other = spelt(numbers, ids), spelt(numbers.cast(pl.String), ids)
     for name in ("values", "negative", "is_text"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
     assert one.written().to_list() == list(map(str, ends))

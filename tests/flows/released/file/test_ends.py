@@ -103,6 +103,15 @@ def of_one_value(experiment: Builder) -> Experiment:
     return experiment(log(240).with_columns(pl.lit("nil").alias("clicks")), privacy=EXACT)
 
 
+def changed_copy(path: Path, folder: Path, change: str) -> Path:
+    """A copy of the file at ``path``, in which a statement has changed something."""
+    changed = Path(shutil.copy(path, folder / path.name))
+    changed.chmod(0o644)
+    with duckdb.connect(str(changed)) as connection:
+        connection.execute(change)
+    return changed
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -115,18 +124,13 @@ def of_one_value(experiment: Builder) -> Experiment:
 def test_who_shows_a_file_refuses_ends_that_it_does_not_give(
     of_one_value: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
-    path = of_one_value.run().path
-    changed = Path(shutil.copy(path, tmp_path / path.name))
-    changed.chmod(0o644)
-    with duckdb.connect(str(changed)) as connection:
-        connection.execute(change)
+    changed = changed_copy(of_one_value.run().path, tmp_path, change)
     with pytest.raises(InputError, match="ends: "):
         check_stated_estimates(changed)
     assert run(["report", str(changed), "-o", str(tmp_path / "page.html")]) == 2
     capsys.readouterr()
     assert run(["estimate", str(changed)]) == 0  # it makes its own of them, from the units
-    says = "may all be" in capsys.readouterr().err
-    assert says is True
+    assert "may all be" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -140,11 +144,7 @@ def test_who_shows_a_file_refuses_ends_that_it_does_not_give(
 def test_rows_that_no_release_has_are_refused(
     of_one_value: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
-    path = of_one_value.run().path
-    changed = Path(shutil.copy(path, tmp_path / path.name))
-    changed.chmod(0o644)
-    with duckdb.connect(str(changed)) as connection:
-        connection.execute(change)
+    changed = changed_copy(of_one_value.run().path, tmp_path, change)
     assert run(["inspect", str(changed)]) == 2
     assert "not a sound release: " in capsys.readouterr().err
 

@@ -11,26 +11,14 @@ import pytest
 from flows.released.file import macros
 from flows.released.file.evidence import Drawn
 from flows.released.file.macros import Macros
-from schemas.released import NEIGHBOURS, SCHEMA_VERSION, Manifest, Metric, Ratio
+from schemas.released import NEIGHBOURS, SCHEMA_VERSION, Manifest, Ratio
 from schemas.tables import DIGEST, MACROS, SCHEMA, unit_table
+from tests.flows.released.page.test_scale import metric
 
 WRITTEN_DOWN = (5, "f992ea5390510225807dca6cd67b8a4ed76366d7d336ea133b26bfd3d17e9a8b")
 """The number, and the digest of all that it stands for."""
 
-ONE = Metric(
-    metric="outcome",
-    epsilon=1.0,
-    delta=0.0,
-    resampling_probability=0.5,
-    truncation_threshold=0.1,
-    noise_scale=None,
-    strata_statistic="none",
-    grid_step=None,
-    n_outcomes=3,
-    computed_epsilon=1.0,
-    computed_delta=0.0,
-    missing=0.0,
-)
+ONE = replace(metric(), n_outcomes=3)
 TABLES = replace(ONE, resampling_probability=None, truncation_threshold=None, response_epsilon=1.0)
 NOTHING: dict[str, Any] = dict.fromkeys(
     (
