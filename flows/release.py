@@ -24,7 +24,7 @@ from flows.raw.validate import validate
 from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
-from flows.released.publish import publish
+from flows.released.publish import new_draft, publish
 from flows.watch.run import Watch, watched
 from schemas.released import Manifest
 from schemas.roster import Roster
@@ -107,8 +107,9 @@ def _release_period(
             tables = step(privatize)(
                 chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
             )
-            step(publish)(tables, charge.draft, workspace.engine_bytes)
-            made = step(estimate)(charge.draft, workspace.engine_bytes, asked.forecast)
+            with new_draft(charge.draft, workspace.engine_bytes) as draft:
+                step(publish)(tables, draft)
+                made = step(estimate)(draft, asked.forecast)
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
         warnings += account.renew_series(made.night)

@@ -1,12 +1,13 @@
 """Step 4: write the tables of a release into a new DuckDB file.
 
 Only what may be published reaches this step, so no page of the file and no log has ever held
-anything else. The file is closed before it gets its public name.
+anything else. The file stays open for the next step, which estimates from it, and is closed before
+it gets its public name.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -15,8 +16,9 @@ import pyarrow as pa
 
 from flows.released.file.evidence import Released
 from flows.released.file.macros import add_macros
-from flows.released.file.opening import memory_limit
+from flows.released.file.opening import Settings, memory_limit
 from flows.released.file.sql import creation, quote_name, text
+from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.files import cannot_write
 from schemas.errors import ClusterdpError
 from schemas.released import (
@@ -35,12 +37,37 @@ _REPEATED = "SET force_compression = 'dictionary'"
 _UNKNOWN = "SET force_compression = 'auto'"
 
 
-def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> None:
-    """Write ``tables`` to a new DuckDB file at ``path``, without estimates and means; close it.
+@dataclass(frozen=True)
+class Draft:
+    """The file of a release while this run makes it."""
 
-    ``memory`` is what DuckDB may take, in bytes. An error in the making of the units is raised as
-    it was.
+    path: Path
+    connection: duckdb.DuckDBPyConnection
+    """One for whoever writes to it and reads it; the file's is the current schema."""
+
+
+@contextmanager
+def new_draft(path: Path, memory: int | None = None) -> Iterator[Draft]:
+    """Make a DuckDB file at ``path``, of the declared storage version; it is closed at the end.
+
+    ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file.
     """
+    spill: Settings = {"temp_directory": str(path.parent / "spill")}
+    places: Settings = {"perfect_ht_threshold": PLACES_BITS}
+    with duckdb.connect(config=memory_limit(memory) | spill | places) as connection:
+        with _plain_errors(path, ()):
+            file = text(str(path))
+            connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
+            connection.execute("USE draft")
+        yield Draft(path, connection)
+
+
+def publish(tables: ReleaseTables, draft: Draft) -> None:
+    """Write ``tables`` to a new draft, without estimates and means.
+
+    An error in the making of the units is raised as it was.
+    """
+    connection = draft.connection
     manifest = tables.manifest
     stated = {
         "release": pl.DataFrame([manifest.row]),
@@ -48,10 +75,7 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
             [metric.row for metric in manifest.metrics], schema=no_rows("metrics").schema
         ),
     }
-    with (
-        _plain_errors(path, tables.units.failures),
-        _new_file(path, memory) as connection,
-    ):
+    with _plain_errors(draft.path, tables.units.failures):
         units = _units_of(tables)
         made = SCHEMA | _cell_tables(tables) | {"units": units}
         connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}")
@@ -59,26 +83,21 @@ def publish(tables: ReleaseTables, path: Path, memory: int | None = None) -> Non
             _insert(connection, name, frame)
         connection.execute(f"COMMIT; {_UNKNOWN}")
         _write_units(connection, tables.units, units)
-        connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
 
-def add_estimates(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    frames: dict[str, pl.DataFrame],
-    every: Sequence[Released],
-) -> None:
-    """Add the rows of ``estimates`` and ``means``, and the macros, to the open draft at ``path``.
+def add_estimates(draft: Draft, frames: dict[str, pl.DataFrame], every: Sequence[Released]) -> None:
+    """Add the rows of ``estimates`` and ``means``, and the macros, to a draft.
 
-    ``every`` has all outcomes, in order. They are on the disk then.
+    ``every`` has all outcomes, in order. All is on the disk then.
     """
-    with _plain_errors(path, ()):
+    connection = draft.connection
+    with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
             _insert(connection, name, frame)
         add_macros(connection, every)
         connection.execute("COMMIT")
-        connection.execute("CHECKPOINT")  # closing alone would hide a failure
+        connection.execute("CHECKPOINT draft")  # closing alone would hide a failure
 
 
 @contextmanager
@@ -99,16 +118,6 @@ def _plain_errors(path: Path, failures: Sequence[BaseException]) -> Iterator[Non
     if failures:
         raise failures[0]
     raise cannot_write(path.parent.parent, reason)
-
-
-def _new_file(path: Path, memory: int | None) -> duckdb.DuckDBPyConnection:
-    """Attach a new file, of the declared storage version; DuckDB spills into a folder beside it."""
-    spill = {"temp_directory": str(path.parent / "spill")}
-    connection = duckdb.connect(config=memory_limit(memory) | spill)
-    file = text(str(path))
-    connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
-    connection.execute("USE draft")
-    return connection
 
 
 def _units_of(tables: ReleaseTables) -> Table:

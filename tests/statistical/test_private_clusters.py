@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from flows.config.model.experiment import Config
 from flows.raw.privatize import privatize
 from flows.released.estimates.release import estimate
-from flows.released.publish import publish
+from flows.released.publish import new_draft, publish
 from schemas.arrays import Floats
 from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
@@ -131,8 +131,9 @@ def test_effects_over_randomised_clusters_are_estimated_without_bias(name: str) 
 def test_a_release_has_these_estimates_with_errors_that_are_theirs(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     tables = tables_of(log_of(generator, [0.5] * 3))
-    publish(tables, path := tmp_path / "draft.duckdb")
-    found = {one.estimator: one for one in estimate(path).estimates}
+    with new_draft(path := tmp_path / "draft.duckdb") as draft:
+        publish(tables, draft)
+        found = {one.estimator: one for one in estimate(draft).estimates}
     assert set(found) == {"tau_q", "histogram", "combined"}
     with duckdb.connect(str(path), read_only=True) as connection:
         units = pl.DataFrame(pl.from_arrow(connection.sql("FROM main.units").to_arrow_table()))

@@ -22,11 +22,10 @@ from flows.released.file.ratios import ratios_among, read_whole
 from flows.released.file.read import (
     chosen_metrics,
     needed_outcomes,
-    open_draft,
     open_release,
     read_manifest,
 )
-from flows.released.publish import add_estimates
+from flows.released.publish import Draft, add_estimates
 from flows.released.series.nights import MadeNight, night_of
 from schemas.released import Metric, Ratio, no_rows
 
@@ -109,28 +108,25 @@ class MadeEstimates:
     night: MadeNight
 
 
-def estimate(
-    draft: Path, memory: int | None = None, forecast: Forecast | None = None
-) -> MadeEstimates:
+def estimate(draft: Draft, forecast: Forecast | None = None) -> MadeEstimates:
     """Estimate effects from a draft of a release; add them, arms' means and ``ends`` to it.
 
-    ``memory`` is what DuckDB may take, in bytes; ``forecast`` has the standard errors that the plan
-    predicted.
+    ``forecast`` has the standard errors that the plan predicted.
     """
-    with open_draft(draft, memory) as connection:
-        manifest = read_manifest(connection)
-        every = read_every(connection, manifest, is_ours=True)
-        ratios = ratios_of_release(connection, every, manifest.metrics)
-        estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
-        ends = find_ends(connection, every, is_ours=True)
-        frames = {
-            "estimates": estimates_frame(estimates),
-            "means": _means_frame(every, ratios),
-            "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
-        }
-        add_estimates(connection, draft, frames, every)
-        rows = tuple(frames["estimates"].iter_rows(named=True))
-        return MadeEstimates(estimates, ends, MadeNight(night_of(draft, connection), rows))
+    connection = draft.connection
+    manifest = read_manifest(connection)
+    every = read_every(connection, manifest, is_ours=True)
+    ratios = ratios_of_release(connection, every, manifest.metrics)
+    estimates = with_forecast(estimates_of_every(every, ratios, LEVEL), forecast or {})
+    ends = find_ends(connection, every, is_ours=True)
+    frames = {
+        "estimates": estimates_frame(estimates),
+        "means": _means_frame(every, ratios),
+        "ends": pl.DataFrame(map(asdict, ends), schema=no_rows("ends").schema),
+    }
+    add_estimates(draft, frames, every)
+    rows = tuple(frames["estimates"].iter_rows(named=True))
+    return MadeEstimates(estimates, ends, MadeNight(night_of(draft.path, connection), rows))
 
 
 def with_forecast(estimates: list[Estimate], forecast: Forecast) -> list[Estimate]:

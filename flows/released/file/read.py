@@ -10,13 +10,12 @@ import duckdb
 
 from estimators.ends import End
 from flows.released.file.assigned import count_assigned, n_assigned
-from flows.released.file.opening import ATTACHED, memory_limit, open_safely
+from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.own_catalog import foreign_code
 from flows.released.file.rules import broken_row_rule
 from flows.released.file.sql import quote_name
 from flows.released.file.stated_ends import stated_ends
 from flows.released.file.table_rules import broken_table_rule
-from flows.released.file.unit_counts import PLACES_BITS
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
 from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
@@ -92,17 +91,6 @@ def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
                 f"{path.absolute()}: not a clusterdp release: {foreign}. Do not run it: get the "
                 "file from who published it"
             )
-        yield connection
-
-
-@contextmanager
-def open_draft(path: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a draft of this run, to read it and to add to it.
-
-    ``memory`` is what DuckDB may take, in bytes; None stands for DuckDB's default.
-    """
-    places: dict[str, int] = {"perfect_ht_threshold": PLACES_BITS}
-    with duckdb.connect(str(path), config=memory_limit(memory) | places) as connection:
         yield connection
 
 

@@ -16,7 +16,7 @@ import duckdb
 import numpy as np
 
 from flows.released.file.cells import read_columns
-from flows.released.file.sql import quote_name, text
+from flows.released.file.sql import quote_name
 from schemas.arrays import Floats, Ints
 from schemas.tables import debiased, randomised
 
@@ -42,8 +42,6 @@ _BOUNDS: Final = f"""{_LOW}, max({{outcome}}) AS high,
 _KEPT_AS: Final = "unit_counts "
 _KEEP: Final = "CREATE TEMP TABLE IF NOT EXISTS {name} AS "
 _KEPT: Final = "FROM temp.main.{name}"
-_IS_KEPT: Final = """
-    SELECT count(*) FROM duckdb_tables() WHERE database_name = 'temp' AND table_name = {name}"""
 
 
 @dataclass(frozen=True)
@@ -131,11 +129,10 @@ def count_of(
 
 
 def _found(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> str:
-    """SQL for the counts that were kept; of a draft, which nobody had to check, for counting."""
-    is_kept = _IS_KEPT.format(name=text(_KEPT_AS + metric))
-    if connection.execute(is_kept).fetchall() == [(0,)]:
-        return f"({_counting(metric, grid, _LOW)})"
-    return f"temp.main.{_kept_as(metric)}"
+    """The table of counts that were kept; of a draft, which nobody had to check, it is made now."""
+    name = _kept_as(metric)
+    connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _LOW))
+    return f"temp.main.{name}"
 
 
 def _kept_as(metric: str) -> str:

@@ -26,7 +26,7 @@ from flows.raw.privatize import privatize
 from flows.raw.spill.sorted_runs import Stored
 from flows.raw.units.rows import rows_of
 from flows.raw.validate import validate
-from flows.released.publish import publish
+from flows.released.publish import new_draft, publish
 from flows.runtime import progress
 from privatizers.mechanisms.mechanism import Mechanism
 from schemas.errors import ClusterdpError, ConflictError, InputError
@@ -559,7 +559,8 @@ def test_how_a_file_is_laid_out_does_not_depend_on_parts(experiment: Builder) ->
             config, Sealed(rows, n_units), config.design(), ReleaseName("trial", "once", 1)
         )
         path = config.directory / f"{cut}.duckdb"
-        publish(tables, path)
+        with new_draft(path) as draft:
+            publish(tables, draft)
         query = (
             "SELECT DISTINCT row_group_id, count FROM pragma_storage_info('units') "
             "WHERE column_name = 'unit_id' AND segment_type = 'BIGINT' ORDER BY ALL"

@@ -17,7 +17,7 @@ from flows.raw.privatize import privatize
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
-from flows.released.publish import publish
+from flows.released.publish import new_draft, publish
 from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
 from tests.conftest import EXACT, Builder, Content, Experiment, Section, a_log, made_units
@@ -152,7 +152,8 @@ def test_they_are_written_in_columns_of_their_own(
     with open_workspace(config) as workspace:
         rows, _, _ = validate(config, ingest(config, "once"), workspace)
         chosen = resolve_release(config, known_sizes(config, rows))
-        publish(privatize(chosen.config, rows, chosen.designs, NAME, workspace), path)
+        with new_draft(path) as draft:
+            publish(privatize(chosen.config, rows, chosen.designs, NAME, workspace), draft)
     with duckdb.connect(str(path), read_only=True) as connection:
         metrics = connection.sql("SELECT metric, kind, label, measured_in FROM metrics").fetchall()
         totals = connection.sql(
