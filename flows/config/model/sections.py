@@ -113,10 +113,11 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
-    attributes: Texts = ()
+    attributes: Annotated[dict[str, Name] | Texts, BeforeValidator(as_tuple)] = ()
     """Public facts of a unit, such as its country: columns of text, whole numbers, numbers,
     booleans or dates that are published with every unit as they are, so none may follow from an
-    outcome. Of grain "event", those of the first exposure."""
+    outcome. A list, or a table of names to publish columns under, such as
+    ``{ back = "Back After 7d" }``. Of grain "event", those of the first exposure."""
     assigned_by: Name | None = None
     """What was given its arm as one, where that is not the unit: the household, say. Its units are
     all in one arm, standard errors follow it, and a digest of it is published; None: the unit."""
@@ -130,6 +131,12 @@ class Columns(ConfigSection):
         if self.cluster is None:
             return ()
         return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
+
+    @property
+    def named_attributes(self) -> dict[str, str]:
+        """The column of each attribute by the name that it is published under, in their order."""
+        given = self.attributes
+        return given if isinstance(given, dict) else {name: name for name in given}
 
     @property
     def time_of_events(self) -> str:
