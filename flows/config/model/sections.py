@@ -66,6 +66,9 @@ class SourceSection(ConfigSection):
     """By what accounts know a unit, or who pays, again: "canonical", whatever spelling its id has
     (7, 007, 7.0, 7e0; Ab, AB; blanks around it; composed or decomposed letters), or "exact", the id
     as it is written, where people differ by case or zeros alone."""
+    repeated: Literal["set_aside", "first"] = "set_aside"
+    """What becomes of a unit with several rows, of grain "unit": all are set aside, or the first
+    counts, files by their names and rows as they stand, where they agree in all that is public."""
     outcomes_path: Name | None = None
     """Where the outcome events are, of grain "event"; may hold ``{period}``, as ``path`` may."""
     window: str | None = None
