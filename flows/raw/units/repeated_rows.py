@@ -11,10 +11,8 @@ import numpy as np
 import polars as pl
 
 from schemas.arrays import Bools
-from schemas.raw import FAULT, FILE, ROW
+from schemas.raw import FAULT, PLACE
 from schemas.roster import Repeats
-
-_ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def judge_repeated(
     if not first_counts:
         found = Repeats(n_lost=int(has_sound.sum()), n_alike=int(alike.sum()))
         return RepeatedRows(np.zeros_like(sound), sound, found)
-    place = (rows[FILE].cast(pl.UInt64) * 2**_ROW_BITS + rows[ROW]).to_numpy()
+    place = rows.select(PLACE).to_series().to_numpy()
     is_first = place == np.minimum.reduceat(place, starts)[unit]
     found = Repeats(
         n_lost=int((has_sound & ~alike).sum()), n_unused=int((alike[unit] & ~is_first).sum())
