@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
@@ -42,6 +42,11 @@ NumberList = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 Numbers = Annotated[NumberList, BeforeValidator(as_tuple)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
+TextsOrNames = Annotated[
+    Annotated[Texts, Tag("list[text]")] | Annotated[dict[str, Name], Tag("table[text]")],
+    Discriminator(lambda given: "table[text]" if isinstance(given, dict) else "list[text]"),
+]
+"""A list, or a table of a text by its name; what is wrong is told of the one that was given."""
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 Role = Literal["primary", "guardrail", "secondary"]
@@ -116,7 +121,7 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
-    attributes: Annotated[dict[str, Name] | Texts, BeforeValidator(as_tuple)] = ()
+    attributes: TextsOrNames = ()
     """Public facts of a unit, such as its country: columns of text, whole numbers, numbers,
     booleans or dates that are published with every unit as they are, so none may follow from an
     outcome. A list, or a table of names to publish columns under, such as

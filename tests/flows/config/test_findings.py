@@ -165,3 +165,18 @@ def test_tables_by_column_are_answered_by_what_to_write_instead(tmp_path: Path) 
     path.write_text('[site]\nname = "north"\n[covariates.age]\nedges = [30, 60]\n')
     with pytest.raises(ConfigError, match=r'write \[\[covariates\]\] and column = "age" in place'):
         load_site(path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ('"country"', "columns.attributes: input should be a valid tuple, not 'country'"),
+        ('["country", 1]', "columns.attributes[1]: input should be a valid string, not 1"),
+        ("{ back = 3 }", "columns.attributes.back: input should be a valid string, not 3"),
+    ],
+)
+def test_of_a_list_or_a_table_what_was_given_is_judged(
+    tmp_path: Path, attributes: str, told: str
+) -> None:
+    content = MANY_FAULTS.replace("outcome = 7", f"attributes = {attributes}")
+    assert told in str(refusal(tmp_path, content)).splitlines()
