@@ -55,6 +55,7 @@ from flows.released.estimates.frames import (
     frame_by_period,
     like,
 )
+from flows.released.estimates.notebook import release_html
 from flows.released.estimates.release import estimate_release
 from flows.released.estimates.segments import estimate_segments
 from flows.released.estimates.series import (
@@ -152,6 +153,10 @@ class Release:
         """Take what the file says of itself; use :func:`open`."""
         self._file = file
 
+    def _repr_html_(self) -> str:
+        """The same as :attr:`manifest` says it, for a notebook."""
+        return release_html(self._file)
+
     def __repr__(self) -> str:
         """Which release it is, how many units it has and what it cost."""
         manifest = self.manifest
@@ -228,7 +233,8 @@ class Release:
 
         A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
         columns are those of ``FROM ate()`` in SQL (but for ``effect`` and ``note``, which are
-        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval. An
+        words), then ``minimum_detectable_effect``, ``relative`` and the ends of its interval; the
+        frame prints those that a person looks for, and names the others. An
         effect that cannot be had is null. ``coverage`` is the share of the people meant that are
         compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
@@ -607,6 +613,11 @@ def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well
     Raises:
         InputError: There is no such file, or it is not a sound release.
     """
+    if Path(path).is_dir():
+        raise InputError(
+            f"{Path(path).absolute()}: a folder; clusterdp.open_series reads its releases together,"
+            " and clusterdp.open one of them, latest.duckdb say"
+        )
     file = read_release(Path(path))
     found = withdrawal_of(file.path)
     _warn(() if found is None else (found.warning,))
@@ -896,7 +907,7 @@ def verify(
     ``withdrawn`` and ``pruned_at`` of each of its ``releases``.
 
     Args:
-        releases: A released file, or several; ``latest.duckdb`` and copies, too.
+        releases: A released file, or several, ``latest.duckdb`` and copies, too; or a folder.
         ledger: A configuration whose ledger knows them.
         key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
             several, of which one has to fit. Without either, that list is taken as it is.

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class CheckResult:
             "units_by_arm": self.roster.units_by_arm,
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
+            "repeated": asdict(self.roster.repeats),
             "sample_ratio_p": self.roster.sample_ratio_p,
             "attribute_changed": self.roster.attribute_changed,
             "n_together": self.roster.n_together,

@@ -55,6 +55,7 @@ class ReleaseResult:
             "n_units": self.roster.n_units,
             "quarantined": self.roster.quarantined,
             "quarantined_by_rule": self.roster.quarantined_by_rule,
+            "repeated": asdict(self.roster.repeats),
             "sample_ratio_p": self.roster.sample_ratio_p,
             "attribute_changed": self.roster.attribute_changed,
             "n_together": self.roster.n_together,

@@ -111,6 +111,7 @@ def verify(
 ) -> VerifyResult:
     """Compare files with the digests of their publication; ``latest.duckdb`` and copies, too.
 
+    A folder stands for the releases in it.
     Against the ledger of the configuration ``ledger``, or the list beside each file as signed under
     one of the public ``keys`` (of an operator who has changed hers, the old ones, too), or the list
     as it is. Raises InputError where a file, or a list that was asked for, cannot be read.
@@ -120,6 +121,7 @@ def verify(
     of_ledger = None if ledger is None else _of_ledger(ledger)
     fits = {key.absolute(): _public_key(key) for key in keys}
     verdicts = []
+    releases = _files(releases)
     named = [path for path in releases if path.name != SERIES]
     notes = tuple(
         f"{path.absolute()} is no release: it is made anew from them after each publication"
@@ -134,6 +136,19 @@ def verify(
         verdict = _verdict(path.absolute(), digest_of(path), known)
         verdicts.append(_with_lists(verdict, known))
     return VerifyResult(tuple(verdicts), notes)
+
+
+def _files(releases: Sequence[Path]) -> Sequence[Path]:
+    """The files that are named, and the releases in the folders among them."""
+    if not any(path.is_dir() for path in releases):
+        return releases
+    from flows.released.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever
+
+    found = release_files(releases)
+    if not found:
+        folders = ", ".join(str(path.absolute()) for path in releases)
+        raise InputError(f"{folders}: no release in it; name the folder of one experiment")
+    return found
 
 
 def _check_not_pruned(path: Path, known: _Known) -> None:

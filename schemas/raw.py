@@ -16,6 +16,9 @@ OUTCOME: Final = "outcome"
 FILE: Final = "source_file"
 ROW: Final = "source_row"
 
+PLACE: Final = pl.col(FILE).cast(pl.UInt64) * 2**40 + pl.col(ROW)
+"""Where a row stands in the log: the file's number and, in 40 bits, the row's."""
+
 TIME: Final = "time"
 """Microseconds since 1970 in UTC: of an exposure, or of an outcome event."""
 

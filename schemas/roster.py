@@ -7,6 +7,45 @@ SAMPLE_RATIO_ALARM = 0.001
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """Units that have several rows in a log of units; by public facts alone."""
+
+    n_lost: int = 0
+    """Units that are set aside for it: no row of theirs is released."""
+    n_alike: int = 0
+    """Of those, the ones whose rows agree in all that is public: ``source.repeated = "first"``
+    would keep them."""
+    n_unused: int = 0
+    """Rows that count for nothing, as the first of their unit does."""
+
+    def __add__(self, other: "Repeats") -> "Repeats":
+        """What becomes of the units of both."""
+        return Repeats(
+            self.n_lost + other.n_lost,
+            self.n_alike + other.n_alike,
+            self.n_unused + other.n_unused,
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """How many people are lost, and how they would not be; None where nobody is."""
+        if not self.n_lost:
+            return None
+        told = f"people (units) with several rows, none of which is released: {self.n_lost:,}"
+        if self.n_alike:
+            told += (
+                f'. With repeated = "first" under [source] {self.n_alike:,} of them are kept, by '
+                "the first row of each: their rows agree in all that is public"
+            )
+        if self.n_lost > self.n_alike:
+            told += (
+                f". Rows of {self.n_lost - self.n_alike:,} differ in arm, cluster or something "
+                "else that is public: mend the log"
+            )
+        return told
+
+
+@dataclass(frozen=True)
 class Roster:
     """How many units, clusters and faulty rows a log has; computed without any outcome."""
 
@@ -36,6 +75,7 @@ class Roster:
     """Rows of the log, or exposures, that were read; None where nobody counted them."""
     n_faulty: int | None = field(default=None, compare=False)
     """Of those, the ones with a fault: not who is left out for what was released before."""
+    repeats: Repeats = Repeats()
     notes: tuple[str, ...] = field(default=(), compare=False)
     """What is to be told of the accounts."""
 
@@ -43,6 +83,8 @@ class Roster:
     def warnings(self) -> tuple[str, ...]:
         """Problems that the operator should look into; none of them stops a release."""
         told = list(self.notes)
+        if self.repeats.problem is not None:
+            told.append(self.repeats.problem)
         if self.n_together:
             told.append(
                 f"{self.n_together:,} row(s) have the id of another row, but for case, zeros, "

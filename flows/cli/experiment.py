@@ -152,8 +152,8 @@ def verify(
     releases: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RELEASE…",
-            help="Released files; copies, and latest.duckdb, too.",
+            metavar="RELEASE… | FOLDER",
+            help="Released files, copies and latest.duckdb, too; or a folder of them.",
             autocompletion=files(".duckdb"),
         ),
     ],

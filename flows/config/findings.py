@@ -54,9 +54,21 @@ def _problem(finding: Any, model: type[BaseModel]) -> str:
         return "unknown key; remove it or correct its spelling" + _meant(finding["loc"], model)
     if finding["type"] == "missing":
         return "missing; it has to be given"
+    if finding["type"] == "tuple_type" and (told := _by_name(finding, model)):
+        return told
     message: str = finding["msg"][0].lower() + finding["msg"][1:]
     given = finding["input"]
     return message if isinstance(given, dict) else f"{message}, not {shown(given)}"
+
+
+def _by_name(finding: Any, model: type[BaseModel]) -> str | None:
+    """What to write in place of tables by name, ``[outcomes.visit]``; None where these are none."""
+    given, key, place = finding["input"], _key(finding), section_at(model, finding["loc"])
+    by_name = isinstance(given, dict) and all(isinstance(one, dict) for one in given.values())
+    if not given or not by_name or place is None:
+        return None
+    name, called = in_short(next(iter(given))), "name" if "name" in fields(place) else "column"
+    return f'tables by name; write [[{key}]] and {called} = "{name}" in place of [{key}.{name}]'
 
 
 def _meant(steps: tuple[int | str, ...], model: type[BaseModel]) -> str:

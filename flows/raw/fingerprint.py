@@ -237,7 +237,7 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
     if config.source.ids != "canonical" and {"returning", "rows_each"} & document.keys():
         document["ids"] = config.source.ids
     if config.columns.attributes:
-        document["attributes"] = config.columns.attributes
+        document["attributes"] = list(config.columns.named_attributes)
     if config.columns.assigned_by is not None:
         document["assigned"] = True
     private = config.private_clusters

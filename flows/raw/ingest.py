@@ -176,7 +176,7 @@ def _find_log(config: Config, period: str, *, outcomes: bool) -> Sealed[Log]:
         to_expressions = partial(_event_expressions, columns, config.outcomes)
         keys = _keys_of_outcomes(config)
         events = LogFiles(event_files, wanted, frozenset(wanted), to_expressions, keys=keys)
-    kinds = tuple(attribute_type(files, name) for name in columns.attributes)
+    kinds = tuple(attribute_type(files, name) for name in columns.named_attributes.values())
     mapped = [
         partial(map_outcomes, grid=np.array(one.ends), missing=one.missing_value)
         for one in config.outcomes
@@ -214,7 +214,7 @@ def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ..
 
 def _keys(columns: Columns) -> dict[str, str]:
     """The keys that name columns of public facts."""
-    keys = dict.fromkeys(columns.attributes, attributes.KEY)
+    keys = dict.fromkeys(columns.named_attributes.values(), attributes.KEY)
     return keys if columns.assigned_by is None else keys | {columns.assigned_by: assignment.KEY}
 
 
@@ -234,7 +234,7 @@ def _roster_columns(
     """
     columns, arms, private = config.columns, config.arms.names, config.private_clusters
     of_clusters = cluster_columns(columns, private)
-    others = (columns.privacy_unit, columns.assigned_by, *columns.attributes)
+    others = (columns.privacy_unit, columns.assigned_by, *columns.named_attributes.values())
     wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
     hidden = set(() if private is None else of_clusters)
     if by_events:
@@ -282,7 +282,7 @@ def _roster_expressions(
     expressions += [
         attribute(frame, path, name, kind).alias(alias)
         for name, kind, alias in zip(
-            columns.attributes, kinds, attribute_columns(len(kinds)), strict=True
+            columns.named_attributes.values(), kinds, attribute_columns(len(kinds)), strict=True
         )
     ]
     if by_events:

@@ -21,10 +21,9 @@ from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
 from schemas.errors import ClusterdpError
-from schemas.raw import FILE, PUBLIC_COLUMNS, ROW, RULE, UNIT
+from schemas.raw import FILE, PLACE, PUBLIC_COLUMNS, ROW, RULE, UNIT
 
 _PLACE = "place"
-_ROW_BITS = 40  # a place is the file's number and, in these bits, the row's
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
 
 
@@ -53,9 +52,8 @@ class FaultyRows:
         """
         for rule, count in rows.group_by(RULE).len().iter_rows():
             self.by_rule[rule] = self.by_rule.get(rule, 0) + count
-        place = pl.col(FILE).cast(pl.UInt64) * 2**_ROW_BITS + pl.col(ROW)
         kept = [name for name in PUBLIC_COLUMNS if name in rows.columns]
-        self._runs.add(rows.select(RULE, *kept, place.alias(_PLACE)))
+        self._runs.add(rows.select(RULE, *kept, PLACE.alias(_PLACE)))
 
     def handed_over(self) -> HandedFaults:
         """These rows for who asked for them, as :meth:`SortedRuns.handed_over`."""

@@ -33,11 +33,12 @@ from flows.raw.units.assignment import in_several_arms
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import Exposures, first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
+from flows.raw.units.repeated_rows import judge_repeated
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, facts_of, rows_of, rows_where
 from flows.runtime.progress import Progress
-from schemas.arrays import Floats
+from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
 from schemas.raw import (
     ARM,
@@ -62,7 +63,7 @@ from schemas.raw import (
     rules,
     several,
 )
-from schemas.roster import Roster
+from schemas.roster import Repeats, Roster
 
 _Kept = tuple[Stored, Table]
 """Rows that are kept, and how many of them are where (:func:`~flows.raw.units.rows.counted`)."""
@@ -99,6 +100,7 @@ def validate(
         attribute_changed=judge.attribute_changed,
         n_read=judge.n_read,
         n_faulty=sum(by_rule.values()),
+        repeats=Repeats() if isinstance(config, SiteConfig) else judge.repeats,
     )
     check_left(config, roster, judge.n_read)
     check_faults(config, roster, judge.n_read)
@@ -132,6 +134,7 @@ class _JudgedRange:
     aside: HandedFaults
     n_rows: int
     n_changed: int
+    repeats: Repeats
 
 
 @dataclass
@@ -149,6 +152,8 @@ class _Judge:
     """Of how many rows the unit, and the arm, could be read."""
     n_changed: int = 0
     """Of how many units later exposures state other facts than the first."""
+    repeats: Repeats = field(default_factory=Repeats)
+    """What becomes of units that have several rows."""
     aside: FaultyRows = field(init=False)
     rules: tuple[Rule, ...] = field(init=False)
 
@@ -170,6 +175,17 @@ class _Judge:
     def _facts(self) -> tuple[str, ...]:
         """The public facts that rows state beside their unit, arm and cluster."""
         return () if isinstance(self.config, SiteConfig) else facts_of(self.config.columns)
+
+    @property
+    def _stated(self) -> tuple[str, ...]:
+        """What rows of a unit have to agree in: all that is public of it."""
+        private = isinstance(self.config, SiteConfig) or self.config.private_clusters is not None
+        return (ARM, *self._facts) if private else (ARM, CLUSTER, *self._facts)
+
+    @property
+    def _first_counts(self) -> bool:
+        """Whether the first row of a unit that has several is kept, where they agree."""
+        return isinstance(self.config, Config) and self.config.source.repeated == "first"
 
     @property
     def _n_outcomes(self) -> int:
@@ -235,6 +251,7 @@ class _Judge:
             for found in each(workspace, judge_range, calls):
                 self.aside.take_over(found.aside)
                 self.n_changed += found.n_changed
+                self.repeats += found.repeats
                 progress.advance(found.n_rows)
                 if found.kept is None:
                     continue
@@ -344,12 +361,19 @@ class _Judge:
         rows = order.rows(part)
         del part
         repeated = order.repeats | np.append(order.repeats[1:], False)
-        faulty = rows[FAULT].to_numpy() > 0
-        wrong = rows.filter(pl.Series(repeated))
-        named = wrong.with_columns(first_broken(of_units(self.rules)).alias(RULE))
-        self._put_aside(named.filter(pl.col(FAULT) == 0))
-        rows = rows.filter(pl.Series(~(repeated | faulty)))
-        return self._finished(rows)
+        kept = ~repeated & (rows[FAULT].to_numpy() == 0)
+        if repeated.any():
+            wrong = rows.filter(pl.Series(repeated))
+            kept[repeated] = self._of_repeated(wrong, order.repeats[repeated])
+        return self._finished(rows.filter(pl.Series(kept)))
+
+    def _of_repeated(self, rows: pl.DataFrame, repeats: Bools) -> Bools:
+        """Which rows are kept of units that have several; see :func:`judge_repeated`."""
+        found = judge_repeated(rows, repeats, self._stated, first_counts=self._first_counts)
+        self.repeats += found.repeats
+        named = rows.with_columns(first_broken(of_units(self.rules)).alias(RULE))
+        self._put_aside(named.filter(pl.Series(found.aside)))
+        return found.kept
 
     def _by_events(
         self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
@@ -483,4 +507,5 @@ def judge_range(
     if kept:
         rows = pl.concat(kept)
         found = stored(rows, workspace, "kept"), judge.places(rows)
-    return _JudgedRange(found, judge.aside.handed_over(), tables[0].n_rows, judge.n_changed)
+    aside = judge.aside.handed_over()
+    return _JudgedRange(found, aside, tables[0].n_rows, judge.n_changed, judge.repeats)

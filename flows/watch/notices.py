@@ -92,6 +92,7 @@ def news_of_release(
         by_rule = ", ".join(f"{rule} {n:,}" for rule, n in roster.quarantined_by_rule.items())
         reason = f"{100 * share:.3g} % of {roster.n_read:,} rows have a fault"
         reason += f" ({by_rule})" if by_rule else ""
+        reason += f". {roster.repeats.problem}" if roster.repeats.problem else ""
         more: dict[str, Any] = {
             "set_aside": roster.quarantined_by_rule,
             "rows_read": roster.n_read,

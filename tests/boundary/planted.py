@@ -52,10 +52,12 @@ def plant(
     privacy: dict[str, Any] | None = None,
     *,
     facts: bool = False,
+    repeated: bool = False,
 ) -> Planted:
     """Build an experiment with one faultless row and one that is set aside full of canaries.
 
-    With ``facts`` it has an attribute, and households whose names are canaries, too.
+    With ``facts`` it has an attribute, and households whose names are canaries, too. Where units
+    are ``repeated``, the faultless row comes again with another outcome, which is not used.
     """
     outcomes, covariate = Canary.hatch("outcome"), Canary.hatch("covariate")
     kept, aside = Canary.hatch("unit"), Canary.hatch("unit")
@@ -66,6 +68,9 @@ def plant(
     ]
     rows.append((kept.word, "mail", "east", outcomes.value, covariate.value))
     rows.append((aside.word, "fax", "east", outcomes.value, covariate.value))
+    unused = Canary.hatch("outcome")
+    if repeated:
+        rows.append((kept.word, "mail", "east", unused.value, covariate.value))
     if ids == "hashed numbers":
         units = [*range(24), kept.value, aside.value]
         rows = [(unit, *row[1:]) for unit, row in zip(units, rows, strict=True)]
@@ -89,10 +94,17 @@ def plant(
         )
         columns = {"attributes": ["country"], "assigned_by": "home"}
     built = experiment(
-        log, file, outcome=outcome, publish=publish, privacy=privacy or {}, columns=columns
+        log,
+        file,
+        source={"repeated": "first"} if repeated else {},
+        outcome=outcome,
+        publish=publish,
+        privacy=privacy or {},
+        columns=columns,
     )
     secrets = [
         *([home.secret("household")] if facts else []),
+        *([unused.secret("outcome that is not used")] if repeated else []),
         outcomes.secret("outcome"),
         covariate.secret("covariate"),
         aside.secret("id set aside", home="quarantine/trial/*.parquet"),

@@ -110,6 +110,17 @@ def test_public_facts_let_nothing_out(
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("file", ["log.parquet", "log.csv"])
+def test_rows_of_a_unit_that_are_not_used_let_nothing_out(
+    experiment: Builder, watch: Watch, file: str
+) -> None:
+    planted = plant(experiment, file, LOW_AND_HIGH, "hashed words", repeated=True)
+    result = planted.built.run()
+    assert result.roster.repeats.n_unused == 1
+    assert watch.leaks(planted, result) == []
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(
     "place",
     [

@@ -113,6 +113,26 @@ def test_files_that_are_as_they_were_are_intact_under_any_name(
     assert (code, verdicts(found)) == (0, [("trial.a.r1", True, "ledger")])
 
 
+def test_a_folder_stands_for_the_releases_in_it(
+    experiment: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = an_experiment(experiment)
+    paths = [built.run(period).path for period in ("a", "b")]
+    code, found = verified(capsys, built.releases)
+    assert (code, verdicts(found)) == (0, [(f"trial.{p}.r1", True, "SHA256SUMS") for p in "ab"])
+    assert [one["path"] for one in found] == list(map(str, paths))
+    altered(paths[1])
+    code, found = verified(capsys, built.releases, "--ledger", built.config)
+    assert (code, verdicts(found)) == (
+        4,
+        [("trial.a.r1", True, "ledger"), ("trial.b.r1", False, "ledger")],
+    )
+    with pytest.raises(InputError, match="no release in it; name the folder of one experiment"):
+        clusterdp.verify(built.releases.parent)
+    with pytest.raises(InputError, match=r"a folder; clusterdp\.open_series reads its releases"):
+        clusterdp.open(built.releases)
+
+
 def test_a_file_that_was_altered_is_found_by_the_ledger_and_by_the_list(
     experiment: Builder, capsys: pytest.CaptureFixture[str]
 ) -> None:

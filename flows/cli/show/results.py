@@ -350,9 +350,11 @@ def roster_pairs(roster: Roster) -> dict[str, str]:
     if roster.quarantined:
         reasons = ", ".join(f"{name} {n:,}" for name, n in roster.quarantined_by_rule.items())
         aside += f" ({reasons})"
+    unused = f"{roster.repeats.n_unused:,}: after the first of a unit with several"
     return {
         "units": f"{roster.n_units:,} in {roster.n_clusters:,} clusters",
         "rows set aside": aside,
+        **({"rows not used": unused} if roster.repeats.n_unused else {}),
     }
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
@@ -42,6 +42,11 @@ NumberList = tuple[Annotated[float, Field(allow_inf_nan=False)], ...]
 Numbers = Annotated[NumberList, BeforeValidator(as_tuple)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1)]
+TextsOrNames = Annotated[
+    Annotated[Texts, Tag("list[text]")] | Annotated[dict[str, Name], Tag("table[text]")],
+    Discriminator(lambda given: "table[text]" if isinstance(given, dict) else "list[text]"),
+]
+"""A list, or a table of a text by its name; what is wrong is told of the one that was given."""
 Words = Annotated[str, Field(min_length=1, max_length=100)]
 """What people read; shown as it is."""
 Role = Literal["primary", "guardrail", "secondary"]
@@ -66,6 +71,9 @@ class SourceSection(ConfigSection):
     """By what accounts know a unit, or who pays, again: "canonical", whatever spelling its id has
     (7, 007, 7.0, 7e0; Ab, AB; blanks around it; composed or decomposed letters), or "exact", the id
     as it is written, where people differ by case or zeros alone."""
+    repeated: Literal["set_aside", "first"] = "set_aside"
+    """What becomes of a unit with several rows, of grain "unit": all are set aside, or the first
+    counts, files by their names and rows as they stand, where they agree in all that is public."""
     outcomes_path: Name | None = None
     """Where the outcome events are, of grain "event"; may hold ``{period}``, as ``path`` may."""
     window: str | None = None
@@ -113,10 +121,11 @@ class Columns(ConfigSection):
     outcome_unit: Name | None = None
     """The unit in the outcome log of grain "event", where its name differs from ``unit``."""
 
-    attributes: Texts = ()
+    attributes: TextsOrNames = ()
     """Public facts of a unit, such as its country: columns of text, whole numbers, numbers,
     booleans or dates that are published with every unit as they are, so none may follow from an
-    outcome. Of grain "event", those of the first exposure."""
+    outcome. A list, or a table of names to publish columns under, such as
+    ``{ back = "Back After 7d" }``. Of grain "event", those of the first exposure."""
     assigned_by: Name | None = None
     """What was given its arm as one, where that is not the unit: the household, say. Its units are
     all in one arm, standard errors follow it, and a digest of it is published; None: the unit."""
@@ -130,6 +139,12 @@ class Columns(ConfigSection):
         if self.cluster is None:
             return ()
         return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
+
+    @property
+    def named_attributes(self) -> dict[str, str]:
+        """The column of each attribute by the name that it is published under, in their order."""
+        given = self.attributes
+        return given if isinstance(given, dict) else {name: name for name in given}
 
     @property
     def time_of_events(self) -> str:

@@ -359,6 +359,11 @@ def check_grain(config: Config) -> None:
             if value is not None:
                 raise ConfigError(key, 'belongs to grain = "event"')
         return
+    if source.repeated != "set_aside":
+        raise ConfigError(
+            "source.repeated",
+            'belongs to grain = "unit": of exposures, which may repeat, the first in time counts',
+        )
     for key, value in of_events.items():
         if value is None:
             raise ConfigError(key, 'missing: grain = "event" needs it')

@@ -22,16 +22,16 @@ def check_public_facts(config: Config) -> None:
 
 
 def _check_attributes(config: Config) -> None:
-    key, names = "columns.attributes", config.columns.attributes
+    key, columns = "columns.attributes", config.columns
+    names, column_of = tuple(columns.attributes), columns.named_attributes
     _check_published(config, key)
     if len(names) > MOST_ATTRIBUTES:
         raise ConfigError(key, f"{len(names):,} attributes; at most {MOST_ATTRIBUTES} can be")
-    columns = config.columns
     groups = {
         "columns.privacy_unit": columns.privacy_unit,
         "columns.assigned_by": columns.assigned_by,
     }
-    _check_free(key, names, _taken(config) | groups)
+    _check_free(key, tuple(column_of.values()), _taken(config) | groups)
     ours = {*TAKEN, UNNAMED, *(one.name.lower() for one in config.outcomes)}
     seen: dict[str, str] = {}
     for name in names:
@@ -39,7 +39,8 @@ def _check_attributes(config: Config) -> None:
             raise ConfigError(
                 key,
                 f"{shown(name)} cannot be the name of a published column: it has to begin with "
-                "a letter and have letters, digits and _ alone, at most 63; rename it in the log",
+                "a letter and have letters, digits and _ alone, at most 63; give the column a "
+                f"name of its own: attributes = {{ NAME = {shown(column_of[name])} }}",
             )
         plain = name.lower()  # DuckDB takes names that differ in case alone for one
         if plain in seen:
@@ -47,7 +48,9 @@ def _check_attributes(config: Config) -> None:
         seen[plain] = name
         if plain in ours or is_derived(plain):
             raise ConfigError(
-                key, f"{shown(name)} is a name of clusterdp's own in a release; rename it"
+                key,
+                f"{shown(name)} is a name of clusterdp's own in a release; give the column another "
+                f"name: attributes = {{ NAME = {shown(column_of[name])} }}",
             )
 
 

@@ -89,7 +89,7 @@ def manifest_of(
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
         metrics=(*_metrics_of(config, designs), *map(_ratio_of, config.ratios)),
-        attributes=config.columns.attributes,
+        attributes=tuple(config.columns.named_attributes),
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )

@@ -268,7 +268,7 @@ def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -
         clusters=rows.clusters,
         arms=rows.arms,
         facts=tuple(name for name in facts_of(config.columns) if name != PAYER),
-        attributes=config.columns.attributes,
+        attributes=tuple(config.columns.named_attributes),
         together=_values_of_second(responses),
     )
 

@@ -91,6 +91,9 @@ def set_known_aside(
         n_arm_changed=known.n_arm_changed,
         attribute_changed=known.attribute_changed,
         account_key_fingerprint=known.account_key_fingerprint,
+        n_read=known.n_read,
+        n_faulty=known.n_faulty,
+        repeats=known.repeats,
         notes=(*known.notes, *notes),
     )
     check_left(config, facts, raw.n_units + roster.quarantined)

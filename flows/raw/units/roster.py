@@ -84,7 +84,7 @@ def check_faults(config: Config | SiteConfig, roster: Roster, n_read: int) -> No
         f"quarantine.at_most: {roster.quarantined:,} of {n_read:,} rows "
         f"({100 * roster.quarantined / n_read:.3g} %) have a fault ({by_rule}), and "
         f"{100 * at_most:.3g} % may. No release is made, and nothing was charged. Mend the log, or "
-        "raise quarantine.at_most if these faults are as they should be",
+        f"raise quarantine.at_most if these faults are as they should be{_of_repeats(roster)}",
         key="quarantine.at_most",
     )
 
@@ -108,7 +108,7 @@ def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None
     if roster.n_units == 0:
         raise InputError(
             f"no row is left: all {n_read:,} were set aside ({aside}); "
-            "check columns and arms in the configuration"
+            f"check columns and arms in the configuration{_of_repeats(roster)}"
         )
     for arm, count in roster.units_by_arm.items():
         if count < (2 if isinstance(config, SiteConfig) else 1):
@@ -117,6 +117,13 @@ def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None
             raise InputError(
                 f"{key}: the declared arm {arm!r} has {has} in this log"
                 + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
-                + (f" (rows set aside: {aside})" if aside else ""),
+                + (f" (rows set aside: {aside})" if aside else "")
+                + _of_repeats(roster),
                 key=key,
             )
+
+
+def _of_repeats(roster: Roster) -> str:
+    """The people who are lost as they have several rows, behind what is wrong; or nothing."""
+    problem = roster.repeats.problem
+    return "" if problem is None else f". {problem}"

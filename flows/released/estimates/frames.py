@@ -10,6 +10,7 @@ import polars as pl
 from estimators.decisions import Decision
 from estimators.effects import Estimate
 from estimators.means import SHARPEST_FIRST
+from flows.released.estimates.notebook import EffectsFrame
 from flows.runtime.table_files import check_names
 from schemas.errors import ConfigError, InputError
 
@@ -69,7 +70,7 @@ def frame(estimates: Sequence[Estimate], kind: type[Estimate] = Estimate) -> pl.
     )
     found = pl.DataFrame([vars(one) for one in rows], schema=schema)
     first = [*_FIRST[:-1], *(name for name in _ALWAYS if name in names), _FIRST[-1]]
-    return found.select(*first, pl.exclude(first))
+    return EffectsFrame(found.select(*first, pl.exclude(first)))
 
 
 def decisions_frame(found: Decisions | None) -> pl.DataFrame:
@@ -95,4 +96,4 @@ def frame_by_period(
             pl.lit(manifest.release_id).alias("release_id"),
         )
         frames.append(frame(estimates, kind).select(*said, pl.all()))
-    return pl.concat(frames)
+    return EffectsFrame(pl.concat(frames))

@@ -149,3 +149,34 @@ def test_other_configurations_are_told_from_a_releases(
     path.write_text(f'experiment = "a"\n[{key}]\nname = "x"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=f"`clusterdp {command}` reads it"):
         load(path)
+
+
+def test_tables_by_name_are_answered_by_what_to_write_instead(tmp_path: Path) -> None:
+    tables = '[outcomes.visit]\ncolumn = "visit"\nvalues = [0, 1]\n[outcomes.spend]\nlow = 0'
+    content = MANY_FAULTS.replace("[outcome]\nvalues = [0, 1]", tables)
+    assert str(refusal(tmp_path, content)).splitlines()[-1] == (
+        'outcomes: tables by name; write [[outcomes]] and name = "visit" in place of '
+        "[outcomes.visit]"
+    )
+
+
+def test_tables_by_column_are_answered_by_what_to_write_instead(tmp_path: Path) -> None:
+    path = tmp_path / "north.toml"
+    path.write_text('[site]\nname = "north"\n[covariates.age]\nedges = [30, 60]\n')
+    with pytest.raises(ConfigError, match=r'write \[\[covariates\]\] and column = "age" in place'):
+        load_site(path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [
+        ('"country"', "columns.attributes: input should be a valid tuple, not 'country'"),
+        ('["country", 1]', "columns.attributes[1]: input should be a valid string, not 1"),
+        ("{ back = 3 }", "columns.attributes.back: input should be a valid string, not 3"),
+    ],
+)
+def test_of_a_list_or_a_table_what_was_given_is_judged(
+    tmp_path: Path, attributes: str, told: str
+) -> None:
+    content = MANY_FAULTS.replace("outcome = 7", f"attributes = {attributes}")
+    assert told in str(refusal(tmp_path, content)).splitlines()

@@ -63,6 +63,7 @@ from tests.conftest import (
 )
 from tests.flows.raw.spill.test_out_of_core import (
     EVENTS,
+    FIRST,
     FORMATS,
     PUBLIC,
     Log,
@@ -70,8 +71,10 @@ from tests.flows.raw.spill.test_out_of_core import (
     as_integers,
     as_text,
     assert_alike,
+    assert_first_ones,
     exposed,
     faulty,
+    first_ones,
     in_files,
     made,
     with_facts,
@@ -216,6 +219,23 @@ def test_workers_make_the_release_that_one_process_makes(
     assert alone.roster.quarantined > 300
     drawing = {"hash_part", "draw_range"} if unit_id == "keyed-hash" else {"draw_part"}
     assert set(seen.n_tasks) == {"read_share", "judge_range", "count_part", *drawing}
+
+
+@pytest.mark.parametrize("ids", ["plain", "keyed-hash"])
+def test_workers_take_the_first_row_of_a_unit_as_one_process_does(
+    both: Callable[..., tuple[Made, Made]], tmp_path: Path, ids: str
+) -> None:
+    """Whatever the formats, and whoever has read which file."""
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    publish = {"unit_id": ids, "key_file": str(tmp_path / "key") if ids != "plain" else None}
+    files = mixed(faulty(a_log(3000)))
+    alone, by_workers = both(files, "logs/*", publish=publish, **FIRST)
+    assert_alike(alone, by_workers)
+    if ids == "plain":
+        assert_first_ones(alone, files)
+    else:
+        outcomes = alone.tables["units"]["outcome_randomised"].sort()
+        assert outcomes.equals(first_ones(files)["clicks"].sort(), check_names=False)
 
 
 @pytest.mark.parametrize(("kind", "aggregate"), [(as_text, "count"), (as_integers, "sum")])

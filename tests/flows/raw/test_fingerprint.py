@@ -387,6 +387,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"columns": {"attributes": ["age"]}},
         {"columns": {"attributes": ["years"]}},
         {"columns": {"attributes": ["age", "years"]}},
+        {"columns": {"attributes": {"named": "age"}}},
     ],
     "columns.assigned_by": [{"columns": {"assigned_by": "home"}}],
     "arms.control": [{"arms": {"control": "nobody"}}],
@@ -467,6 +468,7 @@ INNOCENT: dict[str, list[dict[str, Any]]] = {
     "privacy.account": [{"privacy": {"account": "population"}}],
     "ledger.key_file": [{"ledger": {"key_file": "other.key"}}],
     "source.path": [{"source": {"path": "elsewhere/*.csv"}}],
+    "source.repeated": [{"source": {"repeated": "first"}}],  # which rows count is in the rows
     "columns.unit": [{"columns": {"unit": "person"}}],
     "columns.arm": [{"columns": {"arm": "group"}}],
     "columns.outcome": [{"columns": {"outcome": "visits"}}],

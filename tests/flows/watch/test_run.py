@@ -20,6 +20,7 @@ from flows.ledger.attempts import AttemptState, Began
 from flows.release import release_period
 from flows.runtime import logs
 from schemas.errors import ConflictError, InputError
+from schemas.roster import Repeats
 from tests.conftest import SENTINEL, Builder, Experiment, a_log
 from tests.flows.test_due import DAYS, bring, caught_up, night, scheduled
 from tests.flows.watch.servers import Web, web_server
@@ -133,7 +134,8 @@ def test_a_night_that_was_released_is_told_of_by_its_public_counts(
     assert set(caught_up(built).values()) == {"published"}
     aside, ratio = web.got
     assert told(web) == [(DAYS[0], "set_aside"), (DAYS[1], "sample_ratio")]
-    assert aside["reason"] == f"50 % of 320 rows have a fault ({_rules(aside)})"
+    reason = f"50 % of 320 rows have a fault ({_rules(aside)})"
+    assert aside["reason"] == f"{reason}. {Repeats(n_lost=1).problem}"
     assert (sum(aside["set_aside"].values()), aside["rows_read"]) == (160, 320)
     assert aside["release_id"] == f"trial.{DAYS[0]}.r1"
     assert ratio["sample_ratio_p"] < 0.001

@@ -33,17 +33,22 @@ EVENTS: dict[str, Section] = {
         (["weight"], "clusterdp's own"),
         (["spend_Debiased"], "clusterdp's own"),
         (["rowid"], "clusterdp's own"),
-        (["zip code"], "rename it in the log"),
-        (["2nd"], "rename it in the log"),
-        ([""], "rename it in the log"),
-        (['a"b'], "rename it in the log"),
-        (["größe"], "rename it in the log"),
-        (["a" * 64], "rename it in the log"),
+        (["zip code"], "give the column a name of its own: attributes = { NAME = "),
+        (["2nd"], "give the column a name of its own: attributes = { NAME = "),
+        ([""], "give the column a name of its own: attributes = { NAME = "),
+        (['a"b'], "give the column a name of its own: attributes = { NAME = "),
+        (["größe"], "give the column a name of its own: attributes = { NAME = "),
+        (["a" * 64], "give the column a name of its own: attributes = { NAME = "),
+        ({"where": "clicks"}, "is columns.outcome already; an outcome is protected"),
+        ({"where": "customer"}, "is columns.unit already"),
+        ({"zip code": "region"}, "give the column a name of its own: attributes = { NAME = 'reg"),
+        ({"outcome": "region"}, "another name: attributes = { NAME = 'region' }"),
+        ({"zip": "region", "ZIP": "state"}, "named twice"),
         ([f"a{number}" for number in range(51)], "51 attributes; at most 50"),
     ],
 )
 def test_an_attribute_has_a_name_and_a_meaning_of_its_own(
-    experiment: Builder, attributes: list[str], words: str
+    experiment: Builder, attributes: list[str] | dict[str, str], words: str
 ) -> None:
     columns = {"attributes": attributes, "assigned_by": "home"}
     with pytest.raises(ConfigError) as caught:

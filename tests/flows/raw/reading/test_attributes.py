@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from flows.cli.show.results import inspect_text
+from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file
 from flows.released.export import export
 from flows.released.file.read import read_release
@@ -53,6 +54,31 @@ def test_attributes_are_published_as_they_are(experiment: Builder) -> None:
     assert [kind for _, kind, _ in columns[5:]] == KINDS
     assert all("public fact" in comment for *_, comment in columns[5:])
     assert built.run().status == "unchanged"
+
+
+@pytest.mark.parametrize("file", ["log.parquet", "log.csv", "log.jsonl"])
+def test_an_attribute_is_published_under_a_name_of_its_own(experiment: Builder, file: str) -> None:
+    log = a_log(60).with_columns(pl.Series("Back After 7d", ["yes", "no", None] * 20), age="region")
+    named = {"back": "Back After 7d", "where": "region", "age": "age"}
+    built = experiment(log, file, columns={"attributes": named, "cluster": None})
+    path = built.run().path
+    found = released(path, "units").sort("unit_id")
+    assert found.columns[-3:] == ["back", "where", "age"]
+    assert found["back"].equals(log.sort("customer")["Back After 7d"], check_names=False)
+    assert found["where"].equals(log.sort("customer")["region"], check_names=False)
+    assert read_release(path).manifest.attributes == ("back", "where", "age")
+    by_value = estimate_by(path, "back").estimates
+    assert {one.segment for one in by_value} == {"yes", "no", "(none)"}
+    with duckdb.connect(str(path), read_only=True) as connection:
+        assert len(connection.sql("FROM ate_by('back')").fetchall()) == len(by_value)
+    assert built.run().status == "unchanged"
+
+
+def test_the_column_of_an_attribute_that_is_not_there_is_named(experiment: Builder) -> None:
+    built = experiment(a_log(), columns={"attributes": {"back": "Back After 7d"}})
+    with pytest.raises(InputError, match="'Back After 7d'") as caught:
+        built.run()
+    assert caught.value.key == "columns.attributes"
 
 
 @pytest.mark.parametrize("file", ["log.csv", "log.jsonl", "log.csv.gz"])

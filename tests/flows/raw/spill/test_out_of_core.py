@@ -173,6 +173,40 @@ def test_a_log_that_does_not_fit_is_released_as_if_it_did(
     }
 
 
+FIRST: dict[str, Any] = {"source": {"repeated": "first"}}
+
+
+def first_ones(files: Log) -> pl.DataFrame:
+    """The first row of each unit whose rows are sound and agree, as a release is to have them."""
+    whole = pl.concat(files[name] for name in sorted(files)).drop_nulls("customer")
+    stated = pl.struct("variant", "region")
+    alike = (stated.n_unique().over("customer") == 1) & pl.col("region").is_not_null()
+    kept = whole.filter(alike & pl.col("variant").is_in(["none", "mail"]))
+    return kept.unique("customer", keep="first", maintain_order=True).sort("customer")
+
+
+def assert_first_ones(found: Made, files: Log) -> None:
+    """Units and, as parameters are exact ones, outcomes are those of first rows."""
+    kept = first_ones(files)
+    ids = pl.col("customer").cast(found.tables["units"].schema["unit_id"])  # text formats give text
+    expected = kept.select(unit_id=ids, outcome_randomised="clicks").sort("unit_id")
+    assert found.tables["units"].select(expected.columns).equals(expected)
+    n_rows = sum(frame.height for frame in files.values())
+    assert found.roster.repeats.n_unused == n_rows - kept.height - found.roster.quarantined > 250
+
+
+@pytest.mark.parametrize("name", ["text in CSV", "integers in Parquet", "integers in JSON Lines"])
+def test_first_rows_of_units_count_as_if_all_did_fit(
+    both: Callable[..., tuple[Made, Made]], name: str
+) -> None:
+    kind, ending, _ = FORMATS[name]
+    log = in_files(faulty(kind(a_log(N))), ending)
+    much, little = both(log, f"logs/*.{ending}", **FIRST)
+    assert_in_parts(little.written, "rows-run", "kept")
+    assert_alike(much, little)
+    assert_first_ones(much, log)
+
+
 def assert_in_parts(written: list[Spilled], *names: str) -> None:
     """several files of each kind were written."""
     kinds = [re.sub(r"-\d+$", "", name) for _, name in written]

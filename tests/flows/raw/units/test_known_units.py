@@ -57,6 +57,7 @@ def test_everyone_is_released_on_the_night_they_first_appear(experiment: Builder
         {RELEASED_BEFORE: 20},
         {RELEASED_BEFORE: 20},
     ]
+    assert [(one.n_read, one.n_faulty) for one in rosters] == [(60, 0), (60, 0), (50, 0)]
     assert [(one.n_returning, one.n_arm_changed) for one in rosters] == [(0, 0), (20, 0), (20, 20)]
     assert all(one.statement.spent.epsilon == 2.0 for one in results)
     (row,) = released(results[2].path, "release").to_dicts()
