@@ -20,6 +20,8 @@ class ClusterdpError(Exception):
     """A failure that a person can act on; its text is what the command line prints."""
 
     exit_code: ClassVar[int] = 1
+    night: str | None = None
+    """The experiment and period whose run it ended; None where it ended none."""
     kind: ClassVar[str] = "failed"
     """What it is, in one word, for programs that read ``--json``."""
     key: str | None = None

@@ -373,7 +373,9 @@ def release(
         else:
             server.wait()
             result = page.release(str(config.absolute()), period, revise)
-    return Answer(partial(release_text, result), result.as_json(), result.warnings)
+    night = f"{result.manifest.experiment} {result.manifest.period}"
+    warnings = tuple(f"{night}: {warning}" for warning in result.warnings)
+    return Answer(partial(release_text, result), result.as_json(), warnings)
 
 
 def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefect: bool) -> Answer:

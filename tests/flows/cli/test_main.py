@@ -237,7 +237,7 @@ def test_release_speaks_to_people_and_refuses_other_rows(
     assert ended.returncode == 0
     assert "trial.once.r1 is published." in ended.stdout
     assert str(built.releases / "trial.once.r1.duckdb") in ended.stdout
-    assert ended.stderr.startswith("clusterdp: warning: sample ratio mismatch")
+    assert ended.stderr.startswith("clusterdp: warning: trial once: sample ratio mismatch")
     assert "paid so far     epsilon 2 of 4, by a unit in its one release" in ended.stdout
     again = command("release", built.config)
     assert again.returncode == 0
@@ -709,4 +709,4 @@ def test_without_it_lines_are_for_people(experiment: Builder, clusterdp: Program
     privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
     made = clusterdp("release", experiment(a_log(160), privacy=privacy).config)
     (line,) = made.stderr.splitlines()
-    assert line.startswith("clusterdp: warning: privacy.budget_epsilon is not set")
+    assert line.startswith("clusterdp: warning: trial once: privacy.budget_epsilon is not set")

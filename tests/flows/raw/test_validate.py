@@ -218,7 +218,8 @@ def test_a_label_that_is_spelt_alike_is_asked_for(
     built = experiment(a_log(40, arms=("gate_30", "gate_40")), arms=arms)
     assert run([*command, str(built.config)]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"clusterdp: {key}: the declared arm ")
+    night = "trial once: " if command == ["release"] else ""
+    assert told.startswith(f"clusterdp: {night}{key}: the declared arm ")
     assert told.endswith(f"; did you mean {meant!r}?\n")
 
 
