@@ -3,7 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-INSTALL := $(PIP) install --require-hashes --no-deps --no-build-isolation # the locks are complete
+# The locks are complete. pip is quiet for minutes: beside it a line grows with how many packages it has brought,
+# and then how many are in place.
+TICK := 5
+INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; brought:' $$(grep -c == $<); \
+	(while sleep $(TICK) > /dev/null 2>&1; do \
+		if grep -q ^Installing $$told; then [ "$$last" ] || printf '; in place:'; last=1; \
+			printf ' %d' $$(ls -d $(VENV)/lib/python*/site-packages/*.dist-info | wc -l); \
+		else printf ' %d' $$(grep -cE '^(Collecting|Processing)' $$told); fi; done) & \
+	trap "kill $$!; echo" EXIT; trap 'exit 1' INT TERM; \
+	$(BIN)/python -um pip --disable-pip-version-check install --require-hashes --no-deps \
+		--no-build-isolation -r $< > $$told
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all quick slow soak bench docs supply pythons check lint types contracts tests fix lock clean
@@ -110,11 +120,11 @@ $(VENV)/build: requirements-build.lock
 
 $(VENV)/demo: requirements.lock pyproject.toml $(VENV)/build
 	@echo "installing locked dependencies (a minute or three) …"
-	@$(INSTALL) -r $<
+	@$(INSTALL)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/test: requirements-test.lock $(VENV)/demo
 	@echo "installing locked test dependencies …"
-	@$(INSTALL) -r $<
+	@$(INSTALL)
 	@touch $@

@@ -19,12 +19,12 @@ from flows.config.guesses import Kind, Meaning, control_of, recognised
 from flows.config.rules.checks import check_length
 from flows.raw.boundary.guard import values_free
 from flows.raw.reading.columns import TEXT_LIKE
-from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of
+from flows.raw.reading.header import MOST_LABELS, columns_of, labels_of, may_be_outcome
 from flows.raw.reading.log_files import Wanted, check_columns, find_files, suffix
 from flows.raw.reading.stores import LogFile
 from flows.runtime.files import replace_file
 from flows.runtime.paths import absolute, check_place, check_source, is_address
-from schemas.errors import InputError
+from schemas.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,12 @@ def init(log: str, output: Path | None, given: Given) -> InitResult:
     files = find_files(Path.cwd(), "LOG", pattern.replace("{period}", "*"), "")
     columns = columns_of(files[0])
     if columns is not None:
-        check_columns(files[0], Wanted(given.columns), columns)
-    found = recognised(_kinds(columns or {}, files[0]), given.columns, given.meanings)
+        check_columns(files[0], Wanted(tuple(given.columns), keys=given.columns), columns)
+    kinds = _kinds(columns or {}, files[0])
+    found = recognised(kinds, given.columns, given.meanings)
     arms = _arms(files, given)
-    draft = draft_of(experiment, _source(pattern, path.parent), given, found, arms)
+    listed = _listed(columns or {}, files[0], are_named=bool(found or given.columns))
+    draft = draft_of(experiment, _source(pattern, path.parent), given, found, arms, listed)
     draft.check(path.parent)
     _write(path, draft.text(path))
     notes = () if arms.note is None else (arms.note,)
@@ -113,6 +115,28 @@ def _kind(kind: pl.DataType) -> Kind:
     if kind == pl.Boolean:
         return "boolean"
     return "number" if kind.is_numeric() else "other"
+
+
+def _listed(columns: Mapping[str, pl.DataType], path: LogFile, *, are_named: bool) -> str:
+    """Which columns the log has, as a comment; not what may be a row of data in place of names.
+
+    A header of CSV is no such row if somebody named a column of it, or knows one by its name, and
+    nothing in it is a number, true or false.
+    """
+    if not columns:
+        return "Lines of JSON name no columns before the first row, so none are listed here."
+    if suffix(path) == ".csv":
+        if not are_named or any(map(may_be_outcome, columns)):
+            return "The log's first line may be a row and no names, so it is not shown here."
+        what = ", ".join(map(shown, columns))
+    else:
+        what = ", ".join(f"{shown(name)} ({_type(kind)})" for name, kind in columns.items())
+    return f"Columns of the log: {what}."
+
+
+def _type(kind: pl.DataType) -> str:
+    known = _kind(kind)
+    return kind.base_type().__name__.lower() if known == "other" else known
 
 
 def _arms(files: tuple[LogFile, ...], given: Given) -> Arms:

@@ -4,6 +4,8 @@ Errors about people's data name the file or the rule and a count, never a value;
 own parameters name the key, the value and what is allowed.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar, cast
 
 from schemas.visible import visible
@@ -18,6 +20,8 @@ class ClusterdpError(Exception):
     """A failure that a person can act on; its text is what the command line prints."""
 
     exit_code: ClassVar[int] = 1
+    night: str | None = None
+    """The experiment and period whose run it ended; None where it ended none."""
     kind: ClassVar[str] = "failed"
     """What it is, in one word, for programs that read ``--json``."""
     key: str | None = None
@@ -108,6 +112,13 @@ class StepError(ClusterdpError):
     """A step that failed in an unexpected way; the text holds no value of anybody's row."""
 
     exit_code = 1
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask for the known name that is spelt most alike, in whatever case; empty where none is."""
+    alike = {one.casefold(): one for one in known}
+    near = get_close_matches(in_short(name).casefold(), alike, n=1)
+    return f"; did you mean {shown(alike[near[0]])}?" if near else ""
 
 
 def shown(value: object) -> str:

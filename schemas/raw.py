@@ -60,6 +60,7 @@ UNIT_RULES: Final = ("unit_in_two_arms", "unit_twice")
 """The rules that read all rows of a unit; the others read one row alone."""
 
 
+NOT_DECLARED: Final = "arm_not_declared"
 ASSIGNED_ARMS: Final = "assigned_arms"
 """The rule that reads all rows of what was randomised: they are in one arm."""
 
@@ -102,7 +103,7 @@ def rules(
         *([of_payers] if payers else []),
         *([of_groups] if assigned else []),
         Rule(
-            "arm_not_declared",
+            NOT_DECLARED,
             "the arm is not one of the configuration's",
             pl.col(ARM).is_in(list(arms)).not_().fill_null(value=False),
         ),

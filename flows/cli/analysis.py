@@ -265,13 +265,19 @@ def inspect(
             "their units and estimates together.",
         ),
     ] = False,
+    columns: Annotated[
+        bool,
+        typer.Option("--columns", help="Of a release: say what every table and column is, too."),
+    ] = False,
 ) -> Answer:
-    """Show what is in a release, or in a folder of them, and what it promises.
+    """Show what a release, or a folder of them, has and promises.
 
     A release that states other estimates than its units give is an error. Reads RELEASE, or the
     releases in FOLDER, alone; writes nothing.
     """
     if release.is_dir():
+        if columns:
+            raise ConfigError("--columns", "is for a release; name its file in the folder")
         from flows.cli.show.series import nights_text
         from flows.released.series.nights import find_nights
         from flows.released.series.queries import nights_json, series_sql
@@ -284,14 +290,15 @@ def inspect(
     if sql:
         raise ConfigError("--sql", "is for a folder of releases; for one, see docs/analyst.md")
     from estimators.ends import ends_warnings
-    from flows.cli.show.results import inspect_text
+    from flows.cli.show.inspected import columns_text, inspect_text
     from flows.released.estimates.stated import check_stated_estimates
     from flows.released.file.read import read_release
 
     file = read_release(release)
     check_stated_estimates(release)
     warnings = ends_warnings(file.ends)
-    return of_withdrawn(Answer(partial(inspect_text, file), file.as_json(), warnings), release)
+    shown = partial(columns_text if columns else inspect_text, file)
+    return of_withdrawn(Answer(shown, file.as_json(), warnings), release)
 
 
 def report(
@@ -308,7 +315,7 @@ def report(
     people: People = None,
     looks: Looks = None,
 ) -> Answer:
-    """Write a web page about a release or an effect model, with plots; or pages about several.
+    """Write web pages with plots, of releases or an effect model.
 
     Of several releases of one experiment, or the folder they are in, it writes a page of all of
     them together and one of each; of a folder of experiments' folders, an index too. Reads RELEASE

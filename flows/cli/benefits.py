@@ -56,7 +56,7 @@ def effects(
         ),
     ] = None,
 ) -> Answer:
-    """Show who benefits from a treatment, from a released file alone or with a table of yours.
+    """Show who benefits from a treatment, by a released file.
 
     By the attributes that the release publishes, or by columns of FILE: the effect on average,
     in groups by each of them with intervals, and along each of them as a

@@ -34,7 +34,7 @@ def cate(
         typer.Option("--prefect", help="Run as a Prefect flow, on a temporary server if need be."),
     ] = False,
 ) -> Answer:
-    """Make an effect model: who benefits, and how much, by declared features.
+    """Make an effect model: who benefits, by declared features.
 
     Reads CONFIG, its log and its ledger. Writes a model (noisy sums and what follows from them, as
     JSON) into the folder of releases, and a charge for everybody of the population into the ledger.

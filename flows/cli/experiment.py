@@ -28,7 +28,7 @@ def check(
         ),
     ] = False,
 ) -> Answer:
-    """Try a release: read and validate, but draw and write nothing.
+    """Try a release: read and validate, draw and write nothing.
 
     Reads CONFIG, its log and its ledger. Draws no noise, charges nothing and writes nothing. Shows
     how many units a release would have, which rows it would leave out, and what was paid so far.
@@ -128,7 +128,7 @@ def status(
         ),
     ] = False,
 ) -> Answer:
-    """Show every period of every experiment, and why it is not there yet.
+    """Show every period of experiments, and why one is not there.
 
     With a [schedule] in CONFIG, these are all days since its beginning: published, due, waiting
     (not complete yet, or without its files), running, refused by the budget, failed, lost (its file

@@ -41,7 +41,8 @@ def wants_json(arguments: Sequence[str]) -> bool:
 def failure_of(error: ClusterdpError) -> Failure:
     """A failure that was foreseen."""
     key = None if error.key is None else visible(error.key)
-    return Failure(error.exit_code, error.kind, str(error), key)
+    named = "" if error.night is None else f"{error.night}: "
+    return Failure(error.exit_code, error.kind, f"{named}{error}", key)
 
 
 def usage_failure(end: SystemExit) -> Failure | None:

@@ -9,6 +9,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import files
+from flows.runtime.pasted import pasted
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError
 from schemas.errors import shown as written
@@ -114,7 +115,7 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
         typer.Option(metavar="NUMBER", help="The most that one person may pay over all releases."),
     ] = None,
 ) -> Answer:
-    """Write a first configuration for a log, with a comment on every line.
+    """Write a first configuration for a log, every line explained.
 
     Columns are those that you name, or are recognised by their names. Reads only the names and
     types of LOG's columns, and the labels in the column that --arm names: no outcome, no column
@@ -199,4 +200,4 @@ def _text(result: "InitResult") -> str:
         lines.append(f"  recognised by its name: {meaning} = {shown(name)}{unless}")
     lines += [f"  to be given: {key}" for key in result.blanks]
     then = "fill them in, then" if result.blanks else "look through it, then"
-    return "\n".join([*lines, f"{then}: clusterdp check {shown(str(result.path))}"])
+    return "\n".join([*lines, f"{then}:", f"  {pasted('check', result.path)}"])

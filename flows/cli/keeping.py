@@ -36,7 +36,7 @@ def withdraw(
         bool, typer.Option("--undo", help="Take a withdrawal back: the release may be used again.")
     ] = False,
 ) -> Answer:
-    """Tell everybody that a release is not to be used any more, and why.
+    """Tell everybody that a release is not to be used, and why.
 
     Its file stays as it is, since it may have been copied, and its charge stays, too. Writes the
     reason into the ledger and into withdrawn.json beside the releases; latest.duckdb becomes the

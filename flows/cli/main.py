@@ -28,6 +28,7 @@ from flows.cli.answer import Answer
 from flows.cli.benefits import effects
 from flows.cli.effects import cate, cate_predict
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
+from flows.cli.headings import UnderHeadings
 from flows.cli.init import init
 from flows.cli.keeping import prune, withdraw
 from flows.cli.options import ConfigFiles, Json, Period
@@ -55,6 +56,7 @@ an example."""
 
 app = typer.Typer(
     name="clusterdp",
+    cls=UnderHeadings,
     help="Publish randomised experiments with differential privacy, and estimate effects from "
     "what was published.",
     no_args_is_help=True,
@@ -239,11 +241,12 @@ def _tell(message: str, level: int = logging.INFO) -> None:
     print(to_print(f"clusterdp: {named}{message}", sys.stderr), file=sys.stderr)
 
 
-def _command(function: Callable[..., Answer], *, shows_time: bool = True) -> Callable[..., None]:
+def _command(function: Callable[..., Answer]) -> Callable[..., None]:
     """Make a command print what it answers, as text or with ``--json`` as a document.
 
-    With ``shows_time`` a terminal shows for how long it has worked.
+    A terminal shows for how long it has worked, but of those that tell of their steps themselves.
     """
+    shows_time = function not in (demo, release, site, cate)
 
     @functools.wraps(function)
     def command(*given: Any, as_json: bool, **named: Any) -> None:
@@ -370,7 +373,9 @@ def release(
         else:
             server.wait()
             result = page.release(str(config.absolute()), period, revise)
-    return Answer(partial(release_text, result), result.as_json(), result.warnings)
+    night = f"{result.manifest.experiment} {result.manifest.period}"
+    warnings = tuple(f"{night}: {warning}" for warning in result.warnings)
+    return Answer(partial(release_text, result), result.as_json(), warnings)
 
 
 def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefect: bool) -> Answer:
@@ -438,44 +443,53 @@ def serve(
     serve_releases(configs, cron, timezone)
 
 
-_EXAMPLES: dict[Callable[..., Answer], str] = {
-    demo: "clusterdp demo",
-    init: "clusterdp init log.parquet --arm variant --outcome clicks --values 0,1,2 --epsilon 2",
-    schema: "clusterdp schema > clusterdp.schema.json",
-    experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
-    experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
-    release: "clusterdp release autumn.toml --period 2026-11-20",
-    analysis.estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments segments.csv",
-    effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
-    analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
-    analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
-    analysis.export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
-    experiment.ledger: "clusterdp ledger autumn.toml",
-    experiment.audit: "clusterdp audit autumn.toml",
-    experiment.status: "clusterdp status autumn.toml winter.toml",
-    experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
-    withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'prices were wrong'",
-    prune: "clusterdp prune autumn.toml --dry-run",
-    backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
-    restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
-    experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
-    site: "clusterdp site north.toml",
-    aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",
-    cate: "clusterdp cate benefits.toml",
-    cate_predict: "clusterdp cate-predict autumn+cate.once.r1.json people.csv -o effects.csv",
-    replicate: "clusterdp replicate efficiency --quick",
+_COMMANDS: dict[str, dict[Callable[..., Any], str]] = {
+    "Commands": {
+        demo: "clusterdp demo",
+        init: "clusterdp init log.parquet --arm variant --outcome clicks --values 0,1 --epsilon 2",
+        experiment.check: "clusterdp check autumn.toml --period 2026-11-20",
+        experiment.plan: "clusterdp plan autumn.toml --period 2026-11-20",
+        release: "clusterdp release autumn.toml --period 2026-11-20",
+        experiment.status: "clusterdp status autumn.toml winter.toml",
+        analysis.report: "clusterdp report releases/autumn/latest.duckdb -o autumn.html",
+        analysis.estimate: "clusterdp estimate releases/autumn/latest.duckdb --segments ages.csv",
+        experiment.verify: "clusterdp verify releases/autumn/*.duckdb --ledger autumn.toml",
+        withdraw: "clusterdp withdraw autumn.toml autumn.2026-11-20.r1 --reason 'wrong prices'",
+    },
+    "Also for runs": {
+        serve: "clusterdp serve autumn.toml --cron '15 3 * * *'",
+        experiment.ledger: "clusterdp ledger autumn.toml",
+        prune: "clusterdp prune autumn.toml --dry-run",
+        backup: "clusterdp backup autumn.toml winter.toml -o backups/2026-11-20",
+        restore: "clusterdp restore backups/2026-11-20 autumn.toml winter.toml --complete",
+        experiment.audit: "clusterdp audit autumn.toml",
+        schema: "clusterdp schema > clusterdp.schema.json",
+    },
+    "Also for released files": {
+        analysis.inspect: "clusterdp inspect releases/autumn/latest.duckdb",
+        effects: "clusterdp effects releases/autumn/latest.duckdb --covariates people.csv",
+        analysis.export: "clusterdp export releases/autumn/latest.duckdb -o units.csv",
+        experiment.hash_ids: "clusterdp hash-ids autumn.toml segments.csv -o hashed.csv",
+    },
+    "For sites and effect models": {
+        site: "clusterdp site north.toml",
+        aggregate: "clusterdp aggregate north.json south.json --plot sites.svg",
+        cate: "clusterdp cate benefits.toml",
+        cate_predict: "clusterdp cate-predict autumn+cate.once.r1.json people.csv -o effects.csv",
+        replicate: "clusterdp replicate efficiency --quick",
+    },
 }
+"""What commands are called by, with an example of each, under the headings of the help."""
 
 
 def _example_text(command: str) -> str:
     return f"\b\nExample:\n  {command}"  # a paragraph that begins with \b stays as it is
 
 
-_FLOWS = (demo, release, site, cate)  # they tell of their steps themselves
-
-for _function, _example in _EXAMPLES.items():
-    _name = _function.__name__.replace("_", "-")
-    app.command(_name, epilog=_example_text(_example))(
-        _command(_function, shows_time=_function not in _FLOWS)
-    )
-app.command(epilog=_example_text("clusterdp serve autumn.toml --cron '15 3 * * *'"))(serve)
+for _heading, _commands in _COMMANDS.items():
+    for _function, _example in _commands.items():
+        app.command(
+            _function.__name__.replace("_", "-"),
+            epilog=_example_text(_example),
+            rich_help_panel=_heading,
+        )(_function if _function is serve else _command(_function))

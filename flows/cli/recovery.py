@@ -21,7 +21,7 @@ def backup(
         typer.Option("--output", "-o", metavar="FOLDER", help="The new folder to put it into."),
     ],
 ) -> Answer:
-    """Copy a ledger, who is in which release, and keys into a new folder.
+    """Copy a ledger, its units and its keys into a new folder.
 
     Name every CONFIG whose experiment uses the ledger. Runs need not wait, and may be at work. The
     folder is as secret as the keys in it (mode 0700); it appears whole or not at all. Raw logs,

@@ -63,7 +63,7 @@ def aggregate(
         typer.Option(metavar="FILE", help="Draw sites and aggregates, as .svg or .png."),
     ] = None,
 ) -> Answer:
-    """Combine the effects of several sites, from their reports alone.
+    """Combine effects of several sites, from their reports alone.
 
     Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
     """

@@ -55,7 +55,7 @@ class Draft:
     reads_labels: bool = False
     """Whether the labels of the arms were read from the log."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What to say above a section's keys."""
+    """What to say above a section."""
 
     @property
     def blanks(self) -> tuple[str, ...]:
@@ -80,9 +80,8 @@ class Draft:
             f"#     clusterdp check {visible(file.name)}",
         ]
         for section, lines in self.sections.items():
-            parts += ["", f"[{section}]"] if section else [""]
-            if section in self.notes:
-                parts += _comment(self.notes[section])
+            parts += ["", *_comment(self.notes.get(section, ""))]
+            parts += [f"[{section}]"] if section else []
             for line in lines:
                 parts += _shown(line)
         return "\n".join(parts) + "\n"

@@ -74,11 +74,17 @@ class Given:
         return any(isinstance(value, str) for value in self.values)
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that were named."""
-        public = (*self.attributes, self.assigned_by)
-        named = (self.unit, self.arm, self.outcome, *self.cluster, *public)
-        return tuple(name for name in named if name is not None)
+    def columns(self) -> dict[str, str]:
+        """The columns that were named, and the option that named each."""
+        named = [
+            (self.unit, "--unit"),
+            (self.arm, "--arm"),
+            (self.outcome, "--outcome"),
+            *((name, "--cluster") for name in self.cluster),
+            *((name, "--attributes") for name in self.attributes),
+            (self.assigned_by, "--assigned-by"),
+        ]
+        return {name: option for name, option in reversed(named) if name is not None}
 
     @property
     def meanings(self) -> tuple[Meaning, ...]:
@@ -104,9 +110,10 @@ def draft_of(
     given: Given,
     found: Mapping[Meaning, str],
     arms: Arms,
+    columns: str,
 ) -> Draft:
-    """The lines of the configuration."""
-    notes = {}
+    """The lines of the configuration; ``columns`` says which ones the log has."""
+    notes = {"columns": columns}
     if arms.labels and arms.control is None:
         notes["arms"] = "Labels in the log: " + ", ".join(map(repr, arms.labels)) + "."
     return Draft(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from flows.orchestration.states import raised, running_flow, state_of_failure
+from flows.runtime.logs import of_night
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,10 +24,11 @@ def plain_step(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def timed(*args: P.args, **kwargs: P.kwargs) -> R:
-        log.info("%s …", function.__name__)
+        log.info("%s", of_night(f"{function.__name__} …"))
         begin = time.perf_counter()
         result = function(*args, **kwargs)
-        log.info("%s: %.2f s", function.__name__, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        log.info("%s", of_night(f"{function.__name__}: {seconds:.2f} s"))
         return result
 
     return timed

@@ -14,6 +14,7 @@ from flows.config.model.experiment import Config
 from flows.config.model.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.reading.header import MOST_LABELS
 from flows.raw.reading.parallel import in_batches
 from flows.raw.reading.stores import LogFile
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, parts
@@ -21,7 +22,7 @@ from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.runtime.files import private_directory, replace_file
 from schemas.errors import ClusterdpError
-from schemas.raw import FILE, PLACE, PUBLIC_COLUMNS, ROW, RULE, UNIT
+from schemas.raw import ARM, FILE, NOT_DECLARED, PLACE, PUBLIC_COLUMNS, ROW, RULE, UNIT
 
 _PLACE = "place"
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
@@ -71,6 +72,18 @@ class FaultyRows:
         for (part,) in parts([self._runs], self._workspace):
             if part is not None:
                 yield sort_rows(part, _PLACE).drop(_PLACE)
+
+    def undeclared(self) -> list[str]:
+        """The labels of arms that nobody declared; none where they are too many for arms.
+
+        To be asked in place of :meth:`frames`, as the rows are gone then.
+        """
+        found: set[str] = set()
+        for frame in self.frames():
+            found.update(frame.filter(pl.col(RULE) == NOT_DECLARED)[ARM].unique())
+            if len(found) > MOST_LABELS:
+                return []
+        return sorted(found)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def validate(
         n_faulty=sum(by_rule.values()),
         repeats=Repeats() if isinstance(config, SiteConfig) else judge.repeats,
     )
-    check_left(config, roster, judge.n_read)
+    check_left(config, roster, judge.n_read, judge.aside.undeclared)
     check_faults(config, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster

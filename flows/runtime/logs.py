@@ -2,7 +2,8 @@
 
 Fields: ``time`` (UTC), ``level``, ``message``; ``experiment``, ``period``, ``run`` and
 ``release_id`` within a run, as far as they are known; and what a line has of its own. A run's
-identifier is drawn when it begins, and says nothing. People's text has none of it.
+identifier is drawn when it begins, and says nothing. People's text begins with the experiment and
+the period.
 """
 
 import json
@@ -79,7 +80,19 @@ def tell(level: int, message: str, **fields: Any) -> None:
 
 def warn(message: str) -> None:
     """Tell people of something that stops nothing, wherever they look."""
-    log_line(logging.WARNING, message if is_json() else f"clusterdp: warning: {message}")
+    line = message if is_json() else f"clusterdp: warning: {of_night(message)}"
+    log_line(logging.WARNING, line)
+
+
+def of_night(message: str) -> str:
+    """A line for people, which names the experiment and period of the run that it is of, if of one.
+
+    Lines of JSON have them as fields.
+    """
+    known = _known.get() or {}
+    named = " ".join(known[name] for name in ("experiment", "period") if name in known)
+    has_it = not named or message.startswith(f"{named}: ")
+    return message if has_it or is_json() else f"{named}: {message}"
 
 
 def log_line(level: int, message: str, **fields: Any) -> None:

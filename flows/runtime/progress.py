@@ -16,7 +16,7 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Self
 
-from flows.runtime.logs import is_json
+from flows.runtime.logs import is_json, of_night
 from flows.runtime.terminal import line_width
 
 _QUIET = 1.0  # seconds that work may take before it is told of
@@ -106,6 +106,7 @@ class Progress:
     def __init__(self, what: str, total: int | None = None) -> None:
         """Begin with nothing done."""
         self._what = what
+        self._named = of_night(what)
         self._total = total
         self._done = 0
         self._begun = self._told = self._sent = time.monotonic()
@@ -144,7 +145,7 @@ class Progress:
     def line(self, seconds: float) -> str:
         """What a person reads after ``seconds`` of work."""
         rate = self._done / max(seconds, 1e-9)
-        told = f"{self._what}: {self._done:,} rows, {rate:,.0f} a second"
+        told = f"{self._named}: {self._done:,} rows, {rate:,.0f} a second"
         if not self._total or not self._done:
             return told
         left = max(self._total - self._done, 0) / rate
@@ -170,7 +171,7 @@ class Progress:
         try:
             if self._artifact is None:
                 self._artifact = create_progress_artifact(
-                    progress=whole, key=_key(self._what), description=self._what
+                    progress=whole, key=_key(self._what), description=self._named
                 )
             else:
                 # The id is kept as an object, so that Prefect's types are not imported without it.

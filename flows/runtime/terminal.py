@@ -23,6 +23,7 @@ _PROSE = 96  # columns of a line that is easy to read
 _WHOLE = 18  # columns of a cell that is not broken while others are wider: an interval's, say
 _INDENT, _GAP = "  ", "  "
 _BLANK = re.compile(r"(?<=\S) (?=\S)")  # a single one, so that what was lined up stays
+_COMMAND = re.compile(r"('[^']*/|\S*/)?clusterdp'? ")
 
 
 def shown(name: str) -> str:
@@ -110,7 +111,7 @@ def paragraph(text: str) -> list[str]:
 def to_print(text: str, stream: TextIO | None = None) -> str:
     """A whole text for standard output, or ``stream``: safe, its lines broken on a terminal.
 
-    A line that a person is to copy, ``clusterdp …``, stays whole.
+    A line that a person is to copy, ``clusterdp …`` or ``.venv/bin/clusterdp …``, stays whole.
     """
     safe, limit = safe_text(text), line_width(stream)
     if limit is None:
@@ -119,7 +120,7 @@ def to_print(text: str, stream: TextIO | None = None) -> str:
     for line in safe.split("\n"):
         words = line.lstrip(" ")
         indent = line[: len(line) - len(words)]
-        is_whole = len(line) <= limit // 2 or words.startswith("clusterdp ")
+        is_whole = len(line) <= limit // 2 or _COMMAND.match(words)
         broken = [words] if is_whole else wrapped(words, limit - len(indent))
         lines += [f"{indent}{part}" for part in broken]
     return "\n".join(lines)

@@ -48,6 +48,10 @@ class News:
     more: dict[str, Any] = field(default_factory=dict)
     """Public counts."""
 
+    def of(self, experiment: str) -> str:
+        """What it is about: an experiment, and its period if there is one."""
+        return experiment if self.period is None else f"{experiment} {self.period}"
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -64,7 +68,8 @@ class Waiting:
             try:
                 self.account.note_told(self.news.period, event, clock.now())
             except ClusterdpError as error:
-                logs.warn(f"may be told again ({self.news.event}): {error}")
+                named = self.news.of(self.config.experiment)
+                logs.warn(f"{named}: may be told again ({self.news.event}): {error}")
 
 
 WAITING: ContextVar[list[Waiting] | None] = ContextVar("WAITING", default=None)
@@ -135,7 +140,7 @@ def send_all(waiting: list[Waiting]) -> None:
         given_up = silent.setdefault((config.directory, config.experiment), set())
         problems = send(config, one.notice, given_up)
         for problem in problems:
-            logs.warn(f"nobody was told ({event}) by {problem}")
+            logs.warn(f"{one.news.of(config.experiment)}: nobody was told ({event}) by {problem}")
         if not problems:
             one.note(event)
 
@@ -168,11 +173,11 @@ def _tell_prefect(experiment: str, news: News, notice: Notice) -> None:
 
 
 def _notice(experiment: str, news: News, facts: dict[str, str | None]) -> Notice:
-    named = experiment if news.period is None else f"{experiment} {news.period}"
+    named = news.of(experiment)
     title = f"clusterdp: {named}: {_SAYS[news.event]}"
     said = None if news.reason is None else without_places(news.reason)
     reason = None if said is None else visible(said[:_LONGEST], keep="\n")
-    lines = [f"{named}: {news.state}", *([] if reason is None else [reason])]
+    lines = [news.state, *([] if reason is None else reason.split("\n"))]
     document = {
         "experiment": experiment,
         "period": news.period,
@@ -182,4 +187,4 @@ def _notice(experiment: str, news: News, facts: dict[str, str | None]) -> Notice
         **news.more,
         **{name: value for name, value in facts.items() if value is not None},
     }
-    return Notice(title, "\n".join(lines), document)
+    return Notice(title, "\n".join(f"{named}: {line}" for line in lines), document)

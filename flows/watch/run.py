@@ -78,6 +78,8 @@ def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
             with attempt as watch._began:
                 yield watch
         except BaseException as error:
+            if isinstance(error, ClusterdpError):
+                error.night = f"{config.experiment} {period}"
             with _never_failing():
                 if watch._made is None:
                     _after_failure(config, account, period, watch, error)

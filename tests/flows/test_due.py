@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import shutil
 import socket
 import sqlite3
@@ -145,6 +146,29 @@ def test_a_broken_file_stops_no_other_period_and_is_tried_again(
     assert "there is no column" in reason(built, DAYS[1])
     bring(built, DAYS[1])
     assert caught_up(built) == {DAYS[1]: "published"}
+
+
+def test_every_line_of_a_night_names_it(
+    experiment: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    built = scheduled(experiment, *DAYS[:2])
+    bring(built, DAYS[1], "nothing,of\nthe,kind\n")
+    night(monkeypatch, DAYS[2])
+    nights = [f"trial {day}: " for day in DAYS[:2]]
+    with caplog.at_level(logging.INFO, "clusterdp"):
+        assert run(["release", str(built.config), "--due"]) == 2
+    told = [record.getMessage() for record in caplog.records if record.name == "clusterdp"]
+    assert [line for line in told if not line.startswith(tuple(nights))] == []
+    assert {line.split(": ")[1] for line in told} >= {"ingest …", "privatize …"}
+    ended = capsys.readouterr()
+    unnamed = [line for line in ended.out.splitlines() if not any(day in line for day in DAYS[:2])]
+    assert " ".join(" ".join(unnamed).split()) == "trial period status release"
+    assert all(any(day in line for day in DAYS[:2]) for line in ended.err.splitlines())
+    assert run(["release", str(built.config), "--period", DAYS[1]]) == 2
+    assert capsys.readouterr().err.startswith(f"clusterdp: {nights[1]}")
 
 
 def test_a_night_over_budget_is_refused_until_people_may_pay_more(

@@ -234,6 +234,62 @@ def test_labels_without_a_control_are_shown_for_a_person_to_choose(folder: Path)
     assert {"arms.control", "arms.treatments"} < set(result.blanks)
 
 
+def test_the_logs_columns_and_types_stand_above_those_that_are_named(folder: Path) -> None:
+    log = a_log().with_columns(pl.lit(0.5).alias("odd\nname"), pl.date(2026, 1, 1).alias("day"))
+    log.write_parquet("log.parquet")
+    lines = init("log.parquet", None, WHOLE).path.read_text().splitlines()
+    told = " ".join(line.removeprefix("# ") for line in lines[: lines.index("[columns]")])
+    assert told.endswith(
+        "Columns of the log: 'customer' (text), 'variant' (text), 'region' (text), "
+        "'clicks' (number), 'odd\\nname' (number), 'day' (date)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "given", "is_shown"),
+    [
+        ("customer_id,variant,seen", Given(), True),
+        ("who,what,seen", Given(unit="who"), True),
+        ("who,what,seen", Given(), False),
+        ("c17,segment,0.25", Given(), False),
+        ("c17,arm,false", Given(arm="arm"), False),
+    ],
+)
+def test_a_header_that_may_be_a_row_is_not_shown(
+    folder: Path, header: str, given: Given, is_shown: bool
+) -> None:
+    (folder / "log.csv").write_text(f"{header}\n", encoding="utf-8")
+    text = init("log.csv", None, given).path.read_text()
+    assert ("Columns of the log: " in text) == is_shown
+    assert ("may be a row and no names" in text) != is_shown
+    last = header.rsplit(",", maxsplit=1)[1]
+    assert (repr(last) in text) == is_shown
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.parquet"])
+def test_a_column_that_the_log_lacks_is_told_with_its_option_and_the_nearest(
+    folder: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    write_content(folder / name, a_log())
+    for option, given, meant in [
+        ("--outcome", "Clcks", "; did you mean 'clicks'?"),
+        ("--cluster", "area", ""),
+        ("--attributes", "regions", "; did you mean 'region'?"),
+    ]:
+        assert run(["init", name, "--unit", "customer", option, given]) == 2
+        told = f"there is no column {given!r} ({option}); correct the name{meant}\n"
+        assert capsys.readouterr().err.endswith(told)
+
+
+def test_of_a_header_without_any_wanted_column_nothing_is_told(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be a row: here the last word would be an outcome."""
+    (folder / "log.csv").write_text("c1,mail,not clicked\n", encoding="utf-8")
+    assert run(["init", "log.csv", "--outcome", "clicked"]) == 2
+    assert "not clicked" not in capsys.readouterr().err
+
+
 # what is written
 
 

@@ -117,7 +117,7 @@ def test_status_and_inspect_say_what_the_release_said(
         ("outcome", "missing"), ("outcome", "lowest"), ("outcome", "highest"),
     ]  # fmt: skip
     assert ends_warnings(read_release(result.path).ends) == (warning,)
-    assert "outcome, highest" in _printed(["inspect", str(result.path)], capsys)
+    assert "at highest" in _printed(["inspect", str(result.path)], capsys)
 
 
 def _printed(command: list[str], capsys: pytest.CaptureFixture[str]) -> str:

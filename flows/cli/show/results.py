@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flows.cli.show.estimates import estimates_lines, of_errors
 from flows.cli.show.ledger import paid_text
 from flows.released.file.assigned import read_assigned
+from flows.runtime.pasted import pasted
 from flows.runtime.terminal import pairs, paragraph, table
 from schemas.released import Manifest
 from schemas.roster import Roster
-from schemas.tables import Table
-from schemas.visible import visible
 
 if TYPE_CHECKING:
     from flows.audit import Audit, SeveralAudit
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from flows.config.resolve import ResolvedRelease
     from flows.raw.outcome_shares import OutcomeShares
     from flows.release import ReleaseResult
-    from flows.released.file.read import ReleaseFile
     from privatizers.audit.checks import Check
 
 
@@ -97,9 +95,9 @@ def demo_text(result: ReleaseResult, config: Path, notes: str) -> str:
                 "Look inside, and at what these people have paid. Run the demo again: it is "
                 "unchanged."
             ),
-            visible(f"  clusterdp inspect {result.path}"),
-            visible(f"  clusterdp estimate {result.path}"),
-            visible(f"  clusterdp ledger {config}"),
+            f"  {pasted('inspect', result.path)}",
+            f"  {pasted('estimate', result.path)}",
+            f"  {pasted('ledger', config)}",
         ]
     )
 
@@ -240,91 +238,6 @@ def check_lines(checks: Sequence[Check]) -> list[str]:
         if not check.holds:
             lines.append(("", check.evidence))
     return pairs(lines)
-
-
-def inspect_text(file: ReleaseFile) -> str:
-    """What is in a release and what it promises."""
-    manifest = file.manifest
-    return "\n".join(
-        [
-            visible(str(file.path)),
-            "",
-            *promise_lines(manifest),
-            "",
-            *pairs(_spelt(manifest.row) | of_errors(manifest, file.assigned)),
-            *(line for one in manifest.metrics for line in _metric_lines(one.row)),
-            *_ends_lines(file),
-            "",
-            "rows",
-            *pairs({name: f"{count:,}" for name, count in file.row_counts.items()}, indent="  "),
-            *(line for name, table in file.tables.items() for line in _table_lines(name, table)),
-        ]
-    )
-
-
-def _ends_lines(file: ReleaseFile) -> list[str]:
-    """How many outcomes are at the ends of their grids."""
-    shares = [
-        (f"{one.metric}, {one.end}", f"{100 * one.share:.4g} % ± {100 * one.std_error:.2g}")
-        for one in file.ends
-    ]
-    return ["", "share of outcomes", *pairs(shares, indent="  ")] if shares else []
-
-
-def _table_lines(name: str, table: Table) -> list[str]:
-    """What a table and its columns are."""
-    columns = {column: fact.comment for column, fact in table.columns.items()}
-    return ["", *paragraph(f"{name}: {table.comment}"), *pairs(columns, indent="  ")]
-
-
-def _metric_lines(facts: dict[str, Any]) -> list[str]:
-    """How an outcome was randomised; what nobody declared of it is left out."""
-    name = facts.pop("metric")
-    known = {key: value for key, value in facts.items() if value is not None}
-    return ["", f"metric {name!r}", *pairs(_spelt(known))]
-
-
-def _spelt(facts: dict[str, Any]) -> dict[str, str]:
-    return {name: "none" if value is None else str(value) for name, value in facts.items()}
-
-
-def promise_lines(manifest: Manifest) -> list[str]:
-    """The guarantee in words."""
-    extra = "" if manifest.delta == 0 else f", and by a further {manifest.delta:g}"
-    said = meaning(manifest.epsilon, private_clusters=manifest.has_private_clusters)
-    own = f"({manifest.epsilon:g}, {manifest.delta:g})-differentially private for one unit's"
-    if manifest.household_epsilon is not None:
-        extra += (
-            f". Whoever pays (a household, say) has up to {manifest.rows_each} rows here: for all "
-            f"of their outcomes together, epsilon is {manifest.household_epsilon:g}"
-        )
-    if manifest.cluster_epsilon is not None:
-        public = "Unit ids, arms" if manifest.has_units else "Arms"
-        return [
-            *paragraph(
-                f"Everything in this file together is {own} outcome and cluster: {said}{extra}."
-            ),
-            *paragraph(
-                "Clusters, and all that is made of them, are randomised ones (epsilon "
-                f"{manifest.cluster_epsilon:g} of the whole)."
-            ),
-            *paragraph(
-                f"{public} and numbers of units in each arm are not protected and stand as they "
-                "are."
-            ),
-        ]
-    public = "Unit ids, clusters, arms" if manifest.has_units else "Clusters, arms"
-    if manifest.attributes:
-        public += f", attributes ({', '.join(manifest.attributes)})"
-    given = (
-        "Arms were not given unit by unit, but to groups of units, households say; assigned_to is "
-        "a digest of the group."
-    )
-    return [
-        *paragraph(f"Everything in this file together is {own} outcome: {said}{extra}."),
-        *paragraph(f"{public} and numbers of units are not protected and stand as they are."),
-        *(paragraph(given) if manifest.assigned else []),
-    ]
 
 
 def _budget_text(epsilon: float, delta: float, *, private_clusters: bool) -> str:

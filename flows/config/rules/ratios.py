@@ -1,12 +1,11 @@
 """What ratios of outcomes must be like; all that is wrong is told at once."""
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from typing import get_args
 
 from flows.config.model.experiment import Config
 from privatizers.planning.aggregate_design import AggregateName
-from schemas.errors import ConfigError, SeveralConfigError, in_short, shown
+from schemas.errors import ConfigError, SeveralConfigError, did_you_mean, shown
 from schemas.names import metric_problem
 
 _MOST_RATIOS = 100  # each is two estimates an arm more
@@ -61,7 +60,5 @@ def _problems(config: Config) -> Iterator[tuple[str, str]]:
 def _unknown(name: str, outcomes: Iterable[str], ratios: Iterable[str]) -> str:
     if name in ratios:
         return "is a ratio itself; a ratio is of two outcomes"
-    near = get_close_matches(in_short(name), list(outcomes), n=1)
-    if near:
-        return f"is no outcome; did you mean {shown(near[0])}?"
-    return f"is no outcome; there are {', '.join(map(shown, outcomes))}"
+    listed = f"; there are {', '.join(map(shown, outcomes))}"
+    return f"is no outcome{did_you_mean(name, outcomes) or listed}"

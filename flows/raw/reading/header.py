@@ -72,10 +72,11 @@ def labels_of(path: LogFile, name: str) -> frozenset[str] | None:
         found.update(labels.drop_nulls().unique().to_list())
         if len(found) > MOST_LABELS:
             return None
-    return None if all(map(_may_be_outcome, found)) else frozenset(found)
+    return None if all(map(may_be_outcome, found)) else frozenset(found)
 
 
-def _may_be_outcome(text: str) -> bool:
+def may_be_outcome(text: str) -> bool:
+    """Whether a text is a number, or true or false, and so may be no name or label."""
     try:
         float(text)
     except ValueError:

@@ -22,7 +22,7 @@ from flows.raw.reading.stored_logs import find_stored
 from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
 from flows.runtime.paths import absolute, is_address
 from flows.runtime.regular_files import check_regular
-from schemas.errors import InputError, NoFileError, shown
+from schemas.errors import InputError, NoFileError, did_you_mean, shown
 
 UNREADABLE = (
     pl.exceptions.PolarsError,
@@ -167,16 +167,19 @@ def decodable(text: bytes) -> bytes:
 def check_columns(path: LogFile, wanted: Wanted, columns: Iterable[str]) -> None:
     """Raise InputError where a file lacks a wanted column.
 
-    The file's own columns are not shown: its header may be a row of data.
+    The file's own columns are not shown where its header may be a row of data: that of CSV, unless
+    it has another wanted column. Else the one that is spelt most alike is.
     """
     present = frozenset(columns)
-    for name in wanted.names:
-        if name not in present:
-            key = wanted.keys.get(name)
-            named = f" ({key})" if key else ""
-            raise InputError(
-                f"{path}: there is no column {name!r}{named}; correct the name", key=key
-            )
+    missing = [name for name in wanted.names if name not in present]
+    if missing:
+        name, key = missing[0], wanted.keys.get(missing[0])
+        are_names = suffix(path) == ".parquet" or len(missing) < len(wanted.names)
+        meant = did_you_mean(name, sorted(present)) if are_names else ""
+        named = f" ({key})" if key else ""
+        raise InputError(
+            f"{path}: there is no column {name!r}{named}; correct the name{meant}", key=key
+        )
 
 
 def _check_listed(pattern: Path) -> None:

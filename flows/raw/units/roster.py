@@ -1,12 +1,14 @@
 """What may be told of a log: how many units there are and where, and what was set aside."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 
 from flows.config.model.experiment import Config
 from flows.config.model.site import SiteConfig
 from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
-from schemas.errors import InputError
+from schemas.errors import InputError, did_you_mean
 from schemas.roster import Roster
 
 _FEW = 10  # clusters, of which nothing is asked
@@ -102,25 +104,37 @@ def check_sample_ratio(config: Config, roster: Roster) -> None:
     )
 
 
-def check_left(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
-    """Fail where the log cannot be released; by public facts alone."""
+def check_left(
+    config: Config | SiteConfig,
+    roster: Roster,
+    n_read: int,
+    undeclared: Callable[[], Iterable[str]] = tuple,
+) -> None:
+    """Fail where the log cannot be released; by public facts alone.
+
+    ``undeclared`` tells the labels of arms that were set aside, one of which may be meant; of a
+    site they are nobody's business.
+    """
     aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
-    if roster.n_units == 0:
+    needed = 2 if isinstance(config, SiteConfig) else 1
+    short = [(arm, count) for arm, count in roster.units_by_arm.items() if count < needed]
+    labels = list(undeclared()) if short and not isinstance(config, SiteConfig) else []
+    meant = {arm: "" if count else did_you_mean(arm, labels) for arm, count in short}
+    if roster.n_units == 0 and not any(meant.values()):
         raise InputError(
             f"no row is left: all {n_read:,} were set aside ({aside}); "
             f"check columns and arms in the configuration{_of_repeats(roster)}"
         )
-    for arm, count in roster.units_by_arm.items():
-        if count < (2 if isinstance(config, SiteConfig) else 1):
-            key = "arms.control" if arm == config.arms.control else "arms.treatments"
-            has = f"{count} unit(s)" if count else "no units"
-            raise InputError(
-                f"{key}: the declared arm {arm!r} has {has} in this log"
-                + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
-                + (f" (rows set aside: {aside})" if aside else "")
-                + _of_repeats(roster),
-                key=key,
-            )
+    for arm, count in sorted(short, key=lambda one: not meant[one[0]]):
+        key = "arms.control" if arm == config.arms.control else "arms.treatments"
+        has = f"{count} unit(s)" if count else "no units"
+        raise InputError(
+            f"{key}: the declared arm {arm!r} has {has} in this log"
+            + ("; a trial takes 2 at least, for an effect with a variance" if count else "")
+            + (f" (rows set aside: {aside})" if aside else "")
+            + (meant[arm] or _of_repeats(roster)),
+            key=key,
+        )
 
 
 def _of_repeats(roster: Roster) -> str:

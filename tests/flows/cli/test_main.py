@@ -2,9 +2,12 @@
 
 import dataclasses
 import json
+import os
 import re
 import sqlite3
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -70,6 +73,35 @@ def test_help_names_every_command(command: Command, flag: str) -> None:
     for name in COMMANDS:
         assert re.search(rf"^  {name}  +[A-Z]", ended.stdout, re.MULTILINE)
     assert "--debug" in ended.stdout
+
+
+FIRST = [
+    "demo",
+    "init",
+    "check",
+    "plan",
+    "release",
+    "status",
+    "report",
+    "estimate",
+    "verify",
+    "withdraw",
+]
+"""What a first hour and a first night need."""
+
+
+def test_help_shows_first_what_is_needed_first(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    (first, *others) = re.findall(
+        r"^(\w[^:\n]*):\n((?:  [a-z].+\n)+)", command("--help").stdout, re.M
+    )
+    lists = [re.findall(r"^  (\S+)", lines, re.M) for _, lines in (first, *others)]
+    assert lists[0] == FIRST
+    assert len(others) >= 3
+    assert {name for each in lists for name in each} >= set(COMMANDS)
+    assert not any("..." in lines for _, lines in (first, *others))  # each fits a line
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -205,7 +237,7 @@ def test_release_speaks_to_people_and_refuses_other_rows(
     assert ended.returncode == 0
     assert "trial.once.r1 is published." in ended.stdout
     assert str(built.releases / "trial.once.r1.duckdb") in ended.stdout
-    assert ended.stderr.startswith("clusterdp: warning: sample ratio mismatch")
+    assert ended.stderr.startswith("clusterdp: warning: trial once: sample ratio mismatch")
     assert "paid so far     epsilon 2 of 4, by a unit in its one release" in ended.stdout
     again = command("release", built.config)
     assert again.returncode == 0
@@ -427,8 +459,30 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
 def test_inspect_says_what_is_promised(command: Command, experiment: Builder) -> None:
     told = command("inspect", experiment().run().path).stdout
     assert "(2, 0)-differentially private for one unit's outcome" in told
+    assert "240 in 2 clusters; 0 rows were set aside" in told
+    assert "units 240" in told
     assert "by 7.39 times at most" in told
     assert "not protected" in told
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+def test_inspect_fits_a_screen_and_says_what_columns_are_if_asked(
+    command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch, columns: str | None
+) -> None:
+    path = experiment().run().path
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    short, long = command("inspect", path).stdout, command("inspect", path, "--columns").stdout
+    assert len(short.splitlines()) <= 25
+    (told,) = [line for line in short.splitlines() if line.endswith(" --columns")]
+    assert str(path) in told
+    assert long.startswith(short.split("What each table")[0])
+    for name, table in TABLES.items():
+        for words in (name, *table):
+            assert re.search(rf"^ *{words}[: ]", long, re.MULTILINE), words
+    document(command("inspect", path, "--columns", "--json"))
+    assert command("inspect", path.parent, "--columns").returncode == 2
 
 
 @pytest.mark.parametrize("name", ["estimate", "inspect"])
@@ -567,6 +621,24 @@ def test_the_demo_releases_a_real_experiment(clusterdp: Program, tmp_path: Path)
     assert not (tmp_path / "clusterdp-demo" / ".clusterdp").exists()
 
 
+def test_what_the_demo_ends_in_can_be_pasted(tmp_path: Path) -> None:
+    """As it is, into a shell that does not find the program by its name."""
+    pytest.importorskip("causaldata", reason="the demo's data are an extra: clusterdp[demo]")
+    program = Path(sys.executable).parent / "clusterdp"
+    plain = {"PATH": os.defpath, "PWD": str(tmp_path), "HOME": str(tmp_path)}
+    ran = partial(
+        subprocess.run, cwd=tmp_path, env=plain, capture_output=True, text=True, check=True
+    )
+    *_, inspects, estimates, asks = ran([program, "demo"]).stdout.splitlines()
+    for line, answer in {
+        inspects: "thornton-hiv.2004.r1",
+        estimates: "effect of each arm against 'none'",
+        asks: "epsilon 2 of 6",
+    }.items():
+        assert line.startswith(f"  {program} ")
+        assert answer in ran(["/bin/sh", "-c", line]).stdout
+
+
 LOCAL = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon": 1.0}
 """Without counts an audit draws no exact noise, which is what takes the time."""
 
@@ -637,4 +709,4 @@ def test_without_it_lines_are_for_people(experiment: Builder, clusterdp: Program
     privacy = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "budget_epsilon": None}
     made = clusterdp("release", experiment(a_log(160), privacy=privacy).config)
     (line,) = made.stderr.splitlines()
-    assert line.startswith("clusterdp: warning: privacy.budget_epsilon is not set")
+    assert line.startswith("clusterdp: warning: trial once: privacy.budget_epsilon is not set")

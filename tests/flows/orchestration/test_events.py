@@ -48,7 +48,7 @@ def test_public_facts_of_a_release_are_told(experiment: Builder, told: Told) -> 
     }
     assert payload["release_id"] == "trial.once.r1"
     assert payload["sample_ratio_p"] < 0.001
-    assert payload["text"].startswith("trial once: published\nsample ratio mismatch")
+    assert payload["text"].startswith("trial once: published\ntrial once: sample ratio mismatch")
     assert str(SENTINEL) not in json.dumps(told)
 
 

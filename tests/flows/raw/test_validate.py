@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from flows.cli.main import run
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
@@ -193,7 +194,39 @@ def test_a_declared_arm_without_units_is_named(experiment: Builder) -> None:
         "(rows set aside: arm_not_declared 1)"
     )
     absent = experiment(log, arms={"control": "nobody"})
+    assert "did you mean" not in refusal(absent)
     assert "arms.control: the declared arm 'nobody' has no units" in refusal(absent)
+
+
+@pytest.mark.parametrize("command", [["check"], ["plan"], ["release"]])
+@pytest.mark.parametrize(
+    ("arms", "key", "meant"),
+    [
+        ({"control": "gate 30", "treatments": ["gate_40"]}, "arms.control", "gate_30"),
+        ({"control": "gate_30", "treatments": ["Gate40"]}, "arms.treatments", "gate_40"),
+        ({"control": "none", "treatments": ["Gate40"]}, "arms.treatments", "gate_40"),
+    ],
+)
+def test_a_label_that_is_spelt_alike_is_asked_for(
+    experiment: Builder,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    arms: dict[str, object],
+    key: str,
+    meant: str,
+) -> None:
+    built = experiment(a_log(40, arms=("gate_30", "gate_40")), arms=arms)
+    assert run([*command, str(built.config)]) == 2
+    told = capsys.readouterr().err
+    night = "trial once: " if command == ["release"] else ""
+    assert told.startswith(f"clusterdp: {night}{key}: the declared arm ")
+    assert told.endswith(f"; did you mean {meant!r}?\n")
+
+
+def test_what_may_be_no_labels_of_arms_is_not_told(experiment: Builder) -> None:
+    """Units' ids, say, in a column that was taken for the arms'."""
+    built = experiment(rows(*((f"u{i}", f"mail{i}", "east", SENTINEL) for i in range(60))))
+    assert "did you mean" not in refusal(built)
 
 
 def test_an_arm_whose_units_were_all_set_aside_has_none(experiment: Builder) -> None:

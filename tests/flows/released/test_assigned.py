@@ -13,7 +13,8 @@ import pytest
 from estimators.effects import Estimate, effects
 from estimators.strata.assigned import parties_of
 from flows.cli.main import run
-from flows.cli.show.results import inspect_text, release_text
+from flows.cli.show.inspected import inspect_text
+from flows.cli.show.results import release_text
 from flows.cli.show.series import series_text
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.covariates import estimate_covariates

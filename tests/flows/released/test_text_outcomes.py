@@ -6,7 +6,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from flows.cli.show.results import inspect_text
+from flows.cli.show.inspected import columns_text, inspect_text
 from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
 from flows.released.report import report
@@ -30,7 +30,8 @@ def test_the_file_the_page_and_inspect_say_which_number_is_which_text(tmp_path: 
     assert released(path, COMMENT).item() == f"{PLAIN} 0 = no, 1 = yes."
     assert released(path, "SELECT texts FROM metrics").item() == "0 = no, 1 = yes"
     file = read_release(path)
-    assert f"{PLAIN} 0 = no, 1 = yes." in inspect_text(file)
+    assert f"{PLAIN} 0 = no, 1 = yes." in columns_text(file)
+    assert "0 = no, 1 = yes" in inspect_text(file)
     assert file.as_json()["metrics"][0]["texts"] == "0 = no, 1 = yes"
     assert "<bdi>0 = no, 1 = yes</bdi>" in report(read_contents(path))
 

@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 
 from flows.runtime import logs
+from flows.runtime.progress import Progress
 
 
 @pytest.fixture
@@ -51,6 +52,17 @@ def test_lines_have_what_is_known_of_their_run(stream: StringIO) -> None:
     more = {"release_id": "autumn.2026-11-01.r1", "state": "waiting", "level": "warning"}
     assert late.items() >= {**run, **more}.items()
     assert set(another) == {"time", "level", "message", "experiment"}
+
+
+def test_lines_for_people_begin_with_their_night_once(caplog: pytest.LogCaptureFixture) -> None:
+    logs.warn("before")
+    with logs.known(experiment="autumn", period="2026-11-01", run="a1"):
+        logs.warn("late")
+        logs.warn("autumn 2026-11-01: nobody was told")
+        assert Progress("counting").line(2.0) == "autumn 2026-11-01: counting: 0 rows, 0 a second"
+    of_night = "clusterdp: warning: autumn 2026-11-01:"
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["clusterdp: warning: before", f"{of_night} late", f"{of_night} nobody was told"]
 
 
 def test_no_name_breaks_a_line_and_no_error_tells_its_text(stream: StringIO) -> None:

@@ -186,10 +186,11 @@ def test_long_values_go_on_below_themselves_and_paths_stay_whole(
         "           xxxxxxxxxxxxxxxxxxx",
         "           xx",
     ]
-    command = f"  clusterdp inspect {path}"
-    assert to_print(f"  some words that are too many here\n{command}") == (
-        f"  some words that are too many\n  here\n{command}"
-    )
+    for program in ("clusterdp", ".venv/bin/clusterdp", "'/an environment/bin/clusterdp'"):
+        command = f"  {program} inspect {path}"
+        assert to_print(f"  some words that are too many here\n{command}") == (
+            f"  some words that are too many\n  here\n{command}"
+        )
 
 
 def commands_of(built: Experiment, release: str, segments: Path) -> list[list[str]]:

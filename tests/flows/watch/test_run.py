@@ -113,7 +113,7 @@ def test_the_reason_is_that_of_status_and_nothing_else_is_told(
     assert document.pop("run")
     reason, named = "unforeseen failure (ZeroDivisionError)", f"trial {DAYS[0]}"
     assert document == {
-        "text": f"clusterdp: {named}: the release failed\n{named}: failed\n{reason}",
+        "text": f"clusterdp: {named}: the release failed\n{named}: failed\n{named}: {reason}",
         "experiment": "trial",
         "period": DAYS[0],
         "event": "failed",

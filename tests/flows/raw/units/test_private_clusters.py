@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from flows.cli.show.results import check_text, inspect_text, release_text
+from flows.cli.show.inspected import inspect_text
+from flows.cli.show.results import check_text, release_text
 from flows.plan import design_of, plan
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import nearest
