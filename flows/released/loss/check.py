@@ -1,0 +1,299 @@
+"""What a release costs a unit, worked out from the released file alone.
+
+Nothing here prices, plans or draws a release: what a run computes and what this computes can be
+compared. What a file cannot show is said (:attr:`Loss.trusted`).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from flows.released.file.read import open_release, read_manifest
+from flows.released.loss.pairs import DIGITS, Pair, delta_of, epsilon_of
+from flows.released.loss.parts import How, Step, broken_priors, broken_rules, steps_of
+from flows.released.loss.published import read_published
+from schemas.released import Manifest, Metric
+
+_NEAR = 1e-9
+"""Of what a file says was computed: a run rounds up by less."""
+_ONCE = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the things that are published of a unit."""
+
+    metric: str | None
+    """The outcome that it is of; None for what is of all: clusters."""
+    name: str
+    epsilon: float
+    """Of it alone."""
+    delta: float
+    how: How
+    """``exact``: neighbours differ by so much; ``bound``: by no more; ``stated``: by the file's
+    word alone."""
+
+
+@dataclass(frozen=True)
+class MetricLoss:
+    """What everything that is published of one outcome costs."""
+
+    metric: str
+    stated_epsilon: float
+    stated_delta: float
+    epsilon: float
+    """The least at ``stated_delta``; what two outcomes share counts for both."""
+    delta: float
+    """The least at ``stated_epsilon``."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What a release costs a unit: what it states, and what its tables and scales come to."""
+
+    path: Path
+    release_id: str
+    stated_epsilon: float
+    stated_delta: float
+    epsilon: float
+    """Of everything together, at the ``stated_delta`` of each outcome; rounded up."""
+    delta: float
+    """Of everything together, at the ``stated_epsilon`` of each outcome; rounded up."""
+    rows_each: int
+    """How many units whoever pays may have, a household say."""
+    metrics: tuple[MetricLoss, ...]
+    parts: tuple[Part, ...]
+    trusted: tuple[str, ...]
+    """What a file cannot show, in sentences."""
+    broken: tuple[str, ...]
+    """Every rule that does not hold, with its table; empty where the loss is what is stated."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the release costs no more than it states."""
+        return not self.broken
+
+    @property
+    def household(self) -> tuple[float, float]:
+        """ε and δ of ``rows_each`` units whose outcomes may all differ: mε, δ(1 + e^ε + …)."""
+        epsilon, times = self.epsilon, self.rows_each
+        if self.delta == 0.0:
+            return times * epsilon, 0.0
+        factor = math.fsum(math.exp(min(i * epsilon, 700.0)) for i in range(times))
+        return times * epsilon, min(1.0, self.delta * factor)
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``releases`` of ``clusterdp verify --loss --json``."""
+        return {
+            "release_id": self.release_id,
+            "path": str(self.path),
+            "stated_epsilon": self.stated_epsilon,
+            "stated_delta": self.stated_delta,
+            "recomputed_epsilon": _finite(self.epsilon),
+            "recomputed_delta": self.delta,
+            "holds": self.holds,
+            "rows_each": self.rows_each,
+            "metrics": [
+                {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
+                for one in self.metrics
+            ],
+            "parts": [
+                {
+                    "metric": one.metric,
+                    "name": one.name,
+                    "epsilon": _finite(one.epsilon),
+                    "delta": one.delta,
+                    "how": one.how,
+                }
+                for one in self.parts
+            ],
+            "broken": list(self.broken),
+            "trusted": list(self.trusted),
+        }
+
+
+def _finite(value: float) -> float | None:
+    """A number as JSON has it; None where the loss has no bound."""
+    return value if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """An outcome, what was published of it, and what that costs."""
+
+    metric: Metric
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def pure(self) -> Decimal:
+        """ε with δ = 0."""
+        return _sum(step.loss for step in self.steps)
+
+    @cached_property
+    def epsilon(self) -> Decimal:
+        """The least ε at the stated δ."""
+        allowed = _read(self.metric.delta)
+        if allowed == 0:
+            return self.pure
+        found = epsilon_of(self._pairs, allowed, self.pure)
+        return min(found, _read(self.metric.epsilon)) if self.delta <= allowed else found
+
+    @cached_property
+    def delta(self) -> Decimal:
+        """The least δ at the stated ε."""
+        stated = _read(self.metric.epsilon)
+        return Decimal(0) if self.pure <= stated else delta_of(self._pairs, stated)
+
+    @cached_property
+    def _pairs(self) -> list[Pair]:
+        return [step.pair() for step in self.steps]
+
+
+def check_loss(path: Path) -> Loss:
+    """Work out what a released file costs a unit, from the file alone, and compare.
+
+    Raises InputError where it is no release that can be read; one that costs more than it states
+    is read, and :attr:`Loss.broken` says why.
+    """
+    with open_release(path, at_any_loss=True) as connection:
+        manifest = read_manifest(connection)
+        found = [read_published(connection, one) for one in manifest.outcomes]
+        rules = [
+            *_broken_units(connection),
+            *(
+                _named(manifest, one.metric, rule)
+                for one in found
+                for rule in (*broken_rules(one), *broken_priors(one, manifest.mechanism))
+            ),
+        ]
+    priced = [_Priced(one.metric, steps_of(one)) for one in found]
+    return _loss(path, manifest, priced, rules)
+
+
+def _broken_units(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+    ((once,),) = connection.execute(_ONCE).fetchall()
+    if not once:
+        yield "units: each unit stands once, for twice costs twice"
+
+
+def _named(manifest: Manifest, metric: Metric, rule: str) -> str:
+    return rule if len(manifest.outcomes) == 1 else f"of {metric.metric}, {rule}"
+
+
+def _loss(path: Path, manifest: Manifest, priced: Sequence[_Priced], rules: Sequence[str]) -> Loss:
+    metrics = tuple(map(_metric_loss, priced))
+    clusters = _written(manifest.cluster_epsilon or 0.0)
+    shared = priced[0].steps[-1].loss if priced[0].metric.drawn_with is not None else Decimal(0)
+    spent = _sum(_charged(one) for one in priced) + clusters - shared
+    return Loss(
+        path=path.absolute(),
+        release_id=manifest.release_id,
+        stated_epsilon=manifest.epsilon,
+        stated_delta=manifest.delta,
+        epsilon=_shown(_sum(one.epsilon for one in priced) + clusters - shared, manifest.epsilon),
+        delta=_up(_sum(Decimal(one.delta) for one in metrics)),
+        rows_each=manifest.rows_each or 1,
+        metrics=metrics,
+        parts=tuple(_parts(manifest, priced)),
+        trusted=tuple(_trusted(manifest)),
+        broken=(*rules, *_overspent(manifest, priced, spent)),
+    )
+
+
+def _charged(one: _Priced) -> Decimal:
+    """What an outcome takes of the release's ε: its loss, or with a δ what is stated for it."""
+    return one.pure if one.metric.delta == 0.0 else _written(one.metric.epsilon)
+
+
+def _overspent(manifest: Manifest, priced: Sequence[_Priced], spent: Decimal) -> Iterator[str]:
+    """Every sum that is more than what is stated."""
+    for one in priced:
+        metric, rule = one.metric, _named
+        if one.delta > _read(metric.delta):
+            yield rule(manifest, metric, f"metrics: epsilon is less than what {_listed(one)} cost")
+        elif metric.computed_epsilon < float(one.epsilon) * (1.0 - _NEAR):
+            yield rule(manifest, metric, "metrics: computed_epsilon is less than it is")
+        elif metric.computed_delta < float(one.delta) * (1.0 - _NEAR):
+            yield rule(manifest, metric, "metrics: computed_delta is less than it is")
+    if spent > _written(manifest.epsilon):
+        yield "release: epsilon is less than what its metrics and clusters cost together"
+    if _sum(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
+        yield "release: delta is less than what its metrics have together"
+
+
+def _listed(one: _Priced) -> str:
+    return " and ".join(f"{step.name} ({float(step.loss):.6g})" for step in one.steps)
+
+
+def _metric_loss(one: _Priced) -> MetricLoss:
+    metric = one.metric
+    return MetricLoss(
+        metric=metric.metric,
+        stated_epsilon=metric.epsilon,
+        stated_delta=metric.delta,
+        epsilon=_shown(one.epsilon, metric.epsilon),
+        delta=_shown(one.delta, metric.delta),
+    )
+
+
+def _parts(manifest: Manifest, priced: Sequence[_Priced]) -> Iterator[Part]:
+    for one in priced:
+        for step in one.steps:
+            if one is not priced[0] and step.name == "units" and one.metric.drawn_with is not None:
+                continue  # it is what the first outcome's units are, too
+            yield Part(one.metric.metric, step.name, _up(step.loss), 0.0, step.how)
+    if manifest.cluster_epsilon is not None:
+        yield Part(None, "clusters", manifest.cluster_epsilon, 0.0, "stated")
+
+
+def _trusted(manifest: Manifest) -> Iterator[str]:
+    """What no file can show."""
+    yield (
+        "That noise and randomised outcomes were drawn as the file says, once, from chance that "
+        "nobody knows: what was drawn does not show how."
+    )
+    yield (
+        "That grid, weights, scales, which units take part and who was set aside follow from "
+        "public facts, and estimates, means and ends from the tables of the same file."
+    )
+    if manifest.mechanism == "cluster-optimal-dp":
+        yield (
+            "That the tables of randomiser were chosen by noisy counts of the file, or by public "
+            "guesses, and would have kept response_epsilon whatever these had been."
+        )
+    if manifest.has_private_clusters:
+        yield "That clusters were randomised at cluster_epsilon before anything else used them."
+    if manifest.rows_each is not None:
+        yield f"That whoever pays has {manifest.rows_each} units in the release at most."
+
+
+def _sum(values: Iterator[Decimal] | Sequence[Decimal] | Any) -> Decimal:
+    with localcontext(prec=DIGITS):
+        return sum(values, Decimal(0))
+
+
+def _written(stated: float) -> Decimal:
+    """The number that a stated one prints as, which is what is added up."""
+    return Decimal(repr(float(stated)))
+
+
+def _read(stated: float) -> Decimal:
+    """The lesser of the double and the number that it prints as."""
+    return min(Decimal(stated), _written(stated))
+
+
+def _up(value: Decimal) -> float:
+    """The least double that is not below a number."""
+    nearest = float(value)
+    return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _shown(value: Decimal, stated: float) -> float:
+    """A number rounded up, but to no more than what is stated where it is within that."""
+    return min(_up(value), stated) if value <= Decimal(stated) else _up(value)

@@ -1,0 +1,129 @@
+"""What everything that is published of one unit tells of it: (ε, δ) of independent answers.
+
+Of each answer the two most different neighbours are known, as a *pair*: the probabilities (P, Q) of
+everything that the answer may be. No two neighbours can be told apart more easily than by such
+pairs (they dominate), and independent ones together dominate what was answered together, also where
+a later answer was chosen by an earlier one (Zhu, Dong and Wang 2022). So
+
+    δ(ε) = Σ_o max(P(o) − e^ε Q(o), 0),    over all combinations o of answers.
+
+In decimals of 80 digits; P is raised and Q lowered by 10⁻⁶⁰ of themselves, which is more than what
+rounding takes.
+"""
+
+import math
+from collections.abc import Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+Pair = tuple[tuple[Decimal, Decimal], ...]
+"""P and Q of everything that an answer may be."""
+
+DIGITS = 80
+_SLACK = Decimal(10) ** -60
+_MOST = 256
+"""Different values of a noisy sum that are told apart; more are joined, in favour of the observer.
+"""
+_NEARER = 2.0**-40  # of ε: how near the least ε is looked for
+
+
+def decimal_of(value: Fraction | float) -> Decimal:
+    """A number as a decimal; a fraction is rounded up to 10⁻⁶⁰ of itself."""
+    if not isinstance(value, Fraction):
+        return Decimal(value)
+    with localcontext(prec=DIGITS):
+        return Decimal(value.numerator) / Decimal(value.denominator) * (1 + _SLACK)
+
+
+def logarithm(ratio: Fraction) -> Decimal:
+    """The natural logarithm of a number of at least 1, rounded up."""
+    with localcontext(prec=DIGITS):
+        return (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * (1 + _SLACK)
+
+
+def cells(noise_scale: float, moved: int) -> Pair:
+    """Counts of which ``moved`` move by one, each with discrete Laplace noise of this scale σ.
+
+    One of them is as likely as not to be told by a = e^(−1/σ): (1, a)/(1 + a), or the other way.
+    """
+    one = coin(decimal_of(1 / Fraction(noise_scale)))
+    if moved == 1:
+        return one
+    with localcontext(prec=DIGITS):
+        (more, less), _ = one
+        return (more * more, less * less), (2 * more * less,) * 2, (less * less, more * more)
+
+
+def coin(loss: Decimal) -> Pair:
+    """Whatever tells two neighbours apart by e^``loss`` at most: that coin tells as much.
+
+    Kairouz, Oh and Viswanath (2015).
+    """
+    with localcontext(prec=DIGITS):
+        less = 1 / (1 + loss.exp())
+        return (1 - less, less), (less, 1 - less)
+
+
+def shift(noise_scale: float, steps: int) -> Pair:
+    """A sum that moves by ``steps`` M, with discrete Laplace noise of this scale σ.
+
+    Noise of k, where 0 is as likely as all below together, and M as all above, has P = (1 − a) a^k
+    /(1 + a) and Q = P a^(M − 2k). Where M is above 256, neighbouring k are joined, and Q is what it
+    would be if all of P were at the least of them.
+    """
+    with localcontext(prec=DIGITS):
+        a = (-1 / Decimal(noise_scale)).exp()
+        width = -(-steps // _MOST)
+        starts = range(0, steps, width)
+        masses = [(a**k - a ** min(k + width, steps)) / (1 + a) for k in starts]
+        masses[0] += a / (1 + a)
+        inside = [(p, p * a ** (steps - 2 * k)) for k, p in zip(starts, masses, strict=True)]
+        return (*inside, (a**steps / (1 + a), 1 / (1 + a)))
+
+
+def response(rate: Fraction, least: Fraction) -> Pair:
+    """An outcome that is drawn anew at ``rate`` λ, where nothing is less likely than ``least`` γ.
+
+    P = (1 − λ + λγ, λγ, λ(1 − 2γ)), and Q with the first two the other way round.
+    """
+    kept, other = 1 - rate + rate * least, rate * least
+    more, less, same = (decimal_of(one) for one in (kept, other, rate - 2 * other))
+    return (more, less), (less, more), (same, same)
+
+
+def delta_of(pairs: Sequence[Pair], epsilon: Decimal) -> Decimal:
+    """The δ of all together at ``epsilon``, rounded up."""
+    with localcontext(prec=DIGITS):
+        factor = epsilon.exp() * (1 - _SLACK)
+        more, less = 1 + _SLACK, 1 - _SLACK
+        together = ((p * more, q * less) for p, q in _together(pairs))
+        return sum((max(p - factor * q, Decimal(0)) for p, q in together), Decimal(0))
+
+
+def epsilon_of(pairs: Sequence[Pair], delta: Decimal, pure: Decimal) -> Decimal:
+    """An ε of all together at ``delta``, which is above 0: the least, to 2⁻⁴⁰ of itself.
+
+    ``pure`` is what it is at δ = 0. Found in doubles, and made sure of in decimals.
+    """
+    p, q = np.array([(float(p), float(q)) for p, q in _together(pairs)]).T
+    low, high = 0.0, float(pure)
+    while high - low > high * _NEARER:
+        middle = (low + high) / 2.0
+        is_enough = np.maximum(p - math.exp(middle) * q, 0.0).sum() <= float(delta)
+        low, high = (low, middle) if is_enough else (middle, high)
+    nearer = _NEARER
+    while high < pure and delta_of(pairs, Decimal(high)) > delta:
+        high, nearer = high * (1.0 + nearer), 2.0 * nearer
+    return min(Decimal(high), pure)
+
+
+def _together(pairs: Sequence[Pair]) -> Pair:
+    """All combinations of what independent answers may be."""
+    found: Pair = ((Decimal(1), Decimal(1)),)
+    with localcontext(prec=DIGITS):
+        for pair in pairs:
+            found = tuple((p * r, q * s) for (p, q), (r, s) in product(found, pair))
+    return found
