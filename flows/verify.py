@@ -21,6 +21,7 @@ from schemas.names import ReleaseName
 from schemas.series import SERIES
 
 if TYPE_CHECKING:
+    from flows.released.loss.check import Loss
     from flows.runtime.signatures import Fits
 
 _LARGEST_KEY = 100_000  # bytes
@@ -90,6 +91,22 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
+class LossResult:
+    """What released files cost, worked out from the files alone."""
+
+    releases: "tuple[Loss, ...]"
+
+    @property
+    def exit_code(self) -> int:
+        """4 where one costs more than it says, else 0."""
+        return 0 if all(one.holds for one in self.releases) else ConflictError.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp verify --loss --json``."""
+        return {"releases": [one.as_json() for one in self.releases]}
+
+
+@dataclass(frozen=True)
 class _Known:
     """The digests that a file is compared with."""
 
@@ -134,6 +151,21 @@ def verify(
         verdict = _verdict(path.absolute(), digest_of(path), known)
         verdicts.append(_with_lists(verdict, known))
     return VerifyResult(tuple(verdicts), notes)
+
+
+def verify_losses(
+    files: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
+) -> LossResult:
+    """Work out what released files cost, each from itself alone, and compare with what it says.
+
+    Raises InputError where a file is no release, and ConfigError where a ledger or keys are given:
+    they say whose file it is, and not what it costs.
+    """
+    if ledger is not None or keys:
+        raise ConfigError("--loss", "goes without --ledger and --key, as it asks the file alone")
+    from flows.released.loss.check import check_loss  # noqa: PLC0415 - DuckDB, only where asked for
+
+    return LossResult(tuple(check_loss(path) for path in files))
 
 
 def _check_not_pruned(path: Path, known: _Known) -> None:
