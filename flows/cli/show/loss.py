@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.released.loss.check import Loss
+    from flows.released.loss.loss import Loss
     from flows.verify import LossResult
 
 

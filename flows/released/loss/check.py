@@ -15,112 +15,15 @@ from typing import Any
 import duckdb
 
 from flows.released.file.read import open_release, read_manifest
+from flows.released.loss.loss import Loss, MetricLoss, Part
 from flows.released.loss.pairs import DIGITS, Pair, delta_of, epsilon_of
-from flows.released.loss.parts import How, Step, broken_priors, broken_rules, steps_of
+from flows.released.loss.parts import Step, broken_priors, broken_rules, steps_of
 from flows.released.loss.published import read_published
 from schemas.released import Manifest, Metric
 
 _NEAR = 1e-9
 """Of what a file says was computed: a run rounds up by less."""
 _ONCE = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the things that are published of a unit."""
-
-    metric: str | None
-    """The outcome that it is of; None for what is of all: clusters."""
-    name: str
-    epsilon: float
-    """Of it alone."""
-    delta: float
-    how: How
-    """``exact``: neighbours differ by so much; ``bound``: by no more; ``stated``: by the file's
-    word alone."""
-
-
-@dataclass(frozen=True)
-class MetricLoss:
-    """What everything that is published of one outcome costs."""
-
-    metric: str
-    stated_epsilon: float
-    stated_delta: float
-    epsilon: float
-    """The least at ``stated_delta``; what two outcomes share counts for both."""
-    delta: float
-    """The least at ``stated_epsilon``."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What a release costs a unit: what it states, and what its tables and scales come to."""
-
-    path: Path
-    release_id: str
-    stated_epsilon: float
-    stated_delta: float
-    epsilon: float
-    """Of everything together, at the ``stated_delta`` of each outcome; rounded up."""
-    delta: float
-    """Of everything together, at the ``stated_epsilon`` of each outcome; rounded up."""
-    rows_each: int
-    """How many units whoever pays may have, a household say."""
-    metrics: tuple[MetricLoss, ...]
-    parts: tuple[Part, ...]
-    trusted: tuple[str, ...]
-    """What a file cannot show, in sentences."""
-    broken: tuple[str, ...]
-    """Every rule that does not hold, with its table; empty where the loss is what is stated."""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the release costs no more than it states."""
-        return not self.broken
-
-    @property
-    def household(self) -> tuple[float, float]:
-        """ε and δ of ``rows_each`` units whose outcomes may all differ: mε, δ(1 + e^ε + …)."""
-        epsilon, times = self.epsilon, self.rows_each
-        if self.delta == 0.0:
-            return times * epsilon, 0.0
-        factor = math.fsum(math.exp(min(i * epsilon, 700.0)) for i in range(times))
-        return times * epsilon, min(1.0, self.delta * factor)
-
-    def as_json(self) -> dict[str, Any]:
-        """One of the ``releases`` of ``clusterdp verify --loss --json``."""
-        return {
-            "release_id": self.release_id,
-            "path": str(self.path),
-            "stated_epsilon": self.stated_epsilon,
-            "stated_delta": self.stated_delta,
-            "recomputed_epsilon": _finite(self.epsilon),
-            "recomputed_delta": self.delta,
-            "holds": self.holds,
-            "rows_each": self.rows_each,
-            "metrics": [
-                {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
-                for one in self.metrics
-            ],
-            "parts": [
-                {
-                    "metric": one.metric,
-                    "name": one.name,
-                    "epsilon": _finite(one.epsilon),
-                    "delta": one.delta,
-                    "how": one.how,
-                }
-                for one in self.parts
-            ],
-            "broken": list(self.broken),
-            "trusted": list(self.trusted),
-        }
-
-
-def _finite(value: float) -> float | None:
-    """A number as JSON has it; None where the loss has no bound."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)

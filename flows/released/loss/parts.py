@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
+from flows.released.loss.loss import How
 from flows.released.loss.pairs import (
     DIGITS,
     Pair,
@@ -25,8 +26,6 @@ from flows.released.loss.pairs import (
 )
 from flows.released.loss.published import Priors, Published, Tables
 from schemas.arrays import Floats, Ints
-
-How = Literal["exact", "bound", "stated"]
 
 _ROUNDED: Final = 1 + Fraction(1, 2**48)
 """What rounding may have taken from a published product of a scale and a step."""
