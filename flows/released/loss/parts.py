@@ -6,7 +6,7 @@ A unit is in one stratum, one pool and one arm, so of those one counts, and all 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
 from typing import Final
@@ -15,11 +15,11 @@ import numpy as np
 
 from flows.released.loss.loss import How
 from flows.released.loss.pairs import (
-    DIGITS,
     Pair,
     cells,
     coin,
     decimal_of,
+    exactly,
     logarithm,
     response,
     shift,
@@ -122,7 +122,7 @@ def _broken_tables(tables: Tables, epsilon: float) -> Iterator[str]:
 
 
 def _within(epsilon: float) -> Decimal:
-    with localcontext(prec=DIGITS):
+    with exactly():
         return Decimal(epsilon) * (1 + Decimal(10) ** -55)  # more than logarithms are rounded up by
 
 
@@ -180,7 +180,7 @@ def _units(published: Published) -> Iterator[Step]:
     if tables is not None and metric.response_epsilon is not None:
         realised = _EVERYTHING if tables.ratio is None else logarithm(tables.ratio)
         loss = max(Decimal(metric.response_epsilon), realised)
-        yield Step("units", loss, "exact", partial(coin, loss))
+        yield Step("units", loss, "bound", partial(coin, loss))
 
 
 def _redrawn(rate: Fraction, least: Fraction) -> Step:

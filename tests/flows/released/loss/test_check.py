@@ -92,6 +92,11 @@ DESIGNS: dict[str, dict[str, Any]] = {
         "arms": {"treatments": ["mail", "call"]},
         **of(mechanism="noisy-horvitz-thompson"),
     },
+    "private clusters": {
+        "arms": {"same_shares": True},
+        "private_clusters": {"epsilon": 0.5, "labels": ["east", "west"]},
+        **of(mechanism="uniform-prior-dp"),
+    },
     "households": {
         "columns": {"privacy_unit": "household"},
         **of(mechanism="uniform-prior-dp", rows_each=2),
@@ -174,6 +179,7 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
             "UPDATE release SET mechanism = 'uniform-prior-dp'",
         ),
         ("release: mechanism is one", "UPDATE release SET mechanism = 'another'"),
+        ("estimates and ends: they follow", "UPDATE estimates SET estimate = estimate + 0.01"),
         (
             "units: each unit stands once",
             "UPDATE units SET unit_id = 'c00001' WHERE unit_id = 'c00005'",
