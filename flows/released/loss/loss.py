@@ -9,6 +9,8 @@ How = Literal["exact", "bound", "least", "stated"]
 """Neighbours differ by so much; by no more; by so much at least, as the file does not tell more; or
 by the file's word alone."""
 
+_LARGEST_EXPONENT = 700.0  # whose exponential is a double
+
 
 @dataclass(frozen=True)
 class Part:
@@ -46,9 +48,9 @@ class Loss:
     stated_epsilon: float
     stated_delta: float
     epsilon: float
-    """Of everything together, at the stated δ (of each outcome); rounded up."""
+    """Of everything together, with ``stated_delta`` (each outcome with its own); rounded up."""
     delta: float
-    """Of everything together, at the stated ε (of each outcome); rounded up."""
+    """Of everything together, with ``stated_epsilon`` (each outcome with its own); rounded up."""
     rows_each: int
     """How many units whoever pays may have, a household say."""
     metrics: tuple[MetricLoss, ...]
@@ -65,15 +67,21 @@ class Loss:
 
     @property
     def household(self) -> tuple[float, float]:
-        """ε and δ of ``rows_each`` units whose outcomes may all differ: mε, δ(1 + e^ε + …)."""
-        epsilon, times = self.epsilon, self.rows_each
-        if self.delta == 0.0:
-            return times * epsilon, 0.0
-        factor = math.fsum(math.exp(min(i * epsilon, 700.0)) for i in range(times))
-        return times * epsilon, min(1.0, self.delta * factor)
+        """ε and δ of m = ``rows_each`` units whose outcomes may all differ, of a pair that holds.
+
+        Group privacy of ``epsilon`` and ``stated_delta``: mε, δ (e^(mε) − 1)/(e^ε − 1).
+        """
+        epsilon, delta, times = self.epsilon, self.stated_delta, self.rows_each
+        if delta == 0.0 or times == 1:
+            return times * epsilon, delta
+        if times * epsilon > _LARGEST_EXPONENT:
+            return times * epsilon, 1.0
+        factor = math.expm1(times * epsilon) / math.expm1(epsilon) if epsilon else float(times)
+        return times * epsilon, min(1.0, delta * factor)
 
     def as_json(self) -> dict[str, Any]:
         """One of the ``releases`` of ``clusterdp verify --loss --json``."""
+        household_epsilon, household_delta = self.household
         return {
             "release_id": self.release_id,
             "path": str(self.path),
@@ -83,6 +91,8 @@ class Loss:
             "recomputed_delta": self.delta,
             "holds": self.holds,
             "rows_each": self.rows_each,
+            "household_epsilon": _finite(household_epsilon),
+            "household_delta": household_delta,
             "metrics": [
                 {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
                 for one in self.metrics
