@@ -77,7 +77,9 @@ def _rho(design: EffectDesign, fitted: Fitted, sums: NoisySums) -> float:
     if name != "histograms" or sums.step != 1.0:  # whole counts are not rounded
         apart = apart * _IN_DOUBLES + sums.step * math.sqrt(len(sums.steps)) * _FINER
     noise = sums.step * sums.scale
-    return math.inf if noise == 0.0 else (apart / noise) ** 2 / 2.0
+    parts = apart / noise if noise > 0.0 else math.inf
+    rho = parts * parts / 2.0
+    return rho if rho >= 0.0 else math.inf  # numbers too great to be told from one another
 
 
 def _farthest(design: EffectDesign, fitted: Fitted, name: str) -> float:

@@ -27,11 +27,11 @@ _DIGITS = 80
 _SLACK = Decimal(10) ** -60
 _MARGIN = Decimal(10) ** -55
 _LARGEST = Decimal(10) ** 7
-"""An ε from which on δ is taken for that of this one: an exponential has to be a number."""
+"""A loss from which on nothing is taken to be hidden: an exponential has to be a number."""
 _MOST = 256
 """Different values of a noisy sum that are told apart; more are joined, in favour of the observer.
 """
-_NEARER = 2.0**-40  # of ε: how near the least ε is looked for
+_NEARER = 2.0**-50  # of ε at δ = 0: how near the least ε is looked for
 
 
 def exactly() -> AbstractContextManager[Context]:
@@ -78,7 +78,7 @@ def coin(loss: Decimal) -> Pair:
     Kairouz, Oh and Viswanath (2015).
     """
     with exactly():
-        less = 1 / (1 + loss.exp())
+        less = 1 / (1 + loss.exp()) if loss < _LARGEST else Decimal(0)
         return (1 - less, less), (less, 1 - less)
 
 
@@ -89,6 +89,8 @@ def shift(noise_scale: float, steps: int) -> Pair:
     /(1 + a) and Q = P a^(M − 2k). Where M is above 256, neighbouring k are joined, and Q is what it
     would be if all of P were at the least of them.
     """
+    if steps > _LARGEST * Decimal(noise_scale):
+        return coin(_LARGEST)
     with exactly():
         a = (-1 / Decimal(noise_scale)).exp()
         width = -(-steps // _MOST)
@@ -119,19 +121,19 @@ def delta_of(pairs: Sequence[Pair], epsilon: Decimal) -> Decimal:
 
 
 def epsilon_of(pairs: Sequence[Pair], delta: Decimal, pure: Decimal) -> Decimal:
-    """An ε of all together at ``delta``, which is above 0: the least, to 2⁻⁴⁰ of itself.
+    """An ε of all together at ``delta``, which is above 0: the least, to 2⁻⁵⁰ of ``pure``.
 
-    ``pure`` is what it is at δ = 0. Found in doubles, and made sure of in decimals.
+    That is what it is at δ = 0. Found in doubles, and made sure of in decimals.
     """
     p, q = np.array([(float(p), float(q)) for p, q in _together(pairs)]).T
     low, high = 0.0, float(pure)
-    while high - low > high * _NEARER:
+    nearer = high * _NEARER
+    while high - low > nearer:
         middle = (low + high) / 2.0
         is_enough = np.maximum(p - math.exp(min(middle, 700.0)) * q, 0.0).sum() <= float(delta)
         low, high = (low, middle) if is_enough else (middle, high)
-    nearer = _NEARER
     while high < pure and delta_of(pairs, Decimal(high)) > delta:
-        high, nearer = high * (1.0 + nearer), 2.0 * nearer
+        high, nearer = high + nearer, 2.0 * nearer
     return min(Decimal(high), pure)
 
 

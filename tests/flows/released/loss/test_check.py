@@ -199,6 +199,13 @@ ALTERED: dict[str, list[tuple[str, str]]] = {
         ("noisy means in pools (", "UPDATE metrics SET noise_scale = 0.99 * noise_scale"),
         ("noisy means in pools (", "UPDATE metrics SET grid_step = 0.5 * grid_step"),
         ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 3"),
+        ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 1e9"),
+        ("metrics: epsilon is less", "UPDATE metrics SET grid_step = 1e-60"),
+    ],
+    "means with delta": [
+        ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 1e9"),
+        ("metrics: epsilon is less", "UPDATE metrics SET grid_step = 1e-60"),
+        ("metrics: epsilon is less", "UPDATE metrics SET noise_scale = 1e-6"),
     ],
     "differences and squares": [
         ("squares (", "UPDATE squares SET noise_scale = 0.99 * noise_scale"),

@@ -106,7 +106,7 @@ def test_a_model_that_claims_less_is_refused_by_all_who_read_it(
     assert [one["name"] for one in found["parts"]][-1] == "table"
 
 
-@pytest.mark.parametrize("share", [0.0, 1e-6, 0.999])
+@pytest.mark.parametrize("share", [0.0, 1e-250, 1e-6, 0.999])
 def test_a_model_with_too_little_noise_is_found_by_its_scales(tmp_path: Path, share: float) -> None:
     _, loss = read_with_loss(with_little_noise(tmp_path, share))
     assert not loss.holds

@@ -50,7 +50,7 @@ def test_all_together_are_what_the_accountant_computes(pairs: list[Pair], event:
         ours, theirs = float(delta_of(pairs, Decimal(epsilon))), delta_at(event, epsilon)
         assert ours == pytest.approx(theirs, rel=1e-12, abs=1e-300)
         assert ours <= theirs
-    for delta in (1e-9, 1e-4, 0.01):
+    for delta in (1e-9, 1e-4, 0.01, 0.5):
         pure = total(max((p / q for p, q in pair)).ln() for pair in pairs)
         found = epsilon_of(pairs, Decimal(delta), pure)
         assert float(found) == pytest.approx(epsilon_at(event, delta), rel=1e-9)
