@@ -19,6 +19,7 @@ PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
 
 LAYERS = "the way down: flows > privatizers > estimators > schemas"
 BOUNDARY = "code outside the privacy boundary never reaches code inside it"
+LOSS = "what checks a loss shares nothing with what prices it"
 PURE = "mechanisms and estimators are pure: no orchestration, no database"
 FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
@@ -61,6 +62,10 @@ PLANTED: list[Planted] = [
     (BOUNDARY, "flows/runtime/files.py", "import flows.raw.boundary.guard"),
     (BOUNDARY, "estimators/effects.py", "import schemas.raw"),
     (BOUNDARY, "schemas/released.py", "import schemas.raw"),
+    (LOSS, "flows/released/loss/parts.py", "import privatizers.accounting.accountant"),
+    (LOSS, "flows/released/loss/pairs.py", "from estimators.concentrated import concentrated_rho"),
+    (LOSS, "flows/released/file/read.py", "import estimators.concentrated"),
+    (LOSS, "flows/released/loss/check.py", "import flows.ledger.account"),
     (PURE, "privatizers/domain/strata.py", "import prefect"),
     (PURE, "privatizers/domain/strata.py", "import duckdb"),
     (PURE, "estimators/effects.py", "from duckdb import connect"),

@@ -12,7 +12,7 @@ from estimators.ends import End
 from flows.released.file.assigned import count_assigned, n_assigned
 from flows.released.file.opening import ATTACHED, open_safely
 from flows.released.file.own_catalog import foreign_code
-from flows.released.file.rules import broken_row_rule
+from flows.released.file.rules import LOSS_RULES, broken_row_rule
 from flows.released.file.sql import quote_name
 from flows.released.file.stated_ends import stated_ends
 from flows.released.file.table_rules import broken_table_rule
@@ -72,17 +72,19 @@ class ReleaseFile:
 
 
 @contextmanager
-def open_release(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a released file read-only, whoever has made it.
 
     Raises InputError unless its tables are those of a release, their values fit together
-    (:mod:`flows.released.file.rules`), and its macros are those that these make.
+    (:mod:`flows.released.file.rules`), and its macros are those that these make. A file that is
+    opened ``at_any_loss`` may cost more than it says.
     """
+    but = LOSS_RULES if at_any_loss else frozenset[str]()
     with open_safely(path) as connection:
-        broken = broken_row_rule(connection, path.stat().st_size)
+        broken = broken_row_rule(connection, path.stat().st_size, but)
         if broken is None:
             manifest = read_manifest(connection)
-            broken = broken_table_rule(connection, manifest)
+            broken = broken_table_rule(connection, manifest, but)
         if broken is not None:
             raise InputError(f"{path.absolute()}: not a sound release: {broken}")
         foreign = foreign_code(connection, manifest, ATTACHED)

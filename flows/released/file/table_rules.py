@@ -4,6 +4,7 @@ They come after those on single rows (:mod:`flows.released.file.rules`).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import duckdb
@@ -189,8 +190,10 @@ _OF_PAIRS: Final = {
 """Queries on two outcomes that were drawn together, which come last of all."""
 
 
-def broken_table_rule(connection: duckdb.DuckDBPyConnection, manifest: Manifest) -> str | None:
-    """Name the first rule that the tables of a release break; None where they keep all.
+def broken_table_rule(
+    connection: duckdb.DuckDBPyConnection, manifest: Manifest, but: frozenset[str] = frozenset()
+) -> str | None:
+    """Name the first rule ``but`` some that tables of a release break; None where they keep all.
 
     The current schema of ``connection`` has the tables of a release, whose rows keep their rules;
     ``manifest`` is what it says of itself.
@@ -199,9 +202,9 @@ def broken_table_rule(connection: duckdb.DuckDBPyConnection, manifest: Manifest)
     first = _parts(outcomes[0], len(outcomes))
     return (
         _broken_of(connection, outcomes, _broken_grid)
-        or _broken_table(connection, _OF_SEVERAL if len(outcomes) > 1 else {}, first)
+        or _broken_table(connection, _OF_SEVERAL if len(outcomes) > 1 else {}, first, but=but)
         or _broken_table(connection, _OF_STRATA, first)
-        or _broken_of(connection, outcomes, _broken_statistics)
+        or _broken_of(connection, outcomes, partial(_broken_statistics, but=but))
         or _broken_table(connection, _OF_THE_WHOLE, first)
         or _broken_table(connection, _OF_GROUPS if manifest.assigned else {}, first)
         or _broken_of(connection, outcomes, _broken_units)
@@ -243,11 +246,13 @@ def _broken_grid(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str |
     return _broken_table(connection, _OF_GRID, _parts(metric), metric)
 
 
-def _broken_statistics(connection: duckdb.DuckDBPyConnection, metric: Metric) -> str | None:
+def _broken_statistics(
+    connection: duckdb.DuckDBPyConnection, metric: Metric, but: frozenset[str]
+) -> str | None:
     cells = Cells(connection, metric.metric, has_tables=metric.has_tables)
     return (
         _broken_cells(connection, cells, metric)
-        or broken_debias_rule(connection, cells, metric)
+        or broken_debias_rule(connection, cells, metric, but)
         or _broken_table(connection, _OF_ARMS, _parts(metric), metric)
     )
 
@@ -274,6 +279,7 @@ def _broken_table(
     rules: dict[str, dict[str, str]],
     parts: dict[str, str],
     metric: Metric | None = None,
+    but: frozenset[str] = frozenset(),
 ) -> str | None:
     """The first rule that does not hold: on whole tables, or on a metric's rows in them."""
     if not rules:
@@ -285,7 +291,7 @@ def _broken_table(
         for table, of_table in rules.items()
     )
     query = " UNION ALL ".join(queries).format(**parts)
-    return first_broken(rules, dict(connection.execute(query).fetchall()))
+    return first_broken(rules, dict(connection.execute(query).fetchall()), but)
 
 
 def _broken_cells(

@@ -1,5 +1,6 @@
 """Rules of ``debias`` and of ``units`` that every sound release keeps, checked in arrays."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import duckdb
@@ -24,15 +25,16 @@ _SIZES: Final = """
 
 
 def broken_debias_rule(
-    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric
+    connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric, but: frozenset[str]
 ) -> str | None:
-    """Name the first rule that a metric's numbers in ``debias`` break; None where they keep all.
+    """Name the first rule ``but`` some that a metric's ``debias`` breaks; None where it keeps all.
 
     ``debias`` has each outcome once in every pool and arm, or no row where no units are published.
     """
     rate = metric.resampling_probability
     if metric.response_epsilon is not None:
-        return _broken_table_rule(connection, cells, metric.metric, metric.response_epsilon)
+        found = _broken_table_rules(connection, cells, metric.metric, metric.response_epsilon)
+        return next((name for name in found if name not in but), None)
     if rate is None:
         return None
     (grid,) = read_columns(connection, _GRID.format(metric=text(metric.metric)))
@@ -67,10 +69,10 @@ def undo_response(grid: Floats, prior: Floats, weights: Floats, rate: float) -> 
     return bool(np.all(np.abs(apart, out=apart) <= 1e-9 * np.max(np.abs(grid))))
 
 
-def _broken_table_rule(
+def _broken_table_rules(
     connection: duckdb.DuckDBPyConnection, cells: Cells, metric: str, epsilon: float
-) -> str | None:
-    """Name the first rule that the numbers of response tables break; None where they keep all.
+) -> Iterator[str]:
+    """Name the rules that the numbers of response tables break.
 
     ``debias`` has each output once in every pool and arm, ``randomiser`` in every table.
     """
@@ -100,12 +102,11 @@ def _broken_table_rule(
     }
     for name, held in rules.items():
         if not bool(np.all(held)):
-            return name
+            yield name
     try:
         read_outputs(cells, grid)
     except SingularTableError:
-        return "randomiser: outcomes can be told apart"
-    return None
+        yield "randomiser: outcomes can be told apart"
 
 
 def _units_fit(connection: duckdb.DuckDBPyConnection, cells: Cells, metric: Metric) -> bool:
