@@ -91,6 +91,8 @@ class Life:
     n_nights: int = 0
     weather: Weather = field(default_factory=Weather)
     """That of the last step."""
+    answers: list[tuple[str, Ran]] = field(default_factory=list)
+    """Commands that the operator ran last, and how each ended."""
 
     def command(self, *words: object) -> Ran:
         """Run a command of the program in this weather; killed, it ends by :data:`KILLED`."""
@@ -132,9 +134,18 @@ class Life:
     def operate(self, weather: Weather) -> str | None:
         """Let the operator do something; what, and how that ended."""
         self.weather = weather
-        said = act(self.world, lambda *words: self.command(*words).code)
+        self.answers.clear()
+
+        def command(*words: object, is_calm: bool = False) -> int:
+            self.weather = Weather() if is_calm else weather
+            ran = self.command(*words)
+            self.answers.append((str(words[0]), ran))
+            return ran.code
+
+        said = act(self.world, command)
         if said is not None:
-            self.note(f"the operator {said} {'' if weather.is_fine else weather}")
+            why = "".join(f" ({ran.words.strip()})" for _, ran in self.answers if ran.code)
+            self.note(f"the operator {said}{why} {'' if weather.is_fine else weather}")
         return said
 
     def note(self, line: str) -> None:
@@ -175,6 +186,7 @@ def _thin(plates: Plates, wire: Wire) -> list[Any]:
         patch("flows.release.estimate", estimate),
         patch.object(Account, "renew_series", lambda *_: ()),
         patch("flows.status.stated_warnings", lambda _: ()),
+        patch("flows.released.file.read.foreign_code", lambda *_: None),  # macros name a release
     ]
 
 

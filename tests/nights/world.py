@@ -335,10 +335,8 @@ def _restore(world: World, command: Command) -> str | None:
     lost = [word for one in sorted(charged - there, key=str) for word in ("--lost", one)]
     (world.folder / LEDGER).unlink()
     shutil.rmtree(world.folder / f"{LEDGER}.accounts", ignore_errors=True)
-    for _ in range(3):
-        code = command("restore", world.backup, *_configs(world), "--complete", *lost)
-        if code == 0:
-            break
+    words = ["restore", world.backup, *_configs(world), "--complete", *lost]
+    code = command(*words) and command(*words, is_calm=True)
     return f"loses the ledger and restores it: {code}"
 
 
