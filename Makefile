@@ -16,7 +16,7 @@ INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; br
 		--no-build-isolation -r $< > $$told
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all quick slow soak bench docs supply pythons check lint types contracts tests fix lock clean
+.PHONY: help demo test test-all quick slow soak nights bench docs supply pythons check lint types contracts tests fix lock clean
 
 PYTHONS := 3.11 3.12 3.13 3.14
 # The time that is written into what is built: that of the commit, where there is one.
@@ -50,9 +50,12 @@ slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on 
 	@$(BIN)/python -m tests.support.slow build/costs/rest
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
-	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \
+	@$(if $(KIND),,$(BIN)/python -m pytest -m soak && $(BIN)/python -m tests.nights.soak &&) \
 		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" SIGNATURE="$(SIGNATURE)" \
 		$(BIN)/python -m tests.fuzz.soak
+
+nights: $(VENV)/test ## simulated nights with faults; NIGHTS=2000, or LIFE=17 to see one again
+	@NIGHTS="$(NIGHTS)" LIFE="$(LIFE)" $(BIN)/python -m tests.nights.soak
 
 bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="cases" for more
 	@$(BIN)/python -m tests.benchmarks.bench $(if $(SIZE),--size $(SIZE)) $(BENCH)

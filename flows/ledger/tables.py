@@ -1,7 +1,6 @@
 """The tables of a ledger, and what is read from and written to them within a transaction."""
 
 import socket
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import sqlalchemy as sa
 
 from flows.ledger.rows import entry_of
 from flows.ledger.rules import OPEN, ChargeRequest, Entry, State, Terms
+from flows.runtime import clock
 from privatizers.accounting.budget import Budget
 from schemas.names import ReleaseName
 
@@ -154,7 +154,7 @@ def row_of(
         "state": state.value,
         "path": str(path),
         "host": socket.gethostname(),
-        "created_at": datetime.now(UTC).replace(tzinfo=None, microsecond=0),
+        "created_at": clock.now().replace(tzinfo=None, microsecond=0),
     }
 
 

@@ -91,22 +91,6 @@ def test_a_night_that_never_came_is_named_and_may_still_come(
     assert read_closing(built.releases) is not None
 
 
-def test_a_later_end_opens_it_again(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = scheduled(experiment, *DAYS[:4], schedule=UNTIL)
-    night(monkeypatch, DAYS[4])
-    assert release_due(str(built.config)).farewell is not None
-    text = built.config.read_text()
-    built.config.write_text(text.replace(f'until = "{DAYS[2]}"', f'until = "{DAYS[3]}"'))
-    assert text != built.config.read_text()
-    result = release_due(str(built.config))
-    assert [one.period for one in result.releases] == [DAYS[3]]
-    assert result.closing is not None
-    assert result.closing.n_periods == 4
-    assert result.farewell is not None
-    (found,) = status([built.config]).experiments
-    assert (found.closed, found.n_open) == (True, 0)
-
-
 def test_a_withdrawn_period_does_not_keep_it_open(
     experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

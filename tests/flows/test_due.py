@@ -9,7 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -227,22 +227,6 @@ def test_an_unforeseen_failure_is_told_by_its_kind_alone(
     assert caught_up(built) == dict.fromkeys(DAYS[:2], "published")
 
 
-def test_a_clock_that_goes_back_changes_nothing_that_is_public(
-    experiment: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = scheduled(experiment, *DAYS)
-    night(monkeypatch, DAYS[4])
-    assert len(caught_up(built)) == 4
-    night(monkeypatch, DAYS[1])
-    assert caught_up(built) == {}
-    assert states(built) == dict.fromkeys(DAYS[:4], "published")
-    night(monkeypatch, "2025-01-01")
-    assert caught_up(built) == {}
-    assert states(built) == dict.fromkeys(DAYS[:4], "published")
-    night(monkeypatch, DAYS[5])
-    assert caught_up(built) == {DAYS[4]: "published"}
-
-
 # dead and living runs
 
 
@@ -433,27 +417,6 @@ def test_releases_that_a_new_ledger_does_not_know_are_charged_when_that_is_asked
     assert caught_up(built) == {DAYS[2]: "published"}
     assert reason(built, DAYS[0]) == ""
     assert len(read_sums(built.releases) or {}) == 3
-
-
-def test_a_ledger_that_goes_away_is_made_up_for(
-    experiment: Builder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built = scheduled(experiment, *DAYS[:2])
-    night(monkeypatch, DAYS[2])
-    aside = built.folder / "aside"
-
-    def lose(path: str, period: str) -> Any:
-        if period == DAYS[0]:
-            (built.folder / "ledger.sqlite").rename(aside)
-            (built.folder / "ledger.sqlite").mkdir()
-        return built.run(period)
-
-    result = release_due(str(built.config), lose)
-    assert [one.status for one in result.releases] == ["failed", "failed"]
-    assert "ledger" in (result.releases[0].reason or "")
-    (built.folder / "ledger.sqlite").rmdir()
-    aside.rename(built.folder / "ledger.sqlite")
-    assert caught_up(built) == dict.fromkeys(DAYS[:2], "published")
 
 
 def test_an_attempt_that_this_program_did_not_note_is_refused(
@@ -709,45 +672,3 @@ def test_without_due_a_release_is_of_one_configuration(
     assert run(["release", str(built.config), str(sound), "--period", DAYS[0]]) == 2
     assert "CONFIG: several are for --due" in capsys.readouterr().err
     assert public(built) == []
-
-
-# thirty nights
-
-
-def test_thirty_nights(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One late, one broken, one refused, one killed, three missed: at the end all is as it was."""
-    first = date(2026, 10, 10)  # so that clocks go back on the way
-    nights = [(first + timedelta(days=number)).isoformat() for number in range(30)]
-    late, broken, refused, killed = nights[4], nights[9], nights[13], nights[19]
-    built = scheduled(
-        experiment,
-        *[day for day in nights if day != late],
-        schedule={"since": nights[0]},
-        privacy={"budget_epsilon": 26.0},
-    )
-    bring(built, broken, "broken")
-    ended: dict[int, dict[str, str]] = {}
-    for number, day in enumerate([*nights[1:], "2026-11-09"], 1):
-        if number in (22, 23, 24):
-            continue  # nobody was there
-        if number == 7:
-            bring(built, late)
-        if number == 12:
-            bring(built, broken)
-        if number == 16:  # people may pay more
-            built.config.write_text(built.config.read_text().replace("= 26.0", "= 60.0"))
-        if nights[number - 1] == killed:
-            begun(built, killed, publishing=False)
-        night(monkeypatch, day)
-        ended[number] = caught_up(built)
-    assert ended[5] == {late: "waiting"}
-    assert ended[6] == {late: "waiting", nights[5]: "published"}
-    assert ended[7] == {late: "published", nights[6]: "published"}
-    assert ended[10] == {broken: "failed"}
-    assert ended[14] == {refused: "refused"}
-    assert ended[15] == {refused: "refused", nights[14]: "refused"}
-    assert ended[20] == {killed: "published"}
-    assert ended[25] == dict.fromkeys(nights[21:25], "published")
-    assert public(built) == files_of(*nights)
-    assert states(built) == dict.fromkeys(nights, "published") | {"2026-11-09": "waiting"}
-    assert Account(built.load()).statement().spent.epsilon == 60.0

@@ -48,8 +48,9 @@ def an_experiment(
         privacy=LIGHT,
         retention=retention or {"releases": "30d"},
     )
-    for period in periods:
-        built.run(period)
+    with patch.object(clock, "now", lambda: datetime.now(UTC)):  # now, whenever the test is
+        for period in periods:
+            built.run(period)
     return built
 
 

@@ -29,8 +29,8 @@ _MOST = 2.0
 
 _SPENT = "seconds of processor time"
 _TESTS = Path(__file__).parents[1]
-_PROCESSES = ("faults", "benchmarks", "fuzz", "boundary")
-"""Folders of tests that run programs, kill them, or try thousands of cases."""
+_PROCESSES = ("faults", "benchmarks", "fuzz", "boundary", "nights")
+"""Folders of tests that run programs, kill them, or try hundreds of cases."""
 
 _WITHOUT_UNITS = (*_PROCESSES, "statistical")
 

@@ -1,0 +1,92 @@
+"""What there is of a world, read without the program: files, lists, charges."""
+
+import json
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tests.nights.world import Place, Row, World
+
+Public = dict[tuple[str, str], str]
+"""Digests of files that were ever public, by folder and release id."""
+
+
+class ViolationError(AssertionError):
+    """Something does not hold; the life's number and the diary show how it came."""
+
+
+def hold(condition: object, what: str, *facts: object) -> None:
+    """Raise :class:`ViolationError` unless a condition holds."""
+    if not condition:
+        raise ViolationError(f"{what}: {', '.join(map(str, facts))}")
+
+
+def file_of(place: Place, release_id: str | None) -> Path:
+    """Where the file of a release is, in a place."""
+    return place.releases / f"{release_id}.duckdb"
+
+
+def sums_of(place: Place) -> dict[str, str]:
+    """What SHA256SUMS says, by the names of files."""
+    path = place.releases / "SHA256SUMS"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {line[66:]: line[:64] for line in lines}
+
+
+def closed_of(place: Place) -> dict[str, Any] | None:
+    """What closed.json says, if it is there."""
+    path = place.releases / "closed.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def usable(place: Place, rows: Iterable[Row]) -> list[Row]:
+    """The releases in a folder that are to be used, the greatest last."""
+    files = place.files
+    found = [
+        row
+        for row in rows
+        if row.release_id in files and not row.withdrawn and not row.is_pruned
+        if files[row.release_id] == row.sha256
+    ]
+    return sorted(found, key=lambda row: (row.period, row.revision))
+
+
+def settled(
+    world: World, known: Public, place: Place, period: str, rows: Iterable[Row]
+) -> str | None:
+    """Where a period that was ever public stands, by charges and files; None where none of it was.
+
+    A file counts though its run died before it could note that it is public.
+    """
+    public = [
+        row
+        for row in rows
+        if (row.experiment, row.period) == (place.experiment, period)
+        and (row.state in ("published", "lost") or _came(world, known, row))
+    ]
+    if not public:
+        return None
+    good = [row for row in public if not row.withdrawn]
+    files = [row for row in good if not row.is_pruned]
+    if not files:
+        return "pruned" if good else "withdrawn"
+    return _of_file(world, place, max(files, key=lambda row: row.revision))
+
+
+def _came(world: World, known: Public, row: Row) -> bool:
+    places = world.of(row.experiment)
+    keys = {(one.directory, str(row.release_id)) for one in places}
+    return row.state == "publishing" and not keys.isdisjoint(known)
+
+
+def _of_file(world: World, place: Place, row: Row) -> str:
+    for one in (place, *world.of(place.experiment)):
+        path = file_of(one, row.release_id)
+        if path.exists():
+            is_it = sha256(path.read_bytes()).hexdigest() == row.sha256
+            return ("published" if one == place else "elsewhere") if is_it else "altered"
+    return "lost"

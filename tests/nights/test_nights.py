@@ -1,0 +1,174 @@
+"""A few hundred nights, in which all holds, and bugs that they find by themselves.
+
+A finding is the number of a life, which ``make nights LIFE=17`` lives again; see README.md.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from flows.ledger import marks
+from flows.ledger.account import Account
+from flows.ledger.files import Files, Found
+from flows.raw.reading import stores
+from flows.watch import sending
+from schemas.errors import InputError
+from tests.nights import surroundings
+from tests.nights.life import living
+from tests.nights.plates import Plates
+from tests.nights.soak import Progress, live, soak
+
+NIGHTS = 200
+MOST_LIVES = 40
+"""Lives of some eight nights each in which a planted bug has to be found."""
+
+Plant = AbstractContextManager[Any]
+
+
+@pytest.fixture(scope="module")
+def plates(tmp_path_factory: pytest.TempPathFactory) -> Plates:
+    return Plates(tmp_path_factory.mktemp("plates"))
+
+
+def test_some_hundred_nights_hold(tmp_path: Path) -> None:
+    """A soak that goes on: what is lived first is not lived again."""
+    begun = soak(1, tmp_path / "nights.json")
+    assert begun.lives == 1
+    progress = soak(NIGHTS, tmp_path / "nights.json")
+    assert progress.nights >= NIGHTS
+    assert progress.findings == []
+    assert progress == Progress.of(tmp_path / "nights.json")
+
+
+# planted bugs
+
+
+def _silence_is_no_file() -> Iterator[Plant]:
+    """A store that gives no answer is taken for one that has no file."""
+
+    def entries(*given: Any, **named: Any) -> Any:
+        try:
+            return stores.entries(*given, **named)
+        except InputError:
+            return ()
+
+    yield patch("flows.raw.reading.stored_logs.entries", entries)
+
+
+def _closed_with_open_periods() -> Iterator[Plant]:
+    """An experiment has ended though periods of it were never public."""
+    closing_of = marks.closing_of
+
+    def closing(experiment: str, schedule: Any, periods: Any, now: Any) -> Any:
+        settled = [one for one in periods if one.is_settled]
+        return closing_of(experiment, schedule, settled, now)
+
+    yield patch("flows.ledger.account.closing_of", closing)
+
+
+def _closed_a_period_early() -> Iterator[Plant]:
+    """The last period is not waited for."""
+    closing_of = marks.closing_of
+
+    def closing(experiment: str, schedule: Any, periods: Any, now: Any) -> Any:
+        until = None if schedule.until is None else schedule.until - timedelta(days=1)
+        before = [one for one in periods if until is None or one.period <= until.isoformat()]
+        return closing_of(experiment, replace(schedule, until=until), before, now)
+
+    yield patch("flows.ledger.account.closing_of", closing)
+
+
+def _end_is_said_each_night() -> Iterator[Plant]:
+    """Nobody notes that the end was said."""
+    note_told = Account.note_told
+
+    def note(account: Account, period: str, event: str, now: Any) -> None:
+        if event != "closed":
+            note_told(account, period, event, now)
+
+    yield patch.object(Account, "note_told", note)
+
+
+def _two_folders_are_one() -> Iterator[Plant]:
+    """What lies in another folder of the experiment is taken for what lies here."""
+    look = Files.look
+
+    def found(files: Files, entries: Any) -> dict[int, Found]:
+        here = {Found.ELSEWHERE: Found.HERE}
+        return {entry: here.get(one, one) for entry, one in look(files, entries).items()}
+
+    yield patch.object(Files, "look", found)
+
+
+def _told_in_the_middle() -> Iterator[Plant]:
+    """Releases wait for the webhook that is told of those before."""
+    yield patch("flows.watch.notices.WAITING", ContextVar("nothing waits", default=None))
+
+
+def _webhook_is_waited_for() -> Iterator[Plant]:
+    """A webhook that does not answer holds up the night."""
+    yield patch.object(surroundings, "_FOR_EVER", 0.5)
+    yield patch("flows.watch.notices.send", partial(sending.send, seconds=3600.0))
+
+
+def _silent_webhook_is_asked_again() -> Iterator[Plant]:
+    """Each notice waits for a webhook that has not answered the one before."""
+
+    def send(config: Any, notice: Any, _: set[str]) -> list[str]:
+        return sending.send(config, notice, set(), surroundings.SECONDS)
+
+    yield patch("flows.watch.notices.send", send)
+
+
+def _webhook_fails_the_night() -> Iterator[Plant]:
+    """A notice that was not sent is an error of the run."""
+
+    def send(config: Any, notice: Any, silent: set[str]) -> list[str]:
+        if problems := sending.send(config, notice, silent, surroundings.SECONDS):
+            raise InputError(problems[0])
+        return []
+
+    yield patch("flows.watch.notices.send", send)
+    yield patch("flows.watch.run._never_failing", ExitStack)
+
+
+def _charge_is_dropped() -> Iterator[Plant]:
+    """A run that fails behind the link gives its charge back, though the file is public."""
+    yield patch("flows.ledger.account.has_name", lambda *_: False)
+
+
+# Each with how the finding may begin.
+PLANTED = {
+    _silence_is_no_file: "a file that is there is said not to be",
+    _closed_with_open_periods: "closed.json",
+    _closed_a_period_early: "another end|closed.json",
+    _end_is_said_each_night: "the end is said again|the end is said twice",
+    _two_folders_are_one: "status says what is not so",
+    _told_in_the_middle: "a release came after|asked again after no answer",
+    _webhook_is_waited_for: "a run waited for the webhook",
+    _silent_webhook_is_asked_again: "asked again after no answer",
+    _webhook_fails_the_night: "nobody was told|ended well|the exit code|run and status differ",
+    _charge_is_dropped: "a file that nobody has paid for",
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda one: one.__name__.strip("_"))
+def test_a_planted_bug_is_found(plates: Plates, plant: Any) -> None:
+    found = None
+    for number in range(1, MOST_LIVES):  # none of which is whole but every sixteenth
+        with living(number, plates) as life, ExitStack() as stack:
+            for planted in plant():
+                stack.enter_context(planted)
+            found = live(life)
+        if found is not None:
+            break
+    assert found is not None
+    assert found.startswith(tuple(PLANTED[plant].split("|"))), found
