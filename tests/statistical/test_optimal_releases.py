@@ -16,15 +16,16 @@ import pytest
 
 from estimators.means import EstimatorName
 from privatizers.planning.design import StatisticName
-from privatizers.planning.optimal_design import OptimalRequest, optimal_design
+from privatizers.planning.optimal_design import LearnFrom, OptimalRequest, optimal_design
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Ints
 
 pytestmark = pytest.mark.statistical
 
-PUBLIC, LEARNT, MANY = 4_000, 500, 20_000
-"""Releases; where tables are learnt each takes programmes of its own."""
+RELEASES: dict[LearnFrom, int] = {"nothing": 4_000, "arms": 1_000, "strata": 500}
+"""By where tables are learnt from; where they are, each release takes programmes of its own."""
+MANY = 20_000
 PROMISED_RATIOS, PROMISED_COVERAGES = (0.97, 1.05), (0.94, 0.96)
 GUESSES = {
     "even": (0.25, 0.25, 0.25, 0.25),
@@ -36,9 +37,9 @@ GUESSES = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is published of strata, the declared guess, and on whom the effect is estimated."""
+    """Where tables are learnt from, the declared guess, and on whom the effect is estimated."""
 
-    statistic: StatisticName
+    learns: LearnFrom
     guess: str
     in_segment: bool
     estimator: EstimatorName
@@ -48,7 +49,9 @@ class Case:
         random, guess = np.random.default_rng(7), GUESSES[self.guess]
         sizes: Ints = np.full((10, 2), 50)
         control = random.choice(3, 1_000, p=[0.8, 0.1, 0.1])
-        asked = OptimalRequest((0.0, 1.0, 2.0, 3.0), guess, 4.0, 0.0, self.statistic)
+        statistic: StatisticName = "counts" if self.learns == "strata" else "none"
+        grid = (0.0, 1.0, 2.0, 3.0)
+        asked = OptimalRequest(grid, guess, 4.0, 0.0, statistic, learn_from=self.learns)
         return Trial(
             np.arange(4.0),
             sizes,
@@ -64,13 +67,17 @@ class Case:
 
 
 CASES = (
-    *(Case("none", guess, False, "tau_q") for guess in ("even", "far")),
-    *(Case("none", guess, True, "tau_q") for guess in ("mirrored", "far")),
-    Case("counts", "far", True, "combined"),
+    *(Case("nothing", guess, False, "tau_q") for guess in ("even", "far")),
+    *(Case("nothing", guess, True, "tau_q") for guess in ("even", "mirrored")),
+    Case("arms", "far", False, "tau_q"),
+    Case("arms", "mirrored", True, "tau_q"),
+    Case("strata", "far", True, "combined"),
 )
 MORE = (
-    *(Case("counts", guess, False, "combined") for guess in GUESSES),
-    *(Case("counts", guess, True, "combined") for guess in ("even", "mirrored")),
+    *(Case("arms", guess, False, "tau_q") for guess in ("even", "right")),
+    *(Case("arms", guess, True, "tau_q") for guess in ("right", "far")),
+    *(Case("strata", guess, False, "combined") for guess in GUESSES),
+    *(Case("strata", guess, True, "combined") for guess in ("even", "mirrored")),
 )
 every_case = pytest.mark.parametrize("case", CASES, ids=str, scope="module")
 """One worker has all tests of a case, and simulates it once."""
@@ -78,7 +85,7 @@ every_case = pytest.mark.parametrize("case", CASES, ids=str, scope="module")
 
 @cache
 def found(case: Case, n_releases: int | None = None) -> EstimateSample:
-    releases = n_releases or (LEARNT if case.statistic == "counts" else PUBLIC)
+    releases = n_releases or RELEASES[case.learns]
     made = simulate(case.trial(), releases, np.random.default_rng(11), inside=case.inside)
     return made.of(case.estimator)
 

@@ -20,7 +20,7 @@ import pytest
 from privatizers.audit.sampling import Effort
 from schemas.errors import BudgetError, InputError, StepError
 from schemas.released import TABLES
-from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, released, rows
+from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, build_experiment, released, rows
 from tests.support.surroundings import Command
 
 COMMANDS = [
@@ -380,6 +380,12 @@ def test_a_relative_configuration_gives_absolute_paths(
 # estimate and inspect
 
 
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release that is only read."""
+    return build_experiment(tmp_path_factory.mktemp("read") / "e").run().path
+
+
 def test_estimate_prints_one_document(command: Command, experiment: Builder) -> None:
     result = experiment().run()
     (combined, one, histogram) = document(command("estimate", result.path, "--json"))["estimates"]
@@ -410,8 +416,7 @@ def test_numbers_that_are_not_there_are_null(
     assert command("estimate", path).returncode == 0
 
 
-def test_the_level_is_heard(command: Command, experiment: Builder) -> None:
-    path = experiment().run().path
+def test_the_level_is_heard(command: Command, path: Path) -> None:
     wide, *_ = document(command("estimate", path, "--level", "0.99", "--json"))["estimates"]
     usual, *_ = document(command("estimate", path, "--json"))["estimates"]
     assert wide["ci_upper"] > usual["ci_upper"]
@@ -419,8 +424,7 @@ def test_the_level_is_heard(command: Command, experiment: Builder) -> None:
 
 
 @pytest.mark.parametrize("level", ["0", "1", "-0.5", "95", "nan", "inf"])
-def test_an_impossible_level_is_refused(command: Command, experiment: Builder, level: str) -> None:
-    path = experiment().run().path
+def test_an_impossible_level_is_refused(command: Command, path: Path, level: str) -> None:
     assert_plain_error(command("estimate", path, "--level", level), 2, "--level", "between 0 and 1")
 
 
@@ -456,8 +460,8 @@ def test_inspect_prints_the_release_row_and_counts(command: Command, experiment:
     assert found["row_counts"]["estimates"] == 3
 
 
-def test_inspect_says_what_is_promised(command: Command, experiment: Builder) -> None:
-    told = command("inspect", experiment().run().path).stdout
+def test_inspect_says_what_is_promised(command: Command, path: Path) -> None:
+    told = command("inspect", path).stdout
     assert "(2, 0)-differentially private for one unit's outcome" in told
     assert "240 in 2 clusters; 0 rows were set aside" in told
     assert "units 240" in told

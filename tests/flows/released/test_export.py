@@ -10,7 +10,7 @@ import pytest
 import clusterdp
 from flows.released.export import EXPORTED, export
 from schemas.errors import ConfigError, InputError
-from tests.conftest import Builder, a_log, released, rows
+from tests.conftest import Builder, a_log, build_experiment, released, rows
 from tests.support.surroundings import Command
 
 pytestmark = pytest.mark.release
@@ -26,15 +26,17 @@ def odd_log(*more: str) -> pl.DataFrame:
     return rows(*a_log(40).rows(), *named)
 
 
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_experiment(tmp_path_factory.mktemp("odd") / "e", odd_log()).run().path
+
+
 @pytest.mark.parametrize("table", EXPORTED)
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "CSV"])
-def test_the_rows_are_those_of_the_file(
-    experiment: Builder, tmp_path: Path, table: str, suffix: str
-) -> None:
-    path = experiment(odd_log()).run().path
+def test_the_rows_are_those_of_the_file(odd: Path, tmp_path: Path, table: str, suffix: str) -> None:
     labels = cs.by_dtype(pl.Categorical, pl.Enum)
-    expected = released(path, table).with_columns(labels.cast(pl.String))
-    found = export(path, tmp_path / f"out.{suffix}", table)
+    expected = released(odd, table).with_columns(labels.cast(pl.String))
+    found = export(odd, tmp_path / f"out.{suffix}", table)
     assert (found.table, found.n_rows) == (table, expected.height)
     if suffix == "parquet":
         assert pl.read_parquet(found.path).equals(expected)
@@ -67,12 +69,11 @@ def test_text_that_a_spreadsheet_would_run_is_refused_in_csv(
     assert formula.strip() in out.read_text("utf-8")
 
 
-def test_nothing_is_overwritten(experiment: Builder, tmp_path: Path) -> None:
-    path = experiment().run().path
+def test_nothing_is_overwritten(odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "units.csv"
     out.write_text("mine")
     with pytest.raises(InputError, match="exists already"):
-        export(path, out)
+        export(odd, out)
     assert out.read_text() == "mine"
 
 
@@ -80,12 +81,9 @@ def test_nothing_is_overwritten(experiment: Builder, tmp_path: Path) -> None:
     ("name", "message"),
     [("units.xlsx", "not a format"), ("none/units.csv", "cannot be written")],
 )
-def test_what_cannot_be_written_is_told(
-    experiment: Builder, tmp_path: Path, name: str, message: str
-) -> None:
-    path = experiment().run().path
+def test_what_cannot_be_written_is_told(odd: Path, tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        export(path, tmp_path / name)
+        export(odd, tmp_path / name)
 
 
 def test_a_table_that_is_none_or_empty_is_told(experiment: Builder, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ class Impostor:
         kind, body = "text/html", BODIES.get(self.kind, b"")
         number = next(self.numbers)
         if self.kind in ENDLESS:
+            time.sleep(0.05)  # or both sides would be busy for as long as this is borne
             kind, body = page(self.scheme, number, ENDLESS[self.kind].format(number))
         if "folder" in self.kind and number == 0:
             kind, body = page(self.scheme, 0, folder=f"done/{DAY}")

@@ -81,8 +81,7 @@ PATTERNS = (
 )
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_a_pattern_matches_as_it_does_here(store: Store, tmp_path: Path, pattern: str) -> None:
+def test_patterns_match_as_they_do_here(store: Store, tmp_path: Path) -> None:
     def listed(prefix: str, pattern: str) -> list[str] | type[Exception]:
         try:
             files = find_files(tmp_path / "here", "source.path", pattern, "")
@@ -95,8 +94,9 @@ def test_a_pattern_matches_as_it_does_here(store: Store, tmp_path: Path, pattern
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("a\n")
         store.put_bytes(key, b"a\n")
-    here = listed(str(tmp_path / "here"), pattern)
-    assert listed(store.address, f"{store.address}/{pattern}") == here
+    here = {pattern: listed(str(tmp_path / "here"), pattern) for pattern in PATTERNS}
+    there = {one: listed(store.address, f"{store.address}/{one}") for one in PATTERNS}
+    assert there == here
 
 
 def test_shares_of_a_file_are_all_of_it(store: Store, experiment: Builder, tmp_path: Path) -> None:

@@ -182,15 +182,20 @@ def test_a_unit_that_is_a_column_of_its_own_is_told(path: Path, tmp_path: Path) 
     assert "987654" not in warning
 
 
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    log = LOG.with_columns(pl.col("customer").str.slice(1).cast(pl.Int64))
+    folder = tmp_path_factory.mktemp("numbered") / "e"
+    return build_experiment(folder, log, privacy=EXACT).run().path
+
+
 @pytest.mark.parametrize("kind", [pl.String, pl.Int64, pl.UInt16])
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
 def test_ids_are_matched_as_text(
-    experiment: Builder, tmp_path: Path, kind: type[pl.DataType], name: str
+    numbered: Path, tmp_path: Path, kind: type[pl.DataType], name: str
 ) -> None:
-    numbers = pl.col("customer").str.slice(1).cast(pl.Int64)
-    path = experiment(LOG.with_columns(numbers), privacy=EXACT).run().path
     rows = TABLE.with_columns(pl.col("unit_id").str.slice(1).cast(pl.Int64).cast(kind))
-    found = estimate_covariates(path, written(rows, tmp_path / name))
+    found = estimate_covariates(numbered, written(rows, tmp_path / name))
     assert_is(found, AGE, SPEND, GOLD, SILVER)
 
 

@@ -10,7 +10,7 @@ import pytest
 from flows.cli.main import run
 from flows.released.estimates.stated import check_stated_estimates
 from schemas.errors import InputError
-from tests.conftest import EXACT, Builder, a_log
+from tests.conftest import EXACT, Builder, a_log, build_experiment
 
 pytestmark = pytest.mark.release  # most of them release
 
@@ -31,6 +31,11 @@ def test_what_is_released_states_what_its_units_give(
     check_stated_estimates(experiment(privacy=privacy).run().path)
 
 
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_experiment(tmp_path_factory.mktemp("sound") / "e").run().path
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -47,9 +52,9 @@ def test_what_is_released_states_what_its_units_give(
     ],
 )
 def test_what_was_changed_is_named_beside_what_it_is(
-    experiment: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, says: str
+    sound: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, says: str
 ) -> None:
-    path = changed(experiment().run().path, tmp_path, change)
+    path = changed(sound, tmp_path, change)
     with pytest.raises(InputError, match="states estimates that its own units") as caught:
         check_stated_estimates(path)
     assert says in str(caught.value)
