@@ -16,7 +16,7 @@ INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; br
 		--no-build-isolation -r $< > $$told
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all quick slow soak nights bench docs supply pythons check lint types contracts tests fix lock clean
+.PHONY: help demo test test-all quick slow distances soak nights bench docs supply pythons check lint types contracts tests fix lock clean
 
 PYTHONS := 3.11 3.12 3.13 3.14
 # The time that is written into what is built: that of the commit, where there is one.
@@ -48,6 +48,9 @@ slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on 
 	@$(BIN)/python -m tests.support.slow build/costs/all
 	@CLUSTERDP_TEST_COSTS=$(CURDIR)/build/costs/rest $(MAKE) --no-print-directory tests
 	@$(BIN)/python -m tests.support.slow build/costs/rest
+
+distances: $(VENV)/test ## ten runs of the statistical tests into their record; IN=estimators for some
+	@$(BIN)/python -m tests.support.distances $(addprefix tests/,$(IN))
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak && $(BIN)/python -m tests.nights.soak &&) \

@@ -42,7 +42,12 @@ __all__ = [  # hooks among them
     "pytest_terminal_summary",
 ]
 
-pytest_plugins = ("tests.support.stores", "tests.support.surroundings", "tests.support.ways")
+pytest_plugins = (
+    "tests.support.distances",
+    "tests.support.stores",
+    "tests.support.surroundings",
+    "tests.support.ways",
+)
 
 # No test fails because its machine is slow: neither an example of it nor the making of one.
 settings.register_profile(

@@ -16,6 +16,7 @@ from estimators.decisions import (
 )
 from estimators.effects import Estimate
 from estimators.intervals import t_interval
+from tests.support.distances import assert_near, share_error
 
 GAIN, LOSS = Goal("primary"), Goal("primary", "decrease")
 GUARD = Goal("guardrail", "increase", 0.5)
@@ -187,8 +188,8 @@ def test_errors_are_as_rare_as_declared(rule: Rule) -> None:
     at_margin = non_inferiority(
         drawn[:, 0] - 0.5, np.full(n, error), np.full(n, df), np.full(n, 0.5), 0.95
     )
-    passes = (at_margin.p_value < 0.025).mean()
-    assert abs(passes - 0.025) < 5 * np.sqrt(0.025 * 0.975 / n)
+    passes = float((at_margin.p_value < 0.025).mean())
+    assert_near(passes, 0.025, share_error(0.025, n), 5.0)
     assert (broken.p_value < 0.025).mean() > 0.06
     n_found, n_kept, m = 0, 0, 2_000
     for effects in drawn[:m, 1:]:
@@ -199,9 +200,9 @@ def test_errors_are_as_rare_as_declared(rule: Rule) -> None:
         decisions = decide(estimates, {"a": GAIN, "b": GAIN}, rule)
         n_found += any(one.verdict != "undecided" for one in decisions)
         n_kept += arms_to_keep(decisions, rule)["mail"]
-    spread = np.sqrt(0.05 * 0.95 / m)
+    spread = share_error(0.05, m)
     if rule == "any":
-        assert 0.05 - 5 * spread < n_found / m < 0.05 + 5 * spread
+        assert_near(n_found / m, 0.05, spread, 5.0)
     else:
         assert n_found / m > 0.05 + 5 * spread * 0.5  # each at the level: one of two is found often
         assert n_kept / m < 0.01

@@ -21,8 +21,9 @@ from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats, Ints
 from tests.estimators.reference import strata_of, weighted
 from tests.estimators.told_release import Told, Unit, evidence_of, identity, random_release
-from tests.statistical.found import errors_off
+from tests.statistical.found import ratio, ratio_error
 from tests.statistical.simulate import Trial, UnitPositions, slices_of, without_privacy
+from tests.support.distances import assert_between, assert_mean, share_error
 
 ARMS = ("none", "mail", "call")
 
@@ -413,13 +414,9 @@ class Outcome:
         return float(((self.ci_lower <= self.truth) & (self.truth <= self.ci_upper)).mean())
 
     @property
-    def errors_off(self) -> float:
-        return errors_off(self.estimate, self.truth)
-
-    @property
     def ratio(self) -> float:
         """Mean of V̂ to the variance."""
-        return float((self.std_error**2).mean() / self.estimate.var(ddof=1))
+        return ratio(self.estimate, self.std_error**2)
 
     def covered_with(self, variance: Floats) -> float:
         """Had the variance been this."""
@@ -511,10 +508,12 @@ def test_intervals_cover_and_are_not_much_too_wide(title: str) -> None:
     """8 estimators with privacy: 8 · 2.6e-6 false alarms, of coverage, mean and variance."""
     private = title in PRIVATE
     low, high = RATIO[private]
-    for name, own in studied((PLAIN | PRIVATE)[title]).items():
-        assert own.covered >= COVERED[private], name
-        assert own.errors_off < ERRORS, name
-        assert low < own.ratio < high, name
+    for own in studied((PLAIN | PRIVATE)[title]).values():
+        error = share_error(0.95, len(own.estimate))
+        assert_between(own.covered, (COVERED[private], np.inf), (0.945, 1.0), error)
+        assert_mean(own.estimate, own.truth, ERRORS)
+        error = ratio_error(own.estimate, own.std_error**2)
+        assert_between(own.ratio, (low, high), (0.98, high), error)
 
 
 @pytest.mark.statistical

@@ -5,6 +5,7 @@ import pytest
 
 from estimators.shrinkage import shrink, steady_variance
 from schemas.arrays import Floats
+from tests.support.distances import assert_between, mean_error
 
 RANDOM = np.random.default_rng(0)
 
@@ -108,17 +109,17 @@ def test_intervals_cover_and_errors_are_smaller(n_segments: int, spread: float) 
     they cover as little as 85 % of three effects.
     """
     random = np.random.default_rng(n_segments)
-    covered, ours, theirs, n = 0.0, 0.0, 0.0, 4000 // n_segments
+    covered, ours, theirs, n = [], 0.0, 0.0, 4000 // n_segments
     for _ in range(n):
         variance = random.uniform(0.3, 3.0, n_segments)
         effect = 5.0 + spread * random.standard_normal(n_segments)
         estimate = effect + np.sqrt(variance) * random.standard_normal(n_segments)
         found = shrink(estimate, variance)
-        covered += float(np.mean((found.lower <= effect) & (effect <= found.upper))) / n
+        covered.append(np.mean((found.lower <= effect) & (effect <= found.upper)))
         ours += float(np.mean((found.estimate - effect) ** 2)) / n
         theirs += float(np.mean((estimate - effect) ** 2)) / n
-    assert covered > 0.92
-    assert covered < (1.0 if spread < 1.0 else 0.98)
+    most = 1.0 if spread < 1.0 else 0.98
+    assert_between(np.mean(covered), (0.92, most), (0.94, most), mean_error(np.array(covered)))
     assert ours < (0.7, 0.8, 0.85, 0.95)[[0.0, 0.5, 1.0, 2.0].index(spread)] * theirs
 
 
@@ -137,7 +138,7 @@ def test_the_largest_of_twenty_is_no_longer_too_large() -> None:
         raw.append(estimate[most] - effect[most])
         drawn.append(shrink(estimate, np.ones(20)).estimate[most] - effect[most])
     assert float(np.mean(raw)) > 1.0
-    assert abs(float(np.mean(drawn))) < 0.15
+    assert_between(np.mean(drawn), (-0.15, 0.15), 0.0, mean_error(np.array(drawn)))
 
 
 @pytest.mark.statistical
@@ -151,18 +152,18 @@ def test_what_segments_share_by_calibration_makes_intervals_no_narrower_than_the
     statistic's own noise t of a twentieth of that of ē: as tied as a release makes them. What moves
     all alike moves μ alone, and the rest is a correlation of about −w/K. Of 2,400 effects in four
     segments coverage is 95 to 99 %, with a standard error under 0.6 %; the bound is over three of
-    these below.
+    these below, 5e-4 with other seeds.
     """
     random = np.random.default_rng(4)
     k, weight, sampling, noise = 4, 0.95, 0.2, 0.8
     own = 0.05 * noise / k
     stated = sampling + noise * (1 - 1 / k) + (1 - weight) ** 2 * noise / k + weight**2 * own
-    covered, n = 0.0, 600
-    for _ in range(n):
+    covered = []
+    for _ in range(600):
         effect = spread * random.standard_normal(k)
         error = np.sqrt(noise) * random.standard_normal(k)
         moved = weight * (np.sqrt(own) * random.standard_normal() - error.mean())
         estimate = effect + np.sqrt(sampling) * random.standard_normal(k) + error + moved
         found = shrink(estimate, np.full(k, stated))
-        covered += float(np.mean((found.lower <= effect) & (effect <= found.upper))) / n
-    assert covered > 0.93
+        covered.append(np.mean((found.lower <= effect) & (effect <= found.upper)))
+    assert_between(np.mean(covered), (0.93, np.inf), (0.95, 1.0), mean_error(np.array(covered)))

@@ -22,6 +22,7 @@ from privatizers.audit.audit import audit
 from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
+from tests.support.distances import assert_near
 from tests.support.surroundings import Command
 
 AUTO = {"mechanism": "auto"}
@@ -497,7 +498,7 @@ def assert_right(result: ReleaseResult, expected: float) -> None:
     for one in result.estimates:
         assert one.estimate is not None
         assert one.std_error is not None
-        assert abs(one.estimate - expected) < 8 * one.std_error
+        assert_near(one.estimate, expected, one.std_error, 8.0)
         # Tables are learnt from counts at a hundredth of ε, which alone tell little.
         if result.manifest.mechanism == "uniform-prior-dp" or one.estimator != "histogram":
             assert one.std_error < 0.02 * expected

@@ -25,10 +25,12 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.mechanisms.aggregate_mechanism import AggregateRelease
 from privatizers.planning.aggregate_design import AggregateName, AggregateRequest, aggregate_design
 from schemas.arrays import Floats, Ints
-from tests.statistical.found import Found
+from tests.statistical.found import Found, assert_coverage, assert_ratio, assert_unbiased
+from tests.support.distances import assert_mean, distance, mean_error
 
 ERRORS = 5.3
 LEAST_RATIO, LEAST_COVERAGE, MOST_OF_COUNTS = 0.93, 0.935, 0.97
+OF_COUNTS, COVERAGE_OF_COUNTS = (1.0, 1.02), (0.95, 0.956)
 
 
 @dataclass(frozen=True)
@@ -191,23 +193,23 @@ def described(parts: list[Contrasts], truth: float) -> OfStatistics:
 
 @every_case
 def test_every_estimate_is_right_on_average(case: str) -> None:
-    assert found(case).errors_off < ERRORS
+    assert_unbiased(found(case), ERRORS)
 
 
 @every_case
 def test_no_variance_is_too_small_on_average(case: str) -> None:
-    assert found(case).ratio > LEAST_RATIO
+    assert_ratio(found(case), (LEAST_RATIO, np.inf), (1.0, np.inf))
 
 
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(case: str) -> None:
-    assert found(case).coverage > LEAST_COVERAGE
+    assert_coverage(found(case), (LEAST_COVERAGE, np.inf), (0.95, 1.0))
 
 
 @pytest.mark.parametrize("case", ["counts", "two outcomes"], scope="module")
 def test_with_counts_nothing_is_exaggerated(case: str) -> None:
-    assert found(case).ratio < 1.15
-    assert found(case).coverage < MOST_OF_COUNTS
+    assert_ratio(found(case), (LEAST_RATIO, 1.15), OF_COUNTS)
+    assert_coverage(found(case), (LEAST_COVERAGE, MOST_OF_COUNTS), COVERAGE_OF_COUNTS)
 
 
 @pytest.mark.parametrize("case", ["counts", "two outcomes' differences"], scope="module")
@@ -235,7 +237,7 @@ def test_the_noise_that_is_stated_is_the_noise_that_is_there() -> None:
         one = released(np.repeat(counts[:1], 6_000, axis=0), case, 0.0)
         stated = float(one.noise[0])
         apart = (one.estimate - one.estimate.mean()) ** 2
-        error = apart.std() / np.sqrt(len(apart))
         assert one.noise == pytest.approx(stated)
-        assert abs(apart.mean() - stated) < ERRORS * error
-        assert abs(apart.mean() - 1.3 * stated) > ERRORS * error  # it has the power to see 30 %
+        assert_mean(apart, stated, ERRORS)
+        # It has the power to see 30 %.
+        assert abs(distance(float(apart.mean()), 1.3 * stated, mean_error(apart))) > ERRORS

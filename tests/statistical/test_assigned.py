@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from estimators.means import EstimatorName
-from tests.statistical.found import Found
+from tests.statistical.found import Found, assert_coverage, assert_ratio, assert_unbiased
 from tests.statistical.parties_made import Design, found_of, made
 
 N_RELEASES = 3_000
@@ -84,12 +84,13 @@ def _joined(parts: list[Found]) -> Found:
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(name: str) -> None:
     own, _ = both(name)
-    assert BETWEEN[0] < own.coverage < BETWEEN[1]
-    assert own.errors_off < 4.5
+    assert_coverage(own, BETWEEN)
+    assert_unbiased(own, 4.5)
 
 
 def test_pairs_of_merged_clusters_see_parties_by_themselves() -> None:
-    assert all(BETWEEN[0] < one.coverage < BETWEEN[1] for one in both(PAIRS))
+    for one in both(PAIRS):
+        assert_coverage(one, BETWEEN)
 
 
 @every_case_but_pairs
@@ -103,6 +104,6 @@ def test_units_counted_one_by_one_cover_it_far_too_seldom(name: str) -> None:
 def test_products_counted_twice_would_be_caught(name: str) -> None:
     """Negative control: with the products of a party's units twice in it, V̂ is far too large."""
     own, plain = both(name)
-    assert 0.85 < own.ratio < 1.2
+    assert_ratio(own, (0.85, 1.2))
     twice = replace(own, variance=2.0 * own.variance - plain.variance)
     assert twice.ratio > 1.35

@@ -17,6 +17,7 @@ from estimators.effect_models.model import EffectModel
 from privatizers.effect_models.moments import draw_sums
 from privatizers.effect_models.rows import EffectRows
 from schemas.effects import EffectDesign, NumberFeature, Propensity, Subgroups
+from tests.support.distances import assert_between, assert_near, share_error
 from tests.support.effect_rows import DESIGN, batches
 
 pytestmark = pytest.mark.statistical
@@ -75,9 +76,12 @@ def models(
     return found
 
 
-def bounds(n: int) -> tuple[float, float]:
-    reach = 4.0 * math.sqrt(0.95 * 0.05 / n) + 0.01
-    return 0.95 - reach, 1.0
+def least(n: int) -> float:
+    return 0.94 - 4.0 * share_error(0.95, n)
+
+
+def assert_holds(covered: float, n: int) -> None:
+    assert_between(covered, (least(n), np.inf), (0.94, 1.0), share_error(0.95, n))
 
 
 def judge(found: list[EffectModel], truth: float, parts: list[float]) -> None:
@@ -85,14 +89,13 @@ def judge(found: list[EffectModel], truth: float, parts: list[float]) -> None:
     assert len(ate) == len(found)
     covered = np.mean([each.ci_lower <= truth <= each.ci_upper for each in ate])
     errors = np.array([(each.estimate - truth) / each.std_error for each in ate])
-    least, most = bounds(len(ate))
-    assert least <= covered <= most
-    assert np.mean(errors**2) == pytest.approx(1.0, abs=6.0 * math.sqrt(2.0 / len(ate)))
+    assert_holds(float(covered), len(ate))
+    assert_near(float(np.mean(errors**2)), 1.0, math.sqrt(2.0 / len(ate)), 6.0)
     for place, of_part in enumerate(parts):
         some = [m.subgroups[place].effect for m in found]
         hits = [each.ci_lower <= of_part <= each.ci_upper for each in some if each is not None]
         if len(hits) > len(found) / 2:
-            assert bounds(len(hits))[0] <= np.mean(hits)
+            assert_holds(float(np.mean(hits)), len(hits))
 
 
 @pytest.mark.parametrize(("n", "epsilon"), CASES)
@@ -124,4 +127,4 @@ def test_intervals_without_the_part_of_privacy_do_not_hold() -> None:
         if ate is not None:
             sampling = math.sqrt(max(ate.std_error**2 - ate.privacy_std_error**2, 0.0))
             hits.append(abs(ate.estimate - 1.0) <= 1.96 * sampling)
-    assert np.mean(hits) < bounds(len(hits))[0]
+    assert np.mean(hits) < least(len(hits))

@@ -16,8 +16,10 @@ from scipy.stats import binom
 
 from estimators.effect_models.from_release import fit_release
 from flows.released.effects.from_release import ReleaseEffects, effects_from_release
+from schemas.arrays import Floats
 from tests.conftest import build_experiment
 from tests.estimators.released_pairs import DESIGN, simulated
+from tests.support.distances import assert_p_value
 
 pytestmark = pytest.mark.statistical
 N, RELEASES = 3_600, 18
@@ -77,26 +79,30 @@ def _mean(shift: float) -> float:
 TRUTH = {site: _mean(shift) - _mean(0.0) for site, shift in SHIFTS.items()}
 
 
-def least(n: int, alarm: float = 1e-6) -> int:
-    """So many of n intervals of 95 % hold the truth, but for a chance of ``alarm``."""
-    return int(binom.ppf(alarm, n, 0.95))
+FALSE_ALARM = 1e-6
+
+
+def p_value(n_holding: Floats | int, n: int) -> Floats:
+    """That no more of n intervals of 95 % hold the truth."""
+    return np.asarray(binom.cdf(n_holding, n, 0.95))
 
 
 def test_intervals_hold_the_truth() -> None:
     """Of the average, and of each site. False alarms: 2 × 10⁻⁶ or less (Neyman's variance is too
     great if anything). Half as wide they would hold it 67 % of the time: seen but for 10⁻⁴.
     """
-    for width, holds in ((1.0, True), (0.5, False)):
-        inside = []
-        for one in answers():
-            truths = [(one.found.ate, one.ate)]
-            truths += [(cell.effect, one.by_site[cell.level]) for cell in one.found.subgroups]
-            for effect, truth in truths:
-                assert effect is not None
-                reach = width * (effect.ci_upper - effect.ci_lower) / 2
-                inside.append(abs(effect.estimate - truth) <= reach)
-        assert len(inside) == RELEASES * (1 + len(SHIFTS))
-        assert (sum(inside) >= least(len(inside))) == holds
+    reaches = []
+    for one in answers():
+        truths = [(one.found.ate, one.ate)]
+        truths += [(cell.effect, one.by_site[cell.level]) for cell in one.found.subgroups]
+        for effect, truth in truths:
+            assert effect is not None
+            off = abs(effect.estimate - truth)
+            reaches.append(off / ((effect.ci_upper - effect.ci_lower) / 2))
+    n = len(reaches)
+    assert n == RELEASES * (1 + len(SHIFTS))
+    assert_p_value(p_value(sum(x <= 1.0 for x in reaches), n), FALSE_ALARM, is_bound=True)
+    assert p_value(sum(x <= 0.5 for x in reaches), n) < FALSE_ALARM
 
 
 def test_curves_of_releases_are_closer_than_their_average() -> None:
@@ -165,7 +171,8 @@ def test_bands_hold_the_truth_wherever_they_are(name: str) -> None:
         inside += error <= reach
         halved += error <= reach / 2
         posterior += error <= 1.96 * DESIGN.half * np.sqrt(own)
-    assert inside.min() >= LEAST_INSIDE
+    alarm = float(p_value(LEAST_INSIDE - 1, DRAWS))
+    assert_p_value(p_value(inside, DRAWS), alarm, is_bound=True)
     if name == "little noise":
         assert halved.min() < LEAST_INSIDE
     if name == "much noise":

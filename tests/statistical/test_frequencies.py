@@ -20,6 +20,7 @@ from privatizers.noise.randomness import RESOLUTION, discrete_laplace, random_wo
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats, Ints
 from tests.statistical.simulate import LEAST_EXPECTED, pearson
+from tests.support.distances import assert_near, assert_p_value, distance
 
 FALSE_ALARM = 1e-6
 
@@ -71,7 +72,7 @@ def drawn(request: pytest.FixtureRequest) -> Drawn:
 
 def test_randomised_outcomes_follow_the_published_probabilities(drawn: Drawn) -> None:
     assert drawn.response.resampling_probability == RATE
-    assert drawn.p_value(RATE) > FALSE_ALARM
+    assert_p_value(drawn.p_value(RATE), FALSE_ALARM)
 
 
 @pytest.mark.parametrize("factor", [0.95, 1.05])
@@ -102,8 +103,8 @@ def laplace_p_value(noise: Ints, scale: float) -> float:
     return pearson(observed[np.newaxis], joined[np.newaxis] / joined.sum())
 
 
-def variance_p_value(noise: Ints, scale: float) -> float:
-    """A z test of the mean square against 2a/(1 − a)², with the exact fourth moment.
+def of_variance(noise: Ints, scale: float) -> tuple[float, float, float]:
+    """The mean square, 2a/(1 − a)² and its standard error by the exact fourth moment.
 
     Squares are skew (6.6), so that at 30,000 draws a false alarm is up to twice as likely as
     ``FALSE_ALARM``.
@@ -113,7 +114,12 @@ def variance_p_value(noise: Ints, scale: float) -> float:
     values = np.arange(-int(80 * scale) - 1, int(80 * scale) + 2)
     fourth = float(laplace_probabilities(scale, values) @ values.astype(np.float64) ** 4)
     error = np.sqrt((fourth - expected**2) / len(noise))
-    return float(2 * norm.sf(abs((noise.astype(np.float64) ** 2).mean() - expected) / error))
+    return float((noise.astype(np.float64) ** 2).mean()), float(expected), float(error)
+
+
+def is_far(noise: Ints, scale: float) -> bool:
+    """For checks that are to fail: farther than one run in 10¹² would be."""
+    return bool(abs(distance(*of_variance(noise, scale))) > norm.isf(FALSE_ALARM**2 / 2))
 
 
 @pytest.fixture(scope="module", params=SCALES)
@@ -125,29 +131,29 @@ def noise(request: pytest.FixtureRequest) -> tuple[Ints, float]:
 
 
 def test_the_noise_of_counts_is_discrete_laplace(noise: tuple[Ints, float]) -> None:
-    assert laplace_p_value(*noise) > FALSE_ALARM
+    assert_p_value(laplace_p_value(*noise), FALSE_ALARM)
 
 
 def test_the_noise_of_counts_has_the_variance_that_is_stated(noise: tuple[Ints, float]) -> None:
-    assert variance_p_value(*noise) > FALSE_ALARM
+    assert_near(*of_variance(*noise), float(norm.isf(FALSE_ALARM / 2)))
 
 
 def test_noise_of_a_scale_thirty_per_cent_off_would_be_caught(noise: tuple[Ints, float]) -> None:
     draws, scale = noise
     for other in (scale / 1.3, scale * 1.3):  # these draws are 30 % too wide, too narrow for it
         assert laplace_p_value(draws, other) < FALSE_ALARM**2
-        assert variance_p_value(draws, other) < FALSE_ALARM**2
+        assert is_far(draws, other)
 
 
 def test_draws_that_are_thirty_per_cent_too_wide_are_caught() -> None:
     draws = discrete_laplace(N_NOISES, 1.3 * 3.0)
     assert laplace_p_value(draws, 3.0) < FALSE_ALARM**2
-    assert variance_p_value(draws, 3.0) < FALSE_ALARM**2
+    assert is_far(draws, 3.0)
 
 
 def test_the_noise_of_a_count_with_its_complement_is_discrete_laplace() -> None:
     noisy = NoisyCounts(2, 2.0).noised(np.full((N_NOISES, 2), 7, dtype=np.int64))
-    assert laplace_p_value(noisy[:, 1] - 7, 2.0) > FALSE_ALARM
+    assert_p_value(laplace_p_value(noisy[:, 1] - 7, 2.0), FALSE_ALARM)
 
 
 N_WORDS = 1_000_000
@@ -177,19 +183,19 @@ def test_words_have_53_bits_all_of_them_in_use(words: NDArray[np.uint64]) -> Non
 
 @pytest.mark.parametrize("first", FIELDS)
 def test_words_are_uniform(words: NDArray[np.uint64], first: int) -> None:
-    assert uniform_p_value(bits(words, first), 256) > FALSE_ALARM
+    assert_p_value(uniform_p_value(bits(words, first), 256), FALSE_ALARM)
 
 
 @pytest.mark.parametrize("first", FIELDS)
 def test_a_word_says_nothing_of_the_next(words: NDArray[np.uint64], first: int) -> None:
     part = bits(words, first, 4)
-    assert uniform_p_value(part[:-1:2] * 16 + part[1::2], 256) > FALSE_ALARM
+    assert_p_value(uniform_p_value(part[:-1:2] * 16 + part[1::2], 256), FALSE_ALARM)
 
 
 def test_every_bit_is_as_often_one_as_zero(words: NDArray[np.uint64]) -> None:
     ones = np.array([bits(words, bit, 1).sum() for bit in range(RESOLUTION)])
     statistic = float((((ones - N_WORDS / 2) / np.sqrt(N_WORDS / 4)) ** 2).sum())
-    assert chi2.sf(statistic, RESOLUTION) > FALSE_ALARM
+    assert_p_value(float(chi2.sf(statistic, RESOLUTION)), FALSE_ALARM)
 
 
 def test_words_that_favour_low_values_by_one_per_cent_would_be_caught(

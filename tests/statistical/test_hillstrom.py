@@ -24,6 +24,7 @@ from estimators.effects import Estimate
 from flows.release import release_period
 from flows.released.estimates.release import estimate_file
 from tests.statistical.simulate import real_data
+from tests.support.distances import assert_between, assert_mean, assert_p_value, share_error
 
 METRICS = ("visit", "conversion", "spend", "spend_per_visit")
 FEW, MANY = 12, 200
@@ -135,10 +136,11 @@ def test_each_metric_is_unbiased_and_as_sure_as_it_says(metric: str, estimator: 
     assert len(row.estimate) == 2 * FEW
     for arm in (0, 1):  # of one arm, releases are independent of each other
         scaled = (row.estimate / row.std_error)[arm::2]
-        assert abs(scaled.mean()) < ERRORS * scaled.std(ddof=1) / np.sqrt(FEW)
-        squares = float((scaled**2).sum())
-        assert FALSE_ALARM < chi2.sf(squares, FEW) < 1 - FALSE_ALARM
-        assert row.holds[arm::2].sum() >= binom.ppf(FALSE_ALARM, FEW, 0.95)
+        assert_mean(scaled, 0.0, ERRORS)
+        squares = float(chi2.sf((scaled**2).sum(), FEW))
+        assert_p_value(squares, FALSE_ALARM, most=1 - FALSE_ALARM)
+        held = float(binom.cdf(row.holds[arm::2].sum(), FEW, 0.95))
+        assert_p_value(held, FALSE_ALARM, is_bound=True)
 
 
 @pytest.mark.soak
@@ -147,5 +149,6 @@ def test_intervals_hold_in_two_hundred_releases(metric: str, estimator: str) -> 
     row = rows(MANY)[metric, estimator]
     for arm in (0, 1):
         own = row.estimate[arm::2]
-        assert abs(own.mean()) < ERRORS * own.std(ddof=1) / np.sqrt(MANY)
-    assert COVERAGES[0] < row.holds.mean() < COVERAGES[1]
+        assert_mean(own, 0.0, ERRORS)
+    error = share_error(0.95, 2 * MANY)
+    assert_between(float(row.holds.mean()), COVERAGES, (0.94, 0.963), error)

@@ -10,6 +10,7 @@ from privatizers.optimal_response.pair_table import pair_table
 from privatizers.optimal_response.pairs import PairedGrid
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats
+from tests.support.distances import assert_between, assert_near, mean_error, share_error
 
 pytestmark = pytest.mark.statistical
 
@@ -20,13 +21,11 @@ TRUTH = (0.5, 0.05, 0.05, 0.1, 0.2, 0.1)
 RELEASES, UNITS, FAR = 5_000, 400, 5.0
 
 
-def errors(found: Floats, true: float) -> float:
-    """How many standard errors the mean over releases is from the truth.
-
-    Where all values are alike but for rounding there is no error: 0 if they are the truth.
-    """
-    error, rounding = found.std(ddof=1) / np.sqrt(len(found)), 1e-12 * np.abs(found).max()
-    return float((found.mean() - true) / max(error, rounding, np.finfo(float).tiny))
+def assert_mean(found: Floats, true: float) -> None:
+    """The mean over releases is the truth; where all values are alike, but for rounding."""
+    rounding = 1e-12 * float(np.abs(found).max())
+    error = max(mean_error(found), rounding, float(np.finfo(float).tiny))
+    assert_near(float(found.mean()), true, error, FAR)
 
 
 def test_means_noise_squares_and_covariances_are_unbiased() -> None:
@@ -42,17 +41,19 @@ def test_means_noise_squares_and_covariances_are_unbiased() -> None:
         values.append(side.values[drawn])
         mean, noise = values[-1].mean(axis=1), functions.noise[0][drawn].mean(axis=1) / UNITS
         means.append(mean)
-        assert abs(errors(mean, true.mean())) < FAR
+        assert_mean(mean, float(true.mean()))
         # V̂ against the variance, whose own error is √(2/releases) of it for means of many units.
-        assert abs(noise.mean() / mean.var(ddof=1) - 1.0) < FAR * np.sqrt(2.0 / RELEASES)
+        off = float(noise.mean() / mean.var(ddof=1))
+        assert_near(off, 1.0, np.sqrt(2.0 / RELEASES), FAR)
         squares = functions.square[0][drawn].mean(axis=1)
-        assert abs(errors(squares, ((true - side.inputs.mean()) ** 2).mean())) < FAR
+        assert_mean(squares, float(((true - side.inputs.mean()) ** 2).mean()))
         inside = np.abs(mean - true.mean()) < 1.96 * np.sqrt(noise)
-        assert 0.935 < inside.mean() < 0.965  # 5 standard errors
+        # 4.9 standard errors.
+        assert_between(float(inside.mean()), (0.935, 0.965), 0.95, share_error(0.95, RELEASES))
     apart = [value - value.mean(axis=1, keepdims=True) for value in values]
     covariance = (apart[0] * apart[1]).sum(axis=1) / (UNITS - 1)
     first, second = (side.inputs[pairs] for side in table.sides)
     true_covariance = np.cov(first, second)[0, 1]
     assert true_covariance > 0.1
-    assert abs(errors(covariance, true_covariance)) < FAR
-    assert abs(np.corrcoef(*means)[0, 1]) < FAR / np.sqrt(RELEASES)
+    assert_mean(covariance, float(true_covariance))
+    assert_near(float(np.corrcoef(*means)[0, 1]), 0.0, 1.0 / np.sqrt(RELEASES), FAR)

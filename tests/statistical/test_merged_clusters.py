@@ -27,6 +27,7 @@ from estimators.strata.evidence import Slices, sum_by
 from privatizers.planning.design import Request, design
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats
+from tests.support.distances import assert_between, assert_near, share_error
 
 N_RELEASES, MOST_BIAS, LEAST_COVERAGE = 400, 0.22, 0.90
 MANY, PROMISED_BIAS, PROMISED_COVERAGES = 4_000, 0.1, (0.94, 0.965)
@@ -86,8 +87,10 @@ def test_effects_are_unbiased_and_intervals_hold_the_truth(
     name: str, estimator: EstimatorName
 ) -> None:
     own = found(name)[estimator]
-    assert abs(own.bias) < MOST_BIAS
-    assert own.coverage > LEAST_COVERAGE
+    error = 1.0 / np.sqrt(N_RELEASES)
+    assert_near(own.bias, 0.0, error, MOST_BIAS / error)
+    error = share_error(0.95, N_RELEASES)
+    assert_between(own.coverage, (LEAST_COVERAGE, np.inf), (0.944, 0.958), error)
 
 
 def lack_two(slices: Slices) -> Bools:
@@ -110,6 +113,6 @@ def test_merging_by_what_clusters_happened_to_get_is_caught(
 @pytest.mark.parametrize("name", DESIGNS)
 def test_the_promise_holds(name: str) -> None:
     for one in found(name, MANY).values():
-        assert abs(one.bias) < PROMISED_BIAS + 3 / np.sqrt(MANY)
-        error = 3 * np.sqrt(0.95 * 0.05 / MANY)
-        assert PROMISED_COVERAGES[0] - error < one.coverage < PROMISED_COVERAGES[1] + error
+        promised = (-PROMISED_BIAS, PROMISED_BIAS)
+        assert_near(one.bias, promised, 1.0 / np.sqrt(MANY), 3.0)
+        assert_near(one.coverage, PROMISED_COVERAGES, share_error(0.95, MANY), 3.0)

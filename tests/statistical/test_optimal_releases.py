@@ -19,7 +19,8 @@ from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LearnFrom, OptimalRequest, optimal_design
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
-from schemas.arrays import Bools, Ints
+from schemas.arrays import Bools, Floats, Ints
+from tests.support.distances import assert_near, distance, share_error
 
 pytestmark = pytest.mark.statistical
 
@@ -94,25 +95,23 @@ def ratio(one: EstimateSample) -> float:
     return float(one.variance.mean()) / one.std_dev**2
 
 
-def is_right(one: EstimateSample, errors: float, factor: float = 1.0) -> bool:
-    """Whether all three numbers are within so many standard errors; ratios times ``factor``."""
+def numbers(one: EstimateSample, factor: float = 1.0) -> tuple[Floats, Floats, Floats]:
+    """Mean, ratio times ``factor`` and coverage; what is expected; standard errors."""
     n = len(one.estimate)
-    return (
-        abs(one.mean - one.truth) < errors * one.mean_error
-        and abs(factor * ratio(one) - 1.0) < errors * np.sqrt(2.0 / n)
-        and abs(one.coverage - 0.95) < errors * np.sqrt(0.0475 / n)
-    )
+    found = np.array([one.mean, factor * ratio(one), one.coverage])
+    errors = np.array([one.mean_error, np.sqrt(2.0 / n), share_error(0.95, n)])
+    return found, np.array([one.truth, 1.0, 0.95]), errors
 
 
 @every_case
 def test_estimates_are_unbiased_and_say_how_far_off_they_are(case: Case) -> None:
-    assert is_right(found(case), 5.0)
+    assert_near(*numbers(found(case)), 5.0)
 
 
 @every_case
 def test_a_variance_twice_as_great_would_be_caught(case: Case) -> None:
     """Negative control; the ratio of 500 releases would have to be 5 errors too small."""
-    assert not is_right(found(case), 5.0, factor=2.0)
+    assert abs(distance(*numbers(found(case), factor=2.0))).max() > 5.0
 
 
 @pytest.mark.soak
@@ -120,7 +119,6 @@ def test_a_variance_twice_as_great_would_be_caught(case: Case) -> None:
 def test_the_promise_holds(case: Case) -> None:
     """Bounds are those promised and 3 standard errors: 0.1 % each where the truth is on one."""
     one = found(case, MANY)
-    assert abs(one.mean - one.truth) < 4.5 * one.mean_error
-    off, of_coverage = 3.0 * np.sqrt(2.0 / MANY), 3.0 * np.sqrt(0.0475 / MANY)
-    assert PROMISED_RATIOS[0] - off < ratio(one) < PROMISED_RATIOS[1] + off
-    assert PROMISED_COVERAGES[0] - of_coverage < one.coverage < PROMISED_COVERAGES[1] + of_coverage
+    assert_near(one.mean, one.truth, one.mean_error, 4.5)
+    assert_near(ratio(one), PROMISED_RATIOS, np.sqrt(2.0 / MANY), 3.0)
+    assert_near(one.coverage, PROMISED_COVERAGES, share_error(0.95, MANY), 3.0)

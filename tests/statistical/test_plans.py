@@ -25,7 +25,8 @@ from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Floats, Ints
-from tests.statistical.found import Found
+from tests.statistical.found import Found, assert_coverage, assert_ratio, assert_unbiased
+from tests.support.distances import assert_between, share_error
 
 BY_COUNTS = {1.0: 0.231, 2.0: 0.140, 4.0: 0.104}
 POPULATIONS, RELEASES = 10, 100
@@ -60,7 +61,7 @@ def test_intervals_of_a_plan_are_nearly_as_narrow_as_those_from_counts(epsilon: 
 @every_epsilon
 def test_and_cover_the_truth(epsilon: float) -> None:
     coverage = float(np.mean([one.coverage for one in experiment(epsilon)]))
-    assert COVERAGES[0] < coverage < COVERAGES[1]
+    assert_between(coverage, COVERAGES, (0.94, 0.97), share_error(0.95, POPULATIONS * RELEASES))
 
 
 OF_PAIRS: Ints = np.array([[250, 250], [150, 150], [100, 100]])
@@ -137,9 +138,9 @@ def of_one(
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 def test_differences_with_sums_of_squares_have_variances_of_use(epsilon: float) -> None:
     own = differences(epsilon, SQUARE_SHARE)
-    assert own.errors_off < 5.3
-    assert 0.93 < own.ratio < MOST_RATIO
-    assert 0.935 < own.coverage < 0.98
+    assert_unbiased(own, 5.3)
+    assert_ratio(own, (0.93, MOST_RATIO), (1.0, 1.11))
+    assert_coverage(own, (0.935, 0.98), (0.95, 0.966))
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])

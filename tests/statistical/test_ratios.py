@@ -23,7 +23,9 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation.trial import Releases, Trial
 from schemas.arrays import Bools, Floats
+from tests.statistical.found import ratio, ratio_error
 from tests.statistical.simulate import slices_of
+from tests.support.distances import assert_between, assert_mean, share_error
 
 N_RELEASES = 3_000
 COVERAGES, RATIOS, ERRORS = (0.93, 0.98), (0.88, 1.16), 5.0
@@ -143,20 +145,21 @@ def found(name: str) -> dict[EstimatorName, Seen]:
 @every_case
 def test_ratios_differ_by_the_effect(name: str, estimator: EstimatorName) -> None:
     own = found(name)[estimator]
-    error = own.estimate.std(ddof=1) / np.sqrt(N_RELEASES)
-    assert abs(own.estimate.mean() - CASES[name].truth) < ERRORS * error
+    assert_mean(own.estimate, CASES[name].truth, ERRORS)
 
 
 @every_case
 def test_variances_of_ratios_are_right_on_average(name: str, estimator: EstimatorName) -> None:
     own = found(name)[estimator]
-    assert RATIOS[0] < own.variance.mean() / own.estimate.var(ddof=1) < RATIOS[1]
+    error = ratio_error(own.estimate, own.variance)
+    assert_between(ratio(own.estimate, own.variance), RATIOS, (0.99, 1.03), error)
 
 
 @every_case
 def test_intervals_cover_ratios_as_often_as_they_say(name: str, estimator: EstimatorName) -> None:
     covered = found(name)[estimator].covers(CASES[name].truth)
-    assert COVERAGES[0] < covered.mean() < COVERAGES[1]
+    error = share_error(LEVEL, N_RELEASES)
+    assert_between(float(covered.mean()), COVERAGES, (0.949, 0.955), error)
 
 
 @cache
@@ -173,7 +176,8 @@ def test_intervals_cover_ratios_with_a_denominator_near_zero(
     told = ~np.isnan(own.estimate)
     assert told.mean() > 0.8
     assert not own.is_sure.all()
-    assert COVERAGES[0] < own.covers(UNSURE[name].truth)[told].mean() < COVERAGES[1]
+    covered = float(own.covers(UNSURE[name].truth)[told].mean())
+    assert_between(covered, COVERAGES, (0.954, 0.960), share_error(LEVEL, int(told.sum())))
 
 
 def test_the_delta_method_covers_too_often_near_zero() -> None:
@@ -194,6 +198,6 @@ def test_a_covariance_forgotten_or_turned_would_be_caught(
     loud = Case(CASES[name].sizes, 16.0, opposed=CASES[name].opposed)
     own = release(loud, 400, covariance=factor)[estimator]
     right = release(loud, 400)[estimator]
-    ratios = [one.variance.mean() / one.estimate.var(ddof=1) for one in (own, right)]
+    ratios = [ratio(one.estimate, one.variance) for one in (own, right)]
     assert not RATIOS[0] < ratios[0] < RATIOS[1]
     assert RATIOS[0] - 0.15 < ratios[1] < RATIOS[1] + 0.15

@@ -23,6 +23,7 @@ from privatizers.planning.design import Request, StatisticName, design
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Ints
+from tests.statistical.found import assert_coverage, assert_ratio, ratio
 
 N_RELEASES = 4_000
 RATIOS, COVERAGES = (0.905, 1.10), (0.935, 0.965)
@@ -75,26 +76,23 @@ def found(name: str, n_releases: int = N_RELEASES) -> EstimateSample:
     return simulation.of(case.estimator)
 
 
-def ratio(one: EstimateSample) -> float:
-    return float(one.variance.mean()) / one.std_dev**2
-
-
 @every_case
 def test_variances_are_right_on_average(name: str) -> None:
-    assert RATIOS[0] < ratio(found(name)) < RATIOS[1]
+    assert_ratio(found(name), RATIOS)
 
 
 @every_case
 def test_intervals_cover_the_truth_as_often_as_they_say(name: str) -> None:
-    assert COVERAGES[0] < found(name).coverage < COVERAGES[1]
+    assert_coverage(found(name), COVERAGES)
 
 
 @every_case
 def test_a_variance_a_quarter_off_would_be_caught(name: str) -> None:
     """Negative control: what was found before is further off than this."""
     own = found(name)
-    assert not RATIOS[0] < 1.25 * ratio(own) < RATIOS[1]
-    assert not RATIOS[0] < 0.8 * ratio(own) < RATIOS[1]
+    found_ratio = ratio(own.estimate, own.variance)
+    assert not RATIOS[0] < 1.25 * found_ratio < RATIOS[1]
+    assert not RATIOS[0] < 0.8 * found_ratio < RATIOS[1]
 
 
 FEW = {  # strata of so few units, and slices of so many in each of ten clusters of 100
@@ -115,7 +113,7 @@ def test_strata_of_few_units_have_the_degrees_of_freedom_of_1947(name: str) -> N
     case = Case(n_clusters, size, 4, "none", "tau_q")
     inside = None if n_inside is None else np.arange(100 * n_clusters) % 100 < n_inside
     made = simulate(few_units(case), 20_000, np.random.default_rng(11), inside=inside)
-    assert 0.9365 < made.of("tau_q").coverage < 0.9635
+    assert_coverage(made.of("tau_q"), (0.9365, 0.9635), (0.947, 0.954))
 
 
 def few_units(case: Case) -> Trial:
@@ -129,5 +127,5 @@ def few_units(case: Case) -> Trial:
 @every_case
 def test_the_promise_holds(name: str) -> None:
     own = found(name, MANY)
-    assert PROMISED_RATIOS[0] < ratio(own) < PROMISED_RATIOS[1]
-    assert PROMISED_COVERAGES[0] < own.coverage < PROMISED_COVERAGES[1]
+    assert_ratio(own, PROMISED_RATIOS)
+    assert_coverage(own, PROMISED_COVERAGES)

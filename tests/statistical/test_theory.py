@@ -27,7 +27,9 @@ from privatizers.accounting.rounding import counts_loss
 from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats
+from tests.statistical.found import errors_off
 from tests.statistical.simulate import Trial
+from tests.support.distances import assert_mean
 
 N_RELEASES = 20_000
 CHUNK = 4_000
@@ -76,10 +78,19 @@ def estimates(people_of: tuple[MechanismName, float, float, float]) -> tuple[Flo
     return np.concatenate(private), np.concatenate(plain)
 
 
+def squares(draws: Floats, mean: float | None) -> Floats:
+    apart: Floats = (draws - (draws.mean() if mean is None else mean)) ** 2
+    return apart
+
+
+def assert_variance(draws: Floats, expected: float, mean: float | None = None) -> None:
+    """``expected`` is the variance of the ``draws``, as far as they tell."""
+    assert_mean(squares(draws, mean), expected, ERRORS)
+
+
 def is_variance_of(draws: Floats, expected: float, mean: float | None = None) -> bool:
-    """Whether ``expected`` is the variance of the ``draws``, as far as they tell."""
-    square = (draws - (draws.mean() if mean is None else mean)) ** 2
-    return bool(abs(square.mean() - expected) < ERRORS * square.std() / np.sqrt(len(draws)))
+    """The same, for what is wrong on purpose."""
+    return errors_off(squares(draws, mean), expected) < ERRORS
 
 
 UNIFORM: tuple[MechanismName, float, float, float] = ("uniform-prior-dp", RATE, 0.05, 2.0)
@@ -91,9 +102,9 @@ def exact() -> Variance:
 
 def test_theorem_a5_is_the_variance_of_releases_with_the_uniform_prior() -> None:
     private, plain = estimates(UNIFORM)
-    assert is_variance_of(private, exact().total)
-    assert is_variance_of(plain, exact().assignment)
-    assert is_variance_of(private - plain, exact().noise, mean=0.0)
+    assert_variance(private, exact().total)
+    assert_variance(plain, exact().assignment)
+    assert_variance(private - plain, exact().noise, mean=0.0)
 
 
 def test_that_check_can_fail() -> None:
@@ -141,7 +152,7 @@ def test_its_first_part_is_met_but_for_a_unit_where_the_prior_is_the_truth() -> 
     ours = cluster_prior_gap_bound(population, SIZES, *ALMOST_NO_NOISE[1:])
     terms = weight[:, np.newaxis] * population.variances / SIZES
     expected = ours.within * float(np.sum(terms * (SIZES - 1) / SIZES) / terms.sum())
-    assert is_variance_of(private - plain, expected, mean=0.0)
+    assert_variance(private - plain, expected, mean=0.0)
     assert not is_variance_of(private - plain, 0.7 * expected, mean=0.0)
     assert not is_variance_of(private - plain, 1.3 * expected, mean=0.0)
     assert 0.7 * ours.within < expected < ours.within
@@ -169,7 +180,7 @@ def histogram_noise(grid: Floats, epsilon: float) -> Floats:
 def test_the_gap_of_the_histogram_is_the_variance_of_its_noise(grid: Floats) -> None:
     drawn = histogram_noise(grid, 1.0)
     expected = noisy_histogram_gap(grid, SIZES, SIZES.sum(axis=1), 1.0)
-    assert is_variance_of(drawn, expected, mean=0.0)
+    assert_variance(drawn, expected, mean=0.0)
     for wrong in (0.25, 0.7, 1.3):
         assert not is_variance_of(drawn, wrong * expected, mean=0.0)
 
@@ -180,6 +191,6 @@ def test_the_gap_of_noisy_horvitz_thompson_is_the_variance_of_its_noise() -> Non
     scale = 4.0 / SIZES.min(axis=1) / 0.5
     drawn = random.laplace(scale=scale, size=(N_DRAWS, 2)) @ share
     expected = noisy_horvitz_thompson_gap(GRID, SIZES, SIZES.sum(axis=1), 0.5)
-    assert is_variance_of(drawn, expected, mean=0.0)
+    assert_variance(drawn, expected, mean=0.0)
     for wrong in ((3 / 4) ** 2, 0.7, 1.3):  # the first is max |y| for the range
         assert not is_variance_of(drawn, wrong * expected, mean=0.0)

@@ -43,6 +43,7 @@ from privatizers.toolbox.smooth_sensitivity import (
 )
 from privatizers.unprotected.as_printed import classical_sigma_as_printed
 from schemas.arrays import Floats
+from tests.support.distances import assert_p_value
 
 ERROR = 1e-6
 LEFT_OUT = 1e-30
@@ -411,7 +412,7 @@ def test_what_propose_test_release_draws_has_the_law_that_was_checked() -> None:
         expected = np.concatenate([[p[0]], bins])
         return float(stats.chisquare(observed, expected / expected.sum() * size).pvalue)
 
-    assert p_value(made.threshold) > 1e-6
+    assert_p_value(p_value(made.threshold), 1e-6)
     assert p_value(made.threshold - 1) < 1e-6
 
 
@@ -529,6 +530,6 @@ def test_samples_of_lattice_gaussian_have_the_law_that_was_checked() -> None:
             stats.chisquare(np.histogram(k, edges)[0], expected / expected.sum() * size).pvalue
         )
 
-    assert p_value(sigma) > 1e-6
+    assert_p_value(p_value(sigma), 1e-6)
     assert min(p_value(0.85 * sigma), p_value(1.15 * sigma)) < 1e-6
     assert power_of_two_step(1.0, 1.0) == 1.0

@@ -28,14 +28,17 @@ from estimators.response.pool_statistics import counts_noise
 from estimators.strata.evidence import Evidence
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.planning.design import MechanismName, Request, design
+from schemas.arrays import Floats
 from tests.statistical.found import errors_off
 from tests.statistical.simulate import Releases, Trial
+from tests.support.distances import Expected, assert_between, assert_mean, mean_error
 
 N_RELEASES = 20_000
 CHUNK = 2_000  # releases at a time: some 140,000 units
 ERRORS = 4.0
 RATIO = 0.05
 WIDE = (0.92, 1.15)
+ABOUT_ONE = (0.98, 1.08)
 
 GRID = np.array([0.0, 1.0, 2.0])
 RATE = 0.25
@@ -135,6 +138,25 @@ def truth_of(name: MechanismName, estimator: EstimatorName, *, constant: bool) -
     return people.truth(inside=np.bincount(pool_of)[pool_of[people.cluster]] == 1)
 
 
+def apart(own: Contrasts) -> Floats:
+    """Squares of which the mean is the variance of the estimates."""
+    size = len(own.estimate)
+    squares: Floats = (own.estimate - own.estimate.mean()) ** 2 * (size / (size - 1))
+    return squares
+
+
+def assert_ratio(
+    variances: Floats,
+    squares: Floats,
+    bounds: tuple[float, float] = (1 - RATIO, 1 + RATIO),
+    expected: Expected = 1.0,
+) -> None:
+    """Of their means; both vary, and together."""
+    ratio = float(variances.mean() / squares.mean())
+    error = ratio * mean_error(variances / variances.mean() - squares / squares.mean())
+    assert_between(ratio, bounds, expected, error)
+
+
 def is_near_one(ratio: float) -> bool:
     return abs(ratio - 1) < RATIO
 
@@ -172,14 +194,14 @@ def test_estimates_are_right_on_average(
     name: MechanismName, estimator: EstimatorName, constant: bool
 ) -> None:
     truth = truth_of(name, estimator, constant=constant)
-    assert errors_off(private(name, estimator, constant=constant).estimate, truth) < ERRORS
+    assert_mean(private(name, estimator, constant=constant).estimate, truth, ERRORS)
 
 
 @every_mechanism
 def test_for_a_constant_effect_neymans_variance_is_right_on_average(name: MechanismName) -> None:
     own = private(name, constant=True)
     assert excess(trial(name, constant=True)) == 0
-    assert is_near_one(own.variance.mean() / own.estimate.var(ddof=1))
+    assert_ratio(own.variance, apart(own))
 
 
 @every_mechanism
@@ -188,7 +210,7 @@ def test_for_a_varied_effect_the_variance_is_too_large_by_what_neyman_says(
 ) -> None:
     own, surplus = private(name, constant=False), excess(trial(name, constant=False))
     assert own.variance.mean() / own.estimate.var(ddof=1) > 1 - RATIO
-    assert is_near_one((own.variance.mean() - surplus) / own.estimate.var(ddof=1))
+    assert_ratio(own.variance - surplus, apart(own))
 
 
 @every_combination
@@ -196,8 +218,7 @@ def test_for_a_constant_effect_every_variance_is_about_right_on_average(
     name: MechanismName, estimator: EstimatorName
 ) -> None:
     own = private(name, estimator, constant=True)
-    low, high = WIDE
-    assert low < own.variance.mean() / own.estimate.var(ddof=1) < high
+    assert_ratio(own.variance, apart(own), WIDE, ABOUT_ONE)
 
 
 @every_mechanism
@@ -207,7 +228,7 @@ def test_the_noise_variance_is_that_of_the_difference_privacy_makes(
 ) -> None:
     own = private(name, constant=constant)
     plain = joined([in_every_release(part.plain) for part in chunks(name, constant=constant)])
-    assert is_near_one(own.noise_variance.mean() / ((own.estimate - plain.estimate) ** 2).mean())
+    assert_ratio(own.noise_variance, (own.estimate - plain.estimate) ** 2)
 
 
 @every_mechanism
@@ -215,9 +236,7 @@ def test_the_noise_variance_is_that_of_the_difference_privacy_makes(
 def test_so_is_that_of_the_combined_estimate(name: MechanismName, constant: bool) -> None:
     own = private(name, "combined", constant=constant)
     plain = joined([in_every_release(part.plain) for part in chunks(name, constant=constant)])
-    low, high = WIDE
-    ratio = own.noise_variance.mean() / ((own.estimate - plain.estimate) ** 2).mean()
-    assert low < ratio < high
+    assert_ratio(own.noise_variance, (own.estimate - plain.estimate) ** 2, WIDE, ABOUT_ONE)
 
 
 @every_mechanism
@@ -292,7 +311,7 @@ def test_the_check_of_the_mean_catches_weights_taken_from_the_released_priors() 
     wrong = replace(releases, pools=replace(releases.pools, of_mean=of_mean))
     found, right = (in_every_release(one.evidence(), "combined") for one in (wrong, releases))
     assert errors_off(found.estimate, people.truth()) > 2 * ERRORS
-    assert errors_off(right.estimate, people.truth()) < ERRORS
+    assert_mean(right.estimate, people.truth(), ERRORS)
 
 
 def test_the_population_is_one_in_which_neyman_is_conservative() -> None:

@@ -34,6 +34,7 @@ from flows.released.report import report, write_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, Seen, seen
 from tests.conftest import EXACT, Builder, Program, a_log, build_experiment, released, rows
+from tests.support.distances import assert_between, assert_near
 
 pytest_plugins = ["tests.browser"]
 
@@ -325,9 +326,9 @@ def test_debiased_shares_are_unbiased_and_their_errors_are_right() -> None:
     claimed = np.sqrt(np.mean([one.error**2 for one in draws], axis=0))
     truth = np.array([500, 250, 250, 0]) / 1000
     error = claimed / math.sqrt(len(draws))
-    assert np.all(np.abs(shares.mean(axis=0) - truth) < 5 * error)
+    assert_near(shares.mean(axis=0), truth, error, 5.0)
     ratio = shares.std(axis=0, ddof=1) / claimed
-    assert np.all(np.abs(ratio - 1) < 0.17)
+    assert_between(ratio, (0.83, 1.17), 1.0, math.sqrt(0.5 / len(draws)))
     assert not np.any(np.abs(1.3 * ratio - 1) < 0.1)  # a wrong error would be seen
     assert np.all(shares.sum(axis=1) == pytest.approx(1))
 

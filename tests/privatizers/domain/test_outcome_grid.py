@@ -24,6 +24,7 @@ from privatizers.domain.outcome_grid import (
 )
 from privatizers.noise.randomness import UNIT
 from schemas.arrays import Floats
+from tests.support.distances import assert_near
 
 FALSE_ALARM = 1e-6
 N_DRAWS = 200_000
@@ -101,7 +102,7 @@ def test_stochastic_rounding_keeps_the_mean(value: float) -> None:
     above = int(np.searchsorted(GRID, value))
     lower, upper = GRID[above - 1], GRID[above]
     spread = math.sqrt((value - lower) * (upper - value) / N_DRAWS)
-    assert abs(drawn.mean() - value) / spread < norm.isf(FALSE_ALARM / 2)
+    assert_near(float(drawn.mean()), value, spread, float(norm.isf(FALSE_ALARM / 2)))
 
 
 def test_the_check_of_the_mean_catches_rounding_to_the_nearest() -> None:

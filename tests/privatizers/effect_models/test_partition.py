@@ -16,6 +16,7 @@ from privatizers.effect_models.partition import (
 )
 from privatizers.effect_models.rows import EffectRows
 from schemas.arrays import Floats
+from tests.support.distances import assert_near, share_error
 
 pytestmark = pytest.mark.statistical
 
@@ -106,7 +107,7 @@ def test_every_row_is_as_likely_in_a_part() -> None:
     counts = np.zeros(20)
     for _ in range(2_000):
         counts[_outcomes(partition(20, _batches(20, 20), SHARES)["last"]).astype(np.int64)] += 1
-    assert np.abs(counts / 2_000 - 0.5).max() < 6 * 0.5 / np.sqrt(2_000)
+    assert_near(counts / 2_000, 0.5, share_error(0.5, 2_000), 6.0)
 
 
 def test_rows_that_come_or_go_are_noticed() -> None:

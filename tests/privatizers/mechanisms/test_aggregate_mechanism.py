@@ -33,6 +33,7 @@ from privatizers.planning.aggregate_design import (
 )
 from schemas.arrays import Ints
 from schemas.errors import ConfigError
+from tests.support.distances import assert_near, share_error
 
 ALARM = 1e-7
 NOTHING = 1e-4
@@ -343,7 +344,7 @@ def test_a_list_is_what_the_sampler_does() -> None:
     for least in range(1 - moved, 1):
         share = float((found.noisy >= exact + least).mean())
         chance = float(each.mass[least + moved :].sum())
-        assert abs(share - chance) < 5.7 * math.sqrt(chance * (1 - chance) / size), least
+        assert_near(share, chance, share_error(chance, size), 5.7)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-3])

@@ -24,6 +24,7 @@ from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.statistical.simulate import pearson
+from tests.support.distances import assert_p_value
 
 CASES = [(k, epsilon) for k in (2, 3, 12) for epsilon in (0.1, 2.0)]
 
@@ -86,7 +87,7 @@ def test_labels_come_out_as_often_as_published(k: int, epsilon: float) -> None:
     expected = np.array([[float(one) for one in row] for row in chances(response)])
     drawn = response.draw(np.repeat(np.arange(k, dtype=np.uint32), size)).reshape(k, size)
     observed = np.stack([np.bincount(row, minlength=k) for row in drawn])
-    assert pearson(observed, expected) > 1e-6
+    assert_p_value(pearson(observed, expected), 1e-6)
     wrong = expected + np.eye(k) * 0.3 * expected
     assert pearson(observed, wrong / wrong.sum(axis=1, keepdims=True)) < 1e-30
 

@@ -24,6 +24,7 @@ from privatizers.mechanisms.parameters import event_of
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.composition import composed_delta
+from tests.support.distances import assert_near
 
 GRIDS: tuple[tuple[float, ...], ...] = (
     (0.0, 1.0, 2.0),
@@ -80,7 +81,7 @@ def test_what_is_released_is_the_sum_of_squares_and_noise(grid: tuple[float, ...
     expected = Cumulants.of_discrete_laplace(50.0)
     # The variance of 40,000 draws: five standard errors, √(κ₄ + 2κ₂²)/200; 6e-7 a case.
     error = math.sqrt(expected.fourth + 2 * expected.second**2) / 200
-    assert abs(float(draws.var()) - expected.second) < 5 * error
+    assert_near(float(draws.var()), expected.second, error, 5.0)
     assert loud.variance(grid) == pytest.approx(
         expected.second * loud.steps.step_of(grid) ** 2, rel=1e-3
     )

@@ -16,6 +16,7 @@ from privatizers.mechanisms.prior import realised_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.noise.randomness import UNIT
 from tests.statistical.simulate import pearson
+from tests.support.distances import assert_p_value
 
 PRIOR = np.array([[0.125, 0.625, 0.25], [0.5, 0.25, 0.25]])
 RATE = 0.75
@@ -188,6 +189,6 @@ def test_draws_follow_the_probabilities_that_are_published(k: int) -> None:
         q = (1 - other) * np.eye(k) + other * prior[:, np.newaxis, :]
         return pearson(observed, q.reshape(-1, k))
 
-    assert p_value(rate) > 1e-6
+    assert_p_value(p_value(rate), 1e-6)
     assert p_value(0.7 * rate) < 1e-12
     assert p_value(1.3 * rate) < 1e-12

@@ -24,6 +24,7 @@ from privatizers.noise.geometric_digits import (
 )
 from schemas.arrays import Floats, Words
 from tests.statistical.simulate import pearson
+from tests.support.distances import assert_near, assert_p_value
 
 Interval = tuple[Fraction, Fraction]
 
@@ -259,8 +260,8 @@ def test_the_slow_path_has_the_probability_that_is_left_to_it() -> None:
     rest = float(exact(digit) * TOP % 1)
     error = math.sqrt(4_000 * 0.25)
     words = simulated(1)
-    assert abs(sum(tail_value(tail, words) for _ in range(4_000)) - 4_000 * share) < 5 * error
-    assert abs(sum(is_below(digit, words) for _ in range(4_000)) - 4_000 * rest) < 5 * error
+    assert_near(sum(tail_value(tail, words) for _ in range(4_000)), 4_000 * share, error, 5.0)
+    assert_near(sum(is_below(digit, words) for _ in range(4_000)), 4_000 * rest, error, 5.0)
     assert 0.3 * 4_000 * share > 30 * error
 
 
@@ -280,7 +281,7 @@ def p_value(numbers: NDArray[np.int64], scale: float) -> float:
 def test_numbers_of_many_words_follow_the_law(scale: float) -> None:
     """False alarm 1e-6, were the words not always the same; what is 30 % off is caught."""
     digits, size = digits_of(scale), 200_000
-    assert p_value(geometric(digits, size, simulated(2)), scale) > 1e-6
+    assert_p_value(p_value(geometric(digits, size, simulated(2)), scale), 1e-6)
     for other in (scale / 2, 0.7 * scale, 1.3 * scale):
         assert p_value(geometric(digits_of(other), size, simulated(2)), scale) < 1e-12
     for j in range(sum(one > TOP // 20 for one in digits.thresholds)):  # else too rare to see here

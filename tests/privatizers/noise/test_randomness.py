@@ -18,6 +18,7 @@ from privatizers.noise import randomness
 from privatizers.noise.randomness import discrete_laplace, random_words
 from schemas.arrays import Floats, Ints
 from tests.statistical.simulate import pearson
+from tests.support.distances import assert_near, assert_p_value, share_error
 
 FALSE_ALARM = 1e-6
 N_DRAWS = 400_000
@@ -80,7 +81,7 @@ def p_value(draws: Ints, scale: float, n_cells: int = 60) -> float:
 def test_noise_of_every_size_follows_its_law(scale: float) -> None:
     draws = discrete_laplace(N_DRAWS, scale)
     assert draws.dtype == np.int64
-    assert p_value(draws, scale) > FALSE_ALARM
+    assert_p_value(p_value(draws, scale), FALSE_ALARM)
     for other in (0.7 * scale, 1.3 * scale):
         assert p_value(draws, other) < FALSE_ALARM**2
 
@@ -95,7 +96,7 @@ def test_noise_has_the_variance_that_is_stated(scale: float) -> None:
     variance = 2 * ratio / (1 - ratio) ** 2
     squares = discrete_laplace(N_DRAWS, scale).astype(np.float64) ** 2
     error = variance * math.sqrt((5 + 1 / variance) / N_DRAWS)
-    assert abs(squares.mean() - variance) < 6 * error
+    assert_near(float(squares.mean()), variance, error, 6.0)
     assert abs(squares.mean() - 1.3 * variance) > 6 * 1.3 * error
 
 
@@ -123,7 +124,8 @@ def two_sample_p_value(one: Ints, other: Ints, edges: Ints) -> float:
 def test_noise_cannot_be_told_from_opendps(scale: float) -> None:
     size, edges = 30_000, quantiles(scale, 40)
     reference = opendp_draws(size, scale)
-    assert two_sample_p_value(discrete_laplace(size, scale), reference, edges) > FALSE_ALARM
+    alike = two_sample_p_value(discrete_laplace(size, scale), reference, edges)
+    assert_p_value(alike, FALSE_ALARM)
     for other in (0.7 * scale, 1.3 * scale):
         wrong = discrete_laplace(size, other)
         assert two_sample_p_value(wrong, reference, edges) < FALSE_ALARM**2
@@ -133,16 +135,16 @@ def test_neighbouring_draws_are_independent() -> None:
     """Correlation of neighbours, and of a batch's halves, within six errors (2e-9 each)."""
     draws = discrete_laplace(N_DRAWS, 10.0).astype(np.float64)
     for lag in (1, randomness._DIGITS_BATCH // 2, randomness._DIGITS_BATCH):
-        found = np.corrcoef(draws[:-lag], draws[lag:])[0, 1]
-        assert abs(found) < 6 / math.sqrt(N_DRAWS - lag)
+        found = float(np.corrcoef(draws[:-lag], draws[lag:])[0, 1])
+        assert_near(found, 0.0, 1 / math.sqrt(N_DRAWS - lag), 6.0)
 
 
 def test_parities_of_the_noise_are_those_of_the_law() -> None:
     """P(Z even) = (1 + a²)/(1 + a)²; six standard errors. A wrong lowest digit shows here."""
     ratio = math.exp(-1 / 3.0)
     even = (1 + ratio**2) / (1 + ratio) ** 2
-    share = (discrete_laplace(N_DRAWS, 3.0) % 2 == 0).mean()
-    assert abs(share - even) < 6 * math.sqrt(even * (1 - even) / N_DRAWS)
+    share = float((discrete_laplace(N_DRAWS, 3.0) % 2 == 0).mean())
+    assert_near(share, even, share_error(even, N_DRAWS), 6.0)
 
 
 @pytest.mark.parametrize("size", [0, 1, 6, 7, 8, 50])

@@ -22,6 +22,7 @@ from privatizers.simulation import simulate as simulation
 from privatizers.simulation.simulate import EstimateSample, simulate
 from privatizers.simulation.trial import Trial
 from schemas.arrays import Floats, Ints
+from tests.support.distances import assert_between, assert_near, distance, share_error
 
 ERRORS = 5.0
 GRID = np.array([-1.0, 0.0, 1.0, 3.0])
@@ -63,10 +64,19 @@ def answers(statistic: StatisticName = "none", name: str = "tau_q") -> EstimateS
     return next(one for one in found.answers if one.estimator == name)
 
 
+def of_variance(variance: float, found: Floats) -> tuple[float, float, float]:
+    """The ratio of what was found to it, what is expected of that and its standard error."""
+    error = np.sqrt((kurtosis(found) + 2) / len(found))
+    return float(found.var(ddof=1) / variance), 1.0, float(error)
+
+
+def assert_variance(variance: float, found: Floats) -> None:
+    assert_near(*of_variance(variance, found), ERRORS)
+
+
 def is_off(variance: float, found: Floats) -> float:
     """By how many standard errors the variance of what was found is off."""
-    error = np.sqrt((kurtosis(found) + 2) / len(found))
-    return float(abs(found.var(ddof=1) / variance - 1) / error)
+    return float(abs(distance(*of_variance(variance, found))))
 
 
 def closed_form(rate: float = RATE) -> float:
@@ -92,13 +102,13 @@ def test_estimates_are_right_on_average(statistic: StatisticName, name: str) -> 
     found = answers(statistic, name)
     truth = float(np.mean(GRID[people()[1]] - GRID[people()[0]]))
     assert found.truth == pytest.approx(truth, rel=1e-12)
-    assert abs(found.mean - truth) < ERRORS * found.mean_error
+    assert_near(found.mean, truth, found.mean_error, ERRORS)
     assert abs(found.mean - 1.1 * truth) > ERRORS * found.mean_error
 
 
 def test_the_variance_of_tau_q_is_that_of_theorem_a5() -> None:
     found = answers().estimate
-    assert is_off(closed_form(), found) < ERRORS
+    assert_variance(closed_form(), found)
 
 
 def test_the_check_of_the_variance_would_see_a_third_more_or_less_noise() -> None:
@@ -110,7 +120,7 @@ def test_the_check_of_the_variance_would_see_a_third_more_or_less_noise() -> Non
 def test_without_privacy_the_variance_is_neymans() -> None:
     population = Population.of_units(GRID, people(), trial().cluster)
     expected = no_privacy_variance(population, SIZES)
-    assert is_off(expected, answers().unprotected) < ERRORS
+    assert_variance(expected, answers().unprotected)
     assert is_off(closed_form(), answers().unprotected) > 2 * ERRORS
 
 
@@ -118,7 +128,7 @@ def test_what_privacy_adds_is_what_is_left() -> None:
     found = answers()
     population = Population.of_units(GRID, people(), trial().cluster)
     noise = uniform_prior_variance(population, SIZES, RATE).noise
-    assert is_off(noise, found.estimate - found.unprotected) < ERRORS
+    assert_variance(noise, found.estimate - found.unprotected)
 
 
 @pytest.mark.statistical
@@ -148,8 +158,8 @@ def constant(effect: int = 1) -> EstimateSample:
 @pytest.mark.statistical
 def test_intervals_cover_as_often_as_they_say() -> None:
     found = constant()
-    error = np.sqrt(0.95 * 0.05 / N_RELEASES)
-    assert abs(found.coverage - 0.95) < ERRORS * error
+    error = share_error(0.95, N_RELEASES)
+    assert_near(found.coverage, 0.95, error, ERRORS)
     assert found.variance.mean() == pytest.approx(found.std_dev**2, rel=0.1)
     narrow = replace(found, variance=found.variance * 0.7**2)
     assert narrow.coverage < 0.95 - 3 * ERRORS * error
@@ -168,7 +178,9 @@ def test_power_is_that_of_the_normal_approximation() -> None:
     assert 0.3 < expected < 0.99  # or nothing could be told
     error = np.sqrt(expected * (1 - expected) / N_RELEASES)
     near = ERRORS * error + 0.01  # what t and normal differ by
-    assert abs(found.power - expected) < near
+    assert_between(
+        found.power, (expected - near, expected + near), (expected - 0.01, expected + 0.01), error
+    )
     for factor in (0.7, 1.3):
         assert abs(found.power - power(factor * np.sqrt(variance))) > near
 
@@ -177,13 +189,13 @@ def test_where_nothing_is_to_be_found_power_is_the_rate_of_false_alarms() -> Non
     found = constant(0)
     assert found.truth == 0
     assert found.power == pytest.approx(1 - found.coverage, abs=1e-12)
-    assert abs(found.power - 0.05) < ERRORS * np.sqrt(0.95 * 0.05 / N_RELEASES)
+    assert_near(found.power, 0.05, share_error(0.05, N_RELEASES), ERRORS)
 
 
 def test_other_levels_have_other_intervals() -> None:
     found = simulate(CONSTANT, 400, np.random.default_rng(2), level=0.5).of("tau_q")
     assert found.level == 0.5
-    assert abs(found.coverage - 0.5) < ERRORS * np.sqrt(0.25 / 400)
+    assert_near(found.coverage, 0.5, share_error(0.5, 400), ERRORS)
 
 
 # rounding
@@ -198,9 +210,9 @@ def test_outcomes_between_grid_points_are_rounded_anew_in_every_release() -> Non
     coarse = Trial(ends, SIZES, people(), mechanism(grid=ends), support=GRID)
     found = simulate(coarse, 2 * N_RELEASES, np.random.default_rng(3)).of("tau_q")
     assert found.truth == answers().truth
-    assert abs(found.mean - found.truth) < ERRORS * found.mean_error
+    assert_near(found.mean, found.truth, found.mean_error, ERRORS)
     population = Population.of_units(GRID, people(), trial().cluster)
-    assert is_off(no_privacy_variance(population, SIZES), found.unprotected) < ERRORS
+    assert_variance(no_privacy_variance(population, SIZES), found.unprotected)
     # A response on two points is as noisy for each, (4/2)²(2r + r²) a unit; and (3 − y)(y + 1).
     values, r = GRID[people()], RATE / (1 - RATE)
     response = np.full(values.shape, 4 * (2 * r + r**2))
@@ -214,7 +226,7 @@ def test_outcomes_between_grid_points_are_rounded_anew_in_every_release() -> Non
         )
         for unit in (response + (3 - values) * (values + 1), response)
     )
-    assert is_off(whole, found.estimate - found.unprotected) < ERRORS
+    assert_variance(whole, found.estimate - found.unprotected)
     assert is_off(without, found.estimate - found.unprotected) > 2 * ERRORS
 
 
@@ -249,7 +261,7 @@ def test_effects_are_added_and_clipped_as_a_release_would() -> None:
     found = simulate(made, 200, random)
     assert [one.arm for one in found.answers] == [1, 2]
     for one in found.answers:
-        assert abs(one.mean - made.truth(one.arm)) < ERRORS * one.mean_error
+        assert_near(one.mean, made.truth(one.arm), one.mean_error, ERRORS)
 
 
 # assignment
@@ -311,7 +323,7 @@ def test_where_pools_are_shared_the_histogram_speaks_of_the_others() -> None:
     alone = found.of("histogram")
     assert alone.truth == made.truth(inside=made.cluster == 0) != made.truth()
     for one in found.answers:
-        assert abs(one.mean - one.truth) < ERRORS * one.mean_error
+        assert_near(one.mean, one.truth, one.mean_error, ERRORS)
     assert np.ptp(alone.unprotected) > 0
 
 
@@ -322,7 +334,7 @@ def test_a_cluster_without_an_arm_is_left_out_of_the_truth_too() -> None:
     made = Trial(GRID, sizes, levels, mechanism())
     found = simulate(made, 500, np.random.default_rng(12)).of("tau_q")
     assert found.truth == made.truth(inside=made.cluster == 0) != made.truth()
-    assert abs(found.mean - found.truth) < ERRORS * found.mean_error
+    assert_near(found.mean, found.truth, found.mean_error, ERRORS)
 
 
 def test_a_segment_has_answers_of_its_own() -> None:
@@ -332,7 +344,7 @@ def test_a_segment_has_answers_of_its_own() -> None:
     assert [one.estimator for one in found.answers] == ["tau_q", "combined"]
     for one in found.answers:
         assert one.truth == made.truth(inside=inside) != made.truth()
-        assert abs(one.mean - one.truth) < ERRORS * one.mean_error
+        assert_near(one.mean, one.truth, one.mean_error, ERRORS)
 
 
 def test_where_nothing_can_be_compared_there_are_no_answers() -> None:
@@ -350,7 +362,7 @@ def test_a_guess_changes_the_weights_and_nothing_else() -> None:
     assert (own.of_mean < other.of_mean).all()
     assert (own.of_mean > 0).all()
     found = simulate(skewed, 2_000, np.random.default_rng(15)).of("combined")
-    assert abs(found.mean - found.truth) < ERRORS * found.mean_error
+    assert_near(found.mean, found.truth, found.mean_error, ERRORS)
 
 
 # what does not fit

@@ -33,6 +33,7 @@ from privatizers.unprotected.as_printed import (
 )
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
+from tests.support.distances import assert_between, assert_near
 
 SMOOTH = SmoothMatching(2.0, 1e-5, 1.0)
 
@@ -186,14 +187,15 @@ def test_the_noise_is_unbiased_and_as_wide_as_stated() -> None:
     mechanism = SmoothMatching(2.0, 1e-5, high)
     found = [mechanism.report(people) for _ in range(260)]
     scaled = np.array([(one.estimate - truth) / math.sqrt(one.noise_variance) for one in found])
-    assert abs(scaled.mean()) < 5.3 / math.sqrt(260)
+    assert_near(float(scaled.mean()), 0.0, 1 / math.sqrt(260), 5.3)
     tolerance = 4.9 * math.sqrt(5 / 260)
-    assert 1 / (1 + tolerance) < (scaled**2).mean() < 1 + tolerance
+    bounds = (1 / (1 + tolerance), 1 + tolerance)
+    assert_between(float((scaled**2).mean()), bounds, 1.0, math.sqrt(5 / 260))
     assert tolerance < 1.3**2 - 1
     smooth = smooth_effect_bound(*people.sizes(), high=high, beta=mechanism.beta)
-    bounds = np.array([math.sqrt(one.noise_variance / 2) for one in found]) * (2 / 3)
-    assert bounds.min() > 0.99 * smooth  # an upper bound
-    assert 2.0 < np.median(bounds) / smooth < 3.5  # about e times S
+    upper = np.array([math.sqrt(one.noise_variance / 2) for one in found]) * (2 / 3)
+    assert upper.min() > 0.99 * smooth  # an upper bound
+    assert 2.0 < np.median(upper) / smooth < 3.5  # about e times S
 
 
 def test_the_variance_is_unbiased_and_close_where_there_are_enough_people() -> None:
@@ -204,7 +206,7 @@ def test_the_variance_is_unbiased_and_close_where_there_are_enough_people() -> N
     truth = evaluate(people, 1.0).variance
     error = sampling.std() / math.sqrt(len(found))
     assert sampling.min() > 0
-    assert abs(sampling.mean() - truth) < 5.3 * error
+    assert_near(float(sampling.mean()), truth, error, 5.3)
     assert error < 0.02 * truth
 
 
@@ -269,7 +271,7 @@ def test_without_a_match_the_noise_is_around_0() -> None:
     mechanism = GlobalMatching(1.0, 1.0)
     found = estimates(mechanism, odd_people("no overlap"), 100)
     spread = mechanism.report(odd_people("no overlap")).noise_variance
-    assert abs(found.mean()) < 5.3 * math.sqrt(spread / 100)
+    assert_near(float(found.mean()), 0.0, math.sqrt(spread / 100), 5.3)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from privatizers.sites.matching import (
 )
 from privatizers.unprotected.as_printed import paired_variance
 from schemas.arrays import Bools, Floats, Ints
+from tests.support.distances import assert_mean, mean_error
 
 
 def some_people(seed: int, n_units: int, n_strata: int, treated: float = 0.4) -> People:
@@ -131,8 +132,8 @@ def test_a_lattice_stays_within_its_range_and_close(high: float) -> None:
 def test_the_variance_is_unbiased_given_who_is_where() -> None:
     """5,000 draws of outcomes with arms of unlike variances and effects that differ by stratum.
 
-    Its mean is within 5.5 standard errors of the variance of the effect, and within 2 %; a mean
-    off by 3 % would fail. The paper's is too large by the squared effects.
+    Its mean is within 5.5 standard errors (4e-8) of the variance of the effect, and within 2 %; a
+    mean off by 3 % would fail. The paper's is too large by the squared effects.
     """
     generator = np.random.default_rng(8)
     stratum = np.repeat([0, 1, 2], [7, 12, 9])
@@ -144,8 +145,7 @@ def test_the_variance_is_unbiased_given_who_is_where() -> None:
     truth = float((match.weights(treated) ** 2 * width**2 / 3).sum()) / 28**2
     found = np.array([evaluate(People(stratum, treated, y, 3), 1.0).variance for y in draws])
     paired = np.array([paired_variance(People(stratum, treated, y, 3), 1.0) for y in draws[:500]])
-    error = found.std() / math.sqrt(len(found))
-    assert abs(found.mean() - truth) < min(5.5 * error, 0.02 * truth)
+    assert_mean(found, truth, min(5.5, 0.02 * truth / mean_error(found)))
     assert paired.mean() > 2.0 * truth
     effects = (draws @ match.weights(treated)) / 28
     assert effects.var() == pytest.approx(truth, rel=0.1)

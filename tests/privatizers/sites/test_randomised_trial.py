@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, norm
+from scipy.stats import binom, chi2, norm
 
 from privatizers.noise.lattice_laplace import lattice_scale
 from privatizers.sites.matching import RealLattice
@@ -21,6 +21,13 @@ from privatizers.sites.randomised_trial import (
 )
 from schemas.arrays import Bools, Floats
 from schemas.errors import ConfigError, InputError
+from tests.support.distances import (
+    assert_between,
+    assert_mean,
+    assert_near,
+    assert_p_value,
+    mean_error,
+)
 
 RATIOS = (0.01, 0.25, 0.3, 0.7, 1.0, 4.0)
 HIGHS = (1.0, 0.3, 37.0)
@@ -153,9 +160,9 @@ def test_the_noise_has_the_variance_that_is_stated() -> None:
     ratio = float(((estimates - truth) ** 2).mean()) / noise
     # Laplace: the square's relative variance is at most 5
     tolerance = 4.9 * math.sqrt(5 / draws) + 0.02
-    assert 1 / (1 + tolerance) < ratio < 1 + tolerance
+    assert_between(ratio, (1 / (1 + tolerance), 1 + tolerance), 1.0, math.sqrt(5 / draws))
     assert tolerance < 1.3**2 - 1
-    assert abs(estimates.mean() - truth) < 5.3 * math.sqrt(noise / draws)
+    assert_near(float(estimates.mean()), float(truth), math.sqrt(noise / draws), 5.3)
     assert noise == pytest.approx(2 * (1 / 60**2 + 1 / 90**2) / 9, rel=1e-3)
 
 
@@ -166,7 +173,7 @@ def test_the_variance_is_unbiased_where_nothing_is_clipped() -> None:
     treated, outcome = a_trial(60, 90)
     exact = outcome[treated].var(ddof=1) / 60 + outcome[~treated].var(ddof=1) / 90
     assert sampling.min() > 0
-    assert abs(sampling.mean() - exact) < 5.3 * sampling.std() / math.sqrt(len(sampling))
+    assert_mean(sampling, float(exact), 5.3)
     assert sampling.std() / math.sqrt(len(sampling)) < 0.02 * exact
 
 
@@ -179,12 +186,11 @@ def test_what_the_noise_on_a_mean_adds_to_its_square_is_taken_off() -> None:
     trial = RandomisedTrial(10.56, 1.0, 20.0)
     treated = np.arange(80) < 40
     outcome = 0.5 + math.sqrt(0.0975) * np.tile([-1.0, 1.0], 40)
-    found = [trial.report(treated, outcome).sampling_variance * 20 for _ in range(800)]
+    found = 20 * np.array([trial.report(treated, outcome).sampling_variance for _ in range(800)])
     added = noise_variance(1.0, trial.epsilons[0], 40)
     assert 0.004 < added < 0.006
-    error = float(np.std(found)) / math.sqrt(len(found))
-    assert abs(np.mean(found) - 0.1) < 5.3 * error
-    assert added > 2 * 5.3 * error
+    assert_mean(found, 0.1, 5.3)
+    assert added > 2 * 5.3 * mean_error(found)
 
 
 @pytest.mark.statistical
@@ -200,7 +206,8 @@ def test_intervals_of_it_cover() -> None:
         outcome = (generator.random(400) < 0.3 + 0.2 * treated).astype(np.float64)
         found = trial.report(treated, outcome)
         hits += abs(found.estimate - 0.2) < 1.96 * math.sqrt(found.variance)
-    assert hits / 300 >= 0.87
+    alarm = float(binom.cdf(260, 300, 0.95))
+    assert_p_value(float(binom.cdf(hits, 300, 0.95)), alarm, is_bound=True)
 
 
 @pytest.mark.statistical
@@ -214,7 +221,10 @@ def test_the_noise_on_an_estimate_is_that_of_two_laplace_variables() -> None:
     for times, caught in ((1.0, False), (1.8, True), (0.55, True)):
         counts = np.histogram(times * found, bins=[-np.inf, *cut, np.inf])[0]
         statistic = float(((counts - draws / 4) ** 2 / (draws / 4)).sum())
-        assert (statistic > chi2.isf(1e-6, 3)) == caught
+        if caught:
+            assert statistic > chi2.isf(1e-6, 3)
+        else:
+            assert_p_value(float(chi2.sf(statistic, 3)), 1e-6)
 
 
 def quantile(probability: float, b: float) -> float:

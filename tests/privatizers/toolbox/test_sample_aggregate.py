@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privatizers.toolbox.bounded_mean import Bounds
 from privatizers.toolbox.sample_aggregate import SampleAggregate, chunks_by_id, chunks_by_position
+from tests.support.distances import assert_near
 
 UNIT = Bounds(0.0, 1.0)
 
@@ -104,7 +105,7 @@ def test_the_noise_is_of_the_chunks_there_are() -> None:
     made = SampleAggregate(UNIT, 10, 0.5)
     rows, chunk = np.full(40, 0.25), chunks_by_position(40, 10)
     off = [abs(made.release(np.mean, rows, chunk) - 0.25) for _ in range(2_500)]
-    assert abs(np.mean(off) / (1 / (10 * 0.5)) - 1) < 0.12
+    assert_near(float(np.mean(off)) / (1 / (10 * 0.5)), 1.0, 1 / math.sqrt(2_500), 6.0)
 
 
 @pytest.mark.parametrize("chunk", [[0, 1], [0, 1, 2], [0, -1, 1]])

@@ -18,6 +18,7 @@ from flows.watch.notices import news_of_release
 from schemas.errors import InputError
 from schemas.roster import Roster
 from tests.conftest import EXACT, Builder, Experiment, a_log, released
+from tests.support.distances import assert_near
 
 N = 1200
 VALUES = [0.0] * 7 + [1.0, 2.0, 3.0]  # .7 at the lowest value, .1 at the others
@@ -34,11 +35,11 @@ def ends_of(path: Path, metric: str = "outcome") -> dict[str, tuple[float, float
     return {row["end"]: (row["share"], row["std_error"]) for row in rows}
 
 
-def assert_near(found: dict[str, tuple[float, float]], true: dict[str, float]) -> None:
+def assert_ends(found: dict[str, tuple[float, float]], true: dict[str, float]) -> None:
     assert set(found) == set(true)
     for end, (share, error) in found.items():
         assert 0 < error < 0.2
-        assert abs(share - true[end]) < 8 * error, (end, share, error)
+        assert_near(share, true[end], error, 8.0)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def assert_near(found: dict[str, tuple[float, float]], true: dict[str, float]) -
 def test_every_mechanism_tells_of_the_ends(experiment: Builder, privacy: dict[str, Any]) -> None:
     built = experiment(log(), privacy=STRONG | privacy, outcome={"missing": 2})
     result = built.run()
-    assert_near(ends_of(result.path), TRUE)
+    assert_ends(ends_of(result.path), TRUE)
     check_stated_estimates(result.path)
     assert [one for one in result.warnings if "may all be" in one] == []
 
@@ -84,8 +85,8 @@ def test_two_outcomes_drawn_together_have_each_their_own(experiment: Builder) ->
         privacy=STRONG | {"mechanism": "cluster-optimal-dp", "joint": "yes"},
     )
     path = built.run().path
-    assert_near(ends_of(path, "clicks"), TRUE)
-    assert_near(ends_of(path, "bought"), {"missing": 0.7, "lowest": 0.7, "highest": 0.3})
+    assert_ends(ends_of(path, "clicks"), TRUE)
+    assert_ends(ends_of(path, "bought"), {"missing": 0.7, "lowest": 0.7, "highest": 0.3})
 
 
 def test_on_a_coarser_grid_a_share_is_of_rounded_outcomes(experiment: Builder) -> None:

@@ -22,6 +22,7 @@ from flows.replication.efficiency.rows import EfficiencyRow, HalfRow, NoiseRow
 from flows.replication.efficiency.study import QUICK, EfficiencyReplication
 from flows.replication.experiment_one import GRID, SIZES, population
 from tests.conftest import PATIENCE
+from tests.support.distances import assert_near
 
 SPARE = 3.0
 ERRORS = 5.0
@@ -128,8 +129,9 @@ def test_the_error_of_uniform_prior_dp_is_that_of_theorem_a5(found: dict[str, An
     for row in found["rows"]:
         if (row["release"], row["effect_on"]) == ("uniform-prior-dp, nothing else", "everybody"):
             rate = row["resampling_probability"]
-            total = np.mean([uniform_prior_variance(one, SIZES, rate).total for one in people])
-            assert abs(row["mse"] - total) < ERRORS * row["mse_std_error"]
+            theory = [uniform_prior_variance(one, SIZES, rate).total for one in people]
+            total = float(np.mean(theory))
+            assert_near(row["mse"], total, row["mse_std_error"], ERRORS)
             # Half of its noise, or twice, would be seen.
             for factor in (0.5, 2.0):
                 assert abs(factor * row["mse"] - total) > ERRORS * factor * row["mse_std_error"]
