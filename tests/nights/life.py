@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from flows.cli import main as cli
 from flows.ledger.account import Account
-from tests.nights.plates import Plates
+from tests.nights.plates import Plates, Sheet, new_sheet
 from tests.nights.surroundings import Clock, Hook, Store, around
 from tests.nights.wire import Fault, Killed, Wire
 from tests.nights.world import FIRST, World, act
@@ -175,13 +175,14 @@ def living(number: int, plates: Plates) -> Iterator[Life]:
 def _thin(plates: Plates, wire: Wire) -> list[Any]:
     """What makes a night cheap: files from plates, and no series beside them."""
 
-    def publish(tables: Any, path: Path, memory: int | None = None) -> None:
-        plates.publish(wire, tables, path, memory)
+    def publish(tables: Any, sheet: Sheet) -> None:
+        plates.publish(wire, tables, sheet)
 
     def estimate(*given: Any) -> Any:
         return plates.estimate(*given)
 
     return [
+        patch("flows.release.new_draft", new_sheet),
         patch("flows.release.publish", publish),
         patch("flows.release.estimate", estimate),
         patch.object(Account, "renew_series", lambda *_: ()),

@@ -6,20 +6,47 @@ was drawn is the same in all of them: nights are about ledgers, names and words.
 """
 
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
-from flows.released.estimates.release import MadeEstimates, estimate
-from flows.released.publish import publish
+from flows.released.estimates.release import Forecast, MadeEstimates, estimate
+from flows.released.publish import Draft, new_draft, publish
 from schemas.released import Manifest, ReleaseTables
 from tests.nights.wire import Wire
 
 _OWN = "release_id = ?, period = ?, revision = ?, created_at = ?"
 Kind = tuple[object, ...]
+
+
+@dataclass
+class Sheet:
+    """The file of a night: a draft where it is the first of its kind, else a copy."""
+
+    path: Path
+    memory: int | None
+    _open: ExitStack
+    draft: Draft | None = None
+
+    def make(self, tables: ReleaseTables) -> None:
+        """Write a draft by the program's own step."""
+        self.draft = self._open.enter_context(new_draft(self.path, self.memory))
+        publish(tables, self.draft)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._open.close()
+
+
+@contextmanager
+def new_sheet(path: Path, memory: int | None) -> Iterator[Sheet]:
+    """Name the file of a night, in place of making a draft."""
+    with ExitStack() as stack:
+        yield Sheet(path, memory, stack)
 
 
 @dataclass
@@ -30,28 +57,30 @@ class Plates:
     _known: dict[Kind, tuple[Path, MadeEstimates]] = field(default_factory=dict)
     _now: tuple[Kind, Manifest] | None = None
 
-    def publish(self, wire: Wire, tables: ReleaseTables, path: Path, memory: int | None) -> None:
+    def publish(self, wire: Wire, tables: ReleaseTables, sheet: Sheet) -> None:
         """Write a draft, in place of the step of that name."""
         manifest = tables.manifest
         kind: Kind = (manifest.experiment, manifest.account, manifest.n_units)
         self._now = kind, manifest
         known = self._known.get(kind)
         if known is None:
-            wire.act("write", lambda: publish(tables, path, memory))
+            wire.act("write", lambda: sheet.make(tables))
             return
-        wire.act("write", lambda: shutil.copyfile(known[0], path))
-        with duckdb.connect(str(path), config={"threads": 1}) as connection:
+        wire.act("write", lambda: shutil.copyfile(known[0], sheet.path))
+        with duckdb.connect(str(sheet.path), config={"threads": 1}) as connection:
             created = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
             own = [manifest.release_id, manifest.period, manifest.revision, created]
             connection.execute(f"UPDATE release SET {_OWN}", own)
 
-    def estimate(self, draft: Path, *given: Any) -> MadeEstimates:
+    def estimate(self, sheet: Sheet, forecast: Forecast | None) -> MadeEstimates:
         """Estimate from a draft, in place of the step of that name."""
         assert self._now is not None
         kind, manifest = self._now
         if kind not in self._known:
-            made = estimate(draft, *given)
+            assert sheet.draft is not None
+            made = estimate(sheet.draft, forecast)
+            sheet.close()
             kept = self.folder / f"{manifest.release_id}.{len(self._known)}"
-            shutil.copyfile(draft, kept)
+            shutil.copyfile(sheet.path, kept)
             self._known[kind] = kept, made
         return self._known[kind][1]
