@@ -171,7 +171,7 @@ class Progress:
         try:
             if self._artifact is None:
                 self._artifact = create_progress_artifact(
-                    progress=whole, key=_key(self._what), description=self._named
+                    progress=whole, key=_key(self._what), description=self._what
                 )
             else:
                 # The id is kept as an object, so that Prefect's types are not imported without it.
