@@ -211,6 +211,7 @@ def test_release_prints_one_document(command: Command, experiment: Builder) -> N
         "n_units": 60,
         "quarantined": 1,
         "quarantined_by_rule": {"arm_not_declared": 1},
+        "repeated": {"n_lost": 0, "n_alike": 0, "n_unused": 0},
         "sample_ratio_p": 1.0,
         "attribute_changed": None,
         "n_together": 0,
