@@ -15,6 +15,7 @@ import duckdb
 
 from flows.released.estimates.release import MadeEstimates, estimate
 from flows.released.publish import publish
+from flows.runtime.files import cannot_write
 from schemas.released import Manifest, ReleaseTables
 from tests.nights.wire import Wire
 
@@ -36,10 +37,14 @@ class Plates:
         kind: Kind = (manifest.experiment, manifest.account, manifest.n_units)
         self._now = kind, manifest
         known = self._known.get(kind)
+        try:
+            wire.act("write", lambda: None)
+        except OSError as error:  # told as the step itself tells it
+            raise cannot_write(path.parent.parent, error.strerror) from None
         if known is None:
-            wire.act("write", lambda: publish(tables, path, memory))
+            publish(tables, path, memory)
             return
-        wire.act("write", lambda: shutil.copyfile(known[0], path))
+        shutil.copyfile(known[0], path)
         with duckdb.connect(str(path), config={"threads": 1}) as connection:
             created = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
             own = [manifest.release_id, manifest.period, manifest.revision, created]
