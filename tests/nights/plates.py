@@ -16,6 +16,7 @@ import duckdb
 
 from flows.released.estimates.release import Forecast, MadeEstimates, estimate
 from flows.released.publish import Draft, new_draft, publish
+from flows.runtime.files import cannot_write
 from schemas.released import Manifest, ReleaseTables
 from tests.nights.wire import Wire
 
@@ -63,10 +64,14 @@ class Plates:
         kind: Kind = (manifest.experiment, manifest.account, manifest.n_units)
         self._now = kind, manifest
         known = self._known.get(kind)
+        try:
+            wire.act("write", lambda: None)
+        except OSError as error:  # told as the step itself tells it
+            raise cannot_write(sheet.path.parent.parent, error.strerror) from None
         if known is None:
-            wire.act("write", lambda: sheet.make(tables))
+            sheet.make(tables)
             return
-        wire.act("write", lambda: shutil.copyfile(known[0], sheet.path))
+        shutil.copyfile(known[0], sheet.path)
         with duckdb.connect(str(sheet.path), config={"threads": 1}) as connection:
             created = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
             own = [manifest.release_id, manifest.period, manifest.revision, created]

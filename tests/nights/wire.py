@@ -95,7 +95,7 @@ class Wire:
         if not self._is_hit(event):
             return do()
         assert self._fault is not None
-        if self._fault.is_after and event != "write":
+        if self._fault.is_after:
             do()
         if self._fault.kind == "kill":
             self.is_dead = True
