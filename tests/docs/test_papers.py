@@ -47,6 +47,13 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
+def test_first_readings_are_read_in_an_hour() -> None:
+    """What somebody reads who was given a release, or is to run a first night."""
+    pages = ("walkthrough", "analyst", "operator")
+    texts = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in pages]
+    assert sum(len(text.split()) for text in texts) <= 8_000
+
+
 def test_the_picture_of_the_readme_is_small() -> None:
     assert 10_000 < (ROOT / "docs" / "page.webp").stat().st_size < 150_000
 
