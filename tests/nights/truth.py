@@ -229,7 +229,8 @@ class Truth:
                 self._is_so(one, status)
         for one in hook.answered:
             key = (one["experiment"], str(one["period"]), one["event"])
-            hold(not self.told.get(key, False), "told twice", one)
+            # over a line that is cut nobody can see what was told
+            hold(not is_sure or not self.told.get(key, False), "told twice", one)
             self.told[key] = is_sure and one["period"] is not None
 
     def _is_so(self, told: Mapping[str, Any], status: dict[Path, Periods]) -> None:
