@@ -60,6 +60,8 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMOR
     # Files of tests lie in memory: a release waits for its disk at a dozen commits.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the program has it: idle ones spin
+
 os.umask(0o022)  # files are written as with most users, whoever runs the tests
 
 _exit_status: list[int] = []
@@ -258,6 +260,11 @@ class Experiment:
         from flows.release import release_period  # noqa: PLC0415 - see the top of this file
 
         return release_period(str(self.config), period, revise)
+
+    def run_all(self, *periods: str) -> None:
+        """Run a release of each of these periods."""
+        for period in periods:
+            self.run(period)
 
     def lose(self, period: str | None = None) -> None:
         """Run a release that fails when its file is being written; its charge is given back."""

@@ -25,6 +25,7 @@ from tests.conftest import Builder, Experiment, build_experiment, released
 from tests.effect_logs import Campaign, campaign
 from tests.flows.test_due import DAYS, night, scheduled
 from tests.flows.test_verify import rewrite, signing_key
+from tests.support.made_once import made_once
 
 __all__ = ["campaign"]  # a fixture
 
@@ -55,11 +56,15 @@ def two(experiment: Builder, monkeypatch: pytest.MonkeyPatch) -> Experiment:
     """Two nights that were released, and signed, with a third to come."""
     publish = {"signing_key": "signing.pem"}
     built = scheduled(experiment, *DAYS[:3], publish=publish, schedule={"until": COMING})
-    signing_key(built.folder)
     night(monkeypatch, COMING)
-    assert run(["release", str(built.config), "--due"]) == 0
+    built = made_once(release_and_sign, built)
     night(monkeypatch, DAYS[3])
     return built
+
+
+def release_and_sign(built: Experiment) -> None:
+    signing_key(built.folder)
+    assert run(["release", str(built.config), "--due"]) == 0
 
 
 def of_another_ledger(built: Experiment) -> bytes:

@@ -28,6 +28,7 @@ from flows.status import status
 from schemas.errors import ConfigError, ConflictError, InputError
 from tests.conftest import Builder, Experiment, a_log, released, write_content
 from tests.flows.test_verify import digest, rewrite, verified
+from tests.support.made_once import made_once
 
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
 PERIODS = ("a", "b", "c")
@@ -49,9 +50,7 @@ def an_experiment(
         retention=retention or {"releases": "30d"},
     )
     with patch.object(clock, "now", lambda: datetime.now(UTC)):  # now, whenever the test is
-        for period in periods:
-            built.run(period)
-    return built
+        return made_once(Experiment.run_all, built, *periods)
 
 
 @pytest.fixture

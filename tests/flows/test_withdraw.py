@@ -22,6 +22,7 @@ from flows.withdraw import withdraw
 from schemas.errors import ClusterdpError, ConfigError, InputError
 from tests.conftest import Builder, Experiment, a_log, released, write_content
 from tests.flows.test_verify import digest, rewrite, signing_key, verified
+from tests.support.made_once import made_once
 
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}
 WHY = "prices were in the wrong currency"
@@ -33,9 +34,7 @@ def an_experiment(experiment: Builder, *periods: str, **sections: Any) -> Experi
     """Releases of several periods, of one log."""
     given = {"source": {"path": "logs/{period}.csv"}, "privacy": LIGHT, **sections}
     built = experiment({f"logs/{one}.csv": a_log(160) for one in periods}, **given)
-    for period in periods:
-        built.run(period)
-    return built
+    return made_once(Experiment.run_all, built, *periods)
 
 
 def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[dict[str, Any], str]:
