@@ -20,6 +20,8 @@ from tests.support.distances import (
     write_record,
 )
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.fixture(autouse=True)
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[float]:
@@ -74,6 +76,36 @@ def test_false_alarms_are_as_stated() -> None:
 def test_a_distance_for_what_is_broken_on_purpose_is_noted_nowhere(noted: list[float]) -> None:
     assert distance(3.0, (0.0, 1.0), 0.5) == 4.0
     assert not noted
+
+
+RUN = """
+import pytest
+from tests.support.distances import assert_near
+
+
+@pytest.mark.parametrize("case", range(32))
+def test_far(case):
+    assert_near(case / 8.0, 0.0, 1.0, within=3.8)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_a_run_ends_with_the_farthest(pytester: pytest.Pytester, workers: str) -> None:
+    """Those of tests that fail, too; what is as expected is none."""
+    pytester.makepyfile(RUN)
+    found = pytester.runpytest_subprocess("-p", "tests.support.distances", "-n", workers)
+    found.assert_outcomes(passed=31, failed=1)
+    found.stdout.fnmatch_lines(["*farthest of 31 distances*", "+3.88 (of normals: 2.29) *far?31?"])
+
+
+def test_with_other_seeds_generators_draw_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = np.random.default_rng
+    monkeypatch.setattr(np.random, "default_rng", honest)
+    distances._with_other_seeds(3)
+    found = np.random.default_rng(7)
+    assert found.random() == honest([7, 3]).random() != honest(7).random()
+    assert np.random.default_rng(found) is found
 
 
 def test_the_farthest_are_shown_beside_those_of_normals() -> None:

@@ -32,8 +32,9 @@ def test_noise_alone_gives_nothing() -> None:
 def test_errors_are_as_large_as_the_posterior_says() -> None:
     """Coefficients drawn from a prior in the grid; standardised errors have a variance near 1.
 
-    3,000 of them, with a standard error of 0.026: beyond 1 ± 0.15 in one of 10,000 runs or less
-    (the prior's variance is itself learnt, from 29 of them), and a 30 % wrong error is.
+    It is 1.074 (in 60,000 of them): errors are 3.6 % too small, as the prior's variance is itself
+    learnt, from 29 of them. Of 3,000 it has a standard error of 0.027, so that with other seeds
+    than the fixed one 3 runs in 1,000 are beyond 1 ± 0.15; a 30 % wrong error is.
     """
     random = np.random.default_rng(3)
     kinds = (INTERCEPT, *([LINEAR] * 29))
@@ -43,7 +44,7 @@ def test_errors_are_as_large_as_the_posterior_says() -> None:
         b = random.normal(0.0, np.sqrt([0.05] + [0.01] * 29))
         found = solve(m, m @ b + random.normal(0.0, noise, 30), noise**2 * np.eye(30), kinds)
         errors.append((b - found.mean) / np.sqrt(np.diag(found.covariance)))
-    assert_between(float(np.var(errors)), (0.85, 1.15), 1.0, 0.026)
+    assert_between(float(np.var(errors)), (0.85, 1.15), 1.074, 0.027)
 
 
 def test_entries_keep_the_norm() -> None:
