@@ -41,7 +41,7 @@ slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on 
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak &&) \
-		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" SIGNATURE="$(SIGNATURE)" \
+		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" \
 		$(BIN)/python -m tests.fuzz.soak
 
 bench: $(VENV)/test ## speed and memory beside baselines; SIZE=100m or BENCH="cases" for more
