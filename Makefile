@@ -54,7 +54,7 @@ distances: $(VENV)/test ## ten runs of the statistical tests into their record; 
 
 soak: $(VENV)/test ## what CI has no time for; KIND=reading CASES=500 for odd files of a kind
 	@$(if $(KIND),,$(BIN)/python -m pytest -m soak && $(BIN)/python -m tests.nights.soak &&) \
-		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" SIGNATURE="$(SIGNATURE)" \
+		KIND="$(KIND)" CASES="$(CASES)" CASE="$(CASE)" \
 		$(BIN)/python -m tests.fuzz.soak
 
 nights: $(VENV)/test ## simulated nights with faults; NIGHTS=2000, or LIFE=17 to see one again

@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 import traceback
-import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -29,9 +28,8 @@ CODES = (0, 2, 3, 4)
 ROOT = Path(__file__).resolve().parents[2]
 
 _HALF_DONE = ("*.draft-*", "*.spill-*", "*.half-written*", "*-journal", "*.wal", "*.new")
-_MARKS_OF_DIRECTION = frozenset(
-    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-)
+_RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Control characters and marks of direction."""
 _FRAME = re.compile(
     r'File "(?:[^"]*/)?((?:flows|privatizers|schemas|estimators)/[^"]+\.py)", line \d+, in (\S+)'
 )
@@ -76,7 +74,7 @@ def problems(case: Case, *, as_program: bool = False, limit: float | None = None
     ``as_program`` runs each command in a process of its own; ``limit`` is how many seconds one may
     take, None for as long as it likes.
     """
-    home = Path(tempfile.mkdtemp(prefix="clusterdp-fuzz-"))
+    home = Path(tempfile.mkdtemp("", "clusterdp-fuzz-", os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     try:
         found = _problems(case, home, as_program=as_program, limit=limit)
     finally:
@@ -144,19 +142,13 @@ def _of_the_end(ended: Outcome, command: str, limit: float | None) -> Iterator[P
     if "panicked at" in text:
         yield Problem("panic", command, text[-1000:])
     yield from _outcomes_in(text, command, "what was heard")
-    odd = {letter for letter in text if _is_raw(letter)}
+    odd = set(_RAW.findall(text))
     if odd:
         yield Problem("control characters", command, ascii(sorted(odd)) + ascii(text[:1000]))
     if ended.sockets:
         yield Problem("socket left", command, str(sorted(ended.sockets)))
     if limit is not None and (ended.cpu_seconds > 2 * limit or ended.seconds > 6 * limit):
         yield Problem("slow", command, f"{ended.seconds:.0f} s, CPU {ended.cpu_seconds:.0f} s")
-
-
-def _is_raw(letter: str) -> bool:
-    if letter in "\n\t":
-        return False
-    return unicodedata.category(letter) == "Cc" or letter in _MARKS_OF_DIRECTION
 
 
 def _outcomes_in(text: str, command: str, place: str) -> Iterator[Problem]:
@@ -175,7 +167,7 @@ def _last_frame(text: str, kind: str) -> str:
 def _places(case: Case, limit: float | None) -> dict[str, str]:
     """Run a case again with tracebacks; the last frame of the project in them, by command."""
     found: dict[str, str] = {}
-    home = Path(tempfile.mkdtemp(prefix="clusterdp-fuzz-"))
+    home = Path(tempfile.mkdtemp("", "clusterdp-fuzz-", os.environ.get("PYTEST_DEBUG_TEMPROOT")))
     try:
         folder, temporary = home / "here" / "case", home / "temporary"
         folder.mkdir(parents=True)

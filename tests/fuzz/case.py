@@ -51,11 +51,12 @@ ODD: tuple[Odd, ...] = tuple(Odd(kind) for kind in get_args(OddKind))
 
 @dataclass(frozen=True)
 class Remade:
-    """A sound release, changed: by SQL within the file, then by its bytes."""
+    """A file of a sound base, changed: by SQL within it, then by its bytes."""
 
     base: str
     """Which of :func:`tests.fuzz.bases.base`."""
     statements: tuple[str, ...] = ()
+    """Each succeeds; an UPDATE changes a row."""
     cut: float | None = None
     """The share of the file that is left."""
     flips: tuple[float, ...] = ()
@@ -77,6 +78,8 @@ class Case:
     """Patterns of what may be there afterwards besides the files."""
     private: tuple[str, ...] = ()
     """Of those, patterns of files that may hold outcomes: releases, rows that were set aside."""
+    hits: tuple[tuple[str, str], ...] = ()
+    """What it changes, a column or a key say, and into what class of value."""
 
     def lay_out(self, folder: Path) -> None:
         """Make the files."""
@@ -89,6 +92,6 @@ class Case:
                 case Odd():
                     content.make(path)
                 case Remade():
-                    remake(content, path)
+                    remake(content, name, path)
                 case _:
                     path.write_bytes(content)

@@ -1,262 +1,295 @@
-"""Configurations, from sound to rubbish, of releases and of sites."""
+"""Configurations of releases, sites and effect models, from sound to rubbish.
 
-from typing import Any, get_args
+Targets are every key of the three models that check them, in turn made each class of value: what
+its type allows, what lies at its bounds, what is of another type, nothing, and a neighbour that
+nobody knows.
+"""
 
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from flows.config.keys import fields
+from flows.config.keys import bare, fields, meanings, section
+from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.sections import Privacy
 from flows.config.model.site import SiteConfig
+from tests.fuzz.bases import RATIOS, SECTIONS, SEVERAL
 from tests.fuzz.case import DIGITS, Case
-from tests.fuzz.values import (
-    anything,
-    damages,
-    in_toml,
-    integers,
-    numbers,
-    some_of,
-    texts,
-)
+from tests.fuzz.values import ODD_NUMBERS, ODD_TEXTS, Draw, spelt, turn, turns_of
 
 Table = dict[str, Any]
+Place = tuple[str, ...]
 
+_HEAD = "customer,variant,region,clicks,bought,spent,country,age,since,home,ts\n"
 LOG = (
-    "customer,variant,region,clicks,ts,age\n"
+    _HEAD
     + "".join(
         f"c{unit:02d},{('none', 'mail')[unit % 2]},{('east', 'west')[unit // 2 % 2]},"
-        f"{DIGITS}.{unit},2026-11-{unit % 20 + 1:02d},{unit}\n"
+        f"{DIGITS}.{unit},{('no', 'yes')[unit % 2]},{unit % 9},{('ch', 'it')[unit // 4 % 2]},"
+        f"{20 + unit // 4},2026-11-{unit // 4 + 1:02d},h{unit // 4 * 2 + unit % 2},"
+        f"2026-11-{unit % 20 + 1:02d}\n"
         for unit in range(24)
     )
 ).encode()
 
-SOUND: tuple[Table, ...] = (
-    {
-        "columns": {"unit": "customer", "arm": "variant", "cluster": "region", "outcome": "clicks"},
-        "outcome": {"values": [0, 1, 2]},
-        "privacy": {"epsilon": 2.0},
+_COLUMNS = {"unit": "customer", "arm": "variant", "cluster": "region"}
+_ARMS = {"control": "none", "treatments": ["mail"], "same_shares": True}
+_START: Table = {
+    "experiment": "trial",
+    "source": {"path": "log.csv"},
+    "columns": _COLUMNS | {"outcome": "clicks"},
+    "arms": _ARMS,
+    "privacy": {"epsilon": 4.0},
+    "publish": {"directory": "releases", "unit_id": "plain"},
+    "quarantine": {"directory": "quarantine", "at_most": 0.9},
+    "ledger": {"url": "sqlite:///ledger.sqlite"},
+    "run": {"memory_limit": "1GB"},
+}
+_RELEASES: tuple[Table, ...] = (
+    _START
+    | {
+        "columns": _COLUMNS | {"attributes": ["country", "age"], "privacy_unit": "home"},
+        "outcomes": SEVERAL,
+        "ratios": RATIOS,
+        "decision": {"primary": "all"},
+        "privacy": {"epsilon": 6.0, "rows_each": 3, "min_stratum": 3, "budget_epsilon": 90.0},
+        "source": {"path": "log.{period}.csv"},
+        "schedule": {"since": "2026-11-20", "until": "2026-11-22", "timezone": "Europe/Zurich"},
+        "retention": {"quarantine": "30d", "spill": "2d", "releases": "400d", "prefect": "9d"},
+        "notify": {
+            "on": ["failed", "late"],
+            "email": {"smtp": "127.0.0.1:1", "from": "a@localhost", "to": ["b@localhost"]},
+        },
     },
-    {
-        "columns": {"unit": "customer", "arm": "variant", "outcome": "clicks"},
-        "arms": {"control": "none", "treatments": ["mail"], "same_shares": True},
-        "outcome": {"low": 0.0, "high": 10.0, "levels": 5},
-        "privacy": {"mechanism": "cluster-dp", "epsilon": 1.0, "min_stratum": 3},
+    _START
+    | {
+        "columns": _COLUMNS | {"assigned_by": "home"},
+        "outcomes": SEVERAL[:2],
+        "privacy": SECTIONS["tables"]["privacy"] | {"joint": "auto"},
     },
-    {
-        "columns": {"unit": "customer", "arm": "variant", "outcome": "clicks"},
-        "outcome": {"low": 0.0, "high": 10.0, "levels": 4},
-        "arms": {"control": "none", "treatments": ["mail"], "same_shares": True},
-        "privacy": {"mechanism": "noisy-histogram", "epsilon": 1.0},
-    },
-    {
-        "columns": {"unit": "customer", "arm": "variant", "cluster": "region", "outcome": "clicks"},
+    _START
+    | {
         "outcome": {"values": [0, 1]},
-        "arms": {"control": "none", "treatments": ["mail"], "same_shares": True},
         "privacy": {"mechanism": "uniform-prior-dp", "epsilon": 3.0},
         "private_clusters": {"epsilon": 1.0, "labels": ["east", "west"]},
     },
-    {
+    _START
+    | {
         "source": {"path": "log.csv", "grain": "event", "outcomes_path": "log.csv", "window": "7d"},
-        "columns": {"unit": "customer", "arm": "variant", "outcome": "clicks", "time": "ts"},
-        "outcome": {"values": [0, 1, 2], "aggregate": "sum"},
-        "privacy": {"epsilon": 2.0},
+        "columns": _COLUMNS | {"outcome": "clicks", "time": "ts"},
+        "outcome": {"values": [0, 1, 2], "aggregate": "sum", "cap": 9.0},
+        "privacy": {"mechanism": "noisy-histogram", "epsilon": 2.0},
+    },
+    _START
+    | {
+        "outcome": {"low": 0.0, "high": 10.0, "levels": 5, "guess": [5.0, 4.0, 3.0, 2.0, 1.0]},
+        "privacy": {
+            "mechanism": "cluster-dp",
+            "resampling_probability": 0.5,
+            "truncation_threshold": 0.1,
+            "noise_scale": 2.0,
+            "segment_shares": [0.2],
+        },
     },
 )
-
-SITES: tuple[Table, ...] = (
-    {"design": "trial", "privacy": {"epsilon": 1.0}},
-    {
-        "design": "matching",
-        "covariates": [{"column": "region", "values": ["east", "west"]}],
-        "privacy": {"epsilon": 1.0, "delta": 1e-6},
-    },
-    {
-        "design": "matching",
-        "covariates": [{"column": "age", "edges": [0, 10, 30]}],
-        "privacy": {"epsilon": 1.0},
-    },
-)
-
-_ARMS = {"control": "none", "treatments": ["mail"]}
-_names = st.sampled_from(["customer", "variant", "region", "clicks", "ts", "age", "nothing", ""])
-_words = st.lists(st.one_of(st.sampled_from(["none", "mail", "east", "west"]), texts), max_size=4)
-_figures = st.lists(numbers, max_size=6)
-
-FITTING: dict[str, SearchStrategy[Any]] = {
-    "experiment": st.sampled_from(["trial", "x-1", "-", "_", "a.b", "é", "x" * 300]),
-    "path": st.sampled_from(
-        ["log.csv", "*.csv", "**/*", "log.{period}", "./log.csv", "/dev/zero", "fifo.csv", "no"]
-    ),
-    "outcomes_path": st.sampled_from(["log.csv", "nothing.csv", "*.{period}.csv"]),
-    "grain": st.sampled_from(["unit", "event"]),
-    "window": st.sampled_from(["7d", "0d", "99999d", "1 s", "1h", "9999999999s", "-1d"]),
-    "cluster": st.one_of(_names, st.lists(_names, max_size=3)),
-    "control": st.one_of(st.sampled_from(["none", "mail"]), texts),
-    "treatments": st.one_of(_words, st.sampled_from([[f"a{one}" for one in range(2000)]])),
-    "shares": st.one_of(
-        st.just("undeclared"), st.fixed_dictionaries({"none": numbers, "mail": numbers})
-    ),
-    "same_shares": st.booleans(),
-    "values": _figures.map(sorted),
-    "levels": st.one_of(st.just("auto"), integers),
-    "rounding": st.sampled_from(["stochastic", "nearest"]),
-    "guess": st.one_of(st.just("uniform"), _figures),
-    "aggregate": st.sampled_from(["count", "sum", "max", "any"]),
-    "mechanism": st.sampled_from(get_args(Privacy.model_fields["mechanism"].annotation)),
-    "strata_statistic": st.sampled_from(["auto", "counts", "means", "none"]),
-    "segment_shares": _figures,
-    "split": _figures,
-    "edges": _figures.map(sorted),
-    "features": _words,
-    "labels": _words,
-    "centres": st.dictionaries(texts, _figures, max_size=3),
-    "unit_id": st.sampled_from(["plain", "keyed-hash"]),
-    "key_file": st.sampled_from(["ids.key", "nothing.key", ".", "log.csv", "/dev/null"]),
-    "url": st.sampled_from(
-        [
-            "sqlite:///ledger.sqlite",
-            "sqlite://",
-            "sqlite:///:memory:",
-            "sqlite:///log.csv",
-            "sqlite:///no/such/folder.sqlite",
-            "postgresql+psycopg://127.0.0.1:1/none",
-            "postgresql://127.0.0.1/none",
-            "mysql://x",
-            "nonsense",
-            "sqlite:///a?mode=ro&uri=true",
-        ]
-    ),
-    "memory_limit": st.sampled_from(["8GB", "1KB", "0GB", "9999999999TB", "1.5 GiB", "-1GB"]),
-    "workers": st.one_of(integers, st.sampled_from(["tcp://127.0.0.1:1", "tls://x", "x"])),
-    "design": st.sampled_from(["trial", "matching"]),
-    "covariates": st.lists(
-        st.fixed_dictionaries(
-            {"column": _names}, optional={"values": st.one_of(_words, _figures), "edges": _figures}
-        ),
-        max_size=4,
-    ),
+_SITE: Table = {
+    "experiment": "trial",
+    "design": "matching",
+    "site": {"name": "north"},
+    "source": {"path": "log.csv"},
+    "columns": {"unit": "customer", "arm": "variant", "outcome": "clicks"},
+    "arms": {"control": "none", "treatments": ["mail"]},
+    "outcome": {"low": 0.0, "high": 1.0},
+    "covariates": [
+        {"column": "region", "values": ["east", "west"]},
+        {"column": "age", "edges": [0, 22, 30]},
+    ],
+    "privacy": {"epsilon": 1.0, "delta": 1e-6},
+    "publish": {"directory": "releases"},
 }
-"""By the name of a key: values of the right type, likely or not."""
-FITTING |= dict.fromkeys(("unit", "arm", "outcome", "time", "event", "column"), _names)
-FITTING |= dict.fromkeys(("outcome_time", "outcome_unit"), _names)
+_TRIAL = _SITE | {"design": "trial", "covariates": [], "privacy": {"epsilon": 1.0}}
+_SITES = (_SITE, _TRIAL, _SITE | {"privacy": {"epsilon": 1.0}})
+_MODELS: tuple[Table, ...] = (
+    {name: _SITE[name] for name in ("experiment", "source", "columns", "arms", "outcome")}
+    | {
+        "pairs": [["age", "region"]],
+        "features": [
+            {"name": "age", "low": 20, "high": 60, "scale": "log"},
+            {"name": "region", "levels": ["east", "west"], "other": "east"},
+        ],
+        "subgroups": [{"name": "age group", "feature": "age", "edges": [23]}],
+        "propensity": {"value": 0.5},
+        "privacy": {"epsilon": 4.0, "delta": 1e-6},
+    },
+)
+BASES: dict[type[BaseModel], tuple[Table, ...]] = {
+    Config: _RELEASES,
+    SiteConfig: _SITES,
+    EffectConfig: _MODELS,
+}
+
+PLACES: dict[str, tuple[Any, ...]] = {
+    "path": ("*.csv", "**/*", "log.{period}", "./log.csv", "/dev/zero", "fifo.csv", "no"),
+    "url": (
+        *("sqlite://", "sqlite:///:memory:", "sqlite:///log.csv", "sqlite:///no/such.sqlite"),
+        *("postgresql+psycopg://127.0.0.1:1/none", "postgresql://127.0.0.1/none", "mysql://x"),
+        *("nonsense", "sqlite:///a?mode=ro&uri=true"),
+    ),
+    "key_file": ("ids.key", "nothing.key", ".", "log.csv", "/dev/null"),
+    "workers": (0, -1, 10**6, 1.5, "tcp://127.0.0.1:1", "tls://x", "x"),
+    "levels": ("auto", 2, 1001, 10**8),
+}
+"""Of keys that lead elsewhere, or cost much: values that a test can afford."""
 
 
-def keys_of(model: type[BaseModel]) -> list[tuple[str, str]]:
-    """Every (section, key) of a configuration; ("", key) of those in no section."""
-    found = []
+def keys(model: type[BaseModel], before: Place = ()) -> Iterator[tuple[Place, FieldInfo, str]]:
+    """Every key of a configuration: the names that lead to it, its field, and its meaning."""
+    words = meanings(model)
     for name, field in fields(model).items():
-        inner = [one for one in _parts(field.annotation) if issubclass(one, BaseModel)]
-        found += [(name, key) for one in inner for key in one.model_fields] or [("", name)]
-    return [one for one in found if one != ("", "directory")]
-
-
-def _parts(annotation: Any) -> list[type]:
-    inner = getattr(annotation, "__args__", ())
-    return [one for one in (annotation, *inner) if isinstance(one, type)]
-
-
-RELEASE_KEYS, SITE_KEYS = keys_of(Config), keys_of(SiteConfig)
-
-
-@st.composite
-def changed(draw: st.DrawFn, config: Table, keys: list[tuple[str, str]]) -> Table:
-    """A configuration with a few keys changed, added or taken out."""
-    found = {name: dict(one) if isinstance(one, dict) else one for name, one in config.items()}
-    for _ in range(draw(st.integers(0, 4))):
-        section, key = draw(st.sampled_from(keys))
-        table = found.setdefault(section, {}) if section else found
-        if not isinstance(table, dict):
+        inner = section(field.annotation)
+        if field.exclude:
             continue
-        match draw(st.sampled_from(["fit", "fit", "fit", "number", "odd", "drop", "new", "flat"])):
-            case "fit":
-                table[key] = draw(FITTING.get(key, numbers))
-            case "number":
-                table[key] = draw(numbers)
-            case "odd":
-                table[key] = draw(anything)
-            case "drop":
-                table.pop(key, None)
-            case "new":
-                table[draw(texts)] = draw(anything)
-            case "flat" if section:
-                found[section] = draw(anything)
+        yield (*before, name), field, words.get(name, "")
+        if inner is not None:
+            yield from keys(inner, (*before, name))
+
+
+def name_of(model: type[BaseModel], place: Place) -> str:
+    """What a key is called in a run's coverage."""
+    return f"{model.__name__}: {'.'.join(place)}"
+
+
+TARGETS = [
+    (model, place, field, meaning) for model in BASES for place, field, meaning in keys(model)
+]
+
+
+def _fitting(field: FieldInfo, meaning: str, name: str) -> list[Any]:
+    """Values of the key's type: all of its words, bounds, and what its meaning names in quotes."""
+    kinds = list(_parts(field.annotation))
+    bounds = [one for each in field.metadata for one in vars_of(each)]
+    words = [one for kind in kinds if get_origin(kind) is Literal for one in get_args(kind)]
+    found: list[Any] = [*PLACES.get(name, ()), *words]
+    if bool in kinds:
+        found += [True, False]
+    if name in PLACES:
+        return found
+    if float in kinds or int in kinds:
+        found += [one + by for one in bounds for by in (0, 1e-9, -1e-9)] + [0.1, 1, 3, *ODD_NUMBERS]
+    if str in kinds:
+        quoted = [one for one in re.findall(r'"([^"`]+)"', meaning) if "://" not in one]
+        found += [*quoted, "customer", "region", "age", "clicks", "nothing", *ODD_TEXTS]
+    if tuple in kinds:
+        found = found or [{}]
+        found = [
+            [],
+            *([one] for one in found[:20]),
+            [found[-1]] * 2000,
+            sorted(map(str, found[:5])),
+        ]
+        found += [[0.1, 0.5], [1, 0.5, 2], ["age", "region"], ["mail", "none"], [0, 22, 30]]
+    if dict in kinds:
+        found += [{}, {"none": 1.0, "mail": 2}, {"east": [0.0], "west": [1e100]}, {"": -1}]
+    return found or [{}]
+
+
+def vars_of(bound: Any) -> list[float]:
+    """The numbers that a bound of a field names."""
+    found = (getattr(bound, name, None) for name in ("gt", "ge", "lt", "le"))
+    return [one for one in found if isinstance(one, int | float)]
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    kind = bare(annotation)
+    yield get_origin(kind) or kind if get_origin(kind) is not Literal else kind
+    if get_origin(kind) is not Literal:
+        for inner in get_args(kind):
+            yield from _parts(inner)
+
+
+_CLASSES = ("fits", "of another type", "fits", "absent", "fits", "beside an unknown key", "fits")
+
+
+def _changed(config: Table, place: Place, how: str, fitting: list[Any], draw: Draw) -> Table:
+    """The configuration with one key changed, in a section that is there or made for it."""
+    found = {key: _copy(value) for key, value in config.items()}
+    table: Any = found
+    for name in place[:-1]:
+        table = table.setdefault(name, {})
+        if isinstance(table, list):
+            table = draw.choice(table or [{}])
+        if not isinstance(table, dict):
+            return found
+    match how:
+        case "fits":
+            table[place[-1]] = draw.choice(fitting)
+        case "of another type":
+            table[place[-1]] = draw.anything()
+        case "absent":
+            table.pop(place[-1], None)
+        case _:
+            table[draw.text()] = draw.anything()
     return found
 
 
-def spelt(config: Table) -> bytes:
-    """The configuration's TOML."""
-    plain = {key: value for key, value in config.items() if not isinstance(value, dict)}
-    lines = [f"{_key(key)} = {in_toml(value)}" for key, value in plain.items()]
-    for name, table in config.items():
-        if isinstance(table, dict):
-            lines.append(f"[{_key(name)}]")
-            lines += [f"{_key(key)} = {in_toml(value)}" for key, value in table.items()]
-    return ("\n".join(lines) + "\n").encode("utf-8", errors="backslashreplace")
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(one) for key, one in value.items()}
+    return [_copy(one) for one in value] if isinstance(value, list) else value
 
 
-def _key(name: str) -> str:
-    return name if name.isascii() and name.replace("_", "").isalnum() else in_toml(name)
+@functools.cache
+def _suited(model: type[BaseModel], section_name: str) -> list[Table]:
+    """The bases that have this section; all of the model's where none has."""
+    return [one for one in BASES[model] if section_name in one] or list(BASES[model])
 
 
-def sound(config: Table) -> Table:
-    """The same with what all of them have."""
-    return {
-        "experiment": "trial",
-        "source": {"path": "log.csv"},
-        "arms": _ARMS,
-        **config,
-    }
+def configurations(number: int, draw: Draw) -> Case:
+    """A configuration, one or two of its keys changed, with a sound log, and a dry command."""
+    model, place, field, meaning = turn(TARGETS, number)
+    turns = turns_of(number, len(TARGETS))
+    base = turn(_suited(model, place[0]), number // len(TARGETS) + len(place))
+    how = turn(_CLASSES, turns)
+    config = _changed(base, place, how, _fitting(field, meaning, place[-1]), draw)
+    hits = [(name_of(model, place), how)]
+    if draw.one_in(3):
+        _, other, more, words = draw.choice([one for one in TARGETS if one[0] is model])
+        if other[0] != place[0]:
+            config = _changed(config, other, "fits", _fitting(more, words, other[-1]), draw)
+            hits.append((name_of(model, other), "fits"))
+    content = spelt(config)
+    if draw.one_in(12):
+        content = draw.damaged(content)
+        hits.append(("bytes of a configuration", "damaged"))
+    files = {"c.toml": content, "ids.key": b"k" * 40, "log.csv": LOG, "log.2026-11-20.csv": LOG}
+    command = _command(model, config, base, draw)
+    left = ("reports", "releases", "quarantine") * (command[0] in ("site", "cate"))
+    made = (
+        *left,
+        *(f"{one}/*" for one in left),
+        "ledger.sqlite*",
+        "account.key",
+        "log.csv-journal",
+    )
+    return Case(files, (command,), made, ("here/case/quarantine",), tuple(hits))
 
 
-def sound_site(config: Table) -> Table:
-    """The same of a site."""
-    return {
-        "experiment": "trial",
-        "site": {"name": "north"},
-        "source": {"path": "log.csv"},
-        "columns": {"unit": "customer", "arm": "variant", "outcome": "clicks"},
-        "arms": _ARMS,
-        "outcome": {"low": 0.0, "high": 1.0},
-        **config,
-    }
-
-
-@st.composite
-def configurations(draw: st.DrawFn) -> Case:
-    """A release's or a site's configuration with a sound log, and a dry command."""
-    is_site = draw(st.integers(0, 3)) == 0
-    if is_site:
-        base = sound_site(draw(st.sampled_from(SITES)))
-        config = draw(changed(base, SITE_KEYS))
-    else:
-        base = sound(draw(st.sampled_from(SOUND)))
-        config = draw(changed(base, RELEASE_KEYS))
-    damage = draw(some_of(damages(), most=2))
-    files = {"c.toml": damage(spelt(config)), "log.csv": LOG, "ids.key": b"k" * 40}
-    command = draw(_commands(_is_safe(config, base)) if is_site else _dry_commands())
-    if command[0] == "site":
-        left = ("reports", "reports/*", "quarantine", "quarantine/*", "ledger.sqlite")
-        return Case(files, (command,), left, ("here/case/quarantine",))
-    return Case(files, (command,))
-
-
-def _is_safe(config: Table, base: Table) -> bool:
-    """Whether nothing can be written elsewhere than where tests look for it."""
-    places = ("experiment", "site", "publish", "quarantine", "ledger", "directory")
-    return all(config.get(name) == base.get(name) for name in places)
-
-
-@st.composite
-def _dry_commands(draw: st.DrawFn) -> tuple[str, ...]:
-    name = draw(st.sampled_from(["check", "check", "plan", "ledger"]))
-    period = draw(st.sampled_from([(), (), (), ("--period", "2026-11-20"), ("--period", "../x")]))
-    more = draw(st.sampled_from([(), ("--json",)]))
-    return (name, "c.toml", *(period if name != "ledger" else ()), *more)
-
-
-@st.composite
-def _commands(draw: st.DrawFn, is_safe: bool) -> tuple[str, ...]:
-    name = draw(st.sampled_from(["site", "site", "ledger"])) if is_safe else "ledger"
-    return (name, "c.toml", *draw(st.sampled_from([(), ("--json",)])))
+def _command(model: type[BaseModel], config: Table, base: Table, draw: Draw) -> tuple[str, ...]:
+    """What is asked; what writes, only where all is written to where tests look for it."""
+    more = draw.choice([(), ("--json",)])
+    if model is Config:
+        name = draw.choice(["check", "check", "check", "plan", "ledger", "status", "prune"])
+        if name in ("status", "ledger"):
+            return (name, "c.toml", *more)
+        if name == "prune":
+            return (name, "c.toml", "--dry-run", *more)
+        period = draw.choice([(), ("--period", "2026-11-20"), ("--period", "2026-11-20")])
+        return (name, "c.toml", *period, *more)
+    places = ("experiment", "site", "publish", "quarantine", "ledger", "run")
+    is_safe = all(config.get(name) == base.get(name) for name in places)
+    name = "site" if model is SiteConfig else "cate"
+    return (draw.choice([name, name, name, "ledger"]) if is_safe else "ledger", "c.toml", *more)

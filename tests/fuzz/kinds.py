@@ -1,36 +1,58 @@
-"""All kinds of cases, and how many of each are tried."""
+"""All kinds of cases, what they have to change, and how many of each are tried."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from hypothesis.strategies import SearchStrategy
-
+from schemas.released import TABLES
+from tests.fuzz import configurations, documents, logs, releases, tables, whole
 from tests.fuzz.case import Case
-from tests.fuzz.configurations import configurations
-from tests.fuzz.logs import logs
-from tests.fuzz.releases import releases
-from tests.fuzz.reports import reports
-from tests.fuzz.tables import covariates, segments
-from tests.fuzz.whole import whole
+from tests.fuzz.values import Draw
 
 
 @dataclass(frozen=True)
 class Kind:
     """Cases of one kind."""
 
-    cases: Callable[[], SearchStrategy[Case]]
+    make: Callable[[int, Draw], Case]
+    targets: Callable[[], Iterable[str]]
+    """What the cases of `make test-all` have to change, all of it, by the names of hits."""
     in_tests: int
-    """How many `make test` tries."""
+    """How many `make test-all` tries."""
     in_soak: int
     """How many `make soak` tries."""
 
 
+def _of_releases() -> Iterable[str]:
+    """Every table and column; of units also facts of each type, and what was randomised."""
+    yield from TABLES
+    for table, kinds in TABLES.items():
+        yield from (f"{table}.{name}" for name in kinds)
+    yield from (f"units.{name}" for name in ("country", "age", "since", "assigned_to"))
+    yield "bytes of nights"
+
+
 KINDS = {
-    "configurations": Kind(configurations, 300, 20_000),
-    "reading": Kind(logs, 250, 20_000),
-    "reports": Kind(reports, 200, 20_000),
-    "releases": Kind(releases, 200, 3_000),
-    "segments": Kind(segments, 120, 3_000),
-    "covariates": Kind(covariates, 120, 3_000),
-    "whole": Kind(whole, 10, 500),
+    "configurations": Kind(
+        configurations.configurations,
+        lambda: (configurations.name_of(*one[:2]) for one in configurations.TARGETS),
+        len(configurations.TARGETS),
+        20_000,
+    ),
+    "reading": Kind(logs.logs, lambda: map(logs.name_of, logs.TARGETS), len(logs.TARGETS), 20_000),
+    "reports": Kind(
+        documents.reports, lambda: map(documents.name_of, documents.places("reports")), 72, 20_000
+    ),
+    "models": Kind(
+        documents.models, lambda: map(documents.name_of, documents.places("models")), 152, 20_000
+    ),
+    "tables": Kind(
+        tables.tables, lambda: map(": ".join, tables.TARGETS), len(tables.TARGETS), 5_000
+    ),
+    "releases": Kind(releases.releases, _of_releases, 104, 20_000),
+    "whole": Kind(whole.whole, lambda: (*whole.MECHANISMS, *whole.FEATURES), 7, 2_000),
 }
+
+
+def case(kind: str, number: int) -> Case:
+    """The case of this number: always the same one."""
+    return KINDS[kind].make(number, Draw(f"{kind} {number}"))

@@ -1,5 +1,7 @@
 """Logs in every format that can be read, with faults in public columns and in outcomes.
 
+Targets are every way that an outcome may stand in each format, every type of a public column, every
+head of a CSV file and every fault of a file, each in turn.
 Every outcome that is not missing holds a mark of :mod:`tests.fuzz.case`: whatever is said of a log
 must not hold one.
 """
@@ -12,17 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from tests.fuzz.case import CANARY, DIGITS, ODD, Case, Content
-from tests.fuzz.configurations import sound, spelt
-from tests.fuzz.values import damages, some_of, texts
+from tests.fuzz.values import Draw, spelt, turn
 
-Row = tuple[str, ...]
-
-COLUMNS = ("customer", "variant", "region", "clicks")
-EVENTS = ("customer", "ts", "clicks", "event")
+COLUMNS = ("customer", "variant", "region", "clicks", "spent", "country", "home")
+PUBLIC = tuple(name for name in COLUMNS if name not in ("clicks", "spent"))
+_NONE_OR_ODD: tuple[Content, ...] = (b"", *ODD)
+EVENTS = ("customer", "ts", "clicks", "spent", "event")
 
 JSON_OUTCOMES = (
     f"{DIGITS}",
@@ -86,89 +85,6 @@ TEXT_OUTCOMES = (
 )
 
 
-def _is_json(word: str) -> bool:
-    try:
-        json.loads(word)
-    except (ValueError, RecursionError):  # nested too deeply for Python
-        return False
-    return True
-
-
-_WELL_FORMED = st.sampled_from([word for word in JSON_OUTCOMES if _is_json(word)])
-_PLAIN = st.sampled_from([word for word in TEXT_OUTCOMES if not set(word) & set(',"')])
-_arms = st.sampled_from(["none", "mail"] * 6 + ["fax", "", "None", " none"])
-_regions = st.sampled_from(["east", "west"] * 6 + ["", "a / b", "x" * 300, "\x1b[1m"])
-
-
-def _units(number: int) -> SearchStrategy[str]:
-    return st.one_of(
-        *[st.just(f"c{number:03d}")] * 12, st.just("c000"), st.just(str(number)), texts
-    )
-
-
-_ENDS = st.sampled_from(["\n"] * 12 + ["", "\nnull\n", "\n[]\n", " "])
-
-
-@st.composite
-def _json_lines(draw: st.DrawFn, count: int) -> bytes:
-    """Rows as JSON Lines; public fields as text, numbers or worse."""
-    outcomes = _WELL_FORMED if draw(st.integers(0, 3)) else st.sampled_from(JSON_OUTCOMES)
-    lines = []
-    for number in range(count):
-        public = {
-            "customer": draw(_units(number)),
-            "variant": ("none", "mail")[number % 2] if number < 6 else draw(_arms),
-            "region": draw(_regions),
-        }
-        fields = [f'"{name}": {json.dumps(value)}' for name, value in public.items()]
-        odd = draw(st.integers(0, 25))
-        if odd == 0:
-            fields[draw(st.integers(0, 2))] = draw(
-                st.sampled_from(
-                    ['"customer": 1e2', '"customer": null', '"variant": {}', '"region": 0.10']
-                )
-            )
-        if odd == 1:
-            fields.reverse()
-        own = f'"clicks": {draw(outcomes) if draw(st.booleans()) else DIGITS}'
-        fields.insert(draw(st.integers(0, 3)) if odd == 2 else 3, own)
-        lines.append("{" + ", ".join(fields) + "}")
-    ending = draw(st.sampled_from(["\n"] * 20 + ["\r\n", "\n\n", "\r", ",\n"]))
-    text = ending.join(lines) + draw(_ENDS)
-    encoding = draw(st.sampled_from(["utf-8"] * 20 + ["latin-1", "utf-16", "utf-8-sig"]))
-    return text.encode(encoding, errors="replace")
-
-
-@st.composite
-def _csv(draw: st.DrawFn, count: int) -> bytes:
-    """Rows as CSV."""
-    head = draw(
-        st.sampled_from(
-            [",".join(COLUMNS)] * 60
-            + [
-                ";".join(COLUMNS),
-                ",".join(COLUMNS[:3]),
-                ",".join((*COLUMNS, "clicks")),
-                ",".join((*COLUMNS, "", "more")),
-                '"customer","variant","region","clicks"',
-                "\ufeff" + ",".join(COLUMNS),
-                "",
-                f"c000,none,east,{DIGITS}",
-            ]
-        )
-    )
-    lines = [head]
-    outcomes = _PLAIN if draw(st.integers(0, 3)) else st.sampled_from(TEXT_OUTCOMES)
-    for number in range(count):
-        arm = ("none", "mail")[number % 2] if number < 6 else draw(_arms)
-        own = draw(outcomes) if draw(st.booleans()) else DIGITS
-        unit = draw(_units(number)) if draw(st.booleans()) else f"c{number:03d}"
-        lines.append(f"{unit},{arm},{draw(_regions)},{own}")
-    ending = draw(st.sampled_from(["\n"] * 8 + ["\r\n", "\r", "\n\n"]))
-    encoding = draw(st.sampled_from(["utf-8"] * 20 + ["latin-1", "utf-16", "cp1252"]))
-    return (ending.join(lines) + ending).encode(encoding, errors="replace")
-
-
 def _undecodable(values: Sequence[Any]) -> pa.Array:
     """Text whose bytes are no UTF-8."""
     content = [f"{CANARY}{value}".encode() + b"\xff" for value in values]
@@ -202,12 +118,6 @@ ARRAYS: tuple[Callable[[Sequence[Any]], pa.Array], ...] = (
 """Columns of outcomes, of every type there is."""
 
 
-def _column(draw: st.DrawFn, values: Sequence[str]) -> pa.Array:
-    """A public column: text, mostly."""
-    kind = draw(st.integers(0, 60))
-    return (_PUBLIC[kind] if kind < len(_PUBLIC) else pa.array)(values)
-
-
 _PUBLIC: tuple[Callable[[Sequence[str]], pa.Array], ...] = (
     lambda values: pa.array(range(len(values)), pa.int64()),
     lambda values: pa.array(values).dictionary_encode(),
@@ -217,109 +127,202 @@ _PUBLIC: tuple[Callable[[Sequence[str]], pa.Array], ...] = (
     lambda values: pa.array([{"a": one} for one in values]),
     lambda values: pa.array([0.5 for _ in values]),
 )
+"""Columns of public facts that are not plain text."""
+
+HEADS = (
+    ";".join(COLUMNS),
+    ",".join(COLUMNS[:3]),
+    ",".join((*COLUMNS, "clicks")),
+    ",".join((*COLUMNS, "", "more")),
+    ",".join(f'"{name}"' for name in COLUMNS),
+    "\ufeff" + ",".join(COLUMNS),
+    "",
+    f"c000,none,east,{DIGITS},{DIGITS},ch,h0",
+)
+"""What may stand above a CSV file's rows."""
+
+FILES = (
+    *("odd", "damaged", "damaged twice", "packed", "packed and damaged", "latin-1", "utf-16"),
+    *("utf-8-sig", "cp1252", "no rows", "one row", "ends of lines", "two files", "little memory"),
+    *("events", "odd events", "events without files", "a column less"),
+)
+"""What may be the matter with a whole file."""
+
+TARGETS = (
+    *(("outcome in JSON", one) for one in range(len(JSON_OUTCOMES))),
+    *(("outcome in CSV", one) for one in range(len(TEXT_OUTCOMES))),
+    *(("outcome in Parquet", one) for one in range(len(ARRAYS))),
+    *((f"{name} in Parquet", one) for one in range(len(_PUBLIC)) for name in PUBLIC),
+    *(("head", one) for one in range(len(HEADS))),
+    *(("file", one) for one in range(len(FILES))),
+)
 
 
-@st.composite
-def _parquet(draw: st.DrawFn, count: int) -> bytes:
-    """Rows as Parquet."""
-    own = draw(st.sampled_from(ARRAYS))(range(count))
-    arms = [("none", "mail")[one % 2] for one in range(count)]
-    public = {
-        "customer": [f"c{one:03d}" for one in range(count)],
-        "variant": arms,
-        "region": [("east", "west")[one // 2 % 2] for one in range(count)],
+_ARMS = (*["none", "mail"] * 6, "fax", "", "None", " none")
+_REGIONS = (*["east", "west"] * 6, "", "a / b", "x" * 300, "\x1b[1m")
+_MOMENTS = (
+    *["2026-11-20T03:00:00Z"] * 6,
+    *("2026-11-20", "", "yesterday", "9999-12-31T23:59:59Z", "0001-01-01", "20261120", "1e9"),
+)
+_ENDINGS = ("\n", "\r\n", "\n\n", "\r", ",\n", "\nnull\n", " \n")
+
+
+def _public(number: int, draw: Draw) -> dict[str, str]:
+    """The public facts of a row; after the first few some are odd."""
+    odd = number > 5 and draw.one_in(4)
+    return {
+        "customer": draw.text() if odd and draw.one_in(3) else f"c{number * (not odd):03d}",
+        "variant": draw.choice(_ARMS) if odd else ("none", "mail")[number % 2],
+        "region": draw.choice(_REGIONS) if odd else ("east", "west")[number // 2 % 2],
+        "country": draw.text() if odd and draw.one_in(3) else ("ch", "it")[number // 4 % 2],
+        "home": f"h{number // 4 * 2 + number % 2}",
     }
-    columns = {name: _column(draw, values) for name, values in public.items()} | {"clicks": own}
-    if draw(st.integers(0, 15)) == 0:
-        columns.pop(draw(st.sampled_from(COLUMNS)))
-    packing = draw(st.sampled_from(["snappy", "none", "zstd", "gzip", "brotli", "lz4"]))
+
+
+def _json_lines(count: int, outcome: str, ending: str, draw: Draw) -> str:
+    lines = []
+    for number in range(count):
+        fields = [f'"{name}": {json.dumps(one)}' for name, one in _public(number, draw).items()]
+        if draw.one_in(25):
+            odd = ('"customer": 1e2', '"customer": null', '"variant": {}', '"region": 0.10')
+            fields[draw.randrange(3)] = draw.choice(odd)
+        own = (outcome if number % 2 else DIGITS, outcome if number % 3 == 0 else DIGITS)
+        both = [f'"clicks": {own[0]}', f'"spent": {own[1]}']
+        fields = [*both, *fields] if draw.one_in(20) else [*fields, *both]
+        lines.append("{" + ", ".join(fields) + "}")
+    return ending.join(lines) + ending
+
+
+def _csv(count: int, outcome: str, ending: str, draw: Draw, head: str = ",".join(COLUMNS)) -> str:
+    lines = [head]
+    for number in range(count):
+        public = _public(number, draw)
+        own = (outcome if number % 2 else DIGITS, outcome if number % 3 == 0 else DIGITS)
+        facts = [public[name] for name in ("customer", "variant", "region")]
+        lines.append(",".join([*facts, *own, public["country"], public["home"]]))
+    return ending.join(lines) + ending
+
+
+def _parquet(count: int, array: int, draw: Draw, odd: tuple[str, int] | None) -> bytes:
+    rows = range(count)
+    public = [_public(one % 6, draw) for one in rows]  # the first few are sound
+    facts = {name: [one[name] for one in public] for name in PUBLIC}
+    facts["customer"] = [f"c{one:03d}" for one in rows]
+    columns = {name: pa.array(values, pa.string()) for name, values in facts.items()}
+    if odd is not None:
+        columns[odd[0]] = _PUBLIC[odd[1]](facts[odd[0]])
+    columns |= {"clicks": turn(ARRAYS, array)(rows), "spent": draw.choice(ARRAYS)(rows)}
     stream = io.BytesIO()
     pq.write_table(
         pa.table(columns),
         stream,
-        compression=packing,
-        row_group_size=draw(st.sampled_from([1000, 5])),
-        use_dictionary=draw(st.booleans()),
+        compression=draw.choice(["snappy", "none", "zstd", "gzip", "brotli", "lz4"]),
+        row_group_size=draw.choice([1000, 5]),
+        use_dictionary=draw.one_in(2),
     )
     return stream.getvalue()
 
 
-@st.composite
-def _events(draw: st.DrawFn, count: int) -> tuple[str, bytes]:
+def _events(draw: Draw, *, odd: bool) -> tuple[str, bytes]:
     """Outcome events, as JSON Lines or CSV."""
-    moments = st.sampled_from(
-        ["2026-11-20T03:00:00Z"] * 6
-        + ["2026-11-20", "", "yesterday", "9999-12-31T23:59:59Z", "0001-01-01", "20261120", "1e9"]
-    )
-    rows = [(f"c{draw(st.integers(0, 30)):03d}", draw(moments), number) for number in range(count)]
-    if draw(st.booleans()):
-        lines = [
-            f'{{"customer": "{unit}", "ts": "{moment}", "clicks": '
-            f'{draw(_WELL_FORMED) if number % 2 else DIGITS}, "event": "{number}"}}'
-            for unit, moment, number in rows
-        ]
-        return "events.jsonl", ("\n".join(lines) + "\n").encode("utf-8", errors="replace")
-    lines = [
-        f"{unit},{moment},{draw(_PLAIN) if number % 2 else DIGITS},{number}"
-        for unit, moment, number in rows
-    ]
-    return "events.csv", ("\n".join([",".join(EVENTS), *lines]) + "\n").encode(errors="replace")
+    lines = [",".join(EVENTS)]
+    as_json = draw.one_in(2)
+    for number in range(24):
+        unit, moment = f"c{draw.randint(0, 30):03d}", draw.choice(_MOMENTS)
+        ways = JSON_OUTCOMES if as_json else TEXT_OUTCOMES
+        own = draw.choice(ways) if odd and number % 2 else DIGITS
+        lines.append(
+            f'{{"customer": "{unit}", "ts": "{moment}", "clicks": {own}, "spent": {own}, '
+            f'"event": "{number}"}}'
+            if as_json
+            else f"{unit},{moment},{own},{own},{number}"
+        )
+    name, used = ("events.jsonl", lines[1:]) if as_json else ("events.csv", lines)
+    return name, ("\n".join(used) + "\n").encode("utf-8", errors="replace")
 
 
-_FORMATS = {"csv": _csv, "jsonl": _json_lines, "json": _json_lines, "ndjson": _json_lines}
-
-
-@st.composite
-def _file(draw: st.DrawFn, name: str) -> tuple[str, Content]:
+def _file(target: tuple[str, int], name: str, draw: Draw) -> tuple[str, Content]:
     """One file of a log, with its name."""
-    if draw(st.integers(0, 60)) == 0:
-        ending = draw(st.sampled_from(["csv", "parquet", "jsonl"]))
-        return f"{name}.{ending}", draw(st.sampled_from(ODD))
-    ending = draw(st.sampled_from(["csv", "jsonl", "parquet", "parquet", "json", "ndjson"]))
-    count = draw(st.sampled_from([8, 24, 24, 24, 0, 1]))
-    content = draw(_FORMATS[ending](count) if ending in _FORMATS else _parquet(count))
-    content = draw(some_of(damages(), most=2))(content)
-    if draw(st.integers(0, 5)) == 0:
-        ending += ".gz"
-        content = draw(some_of(damages(), most=1))(gzip.compress(content, mtime=0))
+    subject, which = target
+    fault = FILES[which] if subject == "file" else ""
+    if fault == "odd":
+        return f"{name}.{draw.choice(['csv', 'parquet', 'jsonl'])}", draw.choice(ODD)
+    count = {"no rows": 0, "one row": 1}.get(fault, 24)
+    line = draw.choice(_ENDINGS) if fault == "ends of lines" else "\n"
+    ending = draw.choice(["csv", "jsonl", "parquet", "json", "ndjson"])
+    coding = fault if fault in ("latin-1", "utf-16", "utf-8-sig", "cp1252") else "utf-8"
+    if subject in ("outcome in CSV", "head") or (ending == "csv" and subject == "file"):
+        own = (
+            TEXT_OUTCOMES[which] if subject == "outcome in CSV" else draw.choice(TEXT_OUTCOMES[:9])
+        )
+        head = (HEADS[which],) if subject == "head" else ()
+        head = (",".join(COLUMNS[1:]),) if fault == "a column less" else head
+        ending, content = (
+            "csv",
+            _csv(count, own, line, draw, *head).encode(coding, errors="replace"),
+        )
+    elif subject == "outcome in JSON" or (ending != "parquet" and subject == "file"):
+        own = (
+            JSON_OUTCOMES[which] if subject == "outcome in JSON" else draw.choice(JSON_OUTCOMES[:9])
+        )
+        ending = ending if ending in ("json", "ndjson") else "jsonl"
+        content = _json_lines(count, own, line, draw).encode(coding, errors="replace")
+    else:
+        odd = None if subject in ("outcome in Parquet", "file") else (subject.split()[0], which)
+        array = which if subject == "outcome in Parquet" else draw.randrange(6)
+        ending, content = "parquet", _parquet(count, array, draw, odd)
+    for _ in range({"damaged": 1, "damaged twice": 2}.get(fault, 0)):
+        content = draw.damaged(content)
+    if fault.startswith("packed"):
+        ending, content = f"{ending}.gz", gzip.compress(content, mtime=0)
+        content = draw.damaged(content) if "damaged" in fault else content
     return f"{name}.{ending}", content
 
 
-@st.composite
-def logs(draw: st.DrawFn) -> Case:
+def logs(number: int, draw: Draw) -> Case:
     """A log of one or two files with a sound configuration, and a dry command."""
-    config = sound(
-        {
-            "source": {"path": "log*"},
-            "columns": {
-                "unit": "customer",
-                "arm": "variant",
-                "cluster": draw(st.sampled_from(["region", "region", ["region", "variant2"]]))
-                if draw(st.integers(0, 9)) == 0
-                else "region",
-                "outcome": "clicks",
-            },
-            "outcome": {"values": [0, 1, 2]},
-            "privacy": {"epsilon": 2.0},
-        }
-    )
-    files: dict[str, Content] = dict(
-        draw(_file(f"log{number}")) for number in range(draw(st.sampled_from([1, 1, 1, 2])))
-    )
-    if draw(st.integers(0, 3)) == 0:
-        name, content = draw(_events(24))
-        content = draw(some_of(damages(), most=1))(content)
-        exposures = "customer,variant,region,seen\n" + "".join(
-            f"c{one:03d},{('none', 'mail')[one % 2]},east,2026-11-18\n" for one in range(24)
+    target = turn(TARGETS, number)
+    fault = FILES[target[1]] if target[0] == "file" else ""
+    config: dict[str, Any] = {
+        "experiment": "trial",
+        "source": {"path": "log*"},
+        "columns": {
+            "unit": "customer",
+            "arm": "variant",
+            "cluster": "region",
+            **({"attributes": ["country"], "assigned_by": "home"} if draw.one_in(2) else {}),
+        },
+        "arms": {"control": "none", "treatments": ["mail"]},
+        "outcomes": [
+            {"name": "clicks", "column": "clicks", "values": [0, 1, 2]},
+            {"name": "spent", "column": "spent", "low": 0.0, "high": 9.0, "levels": 4},
+        ],
+        "privacy": {"mechanism": "uniform-prior-dp", "epsilon": 4.0},
+    }
+    files: dict[str, Content] = dict([_file(target, "log0", draw)])
+    if fault == "two files":
+        files |= dict([_file(draw.choice(TARGETS), "log1", draw)])
+    if "events" in fault:
+        name, content = _events(draw, odd=fault == "odd events")
+        exposures = "customer,variant,region,country,home,seen\n" + "".join(
+            f"c{one:03d},{('none', 'mail')[one % 2]},east,ch,h{one % 2},2026-11-18\n"
+            for one in range(24)
         )
-        files = {"log.csv": exposures.encode(), name: content}
-        if draw(st.booleans()):
-            files["event-log.fifo" if draw(st.integers(0, 30)) == 0 else "events.x.csv"] = b""
+        files = {"log.csv": exposures.encode()}
+        if fault != "events without files":
+            files |= {name: content, "events.x.csv": draw.choice(_NONE_OR_ODD)}
         config["source"] |= {"grain": "event", "outcomes_path": "event*", "window": "7d"}
         config["columns"] |= {"time": "seen", "outcome_time": "ts", "event": "event"}
-        config["outcome"] |= {"aggregate": draw(st.sampled_from(["sum", "max", "any", "count"]))}
-    if draw(st.integers(0, 4)) == 0:
+        for one in config["outcomes"]:
+            one["aggregate"] = draw.choice(["sum", "max", "any", "count"])
+    if fault == "little memory":
         config["run"] = {"memory_limit": "20KB"}
     files["c.toml"] = spelt(config)
-    name = draw(st.sampled_from(["check"] * 5 + ["plan"]))
-    return Case(files, ((name, "c.toml", *draw(st.sampled_from([(), ("--json",)]))),))
+    name = draw.choice(["check"] * 5 + ["plan"])
+    command = (name, "c.toml", *draw.choice([(), ("--json",)]))
+    return Case(files, (command,), hits=((name_of(target), "as it is"),))
+
+
+def name_of(target: tuple[str, int]) -> str:
+    """What a target is called in a run's coverage."""
+    return f"{target[0]}: {FILES[target[1]] if target[0] == 'file' else target[1]}"

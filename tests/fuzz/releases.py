@@ -1,73 +1,68 @@
-"""Release files that somebody else made, or that something happened to."""
+"""Release files that somebody else made, or that something happened to.
 
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
+Targets are every column of every table that :mod:`schemas` has, in turn into each class of value
+that its type can hold, and every table, in turn into each shape that is none of a release.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from schemas.released import TABLES
-from tests.fuzz.bases import SECTIONS, UNITS
+from schemas.tables import SCHEMA
+from tests.fuzz.bases import NIGHTS, SECTIONS, UNITS, base, columns
 from tests.fuzz.case import ODD, SECRET, Case, Content, Remade
-from tests.fuzz.values import RUBBISH, texts
+from tests.fuzz.values import ODD_TEXTS, RUBBISH, Draw, turn
 
 TABLE = (
     "unit_id,segment,age\n" + "".join(f"c{unit:05d},s{unit % 2},{unit}\n" for unit in range(UNITS))
 ).encode()
 
-VALUES = (
-    "NULL",
-    "0",
-    "1",
-    "-1",
-    "2",
-    "0.5",
-    "'NaN'::DOUBLE",
-    "'inf'::DOUBLE",
-    "'-inf'::DOUBLE",
-    "1e308",
-    "-1e308",
-    "5e-324",
-    "1e-300",
-    "9223372036854775807",
-    "4503599627370497",
-    "''",
-    "repeat('x', 100000)",
-    "chr(27) || '[2J' || chr(7)",
-    "chr(8238) || 'abc'",
-    "'a' || chr(10) || 'b'",
-    "chr(0)",
-    "'none'",
-    "'mail'",
-    "'other'",
-    "'all'",
-    "'<script>alert(1)</script>'",
-    "'$\\frac{1}{0}$'",
-    "TIMESTAMP '0001-01-01'",
-    "TIMESTAMP 'infinity'",
-    "TIMESTAMP '290000-01-01'",
-    "true",
-    "false",
-)
-"""What a cell of a release may be made."""
+_NUMBERS = {
+    **{word: word for word in ("0", "1", "-1", "2", "0.5", "1e308", "-1e308", "5e-324")},
+    **{f"{word}inite": f"'{word}'::DOUBLE" for word in ("inf", "-inf")},
+    "no number": "'NaN'::DOUBLE",
+    "doubled": "{0} * 2",
+    "huge": "({0} + 1) * 1e100",
+    "negative": "-{0} - 1",
+    "a bit more": "{0} * (1 + 1e-9) + 1e-12",
+}
+_WHOLE = {
+    **{word: word for word in ("0", "1", "-1", "2", "2147483647")},
+    "one more": "{0} + 1",
+    "negative": "-{0} - 1",
+}
+_TEXTS = {
+    "long": "repeat('x', 100000)",
+    "escapes": "chr(27) || '[2J' || chr(7)",
+    "nothing": "''",
+    "zero": "chr(0)",
+    "reversed": "chr(8238) || 'abc'",
+    "lines": "'a' || chr(10) || 'b'",
+    "script": "'<script>alert(1)</script>'",
+    "formula": "'$\\frac{1}{2}$'",
+    "capitals": "upper({0}) || ' '",
+    "each its own": "{0} || rowid",
+}
+VALUES: dict[str, dict[str, str]] = {
+    "DOUBLE": _NUMBERS,
+    "INTEGER": _WHOLE,
+    "BIGINT": _WHOLE | {"greatest": "9223372036854775807", "no double": "4503599627370497 * 2 + 1"},
+    "UBIGINT": {"0": "0", "one of all": "7", "greatest": "18446744073709551615"},
+    "VARCHAR": _TEXTS,
+    "BOOLEAN": {"true": "true", "false": "false", "other": "NOT {0}"},
+    "DATE": {"first": "DATE '0001-01-01'", "never": "DATE 'infinity'"},
+    "TIMESTAMP": {
+        word: f"TIMESTAMP '{word}'" for word in ("0001-01-01", "infinity", "290000-01-01")
+    },
+}
+"""What a cell may be made, by the type of its column; {0} is what it was."""
 
 TYPES = (
-    "VARCHAR",
-    "DOUBLE",
-    "FLOAT",
-    "BIGINT",
-    "UBIGINT",
-    "HUGEINT",
-    "TINYINT",
-    "BOOLEAN",
-    "DECIMAL(38, 10)",
-    "BLOB",
-    "TIMESTAMP",
-    "TIMESTAMP WITH TIME ZONE",
-    "DATE",
-    "INTERVAL",
-    "DOUBLE[]",
-    "STRUCT(a DOUBLE)",
-    "MAP(VARCHAR, DOUBLE)",
-    "UUID",
-    "BIT",
+    *("VARCHAR", "DOUBLE", "FLOAT", "BIGINT", "UBIGINT", "HUGEINT", "TINYINT", "BOOLEAN"),
+    *("DECIMAL(38, 10)", "BLOB", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "DATE", "INTERVAL"),
+    *("DOUBLE[]", "STRUCT(a DOUBLE)", "MAP(VARCHAR, DOUBLE)", "UUID", "BIT"),
 )
 
 HOSTILE = (
@@ -84,140 +79,197 @@ HOSTILE = (
 )
 """What a view of a hostile file does when it is read."""
 
-_tables = st.sampled_from(sorted(TABLES))
-_columns = _tables.flatmap(
-    lambda table: st.tuples(st.just(table), st.sampled_from(sorted(TABLES[table])))
-)
-_rows = st.sampled_from(["", " WHERE rowid = 0", " WHERE rowid % 2 = 0", " WHERE rowid > 0"])
+_ROWS = ("", "", " WHERE rowid = 0", " WHERE rowid % 2 = 0")
 
+Change = tuple[str, tuple[str, ...]]
+"""What it is called, and its statements."""
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''").replace("\x00", "") + "'"
-
-
-@st.composite
-def _cells(draw: st.DrawFn) -> tuple[str, ...]:
-    table, column = draw(_columns)
-    plain = texts.filter(lambda text: "\x00" not in text and text.isprintable()).map(_quoted)
-    value = draw(st.one_of(st.sampled_from(VALUES), st.sampled_from(VALUES), plain))
-    return (f'UPDATE "{table}" SET "{column}" = {value}{draw(_rows)}',)
-
-
-@st.composite
-def _of_a_kind(draw: st.DrawFn) -> tuple[str, ...]:
-    """One column that means much, made something it cannot be."""
-    return draw(
-        st.sampled_from(
-            [
-                ("UPDATE release SET resampling_probability = 0",),
-                ("UPDATE release SET resampling_probability = 1",),
-                ("UPDATE release SET resampling_probability = NULL",),
-                ("UPDATE release SET noise_scale = 1e308",),
-                ("UPDATE release SET control = NULL",),
-                ("UPDATE release SET control = 'mail'",),
-                ("UPDATE release SET grid_step = 0",),
-                ("UPDATE release SET strata_statistic = 'counts'",),
-                ("UPDATE release SET strata_statistic = 'means'",),
-                ("UPDATE release SET mechanism = 'noisy-histogram'",),
-                ("UPDATE release SET mechanism = 'unheard-of'",),
-                ("UPDATE release SET same_shares = NOT same_shares",),
-                ("UPDATE release SET cluster_epsilon = 0.5",),
-                ("UPDATE outcomes SET outcome = outcome * 1e300",),
-                ("UPDATE units SET outcome_randomised = outcome_randomised * 1e100",),
-                ("UPDATE units SET outcome_randomised = 99",),
-                ("UPDATE debias SET probability = 0",),
-                ("UPDATE debias SET probability = probability * 2",),
-                ("UPDATE debias SET noisy_count = noisy_count * 1000000000000",),
-                ("UPDATE pools SET n_units = 0",),
-                ("UPDATE strata SET n_units = -n_units",),
-                ("DELETE FROM pools",),
-                ("DELETE FROM units",),
-                ("DELETE FROM outcomes",),
-            ]
-        )
-    )
-
-
-@st.composite
-def _shapes(draw: st.DrawFn) -> tuple[str, ...]:
-    """Tables and columns that are others than those of a release."""
-    table, column = draw(_columns)
-    other, kind = draw(_tables), draw(st.sampled_from(TYPES))
-    body = draw(st.sampled_from(HOSTILE))
-    fits = ", ".join(f"NULL::{kind} AS {name}" for name, kind in TABLES[table].items())
-    as_fits = f"SELECT {fits} FROM ({body})"
-    return draw(
-        st.sampled_from(
-            [
-                (f'ALTER TABLE "{table}" ALTER "{column}" TYPE {kind} USING NULL',),
-                (f'ALTER TABLE "{table}" ALTER "{column}" TYPE {kind}',),
-                (f'ALTER TABLE "{table}" DROP "{column}"',),
-                (f'ALTER TABLE "{table}" RENAME "{column}" TO "{column}_"',),
-                (f'ALTER TABLE "{table}" ADD COLUMN more {kind}',),
-                (f'DROP TABLE "{table}"',),
-                (f'ALTER TABLE "{table}" RENAME TO "{table}_"',),
-                (f'INSERT INTO "{table}" SELECT * FROM "{table}"',),
-                (f'DELETE FROM "{table}" WHERE rowid % 2 = 0',),
-                (f'CREATE VIEW more AS SELECT * FROM "{table}"',),
-                (f'DROP TABLE "{table}"', f'CREATE VIEW "{table}" AS {body}'),
-                (f'DROP TABLE "{table}"', f'CREATE VIEW "{table}" AS {as_fits}'),
-                (
-                    f'ALTER TABLE "{table}" RENAME TO hidden',
-                    f'CREATE VIEW "{table}" AS SELECT * FROM hidden',
-                ),
-                (f'DROP TABLE "{table}"', f'CREATE TABLE "{table}" AS SELECT * FROM "{other}"'),
-                (f'CREATE SCHEMA s; CREATE TABLE s."{table}" AS SELECT * FROM "{table}"',),
-                ("CREATE MACRO more(x) AS x + 1", "CREATE SEQUENCE one"),
-                ("CREATE MACRO avg(x) AS error('mine')", "CREATE MACRO count(x) AS -1"),
-                (f'ALTER TABLE "{table}" ALTER "{column}" SET DEFAULT 1',),
-                (f'CREATE INDEX i ON "{table}" ("{column}")',),
-            ]
-        )
-    )
-
-
-_steps: SearchStrategy[tuple[str, ...]] = st.one_of(_cells(), _cells(), _of_a_kind(), _shapes())
-
-
-@st.composite
-def files(draw: st.DrawFn) -> Content:
-    """A file that is said to be a release."""
-    kind = draw(st.integers(0, 19))
-    if kind == 0:
-        return draw(
-            st.one_of(
-                st.sampled_from([b"", b"SQLite format 3\x00", b"PAR1", TABLE, *RUBBISH]),
-                st.binary(max_size=64),
-                st.sampled_from(ODD),
-            )
-        )
-    made = draw(st.lists(_steps, min_size=kind > 2, max_size=3))
-    if kind <= 2:
-        where = st.floats(0, 1)
-        return Remade(
-            draw(st.sampled_from(sorted(SECTIONS))),
-            cut=draw(st.one_of(st.none(), where)),
-            flips=tuple(draw(st.lists(where, max_size=3))),
-        )
-    storage = draw(st.sampled_from([None] * 20 + ["v1.2.0", "latest"]))
-    statements = tuple(one for step in made for one in step)
-    return Remade(draw(st.sampled_from(sorted(SECTIONS))), statements, storage=storage)
-
+SHAPES: tuple[Change, ...] = (
+    ("dropped", ("DROP TABLE {0}",)),
+    ("renamed", ("ALTER TABLE {0} RENAME TO {0}_",)),
+    ("emptied", ("DELETE FROM {0}",)),
+    ("halved", ("DELETE FROM {0} WHERE rowid % 2 = 0",)),
+    ("doubled", ("INSERT INTO {0} SELECT * FROM {0}",)),
+    ("with one more column", ("ALTER TABLE {0} ADD COLUMN more {kind}",)),
+    ("beside a view", ("CREATE VIEW more AS SELECT * FROM {0}",)),
+    ("a view of itself", (
+        "ALTER TABLE {0} RENAME TO hidden", "CREATE VIEW {0} AS SELECT * FROM hidden")),
+    ("a hostile view", ("DROP TABLE {0}", "CREATE VIEW {0} AS {body}")),
+    ("a hostile view that fits", (
+        "DROP TABLE {0}", "CREATE VIEW {0} AS SELECT {fits} FROM ({body})")),
+    ("another's columns", ("DROP TABLE {0}", "CREATE TABLE {0} AS SELECT * FROM {other}")),
+    ("in a schema of its own", ("CREATE SCHEMA s", "CREATE TABLE s.{0} AS SELECT * FROM {0}")),
+    ("beside macros", ("CREATE MACRO more(x) AS x + 1", "CREATE SEQUENCE one")),
+    ("beside macros of DuckDB's names", (
+        "CREATE MACRO avg(x) AS error('mine')", "CREATE MACRO count(x) AS -1")),
+    ("beside a type", ("CREATE TYPE mine AS ENUM ('a')",)),
+)  # fmt: skip
+"""What a table may be made that is none of a release's."""
 
 READING: tuple[tuple[str, ...], ...] = (
     ("inspect", "x.duckdb"),
+    ("estimate", "x.duckdb", "--json"),
+    ("report", "x.duckdb", "-o", "page.html"),
+    ("estimate", "x.duckdb", "--segments", "table.csv"),
     ("inspect", "x.duckdb", "--json"),
     ("estimate", "x.duckdb"),
-    ("estimate", "x.duckdb", "--json"),
-    ("estimate", "x.duckdb", "--segments", "table.csv"),
+    ("export", "x.duckdb", "-o", "out.csv", "--table", "estimates"),
     ("estimate", "x.duckdb", "--covariates", "table.csv"),
-    ("report", "x.duckdb", "-o", "page.html"),
+    ("effects", "x.duckdb", "--covariates", "table.csv", "--metric", "clicks"),
+    ("export", "x.duckdb", "-o", "out.parquet"),
+    ("estimate", "x.duckdb", "--by", "country"),
 )
+READING_NIGHTS: tuple[tuple[str, ...], ...] = (
+    ("estimate", "nights"),
+    ("inspect", "nights", "--sql"),
+    ("report", "nights", "-o", "pages"),
+    ("verify", "nights"),
+    ("inspect", "nights"),
+    ("estimate", "nights", "--json", "--last", "2"),
+)
+_LEFT = ("page.html", "out.csv", "out.parquet", "pages", "pages/*")
+_NIGHT = f"nights/trial.{NIGHTS[1]}.r1.duckdb"
+_BYTES = ("cut", "a byte", "three bytes", "stored by v1.2.0", "stored by latest", "odd", "rubbish")
 
 
-@st.composite
-def releases(draw: st.DrawFn) -> Case:
-    """A release file, and one or two of the commands that read it."""
-    commands = st.lists(st.sampled_from(READING), min_size=1, max_size=2, unique=True)
-    content = {"x.duckdb": draw(files()), "table.csv": TABLE, "ids.key": SECRET}
-    return Case(content, tuple(draw(commands)), ("page.html",))
+@dataclass(frozen=True)
+class Target:
+    """A table, or a column of one, in the base that it is changed in; or a file's bytes."""
+
+    base: str
+    table: str = ""
+    column: str = ""
+    place: int = 0
+    """Which of all targets it is: not all are made the same at a time."""
+
+    def change(self, turns: int) -> tuple[tuple[str, str], tuple[str, ...]]:
+        """What it is made in its ``turns``-th turn: a name of both, and the statements."""
+        turns += self.place
+        if not self.column:
+            name, statements = turn(SHAPES, turns)
+            others = {
+                "kind": turn(TYPES, turns),
+                "body": turn(HOSTILE, turns),
+                "other": turn(sorted(set(TABLES) - {self.table}), turns),
+                "fits": ", ".join(f"NULL::{kind} AS {one}" for one, kind in self._columns.items()),
+            }
+            return (self.table, name), tuple(one.format(self.table, **others) for one in statements)
+        name, statements = turn(
+            _changes(self.table, self.column, self._columns[self.column]), turns
+        )
+        rows = turn(_ROWS, turns)
+        return (f"{self.table}.{self.column}", name), tuple(
+            one + rows if one.startswith("UPDATE") else one for one in statements
+        )
+
+    @property
+    def _columns(self) -> dict[str, str]:
+        return columns(self.base)[self.table]
+
+
+@functools.cache
+def _changes(table: str, column: str, kind: str) -> tuple[Change, ...]:
+    """Every class of value of a column of this type, and what else it may be made."""
+    usual = "VARCHAR" if kind.startswith("ENUM") else kind
+    fact = SCHEMA[table].columns.get(column)
+    words = re.findall(r"'([^']+)'", fact.comment) if fact and usual == "VARCHAR" else []
+    values = {
+        "null": "NULL",
+        **VALUES[usual],
+        "all alike": f'(SELECT max("{column}") FROM {table})::{usual}',
+        **{word: f"'{word}'" for word in words},
+    }
+    if usual == "VARCHAR":
+        values |= {"odd": "'" + turn(ODD_TEXTS, len(column)).replace("'", "''") + "'"}
+    place = f'ALTER TABLE {table} ALTER "{column}"'
+    others = {
+        "dropped": f'ALTER TABLE {table} DROP "{column}"',
+        "renamed": f'ALTER TABLE {table} RENAME "{column}" TO "{column}_"',
+        "with a default": f"{place} SET DEFAULT NULL",
+        "with an index": f'CREATE INDEX "i {column}" ON {table} ("{column}")',
+        "of another type": f"{place} TYPE {turn(TYPES, len(table) * len(column))} USING NULL",
+    }
+    whole = f'"{column}"'
+    update = f"UPDATE {table} SET {whole}"
+    before = () if usual == kind else (f"{place} TYPE {usual}",)
+    return (
+        *((name, (*before, f"{update} = {value.replace('{0}', whole)}"))
+          for name, value in values.items()),
+        *((name, (statement,)) for name, statement in others.items()),
+    )  # fmt: skip
+
+
+def _targets(turns: int) -> list[Target]:
+    """Every target once, in a base that has it, another one with every turn; neighbours differ."""
+    bases: dict[tuple[str, str], list[str]] = {}
+    for name in SECTIONS if turns % 3 < 2 else ("nights",):
+        for table, kinds in columns(name).items():
+            for column in ("", *kinds):
+                bases.setdefault((table, column), []).append(name)
+    found = [
+        Target(turn(names, turns + turns // 7 + place), table, column, place)
+        for place, ((table, column), names) in enumerate(sorted(bases.items()))
+    ]
+    files = [Target(name) for name in (turn(list(SECTIONS), turns), "nights")]
+    return sorted(found, key=lambda one: (one.base, one.table, one.column)) + files
+
+
+def _planned() -> Iterator[tuple[int, list[Target]]]:
+    """The targets of each case: one, then two of one base, and so on; turn by turn."""
+    turns = 0
+    while True:
+        left = _targets(turns)
+        size = 1
+        while left:
+            together = [one for one in left[:size] if one.base == left[0].base and one.table]
+            chosen = together or left[:1]
+            yield turns, chosen
+            left = left[len(chosen) :]
+            size = 3 - size
+        turns += 1
+
+
+_cases = _planned()
+_known: list[tuple[int, list[Target]]] = []
+
+
+def releases(number: int, draw: Draw) -> Case:
+    """A release file or a folder of them, of which one or two things are changed."""
+    while len(_known) <= number:
+        _known.append(next(_cases))
+    turns, targets = _known[number]
+    name = targets[0].base
+    if not targets[0].table:
+        return _of_bytes(name, turns, draw)
+    columns_first = sorted(targets, key=lambda one: -len(one.column))
+    changes = sorted(  # and indexes last: a table that has one cannot be altered
+        (one.change(turns) for one in columns_first), key=lambda one: one[0][1] == "with an index"
+    )
+    statements = tuple(statement for _, made in changes for statement in made)
+    return _case(name, Remade(name, statements), number + turns, tuple(hit for hit, _ in changes))
+
+
+def _of_bytes(name: str, turns: int, draw: Draw) -> Case:
+    kind = turn(_BYTES, turns)
+    where = tuple(draw.random() for _ in range(3))
+    content: Content = Remade(
+        name,
+        cut=where[0] if kind == "cut" else None,
+        flips=where[: {"a byte": 1, "three bytes": 3}.get(kind, 0)],
+        storage=kind.removeprefix("stored by ") if kind.startswith("stored") else None,
+    )
+    if kind == "odd":
+        content = draw.choice(ODD)
+    if kind == "rubbish":
+        content = draw.choice((b"", b"SQLite format 3\x00", b"PAR1", TABLE, *RUBBISH))
+    return _case(name, content, draw.randrange(99), ((f"bytes of {name}", kind),))
+
+
+def _case(name: str, content: Content, number: int, hits: tuple[tuple[str, str], ...]) -> Case:
+    files: dict[str, Content] = {"table.csv": TABLE, "ids.key": SECRET, "x.duckdb": content}
+    command = turn(READING, number)
+    if name == "nights":
+        files.pop("x.duckdb")
+        files |= dict(base("nights")) | {_NIGHT: content}
+        command = turn(READING_NIGHTS, number)
+    return Case(files, (command,), _LEFT, hits=hits)

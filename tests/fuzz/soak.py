@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.case import Case
-from tests.fuzz.chunk import CHUNK, each_of_chunk, found_in, smallest
-from tests.fuzz.kinds import KINDS
+from tests.fuzz.chunk import CHUNK, found_in
+from tests.fuzz.kinds import KINDS, case
 
 PATIENCE = 900.0
 """Seconds without a word from a process after which its case counts as one that never ends.
@@ -38,8 +37,11 @@ TOGETHER = 10
 
 ROOT = Path(__file__).resolve().parents[2]
 
-Keep = Callable[[int, int, list[dict[str, Any]]], None]
-"""Takes a chunk that is done, how many cases were tried of it, and what was found."""
+Hits = Counter[tuple[str, str]]
+"""How often what was changed into which class of value."""
+
+Keep = Callable[[int, Hits, list[dict[str, Any]]], None]
+"""Takes a chunk that is done, what its cases changed, and what was found."""
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Progress:
     path: Path
     done: list[int] = field(default_factory=list)
     """Chunks that were tried whole."""
-    tried: int = 0
+    hits: Hits = field(default_factory=Counter)
     findings: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
@@ -57,12 +59,15 @@ class Progress:
         """What a file says, or nothing yet."""
         if not path.exists():
             return cls(path)
-        return cls(path, **json.loads(path.read_text(encoding="utf-8")))
+        content = json.loads(path.read_text(encoding="utf-8"))
+        hits = Counter({(what, how): times for what, how, times in content["hits"]})
+        return cls(path, content["done"], hits, content["findings"])
 
     def keep(self) -> None:
         """Write the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        content = {"done": self.done, "tried": self.tried, "findings": self.findings}
+        hits = [[*hit, times] for hit, times in sorted(self.hits.items())]
+        content = {"done": self.done, "hits": hits, "findings": self.findings}
         beside = self.path.with_suffix(".new")
         beside.write_text(json.dumps(content, indent=1), encoding="utf-8")
         beside.replace(self.path)
@@ -81,11 +86,11 @@ def soak(kind: str, cases: int, folder: Path, processes: int = PROCESSES) -> Pro
     lock = threading.Lock()
     left = [chunk for chunk in range(-(-cases // CHUNK)) if chunk not in progress.done]
 
-    def keep(chunk: int, tried: int, found: list[dict[str, Any]]) -> None:
+    def keep(chunk: int, hits: Hits, found: list[dict[str, Any]]) -> None:
         with lock:
             known = set(progress.by_signature())
             progress.done.append(chunk)
-            progress.tried += tried
+            progress.hits += hits
             progress.findings += found
             progress.keep()
             for one in found:
@@ -103,7 +108,7 @@ def soak(kind: str, cases: int, folder: Path, processes: int = PROCESSES) -> Pro
 def _try_chunks(kind: str, chunks: list[int], keep: Keep) -> None:
     """Try chunks in a process of their own, begun anew after a case that it does not survive."""
     found: list[dict[str, Any]] = []
-    left, tried = list(chunks), 0
+    left, hits = list(chunks), Hits()
     first = CHUNK * left[0]
     while left:
         process = subprocess.Popen(
@@ -121,11 +126,11 @@ def _try_chunks(kind: str, chunks: list[int], keep: Keep) -> None:
                 if "begun" in told:
                     at = told["begun"]
                 elif "number" in told:
-                    tried += 1
+                    hits.update((what, how) for what, how in told["hits"])
                     found += [{"number": told["number"], **one} for one in told["found"]]
                 else:
-                    keep(left.pop(0), tried, found)
-                    found, tried, at = [], 0, None
+                    keep(left.pop(0), hits, found)
+                    found, hits, at = [], Hits(), None
             silent = process.poll() is None
         finally:  # also where somebody interrupts
             with process:
@@ -140,7 +145,6 @@ def _try_chunks(kind: str, chunks: list[int], keep: Keep) -> None:
         what = "never ends" if silent else "kills the process"
         detail = "" if silent else f"exit code {code}"
         found.append({"number": at, "what": what, "detail": detail, "signature": what})
-        tried += 1
         first = at + 1
 
 
@@ -164,27 +168,32 @@ def _print(*words: object, **named: Any) -> None:
     print(*words, **named, flush=True)  # noqa: T201 - a program that prints
 
 
-def show(kind: str, number: int, folder: Path | None, signature: str | None = None) -> int:
-    """Run one case again and print what is wrong; ``folder`` is where its files are put."""
-    wanted: list[Case] = []
-    each_of_chunk(
-        kind, number // CHUNK, lambda at, case: wanted.append(case) if at == number else None
-    )
-    case = wanted[0]
-    if signature is not None:
-        case = smallest(kind, number, signature)
-    if folder is not None:
-        folder.mkdir(parents=True)
-        case.lay_out(folder)
-    _print(case)
-    found = found_in(0, case)
+def coverage(kind: str, hits: Hits) -> list[str]:
+    """What was hit of all that there is, in lines; what never was by its name."""
+    times: Counter[str] = Counter()
+    for (what, _), count in hits.items():
+        times[what] += count
+    targets = set(KINDS[kind].targets())
+    never = sorted(targets - set(times))
+    told = f"  hit {len(targets) - len(never)} of {len(targets)}, {len(hits):,} with their classes"
+    if times:
+        least, count = min(times.items(), key=lambda one: one[1])
+        told += f"; least often {least}, {count:,} times"
+    return [told, *(f"  never hit: {one}" for one in never)]
+
+
+def show(kind: str, number: int) -> int:
+    """Run one case again and print what is wrong."""
+    wanted = case(kind, number)
+    _print(wanted)
+    found = found_in(0, wanted)
     for one in found:
         _print(f"\n{one.signature}\n{one.detail}")
     return 1 if found else 0
 
 
 def main() -> int:
-    """Read what `make soak` says: KIND, CASES, CASE, and SIGNATURE for the smallest such case."""
+    """Read what `make soak` says: KIND, CASES, and CASE for one case alone."""
     kinds = [os.environ["KIND"]] if os.environ.get("KIND") else list(KINDS)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
@@ -192,14 +201,15 @@ def main() -> int:
         return 2
     folder = Path(os.environ.get("SOAK_FOLDER") or ".soak")
     if os.environ.get("CASE"):
-        number = int(os.environ["CASE"])
-        return show(kinds[0], number, None, os.environ.get("SIGNATURE") or None)
+        return show(kinds[0], int(os.environ["CASE"]))
     found = 0
     for kind in kinds:
         cases = int(os.environ.get("CASES") or KINDS[kind].in_soak)
         progress = soak(kind, cases, folder)
         counts = Counter(one["signature"] for one in progress.findings)
-        _print(f"{kind}: {progress.tried:,} cases, {len(counts)} findings")
+        _print(f"{kind}: {len(progress.done) * CHUNK:,} cases, {len(counts)} findings")
+        for line in coverage(kind, progress.hits):
+            _print(line)
         for signature, count in counts.most_common():
             first = progress.by_signature()[signature][0]["number"]
             _print(f"  {count:6,}  {signature}  (CASE={first})")

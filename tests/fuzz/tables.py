@@ -1,131 +1,142 @@
-"""Tables that analysts bring beside a release: segments and covariates."""
+"""Tables that analysts bring beside a release: segments and covariates.
+
+Targets are kinds of ids, of values and of types of columns, each in turn, and each kind of release.
+"""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
-from hypothesis import strategies as st
 
 from tests.fuzz.bases import SECTIONS, UNITS
 from tests.fuzz.case import ODD, Case, Content, Remade
-from tests.fuzz.values import RUBBISH, damages, some_of, texts
+from tests.fuzz.values import RUBBISH, Draw, turn, turns_of
 
 _NAMES = ("segment", "age", "income", "plan", "unit_id", "outcome", "", "__index__")
+_SCALES = (1e308, 1e-308, 1e150, -1e160, float("inf"), 5e-324)
+
+Column = Callable[[int, Draw], list[Any]]
 
 
-_COLUMNS: tuple[Callable[[int], Any], ...] = (
-    lambda one: f"s{one % 3}",
-    lambda one: one * 7919 % 101,
-    lambda one: one * 7919 % 101 / 7,
-    lambda one: None if one % 5 == 0 else float(one),
-    lambda _: float("nan"),
-    lambda one: one % 2 == 0,
-    lambda one: f"own{one}",
-    lambda one: 1e9 if one == 3 else float(one % 4),
-    lambda one: 2**63 - 1 - one,
-)
-"""What stands in a row: numbers, few or many texts, gaps, truths, or worse."""
+def _each(value: Callable[[int], Any]) -> Column:
+    return lambda count, _: [value(one) for one in range(count)]
 
 
-@st.composite
-def _values(draw: st.DrawFn, count: int) -> list[Any]:
-    """A column."""
-    rows = range(count)
-    match draw(st.integers(0, 5)):
-        case 0:
-            return [draw(st.one_of(texts, st.none()))] * count
-        case 1:
-            chosen = draw(st.lists(texts, min_size=1, max_size=4))
-            return [chosen[one % len(chosen)] for one in rows]
-        case 2:
-            scale = draw(st.sampled_from([1e308, 1e-308, 1e150, -1e160, float("inf"), 5e-324]))
-            return [scale if one % 2 else -one * scale / 100 for one in rows]
-    return list(map(draw(st.sampled_from(_COLUMNS)), rows))
+def _few_texts(count: int, draw: Draw) -> list[Any]:
+    chosen = [draw.text() for _ in range(draw.randint(1, 4))]
+    return [turn(chosen, one) for one in range(count)]
 
 
-_TYPES: tuple[pl.DataType, ...] = (
+def _scaled(count: int, draw: Draw) -> list[Any]:
+    scale = draw.choice(_SCALES)
+    return [scale if one % 2 else -one * scale / 100 for one in range(count)]
+
+
+VALUES: dict[str, Column] = {
+    "three texts": _each(lambda one: f"s{one % 3}"),
+    "whole numbers": _each(lambda one: one * 7919 % 101),
+    "numbers": _each(lambda one: one * 7919 % 101 / 7),
+    "gaps": _each(lambda one: None if one % 5 == 0 else float(one)),
+    "no numbers": _each(lambda _: float("nan")),
+    "truths": _each(lambda one: one % 2 == 0),
+    "a text each": _each(lambda one: f"own{one}"),
+    "an outlier": _each(lambda one: 1e9 if one == 3 else float(one % 4)),
+    "greatest integers": _each(lambda one: 2**63 - 1 - one),
+    "one odd text": lambda count, draw: [draw.choice((draw.text(), None))] * count,
+    "few odd texts": _few_texts,
+    "huge or tiny": _scaled,
+}
+"""What stands in a column."""
+
+IDS: dict[str, Column] = {
+    "as they are": _each(lambda one: f"c{one:05d}"),
+    "numbers": _each(lambda one: one),
+    "gaps": _each(lambda one: None if one % 4 == 0 else f"c{one:05d}"),
+    "twice each": _each(lambda one: f"c{one // 2:05d}"),
+    "odd": lambda n, draw: [draw.text() if one % 9 == 0 else f"c{one:05d}" for one in range(n)],
+    "fractions": _each(float),
+}
+
+TYPES: tuple[pl.DataType, ...] = (
     *(pl.Categorical(), pl.Float32(), pl.Int8(), pl.UInt64(), pl.Binary(), pl.Date()),
     *(pl.Duration(), pl.Null(), pl.List(pl.Int64()), pl.Decimal(10, 2)),
 )
 _NOT_IN_CSV = (pl.Binary, pl.Duration, pl.Date)
 """What polars cannot write as text, or not whatever the number: it panics over far dates."""
 
-
-@st.composite
-def _ids(draw: st.DrawFn, count: int) -> list[Any]:
-    kind = draw(st.integers(0, 8))
-    own: list[Any] = [f"c{one:05d}" for one in range(count)]
-    if kind == 0:
-        return list(range(count))
-    if kind == 1:
-        return [None if one % 4 == 0 else own[one] for one in range(count)]
-    if kind == 2:
-        return [own[one // 2] for one in range(count)]
-    if kind == 3:
-        return [draw(texts) if one % 9 == 0 else own[one] for one in range(count)]
-    if kind == 4:
-        return [float(one) for one in range(count)]
-    return own
+TARGETS = (
+    *(("values", name) for name in VALUES),
+    *(("ids", name) for name in IDS),
+    *(("type", str(kind)) for kind in TYPES),
+    *(("release", name) for name in SECTIONS),
+    *(("file", kind) for kind in ("odd", "rubbish", "damaged", "a column less", "nobody", "one")),
+)
 
 
-@st.composite
-def _frames(draw: st.DrawFn, name: str) -> pl.DataFrame:
-    count = draw(st.sampled_from([UNITS, UNITS, UNITS, UNITS // 2, 1, 0, UNITS + 20]))
-    columns: dict[str, list[Any]] = {"unit_id": draw(_ids(count)), name: draw(_values(count))}
-    for _ in range(draw(st.integers(0, 3))):
-        other = draw(st.one_of(st.sampled_from(_NAMES), texts))
-        if other not in columns:
-            columns[other] = draw(_values(count))
-    if draw(st.integers(0, 12)) == 0:
-        columns.pop(draw(st.sampled_from(sorted(columns))))
+def _frame(name: str, target: tuple[str, str], draw: Draw) -> pl.DataFrame:
+    subject, how = target
+    count = {"nobody": 0, "one": 1}.get(how, draw.choice([UNITS, UNITS, UNITS // 2, UNITS + 20]))
+    ids = IDS[how] if subject == "ids" else IDS["as they are"]
+    values = VALUES[how] if subject == "values" else draw.choice(list(VALUES.values()))
+    columns: dict[str, list[Any]] = {"unit_id": ids(count, draw), name: values(count, draw)}
+    for _ in range(draw.randrange(3)):
+        other = draw.choice((draw.choice(_NAMES), draw.text()))
+        columns.setdefault(other, draw.choice(list(VALUES.values()))(count, draw))
+    if how == "a column less":
+        columns.pop(draw.choice(sorted(columns)))
     frame = pl.DataFrame(columns, strict=False)
-    if frame.height and draw(st.integers(0, 5)) == 0:
-        kind = draw(st.sampled_from(_TYPES))
-        chosen = draw(st.sampled_from(frame.columns))
+    if subject == "type":
+        (kind,) = (one for one in TYPES if str(one) == how)
         try:
-            frame = frame.with_columns(pl.col(chosen).cast(kind, strict=False))
+            return frame.with_columns(
+                pl.col(draw.choice(["unit_id", name])).cast(kind, strict=False)
+            )
         except pl.exceptions.PolarsError:
-            return frame
+            return frame.with_columns(pl.lit(None).cast(kind).alias(name))
     return frame
 
 
-@st.composite
-def _file(draw: st.DrawFn, column: str) -> tuple[str, Content]:
-    if draw(st.integers(0, 40)) == 0:
-        ending = draw(st.sampled_from(["csv", "parquet", "txt"]))
-        return f"table.{ending}", draw(st.one_of(st.sampled_from(ODD), st.sampled_from(RUBBISH)))
-    frame = draw(_frames(column))
+def _file(name: str, target: tuple[str, str], draw: Draw) -> tuple[str, Content]:
+    _, how = target
+    if how in ("odd", "rubbish") and target[0] == "file":
+        ending = draw.choice(["csv", "parquet", "txt"])
+        contents: Sequence[Content] = ODD if how == "odd" else RUBBISH
+        return f"table.{ending}", draw.choice(contents)
+    frame = _frame(name, target, draw)
     stream = io.BytesIO()
-    if draw(st.booleans()):
+    if draw.one_in(2):
         frame.write_parquet(stream)
-        name = "table.parquet"
+        ending = "parquet"
     else:
         flat = [
             pl.col(one).cast(pl.String, strict=False)
             for one, kind in frame.schema.items()
             if not kind.is_nested() and kind not in _NOT_IN_CSV
         ]
-        frame.select(flat).write_csv(stream, separator=draw(st.sampled_from([","] * 9 + [";"])))
-        name = "table.csv"
-    return name, draw(some_of(damages(), most=2))(stream.getvalue())
+        frame.select(flat).write_csv(stream, separator=draw.choice([*"," * 9, ";"]))
+        ending = "csv"
+    content = stream.getvalue()
+    return f"table.{ending}", draw.damaged(content) if how == "damaged" else content
 
 
-@st.composite
-def _cases(draw: st.DrawFn, column: str, option: str) -> Case:
-    name, content = draw(_file(column))
-    level = draw(st.sampled_from([()] * 8 + [("--level", "0.999999999"), ("--level", "1e-300")]))
-    more = draw(st.sampled_from([(), ("--json",)]))
-    release = Remade(draw(st.sampled_from(sorted(SECTIONS))))
-    command = ("estimate", "x.duckdb", option, name, *level, *more)
-    return Case({"x.duckdb": release, name: content}, (command,))
-
-
-def segments() -> st.SearchStrategy[Case]:
-    """Estimates by segment of a sound release."""
-    return _cases("segment", "--segments")
-
-
-def covariates() -> st.SearchStrategy[Case]:
-    """Estimates of a sound release adjusted for covariates."""
-    return _cases("age", "--covariates")
+def tables(number: int, draw: Draw) -> Case:
+    """Estimates by segment of a sound release, or adjusted for covariates, or who benefits."""
+    target = turn(TARGETS, number)
+    turns = turns_of(number, len(TARGETS))
+    asked = turn(
+        (("estimate", "--segments"), ("estimate", "--covariates"), ("effects", "--covariates")),
+        turns,
+    )
+    column = "segment" if asked[1] == "--segments" else "age"
+    name, content = _file(column, target, draw)
+    level = draw.choice([()] * 8 + [("--level", "0.999999999"), ("--level", "1e-300")])
+    more = draw.choice([(), ("--json",)])
+    base = target[1] if target[0] == "release" else draw.choice(["means", "counts", "plain"])
+    metric = ("--metric", "outcome" if base == "plain" else "clicks") * (asked[0] == "effects")
+    command = (asked[0], "x.duckdb", asked[1], name, *metric, *level, *more)
+    return Case(
+        {"x.duckdb": Remade(base), name: content},
+        (command,),
+        hits=((": ".join(target), asked[0] + asked[1]),),
+    )

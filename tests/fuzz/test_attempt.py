@@ -10,22 +10,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import duckdb
 import polars as pl
 import pytest
 
 from flows.cli.main import run
 from flows.raw.reading import columns
 from schemas.errors import InputError
+from schemas.released import TABLES
 from tests.fuzz import soak
 from tests.fuzz.attempt import Problem, problems
-from tests.fuzz.bases import SECTIONS, base
-from tests.fuzz.case import CANARY, DIGITS, ODD, Case, Remade
-from tests.fuzz.chunk import CHUNK, each_of_chunk, smallest
-from tests.fuzz.configurations import LOG, SOUND, sound, spelt
-from tests.fuzz.kinds import KINDS
-from tests.fuzz.releases import READING, TABLE
+from tests.fuzz.bases import NIGHTS, SECTIONS, base
+from tests.fuzz.bases import columns as columns_of
+from tests.fuzz.case import CANARY, DIGITS, ODD, Case, Content, Remade
+from tests.fuzz.chunk import CHUNK
+from tests.fuzz.configurations import BASES, LOG
+from tests.fuzz.documents import TABLE as ROWS
+from tests.fuzz.kinds import KINDS, case
+from tests.fuzz.releases import READING, READING_NIGHTS, TABLE, Target
+from tests.fuzz.values import spelt
 
-CHECK = Case({"c.toml": spelt(sound(SOUND[0])), "log.csv": LOG}, (("check", "c.toml"),))
+SIMPLE = {
+    "experiment": "trial",
+    "source": {"path": "log.csv"},
+    "columns": {"unit": "customer", "arm": "variant", "cluster": "region", "outcome": "clicks"},
+    "arms": {"control": "none", "treatments": ["mail"]},
+    "outcome": {"values": [0, 1, 2]},
+    "privacy": {"epsilon": 2.0},
+}
+CHECK = Case({"c.toml": spelt(SIMPLE), "log.csv": LOG}, (("check", "c.toml"),))
 RELEASE = Case(
     CHECK.files,
     (("release", "c.toml"),),
@@ -152,36 +165,76 @@ def test_one_that_takes_too_long_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_odd_files_and_changed_releases_are_laid_out(tmp_path: Path) -> None:
-    content = Remade("counts", ("DROP TABLE pools", "no such statement"), cut=0.5, flips=(0.1,))
+    content = Remade("plain", ("DROP TABLE pools",), cut=0.5, flips=(0.1,))
     Case({one.kind: one for one in ODD} | {"x.duckdb": content}, ()).lay_out(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {*(one.kind for one in ODD), "x.duckdb"}
     assert (tmp_path / "fifo").is_fifo()
     made = (tmp_path / "x.duckdb").read_bytes()
     assert len(made) > 1000
-    assert made != base("counts")[: len(made)]
+    assert made != base("plain")["x.duckdb"][: len(made)]
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_a_release_that_nobody_changed_is_read(
+@pytest.mark.parametrize(
+    "statement", ["no such statement", "UPDATE units SET cluster = NULL WHERE false"]
+)
+def test_a_statement_that_fails_or_changes_nothing_on_its_base_fails_the_test(
+    tmp_path: Path, statement: str
+) -> None:
+    case_of_it = Case({"x.duckdb": Remade("plain", (statement,))}, ())
+    with pytest.raises((duckdb.Error, ValueError)):
+        problems(case_of_it)
+
+
+def test_a_column_that_no_case_changes_fails_the_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that a later schema has beside those of today's bases."""
+    hit = {what for number in range(120) for what, _ in case("releases", number).hits}
+    monkeypatch.setitem(TABLES["pools"], "unheard_of", "DOUBLE")
+    assert set(KINDS["releases"].targets()) - hit == {"pools.unheard_of"}
+
+
+def test_tables_without_rows_are_none_that_a_case_changes() -> None:
+    assert not {"squares", "counts", "arm_counts"} & set(columns_of("plain"))
+    with pytest.raises(KeyError, match="squares"):
+        Target("plain", "squares", "centre").change(0)
+
+
+@pytest.mark.parametrize("name", [*SECTIONS, "nights", "model"])
+def test_a_base_that_nobody_changed_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Else every change would be refused for something else."""
-    Case({"x.duckdb": Remade(name), "table.csv": TABLE}, ()).lay_out(tmp_path)
+    files: dict[str, Content] = dict(base(name))
+    Case(files | {"table.csv": ROWS if name == "model" else TABLE}, ()).lay_out(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for command in READING:
-        slices = {"--segments", "--covariates"} & set(command)
-        of_units = name not in ("histogram", "differences")
-        assert run(list(command)) == (2 if slices and not of_units else 0)
+    commands = {
+        "tables": READING,
+        "nights": READING_NIGHTS,
+        "model": (
+            ("report", "model.json", "-o", "page.html"),
+            ("cate-predict", "model.json", "table.csv", "-o", "out.csv"),
+        ),
+    }
+    for command in commands.get(name, READING[:2]):
+        assert run(list(command)) == 0, command
+
+
+@pytest.mark.parametrize("sound", [one for ones in BASES.values() for one in ones])
+def test_a_configuration_that_nobody_changed_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sound: dict[str, Any]
+) -> None:
+    command = "site" if "design" in sound else "cate" if "features" in sound else "check"
+    period = ("--period", NIGHTS[0]) if "{period}" in sound["source"]["path"] else ()
+    files = {"c.toml": spelt(sound), "log.csv": LOG, f"log.{NIGHTS[0]}.csv": LOG}
+    Case(files, ()).lay_out(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run([command, "c.toml", *period]) == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_number_is_always_the_same_case(kind: str) -> None:
-    drawn: list[list[Case]] = [[], []]
-    for cases in drawn:
-        each_of_chunk(kind, 3, lambda _, case, into=cases: into.append(case))  # type: ignore[misc] # a lambda that binds
-    assert len(drawn[0]) == CHUNK
+    drawn = [[repr(case(kind, number)) for number in range(300, 330)] for _ in range(2)]
     assert drawn[0] == drawn[1]
-    assert len({repr(case) for case in drawn[0]}) > CHUNK / 2
+    assert len(set(drawn[0])) > 15
 
 
 # the soak
@@ -199,7 +252,7 @@ def test_the_soak_goes_on_where_it_was_left(
             if number == 2 and tried.count(2) == 1:
                 raise KeyboardInterrupt
             found = {"number": number * CHUNK, "signature": "odd", "what": "", "detail": ""}
-            keep(number, CHUNK, [found])
+            keep(number, soak.Hits([("epsilon", "fits")]), [found])
 
     monkeypatch.setattr(soak, "_try_chunks", chunks)
     with pytest.raises(KeyboardInterrupt):
@@ -208,9 +261,11 @@ def test_the_soak_goes_on_where_it_was_left(
     assert sorted(found.done) == [0, 1, 2, 3]
     assert tried.count(2) == 2
     assert tried.count(0) == tried.count(1) == 1
-    assert found.tried == 4 * CHUNK
+    assert found.hits == {("epsilon", "fits"): 4}
     assert [one["number"] for one in found.by_signature()["odd"]].count(200) == 1
-    assert soak.soak("reports", 4 * CHUNK, tmp_path, processes=1).tried == 4 * CHUNK
+    again = soak.soak("reports", 4 * CHUNK, tmp_path, processes=1)
+    assert (again.hits, again.done) == (found.hits, found.done)
+    assert soak.coverage("reports", found.hits)[0].startswith("  hit 1 of 24, 1 with")
 
 
 CHILD = """
@@ -222,7 +277,6 @@ def found_in(number, case):
     if number == 5: time.sleep(3600)
     return []
 chunk.found_in = found_in
-chunk._import_all = lambda: None  # whichever cases these are: nobody runs them
 chunk.main("reports", {first}, {chunks})
 """
 
@@ -238,37 +292,8 @@ def test_a_case_that_kills_or_never_ends_is_found_and_passed(
 
     monkeypatch.setattr(subprocess, "Popen", instead)
     monkeypatch.setattr(soak, "PATIENCE", 20.0)  # where it falsely runs out, more are found
-    kept: list[tuple[int, int, list[dict[str, Any]]]] = []
+    kept: list[tuple[int, soak.Hits, list[dict[str, Any]]]] = []
     soak._try_chunks("reports", [0, 1], lambda *one: kept.append(one))
-    assert [(chunk, tried) for chunk, tried, _ in kept] == [(0, CHUNK), (1, CHUNK)]
+    assert [(chunk, hits.total()) for chunk, hits, _ in kept] == [(0, CHUNK - 2), (1, CHUNK)]
     told = {one["number"]: one["what"] for one in kept[0][2]}
     assert (told[3], told[5]) == ("kills the process", "never ends")
-
-
-def test_the_smallest_case_of_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found_in(_: int, case: Case) -> list[Problem]:
-        return [Problem("odd", "aggregate")] if len(case.files) > 1 else []
-
-    monkeypatch.setattr("tests.fuzz.chunk.found_in", found_in)
-    first = next(number for number, case in enumerate(drawn_of("reports")) if len(case.files) > 1)
-    assert len(smallest("reports", first, "odd | aggregate | ").files) == 2
-
-
-def drawn_of(kind: str) -> list[Case]:
-    found: list[Case] = []
-    each_of_chunk(kind, 0, lambda _, case: found.append(case))
-    return found
-
-
-def test_a_number_is_the_same_case_whatever_was_run_before() -> None:
-    """Commands import modules as they need them, and Hypothesis tries the constants of modules."""
-    first, again = [], []
-    each_of_chunk("configurations", 7, lambda _, case: first.append(case))
-
-    def use(number: int, case: Case) -> None:
-        again.append(case)
-        if number % CHUNK < 12:
-            problems(case)
-
-    each_of_chunk("configurations", 7, use)
-    assert first == again

@@ -144,9 +144,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
             pyfuncitem.user_properties.append((_DISTANCES, [*_noted]))
 
 
+_OWN = "tests/support/"
+"""Tests of this page, which need distances that are none."""
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show the farthest; what is as expected as can be known (0) is none of them."""
-    reports = [one for how in ("passed", "failed") for one in terminalreporter.stats.get(how, ())]
+    reports = [
+        one
+        for how in ("passed", "failed")
+        for one in terminalreporter.stats.get(how, ())
+        if not one.nodeid.startswith(_OWN)
+    ]
     told = {one.nodeid: dict(one.user_properties).get(_DISTANCES, []) for one in reports}
     found = [(apart, name) for name, each in told.items() for apart in each if apart]
     if len(found) >= _FEWEST:

@@ -28,20 +28,18 @@ Each takes some 80 bytes, so this is at most 20 MB a thread.
 
 _MOST_KEYS: Final = 255  # of a byte
 _NEAR: Final = 0.25  # of a whole number, so that keys do not depend on how halves are rounded
-_COUNTED: Final = """
+_KEPT_AS: Final = "unit_counts "
+_KEEP: Final = """
+    CREATE TEMP TABLE IF NOT EXISTS {name} AS
     SELECT s.code AS stratum, f.* EXCLUDE (cluster, arm, key)
     FROM (
-        SELECT cluster, arm, {key} AS key, count(*) AS n, {parts}
+        SELECT cluster, arm, {key} AS key, count(*) AS n, min({outcome}) AS low,
+            max({outcome}) AS high, min({debiased}) AS low_debiased,
+            max({debiased}) AS high_debiased
         FROM main.units GROUP BY 1, 2, 3
     ) AS f
     JOIN temp.main.numbered_strata AS s
     ON s.cluster = f.cluster::VARCHAR AND s.arm = f.arm::VARCHAR"""
-_LOW: Final = "min({outcome}) AS low"
-_BOUNDS: Final = f"""{_LOW}, max({{outcome}}) AS high,
-    min({{debiased}}) AS low_debiased, max({{debiased}}) AS high_debiased"""
-_KEPT_AS: Final = "unit_counts "
-_KEEP: Final = "CREATE TEMP TABLE IF NOT EXISTS {name} AS "
-_KEPT: Final = "FROM temp.main.{name}"
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ def count_units(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats
     temporary table, for :func:`counts_by_level` and for whoever counts them again: the file does
     not change while it is open.
     """
-    name = _kept_as(metric)
-    connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _BOUNDS))
-    return UnitCounts(*read_columns(connection, _KEPT.format(name=name)))
+    return UnitCounts(*read_columns(connection, f"FROM {_found(connection, metric, grid)}"))
 
 
 def counts_by_level(
@@ -129,21 +125,12 @@ def count_of(
 
 
 def _found(connection: duckdb.DuckDBPyConnection, metric: str, grid: Floats) -> str:
-    """The table of counts that were kept; of a draft, which nobody had to check, it is made now."""
-    name = _kept_as(metric)
-    connection.execute(_KEEP.format(name=name) + _counting(metric, grid, _LOW))
-    return f"temp.main.{name}"
-
-
-def _kept_as(metric: str) -> str:
-    return quote_name(_KEPT_AS + metric)
-
-
-def _counting(metric: str, grid: Floats, parts: str) -> str:
-    """The query that counts; ``parts`` are what it says of the outcomes of each group."""
+    """The table of counts, which is made when it is first asked for."""
+    name = f"temp.main.{quote_name(_KEPT_AS + metric)}"
     outcome, weight = quote_name(randomised(metric)), quote_name(debiased(metric))
     key = _key(grid, outcome) or outcome
-    return _COUNTED.format(key=key, parts=parts.format(outcome=outcome, debiased=weight))
+    connection.execute(_KEEP.format(name=name, key=key, outcome=outcome, debiased=weight))
+    return name
 
 
 def _key(grid: Floats, outcome: str) -> str | None:
