@@ -147,7 +147,7 @@ def whole(number: int, draw: Draw) -> Case:
         ("verify", folder, "--ledger", "c.toml"),
     )
     commands = (first, again, turn(read, number))
-    left = ("page.html", "ledger.sqlite*", "account.key")
+    left: tuple[str, ...] = ("page.html", "ledger.sqlite*", "account.key")
     left += tuple(f"{one}{rest}" for one in ("releases", "quarantine") for rest in ("", "/*"))
     private = ("here/case/quarantine", "here/case/releases", "here/case/ledger.sqlite.accounts")
     hits = ((mechanism, "alone"), *((one, mechanism) for one in sorted(features)))
