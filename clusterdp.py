@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from flows.released.effects.model_file import ModelFile
     from flows.restore import RestoreResult
     from flows.status import StatusResult
-    from flows.verify import VerifyResult
+    from flows.verify import LossResult, VerifyResult
     from flows.withdraw import WithdrawResult
 
 __all__ = [
@@ -130,6 +130,7 @@ __all__ = [
     "restore",
     "status",
     "verify",
+    "verify_loss",
     "withdraw",
 ]
 
@@ -909,6 +910,24 @@ def verify(
 
     beside = None if ledger is None else Path(ledger)
     return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
+
+
+def verify_loss(files: str | Path | Sequence[str | Path]) -> LossResult:
+    """What released files cost, worked out from their tables and noise scales alone.
+
+    The same as ``clusterdp verify --loss``. Stable of the answer: ``exit_code`` (4 where one costs
+    more than it states), and ``path``, ``release_id``, ``holds``, ``broken``, ``trusted``,
+    ``epsilon``, ``delta``, ``stated_epsilon`` and ``stated_delta`` of each of its ``releases``.
+
+    Args:
+        files: A released file, or several.
+
+    Raises:
+        InputError: A file is no release that can be read.
+    """
+    from flows.verify import verify_losses  # noqa: PLC0415 - DuckDB, seldom
+
+    return verify_losses(_paths(files))
 
 
 def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:

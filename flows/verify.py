@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
 from flows.runtime.regular_files import digest_of, is_link
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.small_files import UnreadableError, read_small, read_small_text
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, ConflictError, InputError
+from schemas.json_text import parsed
 from schemas.names import ReleaseName
 from schemas.series import SERIES
 
 if TYPE_CHECKING:
+    from flows.released.loss.loss import Loss
     from flows.runtime.signatures import Fits
 
 _LARGEST_KEY = 100_000  # bytes
+_LARGEST_DOCUMENT = 50_000_000  # bytes, as models may have
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,22 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
+class LossResult:
+    """What released files cost, worked out from the files alone."""
+
+    releases: "tuple[Loss, ...]"
+
+    @property
+    def exit_code(self) -> int:
+        """4 where one costs more than it says, else 0."""
+        return 0 if all(one.holds for one in self.releases) else ConflictError.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp verify --loss --json``."""
+        return {"releases": [one.as_json() for one in self.releases]}
+
+
+@dataclass(frozen=True)
 class _Known:
     """The digests that a file is compared with."""
 
@@ -134,6 +153,46 @@ def verify(
         verdict = _verdict(path.absolute(), digest_of(path), known)
         verdicts.append(_with_lists(verdict, known))
     return VerifyResult(tuple(verdicts), notes)
+
+
+def verify_losses(
+    files: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
+) -> LossResult:
+    """Work out what released files cost, each from itself alone, and compare with what it says.
+
+    Releases, effect models and reports of sites. Raises InputError where a file is none of them,
+    and ConfigError where a ledger or keys are given: they say whose file it is, not what it costs.
+    """
+    if ledger is not None or keys:
+        raise ConfigError("--loss", "goes without --ledger and --key, as it asks the file alone")
+    return LossResult(tuple(map(_loss, files)))
+
+
+def _loss(path: Path) -> "Loss":
+    # Each kind of file needs libraries of its own.
+    if path.suffix != ".json":
+        from flows.released.loss.check import check_loss  # noqa: PLC0415 - see above
+
+        return check_loss(path)
+    from schemas.site import KIND  # noqa: PLC0415 - see above
+
+    if _kind(path) == KIND:
+        from flows.released.file.site_report import read_report  # noqa: PLC0415 - see above
+        from flows.released.loss.site_report import report_loss  # noqa: PLC0415 - see above
+
+        return report_loss(read_report(path), path)
+    from flows.released.effects.model_file import read_with_loss  # noqa: PLC0415 - see above
+
+    return read_with_loss(path)[1]
+
+
+def _kind(path: Path) -> object:
+    """What a JSON document says that it is; InputError where it is none."""
+    try:
+        text = read_small_text(path, _LARGEST_DOCUMENT)
+    except UnreadableError as error:
+        raise InputError(f"{path.absolute()}: {error}") from None
+    return parsed(text, str(path), "an effect model or a site report").get("kind")
 
 
 def _check_not_pruned(path: Path, known: _Known) -> None:

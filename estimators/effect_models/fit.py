@@ -58,6 +58,7 @@ def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectM
         sums=tuple(sums),
         base=base,
         nuisance=known,
+        clip=known.clip,
         fitted=found,
         coefficients=beta * design.half,
         covariance=covariance * design.half**2,

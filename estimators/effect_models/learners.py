@@ -38,6 +38,7 @@ def fit_learner(
         sums=tuple(sums),
         base=base,
         nuisance=None,
+        clip=None if known.outcome is None else known.outcome.clip,
         fitted=fitted,
         coefficients=found.coefficients,
         covariance=np.zeros((p, p)),

@@ -21,6 +21,9 @@ class EffectModel:
     """The basis, and how many rows take part."""
     nuisance: Nuisance | None = field(repr=False)
     """Outcomes and propensities by the features; None of learners that have them by stages."""
+    clip: float | None
+    """C: in halves of the range, what outcomes may differ by from what was expected of them; None
+    where nothing was expected."""
     fitted: EffectFit = field(repr=False)
     """The effect by the features, in halves of the outcomes' range."""
     coefficients: Floats = field(repr=False)

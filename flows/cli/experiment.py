@@ -174,13 +174,23 @@ def verify(
             "lists that were signed under a key of before can be checked.",
         ),
     ] = None,
+    loss: Annotated[
+        bool,
+        typer.Option(
+            "--loss",
+            help="Work out epsilon and delta from the tables and noise scales of each file, and "
+            "compare with what it states; asks nothing but the file.",
+        ),
+    ] = False,
 ) -> Answer:
-    """Show whether released files are what was published.
+    """Show whether released files are what was published, or cost what they say.
 
     Compares the SHA-256 of each RELEASE with that of its publication: in the ledger, in a signed
-    list, or else in SHA256SUMS beside it. Writes nothing. The exit code is 4 if a file differs, 2
-    if no digest of one is known.
+    list, or else in SHA256SUMS beside it. Writes nothing. The exit code is 4 if a file differs, or
+    costs more than it says (--loss), 2 if no digest of one is known.
     """
+    if loss:
+        return _verify_loss(releases, ledger, key)
     from flows.cli.show.due import verify_text
     from flows.verify import verify as verify_files
 
@@ -188,6 +198,14 @@ def verify(
     text = partial(verify_text, result)
     code = result.exit_code
     return Answer(text, result.as_json(), result.warnings, result.notes, exit_code=code)
+
+
+def _verify_loss(releases: list[Path], ledger: Path | None, key: list[Path] | None) -> Answer:
+    from flows.cli.show.loss import loss_text
+    from flows.verify import verify_losses
+
+    result = verify_losses(releases, ledger, key or ())
+    return Answer(partial(loss_text, result), result.as_json(), exit_code=result.exit_code)
 
 
 def hash_ids(

@@ -4,18 +4,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from flows.released.file.site_report import read_reports
+from flows.released.loss.site_report import check_reports
 from flows.released.site_aggregates import Combined, combine
 
 
 def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
     """Aggregate the reports of several sites; reads nothing else.
 
+    Raises InputError where a report cannot be read, or costs more than it says.
+
     Args:
         report_paths: The sites' reports, one of each site.
         plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
     """
     if plot is None:
-        return combine(read_reports([Path(path) for path in report_paths]))
+        paths = [Path(path) for path in report_paths]
+        reports = read_reports(paths)
+        check_reports(paths, reports)
+        return combine(reports)
     from flows.released import forest  # noqa: PLC0415 - matplotlib takes a second
 
     forest.check_format(Path(plot))

@@ -10,7 +10,8 @@ import numpy as np
 from flows.raw.audit.draws import Drawn, draws_of
 from flows.raw.audit.follows import problems_of
 from flows.raw.audit.nights import Night
-from flows.released.loss.check import Loss, check_loss
+from flows.released.loss.check import check_loss
+from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
 from privatizers.audit.checks import Events, Magnitudes
 from privatizers.audit.noise_laws import pair_events

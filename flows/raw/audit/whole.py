@@ -18,7 +18,7 @@ from flows.raw.audit.made_up_config import made_up
 from flows.raw.audit.made_up_log import people
 from flows.raw.audit.nights import MIXED, OTHER_WAY, PLANS, Night, Plan, Run, levels_of, nights
 from flows.raw.audit.small_runs import small_run
-from flows.released.loss.check import Loss
+from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
 from privatizers.audit.checks import Check, exactly, judge_events
 from privatizers.audit.response_laws import Responses

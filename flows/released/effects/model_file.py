@@ -16,6 +16,8 @@ from estimators.effect_models.basis import NumberTerms
 from estimators.effect_models.learners import fit_learner
 from estimators.effect_models.model import EffectModel
 from estimators.effect_models.moments import Nuisance
+from flows.released.loss.effect_model import Fitted, model_loss
+from flows.released.loss.loss import Loss
 from flows.runtime.files import cannot_write
 from flows.runtime.small_files import UnreadableError, read_small_text
 from schemas.arrays import Floats
@@ -68,8 +70,20 @@ def try_model(stand_in: ModelFile, path: Path) -> None:
 def read_model(path: Path) -> ModelFile:
     """Read a model, and work it out again from its noisy sums; raises InputError naming the file.
 
-    Nothing in the file is run, and nothing that follows from the sums is believed.
+    Nothing in the file is run, and nothing that follows from the sums is believed, nor what they
+    are said to cost.
     """
+    file, loss = read_with_loss(path)
+    if not loss.holds:
+        raise InputError(
+            f"{path}: costs more than it says: {loss.broken[-1]}; do not use it, and ask who made "
+            "it (clusterdp verify --loss says more)"
+        )
+    return file
+
+
+def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
+    """Read a model whatever it costs, and what it costs."""
     place = str(path)
     try:
         text = read_small_text(path, _LARGEST)
@@ -83,7 +97,8 @@ def read_model(path: Path) -> ModelFile:
             "what it says of the model does not follow from its sums. It says that it was made "
             f"by version {document.head.package_version}; get the file again, or read it with that"
         )
-    return ModelFile(document.head, model)
+    fitted_by = Fitted(len(model.coefficients), model.clip)
+    return ModelFile(document.head, model), model_loss(document, fitted_by, path)
 
 
 def _fitted_again(document: ModelDocument, place: str) -> EffectModel:

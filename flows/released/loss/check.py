@@ -7,120 +7,24 @@ compared. What a file cannot show is said (:attr:`Loss.trusted`).
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
+from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release, read_manifest
-from flows.released.loss.pairs import DIGITS, Pair, delta_of, epsilon_of
-from flows.released.loss.parts import How, Step, broken_priors, broken_rules, steps_of
+from flows.released.loss.loss import Loss, MetricLoss, Part
+from flows.released.loss.pairs import Pair, delta_of, epsilon_of, total
+from flows.released.loss.parts import Step, broken_priors, broken_rules, steps_of
 from flows.released.loss.published import read_published
+from schemas.errors import InputError
 from schemas.released import Manifest, Metric
 
 _NEAR = 1e-9
 """Of what a file says was computed: a run rounds up by less."""
 _ONCE = "SELECT count(*) = count(DISTINCT unit_id) FROM main.units"
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the things that are published of a unit."""
-
-    metric: str | None
-    """The outcome that it is of; None for what is of all: clusters."""
-    name: str
-    epsilon: float
-    """Of it alone."""
-    delta: float
-    how: How
-    """``exact``: neighbours differ by so much; ``bound``: by no more; ``stated``: by the file's
-    word alone."""
-
-
-@dataclass(frozen=True)
-class MetricLoss:
-    """What everything that is published of one outcome costs."""
-
-    metric: str
-    stated_epsilon: float
-    stated_delta: float
-    epsilon: float
-    """The least at ``stated_delta``; what two outcomes share counts for both."""
-    delta: float
-    """The least at ``stated_epsilon``."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What a release costs a unit: what it states, and what its tables and scales come to."""
-
-    path: Path
-    release_id: str
-    stated_epsilon: float
-    stated_delta: float
-    epsilon: float
-    """Of everything together, at the ``stated_delta`` of each outcome; rounded up."""
-    delta: float
-    """Of everything together, at the ``stated_epsilon`` of each outcome; rounded up."""
-    rows_each: int
-    """How many units whoever pays may have, a household say."""
-    metrics: tuple[MetricLoss, ...]
-    parts: tuple[Part, ...]
-    trusted: tuple[str, ...]
-    """What a file cannot show, in sentences."""
-    broken: tuple[str, ...]
-    """Every rule that does not hold, with its table; empty where the loss is what is stated."""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the release costs no more than it states."""
-        return not self.broken
-
-    @property
-    def household(self) -> tuple[float, float]:
-        """ε and δ of ``rows_each`` units whose outcomes may all differ: mε, δ(1 + e^ε + …)."""
-        epsilon, times = self.epsilon, self.rows_each
-        if self.delta == 0.0:
-            return times * epsilon, 0.0
-        factor = math.fsum(math.exp(min(i * epsilon, 700.0)) for i in range(times))
-        return times * epsilon, min(1.0, self.delta * factor)
-
-    def as_json(self) -> dict[str, Any]:
-        """One of the ``releases`` of ``clusterdp verify --loss --json``."""
-        return {
-            "release_id": self.release_id,
-            "path": str(self.path),
-            "stated_epsilon": self.stated_epsilon,
-            "stated_delta": self.stated_delta,
-            "recomputed_epsilon": _finite(self.epsilon),
-            "recomputed_delta": self.delta,
-            "holds": self.holds,
-            "rows_each": self.rows_each,
-            "metrics": [
-                {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
-                for one in self.metrics
-            ],
-            "parts": [
-                {
-                    "metric": one.metric,
-                    "name": one.name,
-                    "epsilon": _finite(one.epsilon),
-                    "delta": one.delta,
-                    "how": one.how,
-                }
-                for one in self.parts
-            ],
-            "broken": list(self.broken),
-            "trusted": list(self.trusted),
-        }
-
-
-def _finite(value: float) -> float | None:
-    """A number as JSON has it; None where the loss has no bound."""
-    return value if math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -133,7 +37,7 @@ class _Priced:
     @cached_property
     def pure(self) -> Decimal:
         """ε with δ = 0."""
-        return _sum(step.loss for step in self.steps)
+        return total(step.loss for step in self.steps)
 
     @cached_property
     def epsilon(self) -> Decimal:
@@ -165,21 +69,23 @@ def check_loss(path: Path) -> Loss:
         manifest = read_manifest(connection)
         found = [read_published(connection, one) for one in manifest.outcomes]
         rules = [
-            *_broken_units(connection),
-            *(
-                _named(manifest, one.metric, rule)
-                for one in found
-                for rule in (*broken_rules(one), *broken_priors(one, manifest.mechanism))
-            ),
+            _named(manifest, one.metric, rule)
+            for one in found
+            for rule in (*broken_rules(one), *broken_priors(one, manifest.mechanism))
         ]
+        rules += _broken_whole(connection, path)
     priced = [_Priced(one.metric, steps_of(one)) for one in found]
     return _loss(path, manifest, priced, rules)
 
 
-def _broken_units(connection: duckdb.DuckDBPyConnection) -> Iterator[str]:
+def _broken_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> Iterator[str]:
     ((once,),) = connection.execute(_ONCE).fetchall()
     if not once:
         yield "units: each unit stands once, for twice costs twice"
+    try:
+        check_stated(connection, path)
+    except InputError:
+        yield "estimates and ends: they follow from the other tables, and cost nothing then"
 
 
 def _named(manifest: Manifest, metric: Metric, rule: str) -> str:
@@ -188,22 +94,29 @@ def _named(manifest: Manifest, metric: Metric, rule: str) -> str:
 
 def _loss(path: Path, manifest: Manifest, priced: Sequence[_Priced], rules: Sequence[str]) -> Loss:
     metrics = tuple(map(_metric_loss, priced))
-    clusters = _written(manifest.cluster_epsilon or 0.0)
-    shared = priced[0].steps[-1].loss if priced[0].metric.drawn_with is not None else Decimal(0)
-    spent = _sum(_charged(one) for one in priced) + clusters - shared
+    besides = _besides(manifest, priced)
+    spent = total([*map(_charged, priced), besides])
     return Loss(
         path=path.absolute(),
         release_id=manifest.release_id,
         stated_epsilon=manifest.epsilon,
         stated_delta=manifest.delta,
-        epsilon=_shown(_sum(one.epsilon for one in priced) + clusters - shared, manifest.epsilon),
-        delta=_up(_sum(Decimal(one.delta) for one in metrics)),
+        epsilon=_shown(total([*(one.epsilon for one in priced), besides]), manifest.epsilon),
+        delta=_up(total(Decimal(one.delta) for one in metrics)),
         rows_each=manifest.rows_each or 1,
         metrics=metrics,
         parts=tuple(_parts(manifest, priced)),
         trusted=tuple(_trusted(manifest)),
         broken=(*rules, *_overspent(manifest, priced, spent)),
     )
+
+
+def _besides(manifest: Manifest, priced: Sequence[_Priced]) -> Decimal:
+    """What clusters cost, less what two outcomes share and was counted for both."""
+    shared = Decimal(0)
+    if priced[0].metric.drawn_with is not None and not any(one.metric.delta for one in priced):
+        shared = priced[0].steps[-1].loss.copy_negate()
+    return total([_written(manifest.cluster_epsilon or 0.0), shared])
 
 
 def _charged(one: _Priced) -> Decimal:
@@ -214,17 +127,23 @@ def _charged(one: _Priced) -> Decimal:
 def _overspent(manifest: Manifest, priced: Sequence[_Priced], spent: Decimal) -> Iterator[str]:
     """Every sum that is more than what is stated."""
     for one in priced:
-        metric, rule = one.metric, _named
-        if one.delta > _read(metric.delta):
-            yield rule(manifest, metric, f"metrics: epsilon is less than what {_listed(one)} cost")
-        elif metric.computed_epsilon < float(one.epsilon) * (1.0 - _NEAR):
-            yield rule(manifest, metric, "metrics: computed_epsilon is less than it is")
-        elif metric.computed_delta < float(one.delta) * (1.0 - _NEAR):
-            yield rule(manifest, metric, "metrics: computed_delta is less than it is")
+        for rule in _underpriced(one):
+            yield _named(manifest, one.metric, rule)
     if spent > _written(manifest.epsilon):
         yield "release: epsilon is less than what its metrics and clusters cost together"
-    if _sum(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
+    if total(_written(one.metric.delta) for one in priced) > _written(manifest.delta):
         yield "release: delta is less than what its metrics have together"
+
+
+def _underpriced(one: _Priced) -> Iterator[str]:
+    """What is said of an outcome's price that is too little."""
+    metric = one.metric
+    if one.delta > _read(metric.delta):
+        yield f"metrics: epsilon is less than what {_listed(one)} cost"
+    elif metric.computed_epsilon < float(one.epsilon) * (1.0 - _NEAR):
+        yield "metrics: computed_epsilon is less than it is"
+    elif metric.computed_delta < float(one.delta) * (1.0 - _NEAR):
+        yield "metrics: computed_delta is less than it is"
 
 
 def _listed(one: _Priced) -> str:
@@ -260,7 +179,7 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
     )
     yield (
         "That grid, weights, scales, which units take part and who was set aside follow from "
-        "public facts, and estimates, means and ends from the tables of the same file."
+        "public facts."
     )
     if manifest.mechanism == "cluster-optimal-dp":
         yield (
@@ -271,11 +190,6 @@ def _trusted(manifest: Manifest) -> Iterator[str]:
         yield "That clusters were randomised at cluster_epsilon before anything else used them."
     if manifest.rows_each is not None:
         yield f"That whoever pays has {manifest.rows_each} units in the release at most."
-
-
-def _sum(values: Iterator[Decimal] | Sequence[Decimal] | Any) -> Decimal:
-    with localcontext(prec=DIGITS):
-        return sum(values, Decimal(0))
 
 
 def _written(stated: float) -> Decimal:

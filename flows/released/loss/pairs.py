@@ -7,13 +7,14 @@ a later answer was chosen by an earlier one (Zhu, Dong and Wang 2022). So
 
     δ(ε) = Σ_o max(P(o) − e^ε Q(o), 0),    over all combinations o of answers.
 
-In decimals of 80 digits; P is raised and Q lowered by 10⁻⁶⁰ of themselves, which is more than what
+In decimals of 80 digits; P is raised and Q lowered by 10⁻⁵⁵ of themselves, which is more than what
 rounding takes.
 """
 
 import math
-from collections.abc import Sequence
-from decimal import Decimal, localcontext
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 
@@ -22,25 +23,39 @@ import numpy as np
 Pair = tuple[tuple[Decimal, Decimal], ...]
 """P and Q of everything that an answer may be."""
 
-DIGITS = 80
+_DIGITS = 80
 _SLACK = Decimal(10) ** -60
+_MARGIN = Decimal(10) ** -55
+_LARGEST = Decimal(10) ** 7
+"""A loss from which on nothing is taken to be hidden: an exponential has to be a number."""
 _MOST = 256
 """Different values of a noisy sum that are told apart; more are joined, in favour of the observer.
 """
-_NEARER = 2.0**-40  # of ε: how near the least ε is looked for
+_NEARER = 2.0**-50  # of ε at δ = 0: how near the least ε is looked for
+
+
+def exactly() -> AbstractContextManager[Context]:
+    """Arithmetic of 80 digits, whatever the size of numbers."""
+    return localcontext(prec=_DIGITS, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
+def total(losses: Iterable[Decimal]) -> Decimal:
+    """The sum of losses of answers that add up."""
+    with exactly():
+        return sum(losses, Decimal(0))
 
 
 def decimal_of(value: Fraction | float) -> Decimal:
     """A number as a decimal; a fraction is rounded up to 10⁻⁶⁰ of itself."""
     if not isinstance(value, Fraction):
         return Decimal(value)
-    with localcontext(prec=DIGITS):
+    with exactly():
         return Decimal(value.numerator) / Decimal(value.denominator) * (1 + _SLACK)
 
 
 def logarithm(ratio: Fraction) -> Decimal:
     """The natural logarithm of a number of at least 1, rounded up."""
-    with localcontext(prec=DIGITS):
+    with exactly():
         return (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln() * (1 + _SLACK)
 
 
@@ -52,7 +67,7 @@ def cells(noise_scale: float, moved: int) -> Pair:
     one = coin(decimal_of(1 / Fraction(noise_scale)))
     if moved == 1:
         return one
-    with localcontext(prec=DIGITS):
+    with exactly():
         (more, less), _ = one
         return (more * more, less * less), (2 * more * less,) * 2, (less * less, more * more)
 
@@ -62,8 +77,8 @@ def coin(loss: Decimal) -> Pair:
 
     Kairouz, Oh and Viswanath (2015).
     """
-    with localcontext(prec=DIGITS):
-        less = 1 / (1 + loss.exp())
+    with exactly():
+        less = 1 / (1 + loss.exp()) if loss < _LARGEST else Decimal(0)
         return (1 - less, less), (less, 1 - less)
 
 
@@ -74,7 +89,9 @@ def shift(noise_scale: float, steps: int) -> Pair:
     /(1 + a) and Q = P a^(M − 2k). Where M is above 256, neighbouring k are joined, and Q is what it
     would be if all of P were at the least of them.
     """
-    with localcontext(prec=DIGITS):
+    if steps > _LARGEST * Decimal(noise_scale):
+        return coin(_LARGEST)
+    with exactly():
         a = (-1 / Decimal(noise_scale)).exp()
         width = -(-steps // _MOST)
         starts = range(0, steps, width)
@@ -96,34 +113,34 @@ def response(rate: Fraction, least: Fraction) -> Pair:
 
 def delta_of(pairs: Sequence[Pair], epsilon: Decimal) -> Decimal:
     """The δ of all together at ``epsilon``, rounded up."""
-    with localcontext(prec=DIGITS):
-        factor = epsilon.exp() * (1 - _SLACK)
-        more, less = 1 + _SLACK, 1 - _SLACK
+    with exactly():
+        factor = min(epsilon, _LARGEST).exp() * (1 - _MARGIN)
+        more, less = 1 + _MARGIN, 1 - _MARGIN
         together = ((p * more, q * less) for p, q in _together(pairs))
         return sum((max(p - factor * q, Decimal(0)) for p, q in together), Decimal(0))
 
 
 def epsilon_of(pairs: Sequence[Pair], delta: Decimal, pure: Decimal) -> Decimal:
-    """An ε of all together at ``delta``, which is above 0: the least, to 2⁻⁴⁰ of itself.
+    """An ε of all together at ``delta``, which is above 0: the least, to 2⁻⁵⁰ of ``pure``.
 
-    ``pure`` is what it is at δ = 0. Found in doubles, and made sure of in decimals.
+    That is what it is at δ = 0. Found in doubles, and made sure of in decimals.
     """
     p, q = np.array([(float(p), float(q)) for p, q in _together(pairs)]).T
     low, high = 0.0, float(pure)
-    while high - low > high * _NEARER:
+    nearer = high * _NEARER
+    while high - low > nearer:
         middle = (low + high) / 2.0
-        is_enough = np.maximum(p - math.exp(middle) * q, 0.0).sum() <= float(delta)
+        is_enough = np.maximum(p - math.exp(min(middle, 700.0)) * q, 0.0).sum() <= float(delta)
         low, high = (low, middle) if is_enough else (middle, high)
-    nearer = _NEARER
     while high < pure and delta_of(pairs, Decimal(high)) > delta:
-        high, nearer = high * (1.0 + nearer), 2.0 * nearer
+        high, nearer = high + nearer, 2.0 * nearer
     return min(Decimal(high), pure)
 
 
 def _together(pairs: Sequence[Pair]) -> Pair:
     """All combinations of what independent answers may be."""
     found: Pair = ((Decimal(1), Decimal(1)),)
-    with localcontext(prec=DIGITS):
+    with exactly():
         for pair in pairs:
             found = tuple((p * r, q * s) for (p, q), (r, s) in product(found, pair))
     return found

@@ -6,27 +6,26 @@ A unit is in one stratum, one pool and one arm, so of those one counts, and all 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 
+from flows.released.loss.loss import How
 from flows.released.loss.pairs import (
-    DIGITS,
     Pair,
     cells,
     coin,
     decimal_of,
+    exactly,
     logarithm,
     response,
     shift,
 )
 from flows.released.loss.published import Priors, Published, Tables
-from schemas.arrays import Floats, Ints
-
-How = Literal["exact", "bound", "stated"]
+from schemas.arrays import Floats
 
 _ROUNDED: Final = 1 + Fraction(1, 2**48)
 """What rounding may have taken from a published product of a scale and a step."""
@@ -123,7 +122,7 @@ def _broken_tables(tables: Tables, epsilon: float) -> Iterator[str]:
 
 
 def _within(epsilon: float) -> Decimal:
-    with localcontext(prec=DIGITS):
+    with exactly():
         return Decimal(epsilon) * (1 + Decimal(10) ** -55)  # more than logarithms are rounded up by
 
 
@@ -134,7 +133,7 @@ def _statistic(published: Published) -> Iterator[Step]:
     if metric.grid_step is None:
         yield _of_counts("counts", scale, _moved(published))
         return
-    most = int(_steps(published.grid, metric.grid_step).max())
+    most = max(1, _steps(published.grid, metric.grid_step)[-1])
     name = "noisy means in pools" if metric.strata_statistic == "means" else "noisy differences"
     yield Step(name, _over(most, scale), "exact", partial(shift, scale, most))
 
@@ -158,9 +157,9 @@ def _squares(published: Published) -> Iterator[Step]:
     scale, step = published.square_scale, published.metric.grid_step
     if scale is None or step is None:
         return
-    steps = [int(one) for one in _steps(published.grid, step)]
+    steps = _steps(published.grid, step)
     squares = [(2 * one - steps[-1]) ** 2 for one in steps]
-    width = (published.grid[-1] - published.grid[0]) / steps[-1]
+    width = (published.grid[-1] - published.grid[0]) / max(1, steps[-1])
     moved = (max(squares) - min(squares)) * width**2 / 4
     loss = _over(moved, Fraction(scale) * _ROUNDED)
     yield Step("squares", loss, "exact", partial(coin, loss))
@@ -181,7 +180,7 @@ def _units(published: Published) -> Iterator[Step]:
     if tables is not None and metric.response_epsilon is not None:
         realised = _EVERYTHING if tables.ratio is None else logarithm(tables.ratio)
         loss = max(Decimal(metric.response_epsilon), realised)
-        yield Step("units", loss, "exact", partial(coin, loss))
+        yield Step("units", loss, "bound", partial(coin, loss))
 
 
 def _redrawn(rate: Fraction, least: Fraction) -> Step:
@@ -192,10 +191,9 @@ def _redrawn(rate: Fraction, least: Fraction) -> Step:
     return Step("units", loss, "exact", partial(response, rate, least))
 
 
-def _steps(grid: tuple[Fraction, ...], step: float) -> Ints:
+def _steps(grid: tuple[Fraction, ...], step: float) -> list[int]:
     """How many steps each value of a grid lies above the lowest: the nearest whole number."""
-    above = [(value - grid[0]) / Fraction(step) for value in grid]
-    return np.array([round(one) for one in above], dtype=np.int64)
+    return [round((value - grid[0]) / Fraction(step)) for value in grid]
 
 
 def _on_steps(grid: tuple[Fraction, ...], step: float) -> bool:

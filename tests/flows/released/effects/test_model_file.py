@@ -10,13 +10,13 @@ import pytest
 
 from estimators.effect_models.fit import fit
 from flows.released.effects.model_file import ModelFile, read_model, write_model
-from privatizers.effect_models.moments import stand_in
+from privatizers.effect_models.lattice_sums import noisy_sums
+from privatizers.effect_models.moments import STAGES, Known, released
 from schemas.effect_file import KIND, ModelHead, guarantee
 from schemas.effects import (
     EffectDesign,
     LevelFeature,
     Neighbours,
-    NoisySums,
     NumberFeature,
     Propensity,
     Subgroups,
@@ -52,11 +52,10 @@ def a_design(
 def a_model(design: EffectDesign | None = None) -> ModelFile:
     """A model of sums that nobody drew: numbers that look like noise."""
     chosen = a_design() if design is None else design
-    sums = tuple(
-        NoisySums(each.name, each.rho, each.sensitivity, each.step, each.scale, odd(each.steps))
-        for each in stand_in(chosen, N_ROWS)
-    )
-    return ModelFile(HEAD, fit(chosen, N_ROWS, sums))
+    known = Known(chosen, N_ROWS)
+    for stage in STAGES:  # scales follow from the sums before
+        known = released(known, stage, (), lambda query, steps: noisy_sums(query, odd(steps)))
+    return ModelFile(HEAD, fit(chosen, N_ROWS, tuple(known.sums.values())))
 
 
 def odd(steps: np.ndarray) -> np.ndarray:

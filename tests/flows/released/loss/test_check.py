@@ -1,17 +1,18 @@
 """The loss of a release, worked out from its file alone, against what the run computed."""
 
-import shutil
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import numpy as np
 import polars as pl
 import pytest
 
-from flows.released.loss.check import Loss, check_loss
+import clusterdp
+from flows.cli.main import run
+from flows.released.loss.check import check_loss
 from tests.conftest import Section, a_log, build_experiment, released
+from tests.faults.hostile import changed, said
 
 LARGE = a_log(600).with_columns(
     pl.Series("visited", [float(unit % 7 == 0) for unit in range(600)]),
@@ -86,9 +87,15 @@ DESIGNS: dict[str, dict[str, Any]] = {
         **of(mechanism="noisy-histogram"),
     },
     "differences": of(mechanism="noisy-horvitz-thompson"),
+    "differences and squares": {"outcome": EVEN, **of(mechanism="noisy-horvitz-thompson")},
     "means of three arms": {
         "arms": {"treatments": ["mail", "call"]},
         **of(mechanism="noisy-horvitz-thompson"),
+    },
+    "private clusters": {
+        "arms": {"same_shares": True},
+        "private_clusters": {"epsilon": 0.5, "labels": ["east", "west"]},
+        **of(mechanism="uniform-prior-dp"),
     },
     "households": {
         "columns": {"privacy_unit": "household"},
@@ -128,3 +135,170 @@ def test_the_loss_is_what_the_run_computed_and_no_more_than_it_stated(
     assert [one.delta for one in found.metrics] == pytest.approx(
         ran["computed_delta"].to_list(), rel=1e-9, abs=1e-300
     )
+
+
+_WEIGHTS = """
+    UPDATE debias SET weight = (debias.outcome - rate * mean) / (1 - rate) FROM (
+        SELECT pool, arm, sum(probability * outcome) AS mean,
+            (SELECT resampling_probability FROM metrics) AS rate
+        FROM debias GROUP BY pool, arm) AS means
+    WHERE means.pool = debias.pool AND means.arm = debias.arm;
+    UPDATE units SET outcome_debiased = weight FROM debias JOIN strata USING (pool, arm)
+    WHERE strata.cluster = units.cluster AND strata.arm = units.arm
+        AND debias.outcome = outcome_randomised"""
+"""So that weights undo the randomisation that a file states: else it contradicts itself."""
+_STATED = "UPDATE metrics SET epsilon = 0.99 * epsilon, computed_epsilon = 0.99 * computed_epsilon"
+
+ALTERED: dict[str, list[tuple[str, str]]] = {
+    "cluster-dp": [
+        ("release: epsilon is less", "UPDATE release SET epsilon = 1.999"),
+        ("metrics: epsilon is less", _STATED),
+        ("metrics: epsilon is less", f"{_STATED}; UPDATE release SET epsilon = 1.98"),
+        ("metrics: computed_epsilon", "UPDATE metrics SET computed_epsilon = 1.9"),
+        ("counts (", "UPDATE metrics SET noise_scale = 0.9 * noise_scale"),
+        (
+            "metrics: epsilon is less",
+            "UPDATE metrics SET resampling_probability = 0.5 * resampling_probability;" + _WEIGHTS,
+        ),
+        (
+            "debias: no probability is below",
+            "UPDATE metrics SET truncation_threshold = 0.25; "
+            "UPDATE counts SET noisy_count = noisy_count + 1",
+        ),
+        (
+            "debias: no probability is below",
+            "UPDATE debias SET probability = probability + CASE outcome WHEN 0 THEN -1 ELSE 1 END "
+            f"* 0.1875 WHERE outcome IN (0, 1); {_WEIGHTS}",
+        ),
+        (
+            "debias: probabilities are those that cluster-dp makes of",
+            "UPDATE counts SET noisy_count = noisy_count + 5 WHERE outcome = 2",
+        ),
+        (
+            "debias: probabilities are those that uniform-prior-dp makes of",
+            "UPDATE release SET mechanism = 'uniform-prior-dp'",
+        ),
+        ("release: mechanism is one", "UPDATE release SET mechanism = 'another'"),
+        ("estimates and ends: they follow", "UPDATE estimates SET estimate = estimate + 0.01"),
+        (
+            "units: each unit stands once",
+            "UPDATE units SET unit_id = 'c00001' WHERE unit_id = 'c00005'",
+        ),
+    ],
+    "cluster-dp of two values": [
+        ("add up to the pool's units", "UPDATE counts SET noisy_count = noisy_count + 1"),
+        ("metrics: epsilon is less", "UPDATE counts SET noisy_count = noisy_count + 1"),
+    ],
+    "cluster-dp with delta": [
+        ("metrics: epsilon is less", "UPDATE metrics SET delta = 9e-5, computed_delta = 9e-5"),
+        ("metrics: computed_delta", "UPDATE metrics SET computed_delta = 9e-5"),
+        ("release: delta is less", "UPDATE release SET delta = 9e-5"),
+        ("metrics: epsilon is less", "UPDATE metrics SET noise_scale = 0.9 * noise_scale"),
+    ],
+    "uniform-prior-dp with means": [
+        ("noisy means in pools (", "UPDATE metrics SET noise_scale = 0.99 * noise_scale"),
+        ("noisy means in pools (", "UPDATE metrics SET grid_step = 0.5 * grid_step"),
+        ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 3"),
+        ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 1e9"),
+        ("metrics: epsilon is less", "UPDATE metrics SET grid_step = 1e-60"),
+    ],
+    "means with delta": [
+        ("outcomes: every value is whole steps", "UPDATE metrics SET grid_step = 1e9"),
+        ("metrics: epsilon is less", "UPDATE metrics SET grid_step = 1e-60"),
+        ("metrics: epsilon is less", "UPDATE metrics SET noise_scale = 1e-6"),
+    ],
+    "differences and squares": [
+        ("squares (", "UPDATE squares SET noise_scale = 0.99 * noise_scale"),
+    ],
+    "tables of arms": [
+        ("arm_counts (", "UPDATE arm_counts SET noise_scale = 0.99 * noise_scale"),
+        (
+            "randomiser: no output tells outcomes apart",
+            "UPDATE metrics SET response_epsilon = 0.99 * response_epsilon",
+        ),
+        (
+            "metrics: epsilon is less",
+            "UPDATE metrics SET response_epsilon = 1.01 * response_epsilon",
+        ),
+    ],
+    "several outcomes": [
+        (
+            "of visit, metrics: epsilon is less",
+            "UPDATE metrics SET epsilon = 1.4, computed_epsilon = 1.4 WHERE metric = 'visit'",
+        ),
+        ("release: epsilon is less", "UPDATE release SET epsilon = 2.9"),
+    ],
+    "several with delta": [
+        ("release: delta is less", "UPDATE release SET delta = 9e-5"),
+        ("release: epsilon is less", "UPDATE release SET epsilon = 2.9"),
+    ],
+    "drawn together": [("release: epsilon is less", "UPDATE release SET epsilon = 2.9")],
+    "differences": [("noisy differences (", "UPDATE metrics SET noise_scale = 0.99 * noise_scale")],
+    "noisy-histogram": [("counts (", "UPDATE metrics SET noise_scale = 0.99 * noise_scale")],
+}
+"""What makes a file cost more than it says, with the beginning of the rule that it breaks."""
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "statement"),
+    [(name, *case) for name, cases in ALTERED.items() for case in cases],
+)
+def test_a_file_that_costs_more_than_it_says_is_refused(
+    name: str,
+    rule: str,
+    statement: str,
+    files: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = changed(files(name), tmp_path, said(statement))
+    found = check_loss(path)
+    assert any(rule in one for one in found.broken), found.broken
+    assert run(["verify", "--loss", str(path), "--json"]) == 4
+    (said_of,) = json.loads(capsys.readouterr().out)["releases"]
+    assert said_of["holds"] is False
+    assert said_of["broken"] == list(found.broken)
+    assert run(["verify", "--loss", str(path)]) == 4
+    assert "COSTS MORE THAN IT SAYS" in capsys.readouterr().out
+
+
+def test_a_table_that_tells_more_is_found_by_its_rows(
+    files: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Probabilities of one input move between three outputs, so that rows stay unbiased."""
+    path = files("tables of arms")
+    found = check_loss(path)
+    values = released(path, 'FROM debias WHERE "table" = 0 ORDER BY outcome')
+    one, two, three = values.unique("outcome", maintain_order=True)["weight"].to_list()[:3]
+    moved = [round(part * 2**43 / (abs(one) + abs(two) + abs(three))) for part in
+             (two - three, three - one)]  # fmt: skip
+    moved.append(-sum(moved))
+    change = " ".join(f"WHEN {output} THEN {by} * 2.0 ** -53" for output, by in enumerate(moved))
+    altered = changed(
+        path,
+        tmp_path,
+        said(
+            f"""UPDATE randomiser SET probability = probability + CASE output {change} END
+            WHERE "table" = 0 AND outcome = 0 AND output IN (0, 1, 2)"""
+        ),
+    )
+    assert check_loss(altered).broken[0].startswith("randomiser: no output tells outcomes apart")
+    assert found.broken == ()
+
+
+def test_what_a_household_pays_is_said(
+    files: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = files("households")
+    found = check_loss(path)
+    assert found.rows_each == 2
+    assert found.household == (2 * found.epsilon, 0.0)
+    assert clusterdp.verify_loss(path).exit_code == 0
+    assert run(["verify", "--loss", str(path)]) == 0
+    assert "2 units" in capsys.readouterr().out
+
+
+def test_the_file_alone_is_asked(files: Callable[[str], Path], tmp_path: Path) -> None:
+    path = files("differences")
+    assert run(["verify", "--loss", str(path), "--ledger", str(tmp_path / "x.toml")]) == 2
+    assert run(["verify", "--loss", str(tmp_path / "none.duckdb")]) == 2
