@@ -1,122 +1,74 @@
-"""`clusterdp audit`: the guarantee that a configuration claims, and the private step of a release.
+"""`clusterdp audit`: the whole promise of a configuration, kept or not, on data that are made up.
 
-Both are looked at on data that are made up. No outcome is read; who is in the log is read only
-where the design is planned. Of an effect model its sums are looked at, and no log is read.
+No outcome is read; who is in the log is read only where the design is planned. Of an effect model
+its sums are looked at, and no log is read.
 """
 
-from dataclasses import asdict, dataclass, replace
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from flows.config.load import load_any
 from flows.config.model.effects import EffectConfig
-from flows.config.resolve import ResolvedRelease
+from flows.config.model.experiment import Config
 from flows.plan import resolved_release_of
-from flows.raw.audit.private_step import audit_step
-from flows.raw.audit.several_outcomes import Whole, sampled_bound
-from privatizers.audit.audit import AuditResult
-from privatizers.audit.audit import audit as audit_claim
+from flows.raw.audit.bound import SampledBound
+from flows.raw.audit.nights import Ended
+from flows.raw.audit.whole import CONFIDENCE, look
+from flows.release import release_of
+from flows.watch.notices import WAITING, Waiting
+from privatizers.accounting.budget import Budget
 from privatizers.audit.checks import Check
 from privatizers.audit.effect_models import EffectsAudit, audit_effects
-from privatizers.audit.sampling import UNDER_TWO_MINUTES
-from privatizers.audit.several_outcomes import JointLoss, joint_loss
 from schemas.errors import ConfigError
+
+_ROUNDED = 1e-10
+"""By how much of itself a computed ε may be rounded up."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found of a claim, and of the code that makes a release."""
+    """What was found of a configuration's promise."""
 
     mechanism: str
-    claim: AuditResult
-    step: tuple[Check, ...]
-    """What was checked of the private step as a release calls it."""
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """Everything that was looked at."""
-        return (*self.claim.checks, *self.step)
-
-    @property
-    def holds(self) -> bool:
-        """Whether every check holds."""
-        return all(check.holds for check in self.checks)
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp audit --json``."""
-        return {
-            "claimed_epsilon": self.claim.claimed_epsilon,
-            "delta": self.claim.delta,
-            "exact_epsilon": self.claim.exact_epsilon,
-            "sampled_lower_bound": self.claim.sampled_lower_bound,
-            "holds": self.holds,
-            "confidence": self.claim.confidence,
-            "n_samples": self.claim.n_samples,
-            "mechanism": self.mechanism,
-            "checks": [asdict(check) for check in self.checks],
-        }
-
-
-@dataclass(frozen=True)
-class SeveralAudit:
-    """What was found of a claim about several outcomes together, and of each."""
-
-    mechanism: str
+    claimed: Budget
     metrics: tuple[str, ...]
-    claims: tuple[AuditResult, ...]
-    """Of each outcome at its part of ε."""
-    together: JointLoss
-    sampled_lower_bound: float
-    """From made-up releases of all outcomes: a bound on what they lose together."""
-    n_samples: int
-    confidence: float
-    step: tuple[Check, ...]
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """Everything that was looked at."""
-        bound = f"epsilon {self.sampled_lower_bound:.4g} at least, from {self.n_samples:,} strata"
-        within = self.sampled_lower_bound <= self.together.claimed_epsilon
-        of_each = (
-            replace(check, name=f"{metric}: {check.name}")
-            for metric, claim in zip(self.metrics, self.claims, strict=True)
-            for check in claim.checks
-        )
-        return (self.together.check, Check(_BOUND, within, bound), *of_each, *self.step)
+    losses: tuple[float, ...]
+    """ε of each made-up file, by the file alone."""
+    bound: SampledBound
+    checks: tuple[Check, ...]
+    """Everything that was looked at."""
 
     @property
     def holds(self) -> bool:
         """Whether every check holds."""
         return all(check.holds for check in self.checks)
 
+    @property
+    def exact_epsilon(self) -> float | None:
+        """The most that a made-up file loses; the claim itself where at most 10⁻¹⁰ from it."""
+        if not self.losses:
+            return None
+        most, claimed = max(self.losses), self.claimed.epsilon
+        return claimed if abs(most - claimed) <= _ROUNDED * max(1.0, claimed) else most
+
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp audit --json``."""
         return {
-            "claimed_epsilon": self.together.claimed_epsilon,
-            "delta": self.together.delta,
-            "exact_epsilon": self.together.epsilon,
-            "sampled_lower_bound": self.sampled_lower_bound,
+            "claimed_epsilon": self.claimed.epsilon,
+            "delta": self.claimed.delta,
+            "exact_epsilon": self.exact_epsilon,
+            "sampled_lower_bound": self.bound.epsilon,
             "holds": self.holds,
-            "confidence": self.confidence,
-            "n_samples": self.n_samples,
+            "confidence": CONFIDENCE,
+            "n_samples": self.bound.n_samples,
             "mechanism": self.mechanism,
-            "metrics": [
-                {
-                    "metric": metric,
-                    "claimed_epsilon": claim.claimed_epsilon,
-                    "delta": claim.delta,
-                    "exact_epsilon": claim.exact_epsilon,
-                    "sampled_lower_bound": claim.sampled_lower_bound,
-                }
-                for metric, claim in zip(self.metrics, self.claims, strict=True)
-            ],
+            "metrics": list(self.metrics),
             "checks": [asdict(check) for check in self.checks],
         }
-
-
-_BOUND = "no bound from samples of all outcomes together exceeds the claim"
-_CONFIDENCE = 0.9999
-_SAMPLED = 400_000  # made-up units behind the bound for all outcomes together
 
 
 @dataclass(frozen=True)
@@ -146,8 +98,8 @@ class ModelAudit:
         }
 
 
-def audit(config_path: Path, period: str | None) -> Audit | SeveralAudit | ModelAudit:
-    """Audit the design that a release of ``period`` would have, or an effect model's sums."""
+def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:
+    """Audit the release that ``period`` would have, or an effect model's sums."""
     config = load_any(config_path)
     if isinstance(config, EffectConfig):
         if config.privacy.learner != "moments":
@@ -156,38 +108,44 @@ def audit(config_path: Path, period: str | None) -> Audit | SeveralAudit | Model
             )
         return ModelAudit(audit_effects(config.design))
     release = resolved_release_of(config_path, period)
-    if release.config.named_outcomes:
-        return _audit_several(release)
-    (chosen,) = release.outcomes
-    design = chosen.design
-    claim = audit_claim(design.mechanism, design.epsilon, design.delta)
-    step = audit_step(chosen.config, design)
-    return Audit(design.mechanism.name, claim, tuple(step))
-
-
-def _audit_several(release: ResolvedRelease) -> SeveralAudit:
-    """Audit each outcome at its part, all together, and the release of all.
-
-    What all cost is claimed without private clusters, as of one outcome.
-    """
-    config, designs, number = release.config, release.designs, len(release.designs)
-    each = 1.0 - (1.0 - _CONFIDENCE) / (number + 2)
-    effort = UNDER_TWO_MINUTES.divided(number)
-    claims = tuple(
-        audit_claim(one.mechanism, one.epsilon, one.delta, confidence=each, effort=effort)
-        for one in designs
+    found = look(release.config, release.designs, release.price, release_night)
+    return Audit(
+        release.mechanism,
+        release.price,
+        tuple(one.name for one in release.config.outcomes),
+        tuple(loss.epsilon for loss in found.losses),
+        found.bound,
+        tuple(found.checks),
     )
-    stated = config.cost.left_after(config.cluster_cost)
-    together = joint_loss([one.mechanism for one in designs], stated.epsilon, stated.delta)
-    bound, n_samples = sampled_bound(Whole(config, designs), _SAMPLED, 1.0 - each)
-    step = audit_step(config, designs, confidence=each)
-    return SeveralAudit(
-        mechanism=release.mechanism,
-        metrics=tuple(one.name for one in config.outcomes),
-        claims=claims,
-        together=together,
-        sampled_lower_bound=bound.epsilon,
-        n_samples=n_samples,
-        confidence=_CONFIDENCE,
-        step=tuple(step),
-    )
+
+
+def release_night(config: Config, period: str) -> Ended:
+    """Release a made-up night; what would be told to people is kept."""
+    waiting: list[Waiting] = []
+    token = WAITING.set(waiting)
+    made, failure = None, None
+    with _lines() as lines:
+        try:
+            made = release_of(config, period)
+        except Exception as error:  # what an audit has to tell of
+            failure = error
+        finally:
+            WAITING.reset(token)
+    notices = (one.news.reason or one.notice.title for one in waiting)
+    return Ended(made, failure, tuple(lines), tuple(notices))
+
+
+@contextmanager
+def _lines() -> Iterator[list[str]]:
+    """What is logged meanwhile, of which nobody else is told."""
+    log, lines = logging.getLogger("clusterdp"), list[str]()
+    kept = log.handlers, log.level, log.propagate
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    log.handlers, log.propagate = [handler], False
+    log.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        log.handlers, log.propagate = kept[0], kept[2]
+        log.setLevel(kept[1])

@@ -77,6 +77,11 @@ def release_period(
     """
     config = load(Path(config_path))
     period = check_period(period, config.source.path, config.source.outcomes_path)
+    return release_of(config, period, revise=revise)
+
+
+def release_of(config: Config, period: str, *, revise: bool = False) -> ReleaseResult:
+    """Release one period of a configuration that was read: an audit has its own."""
     account = Account(config)
     with watched(config, account, period) as watch:  # how it ends is kept and told
         return _release_period(config, account, period, revise=revise, watch=watch)

@@ -206,8 +206,10 @@ def _dask() -> Iterator[None]:
         try:
             import dask
 
+            with dask.config.set({"logging.distributed": settings["logging.distributed"]}):
+                import distributed  # noqa: F401 - by this thread, see above
+            # After the import: the defaults that it brings would be gone with what is set before.
             stack.enter_context(dask.config.set(settings))
-            import distributed  # noqa: F401 - by this thread, see above
         except ImportError:
             installed = False
         else:

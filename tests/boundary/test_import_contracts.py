@@ -42,7 +42,7 @@ PLANTED: list[Planted] = [
     (IN_FLOWS, "flows/config/load.py", "import flows.released.file.read"),
     (IN_PRIVATIZERS, "privatizers/noise/randomness.py", "import privatizers.domain.lattice"),
     (IN_PRIVATIZERS, "privatizers/sites/matching.py", "import privatizers.mechanisms.prior"),
-    (IN_PRIVATIZERS, "privatizers/audit/audit.py", "import privatizers.planning.planner"),
+    (IN_PRIVATIZERS, "privatizers/audit/checks.py", "import privatizers.planning.planner"),
     (CIRCLES, "privatizers/accounting/rounding.py", "import privatizers.accounting.accountant"),
     (CIRCLES, "flows/released/file/read.py", "import flows.released.estimates.release"),
     (UNSOUND, "flows/release.py", "import privatizers.unprotected.homogeneity"),

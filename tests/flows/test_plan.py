@@ -13,13 +13,13 @@ import polars as pl
 import pytest
 
 from flows.cli.show.plan import plan_text
-from flows.config.resolve import resolve_design
-from flows.plan import design_of, plan, resolved_release_of
-from flows.raw.audit.private_step import StepEffort, audit_step
+from flows.config.resolve import ResolvedRelease, resolve_design
+from flows.plan import design_of, plan
+from flows.raw.audit.nights import MIXED, Plan
+from flows.raw.audit.whole import look
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file
-from privatizers.audit.audit import audit
-from privatizers.audit.sampling import Effort
+from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment, Ran, a_log, released, sealed_rows
 from tests.support.distances import assert_near
@@ -625,13 +625,8 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Audits that draw little."""
-    little = Effort(noised_cells=3_000, units=200_000, calls=40)
-    monkeypatch.setattr(
-        "flows.audit.audit_claim", partial(audit, confidence=1 - 1e-6, effort=little)
-    )
-    step = StepEffort(units=30_000, clusters=100, again=40)
-    monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=step))
+    """Audits of one night."""
+    monkeypatch.setattr("flows.audit.look", partial(look, plans=((Plan(MIXED),),)))
 
 
 @pytest.mark.statistical
@@ -659,13 +654,7 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
     command: Command, experiment: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = experiment(privacy=MEANS)
-    honest = resolved_release_of(built.config, None)
-    (only,) = honest.outcomes
-    wrong = dataclasses.replace(only, design=dataclasses.replace(only.design, epsilon=1.9))
-    monkeypatch.setattr(
-        "flows.audit.resolved_release_of",
-        lambda *_: dataclasses.replace(honest, outcomes=(wrong,)),
-    )
+    monkeypatch.setattr(ResolvedRelease, "price", Budget(1.9))
     ended = command("audit", built.config)
     assert ended.returncode == 1
     assert "DOES NOT HOLD" in ended.stdout

@@ -16,7 +16,7 @@ from schemas.released import Manifest
 from schemas.roster import Roster
 
 if TYPE_CHECKING:
-    from flows.audit import Audit, SeveralAudit
+    from flows.audit import Audit
     from flows.check import CheckResult
     from flows.config.resolve import ResolvedRelease
     from flows.raw.outcome_shares import OutcomeShares
@@ -168,16 +168,13 @@ def _tables(chosen: ResolvedRelease) -> dict[str, str]:
 
 def audit_text(found: Audit) -> str:
     """What an audit found, and what that does and does not show."""
-    return _audit_text(found, _losses(found))
-
-
-def several_audit_text(found: SeveralAudit) -> str:
-    """The same of several outcomes."""
-    return _audit_text(found, _losses_together(found))
-
-
-def _audit_text(found: Audit | SeveralAudit, losses: dict[str, str]) -> str:
     verdict = "holds" if found.holds else "DOES NOT HOLD: release nothing with it"
+    exact, bound = found.exact_epsilon, found.bound
+    losses = {
+        "claimed": f"epsilon {found.claimed.epsilon!r} at delta {found.claimed.delta:g}",
+        "lost by files": "no file was made" if exact is None else f"epsilon {exact:.6g}",
+        "sampled": f"at least {bound.epsilon:.4g}, from {bound.n_samples:,} made-up neighbours",
+    }
     return "\n".join(
         [
             f"The claim of {found.mechanism} {verdict}.",
@@ -187,47 +184,13 @@ def _audit_text(found: Audit | SeveralAudit, losses: dict[str, str]) -> str:
             *check_lines(found.checks),
             "",
             *paragraph(
-                "The exact loss follows from the parameters; the sampled bound, and what is "
-                "checked of draws, run the code of a release on made-up rows. They show faults, "
-                "some of them with certainty and some as far as samples can. None is a proof: the "
-                "proof lies beside the mechanism's code."
+                "People and outcomes were made up, and released by the run of a night. What files "
+                "lose, what the ledger is charged and what is public is compared exactly, draws as "
+                "far as samples can show. This shows faults, and is no proof: the proof lies "
+                "beside the mechanism's code."
             ),
         ]
     )
-
-
-def _losses(found: Audit) -> dict[str, str]:
-    """What one outcome loses."""
-    claim, instance = found.claim, found.claim.instance
-    counts = ", ".join(str(count) for count in instance.counts[:_MOST_COUNTS])
-    moved_counts = f"({counts}{', ...' if instance.n_outcomes > _MOST_COUNTS else ''})"
-    return {
-        "claimed": f"epsilon {claim.claimed_epsilon!r} at delta {claim.delta:g}",
-        "exact loss": f"{claim.exact_epsilon:.6g} (counts {moved_counts}, one unit "
-        f"moved to outcome {instance.to_cell})",
-        "sampled": f"at least {claim.sampled_lower_bound:.4g} with confidence "
-        f"{100 * claim.confidence:g} %, from {claim.n_samples:,} made-up releases",
-    }
-
-
-def _losses_together(found: SeveralAudit) -> dict[str, str]:
-    """What several outcomes lose together, and each."""
-    whole = found.together
-    of_each = {
-        metric: f"claimed {claim.claimed_epsilon:.6g}, exact {claim.exact_epsilon:.6g}, sampled at "
-        f"least {claim.sampled_lower_bound:.4g}"
-        for metric, claim in zip(found.metrics, found.claims, strict=True)
-    }
-    return {
-        "claimed": f"epsilon {whole.claimed_epsilon!r} at delta {whole.delta:g}",
-        "exact loss": f"{whole.epsilon:.6g}, where all outcomes of one unit change",
-        "sampled": f"at least {found.sampled_lower_bound:.4g} with confidence "
-        f"{100 * found.confidence:g} %, from {found.n_samples:,} made-up strata",
-        **of_each,
-    }
-
-
-_MOST_COUNTS = 12
 
 
 def check_lines(checks: Sequence[Check]) -> list[str]:

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from privatizers.audit.sampling import Effort
 from schemas.errors import BudgetError, InputError, StepError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Program, Ran, a_log, build_experiment, released, rows
@@ -644,12 +643,23 @@ def test_what_the_demo_ends_in_can_be_pasted(tmp_path: Path) -> None:
         assert answer in ran(["/bin/sh", "-c", line]).stdout
 
 
+def _of_one_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let audits run one night alone."""
+    # The command finds what is put here.
+    from flows.raw.audit.nights import MIXED, Plan  # noqa: PLC0415 - what two tests need
+    from flows.raw.audit.whole import look  # noqa: PLC0415 - likewise
+
+    monkeypatch.setattr("flows.audit.look", partial(look, plans=((Plan(MIXED),),)))
+
+
 LOCAL = {"mechanism": "uniform-prior-dp", "strata_statistic": "none", "epsilon": 1.0}
-"""Without counts an audit draws no exact noise, which is what takes the time."""
 
 
 @pytest.mark.statistical
-def test_an_audit_checks_the_claim_and_reads_no_log(experiment: Builder, command: Command) -> None:
+def test_an_audit_checks_the_claim_and_reads_no_log(
+    experiment: Builder, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _of_one_night(monkeypatch)
     built = experiment(privacy=LOCAL, source={"path": "there-is-no-log.csv"})
     found = document(command("audit", built.config, "--json"))
     assert found["holds"] is True
@@ -662,15 +672,8 @@ def test_an_audit_checks_the_claim_and_reads_no_log(experiment: Builder, command
 def test_an_audit_that_fails_ends_with_exit_code_1(
     experiment: Builder, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the program claimed less than the mechanism costs: listing alone shows it."""
-    # The command finds what is put here.
-    from flows.raw.audit.private_step import StepEffort, audit_step  # noqa: PLC0415 - one test's
-    from privatizers.audit.audit import audit  # noqa: PLC0415 - likewise
-
-    little = Effort(noised_cells=3_000, units=200_000, calls=40)
-    monkeypatch.setattr("flows.audit.audit_claim", partial(audit, effort=little))
-    quick = StepEffort(units=100_000, clusters=300, again=60)  # of the step, which is sound
-    monkeypatch.setattr("flows.audit.audit_step", partial(audit_step, effort=quick))
+    """As if the program claimed less than the mechanism costs: the file alone shows it."""
+    _of_one_night(monkeypatch)
     built = experiment(privacy=LOCAL)
     honest = built.load().design()
     monkeypatch.setattr(

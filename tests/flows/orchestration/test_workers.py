@@ -813,6 +813,18 @@ def test_without_the_extra(
     assert nothing_is_left(built)
 
 
+def test_a_program_may_start_workers_more_than_once() -> None:
+    """Dask's own settings, which its import brings, outlive those of the first time."""
+    twice = (
+        "from flows.orchestration.workers import _dask\n"
+        "for _ in range(2):\n"
+        "    with _dask():\n"
+        "        from distributed.security import Security\n"
+        "        Security()\n"
+    )
+    subprocess.run([sys.executable, "-c", twice], check=True)
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     check_folder_usable(str(tmp_path))
     with pytest.raises(ConfigError, match=r"run\.spill_directory: a worker cannot use"):

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.cli.main import run
+from flows.config.model.experiment import AnyDesign
 from flows.plan import design_of
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import ingest
@@ -28,7 +29,6 @@ from flows.raw.units.rows import rows_of
 from flows.raw.validate import validate
 from flows.released.publish import new_draft, publish
 from flows.runtime import progress
-from privatizers.mechanisms.mechanism import Mechanism
 from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT, event_rules
@@ -778,11 +778,11 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
 ) -> None:
     audited: list[str] = []
 
-    def begun(mechanism: Mechanism, *_: object) -> NoReturn:
-        audited.append(mechanism.name)
+    def begun(_: object, designs: Sequence[AnyDesign], *__: object) -> NoReturn:
+        audited.append(designs[0].mechanism.name)
         raise InputError("far enough: the rest takes long, and no log")
 
-    monkeypatch.setattr("flows.audit.audit_claim", begun)
+    monkeypatch.setattr("flows.audit.look", begun)
     built, *_ = a_trial(
         experiment,
         source={"outcomes_path": "events-{period}/*"},

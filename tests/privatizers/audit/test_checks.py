@@ -13,14 +13,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from privatizers.audit.checks import Events, exactly, judge_events, together
-from privatizers.audit.laws import (
-    Laplace,
+from privatizers.audit.noise_laws import Laplace, lagged_noise, noise_events, pair_events
+from privatizers.audit.response_laws import (
     Responses,
-    lagged_noise,
-    noise_events,
     not_around,
     not_nearest,
-    pair_events,
     response_events,
     rounding_events,
 )

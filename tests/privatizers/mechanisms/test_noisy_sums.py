@@ -6,7 +6,6 @@ it fails although everything is right; all are 1e-6 or less.
 
 import itertools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -16,26 +15,17 @@ from scipy.stats import chi2
 from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
-from privatizers.audit.audit import audit
-from privatizers.audit.enumeration import Enumeration, enumerate_outcomes, model_of
-from privatizers.audit.neighbours import Instance, worst_instances
-from privatizers.audit.sampling import Effort
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.mechanism import StrataRelease, guarantee
+from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.noisy_sums import NoisySums
 from privatizers.mechanisms.parameters import Parameters, event_of
-from privatizers.mechanisms.prior import realised_prior, uniform_prior
-from privatizers.mechanisms.randomised_response import RandomisedResponse
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
-from privatizers.noise.randomness import discrete_laplace
 from tests.composition import composed_delta, composed_epsilon
+from tests.exact.enumeration import Enumeration, enumerate_outcomes, model_of
+from tests.exact.neighbours import Instance, worst_instances
 from tests.support.distances import assert_p_value
 
 Counts = NDArray[np.int64]
-
-LITTLE = Effort(noised_cells=3_000, units=100_000, calls=40)
-QUICK = Effort(noised_cells=16_000, units=1_000_000, calls=100)
-MORE = Effort(noised_cells=24_000, units=1_000_000, calls=100)
 
 
 # The act
@@ -311,90 +301,3 @@ def test_means_and_counts_take_the_same_price_for_two_outcomes() -> None:
     for epsilon in (0.0, 0.4, 1.0):
         assert delta_at(event_of(sums), epsilon) == delta_at(event_of(counts), epsilon)
     assert guarantee(UniformPriorDP(sums)) == guarantee(UniformPriorDP(counts))
-
-
-# Audits: a sound mechanism is accused with a probability of at most 1e-6
-
-
-SURE = 1 - 1e-6
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        Parameters.of(3, 0.8, 1 / 3, 2.0, Lattice((0, 1, 2))),
-        Parameters.of(4, 0.7, 1 / 4, 15.0, Lattice((0, 1, 3, 20))),
-        Parameters.of(2, 0.6, 1 / 2, 1.0, Lattice((0, 1))),
-    ],
-)
-def test_a_sound_mechanism_holds_and_its_claim_is_nearly_reached(parameters: Parameters) -> None:
-    mechanism = UniformPriorDP(parameters)
-    claim = guarantee(mechanism)
-    found = audit(mechanism, claim, confidence=SURE, effort=QUICK)
-    assert found.holds
-    assert found.exact_epsilon == claim
-    assert found.sampled_lower_bound > 0.6 * claim
-
-
-def test_a_sensitivity_of_one_step_is_caught_by_the_exact_half() -> None:
-    mechanism = UniformPriorDP(Parameters.of(5, 0.8, 0.2, 8.0, Lattice((0, 1, 2, 3, 4))))
-    response = Response(0.8, mechanism.parameters.truncation_threshold)
-    wrong = pure_epsilon(Together((SumNoise(8.0, 1), response)))
-    found = audit(mechanism, wrong, effort=LITTLE)
-    assert not found.holds
-    assert found.exact_epsilon == pytest.approx(guarantee(mechanism), abs=1e-9)
-
-
-@dataclass(frozen=True)
-class Broken(UniformPriorDP):
-    """Uniform-Prior-DP whose sums have less noise than their parameters say."""
-
-    factor: float
-
-    def strata(self, counts: Counts) -> StrataRelease:
-        own = self.parameters
-        assert own.lattice is not None
-        assert own.noise_scale is not None
-        prior = realised_prior(uniform_prior(*counts.shape), own.truncation_threshold)
-        sums = counts @ np.array(own.lattice.steps) + discrete_laplace(
-            len(counts), self.factor * own.noise_scale
-        )
-        response = RandomisedResponse(own.resampling_probability, prior)
-        return StrataRelease(None, response, sums)
-
-
-@dataclass(frozen=True)
-class Leaking(Broken):
-    """It adds the sum of the stratum before to every stratum's."""
-
-    def strata(self, counts: Counts) -> StrataRelease:
-        found = super().strata(counts)
-        assert self.parameters.lattice is not None
-        total = counts @ np.array(self.parameters.lattice.steps)
-        assert found.noisy_sums is not None
-        leaked = np.concatenate([[0], total[:-1]])
-        return StrataRelease(None, found.response, found.noisy_sums + 50 * leaked)
-
-
-def test_a_sum_that_tells_of_the_stratum_before_is_caught() -> None:
-    """With a noise of σ = 4, what tells is moved by 200; 50 of 50 and 0 of 50 are never missed."""
-    parameters = Parameters.of(5, 0.99, 0.2, 4.0, Lattice((0, 1, 2, 3, 4)))
-    claim = guarantee(UniformPriorDP(parameters))
-    effort = Effort(noised_cells=3_000, units=100_000, calls=200)
-    assert not audit(Leaking(parameters, 1.0), claim, effort=effort).holds
-
-
-@pytest.mark.parametrize("factor", [0.7, 1 / 4])
-def test_too_little_noise_is_caught_by_the_sampled_half(factor: float) -> None:
-    """30 % short, or made for a sensitivity of one step; misses it once in 1e6 at most.
-
-    The bound expected is 6 of its standard errors above the claim: λ is near 1, so that the
-    sum alone tells.
-    """
-    parameters = Parameters.of(5, 0.99, 0.2, 4.0, Lattice((0, 1, 2, 3, 4)))
-    claim = guarantee(UniformPriorDP(parameters))
-    assert audit(Broken(parameters, 1.0), claim, confidence=SURE, effort=LITTLE).holds
-    found = audit(Broken(parameters, factor), claim, effort=MORE)
-    assert not found.holds
-    assert found.exact_epsilon == claim
-    assert found.sampled_lower_bound > claim

@@ -17,13 +17,11 @@ from flows.cli.main import run
 from flows.cli.show.inspected import inspect_text
 from flows.cli.show.plan import plan_text
 from flows.cli.show.results import release_text
-from flows.plan import design_of, plan
+from flows.plan import plan
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import estimate_segments
 from flows.released.file.read import read_release
-from privatizers.audit.audit import audit
-from privatizers.audit.sampling import Effort
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.released import TABLES
 from tests.conftest import SENTINEL, Builder, Experiment, Section, a_log, build_experiment, released
@@ -410,30 +408,6 @@ def test_a_dry_run_knows_it(built: Experiment) -> None:
     checked = built.check()
     assert checked.chosen.designs[0].mechanism.name.startswith("noisy-")
     assert (checked.chosen.designs[0].epsilon, checked.chosen.designs[0].delta) == (1.0, 0.0)
-
-
-@pytest.mark.parametrize("privacy", [HISTOGRAM, DIFFERENCES])
-def test_its_design_is_audited_without_reading_the_log(
-    experiment: Builder, privacy: Section
-) -> None:
-    """A sound mechanism is reported once in 10⁷ runs at most; more in privatizers' tests.
-
-    The bound itself is drawn, too. In 200 audits of the histogram it had a mean of 0.712 and a
-    standard deviation of 0.032, and none was below 0.64 (the differences', with half as many cells:
-    0.786 and 0.019). By the normal law it is at 0.5 or less once in 10¹⁰ runs; allow for one in
-    10⁴, as its law is only nearly normal.
-    """
-    built = experiment(privacy=privacy, outcome=SPREAD)
-    (built.folder / "log.parquet").unlink()
-    design = design_of(built.config, None)
-    quick = Effort(noised_cells=80_000, calls=60)
-    found = audit(design.mechanism, design.epsilon, confidence=1 - 1e-7, effort=quick)
-    assert found.holds
-    assert found.claimed_epsilon == 1.0
-    # What is listed is the differences' part; sums of squares have theirs of the claim beside it.
-    listed = 0.95 if privacy is DIFFERENCES else 1.0
-    assert found.exact_epsilon == pytest.approx(listed, rel=1e-12)
-    assert found.sampled_lower_bound > 0.5
 
 
 def test_no_outcome_of_anybody_is_in_the_file(tmp_path: Path) -> None:

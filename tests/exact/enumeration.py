@@ -26,13 +26,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from privatizers.audit.count_lattice import CountLattice, loss_of, mass_of, own_prior, sum_groups
-from privatizers.audit.neighbours import Instance, worst_instances
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters, StrataStatistic
 from privatizers.mechanisms.prior import realised_prior, uniform_prior
 from schemas.arrays import Floats, Ints
+from tests.exact.count_lattice import CountLattice, loss_of, mass_of, own_prior, sum_groups
+from tests.exact.neighbours import Instance, worst_instances
 
 _TAIL = 40.0  # margin in scales: e⁻⁴⁰ = 4e-18 of a cell's noise lies beyond
 _MOST_MARGIN = 1_000_000  # bounds memory for enormous scales; the rest is in `tail_mass`

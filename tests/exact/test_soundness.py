@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
-from privatizers.audit.enumeration import enumerate_outcomes, model_of
-from privatizers.audit.neighbours import worst_instances
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism, guarantee
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
+from tests.exact.enumeration import enumerate_outcomes, model_of
+from tests.exact.neighbours import worst_instances
 
 pytestmark = pytest.mark.statistical
 

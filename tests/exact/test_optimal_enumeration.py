@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from privatizers.accounting.accountant import delta_at, pure_epsilon
-from privatizers.audit.enumeration import Enumeration, with_squares
-from privatizers.audit.neighbours import Instance
-from privatizers.audit.optimal_enumeration import (
-    ArmInstance,
-    Window,
-    enumerate_optimal,
-    optimal_enumerations,
-)
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats
+from tests.exact.enumeration import Enumeration, with_squares
+from tests.exact.neighbours import Instance
+from tests.exact.optimal_enumeration import (
+    ArmInstance,
+    Window,
+    enumerate_optimal,
+    optimal_enumerations,
+)
 
 LOSS = 1e-11  # arithmetic of a loss
 ATTAINED = 1e-9  # how far the greatest loss may be under the claim

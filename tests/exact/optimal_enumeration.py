@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.audit.enumeration import Enumeration, enumerate_number, neighbours
-from privatizers.audit.neighbours import Instance
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.noise.randomness import UNIT
 from schemas.arrays import Floats
+from tests.exact.enumeration import Enumeration, enumerate_number, neighbours
+from tests.exact.neighbours import Instance
 
 _SIZES = (2, 8)
 _KNOWN = 4  # units times ε of the counts from which, roughly, tables are made of them

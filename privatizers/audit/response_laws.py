@@ -1,127 +1,24 @@
-"""The stated laws of noise, draws and roundings, as events with known frequencies.
+"""The stated laws of draws and roundings, as events with known frequencies, for made-up outcomes.
 
-Every noise is discrete Laplace of the stated scale and independent of all others; a unit's outcome
-is drawn with the published λ and q̃, independently; so is every rounding. For made-up data, of
-which everything is known. Sums and differences of two noises, and pairs of draws, show whether
-randomness is shared.
+A unit's outcome is drawn with the published λ and q̃, or from the published table, independently of
+all others; so is every rounding. Pairs of draws show whether randomness is shared.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from privatizers.audit.checks import Events
+from privatizers.audit.noise_laws import firsts
 from schemas.arrays import Bools, Floats, Integers, Ints
 
-_FRACTIONS = (0.25, 0.7, 1.5, 3.0)
-"""Multiples of the scale from which tails of noise are counted."""
 _LAGS = (1, 2, 3)
 _MOST_LEVELS = 24
+_MOST_TABLES = 32
 _PIECE = 1 << 18  # bounds memory
-_MOST_PRIORS = 1 << 25  # entries of priors that pairs of draws need: bounds time
-
-
-# noise
-
-
-@dataclass(frozen=True)
-class Laplace:
-    """Discrete Laplace of scale σ, and the law of the sum of two of them."""
-
-    scale: float
-
-    @property
-    def a(self) -> float:
-        """e^(−1/σ)."""
-        return math.exp(-1.0 / self.scale)
-
-    @property
-    def zero(self) -> float:
-        """P(Z = 0) = (1 − a)/(1 + a)."""
-        return math.tanh(0.5 / self.scale)
-
-    def above(self, least: int) -> float:
-        """Return P(Z ≥ t) = a^t/(1 + a), t ≥ 1."""
-        return math.exp(-least / self.scale) / (1.0 + self.a)
-
-    @property
-    def odd(self) -> float:
-        """P(Z odd) = 2a/(1 + a)²."""
-        return 2.0 * self.a / (1.0 + self.a) ** 2
-
-    @property
-    def _sum_factor(self) -> float:
-        """G = (1 + a²)/(1 − a²): P(Z + Z′ = k) is P(Z = 0)² a^|k| (|k| + g)."""
-        return 1.0 / math.tanh(1.0 / self.scale)
-
-    @property
-    def sum_zero(self) -> float:
-        """P(Z + Z′ = 0)."""
-        return self.zero**2 * self._sum_factor
-
-    def sum_above(self, least: int) -> float:
-        """Return P(Z + Z′ ≥ t) = P(Z = 0)² a^t ((t + g)/(1 − a) + a/(1 − a)²), t ≥ 1."""
-        gap = -math.expm1(-1.0 / self.scale)
-        factor = (least + self._sum_factor) / gap + self.a / gap**2
-        return self.zero**2 * math.exp(-least / self.scale) * factor
-
-    @property
-    def tails(self) -> list[int]:
-        """The values from which tails are counted."""
-        return sorted({max(1, round(part * self.scale)) for part in _FRACTIONS})
-
-
-def noise_events(noise: Ints, scale: float, whose: str) -> list[Events]:
-    """Count how often noise, i.i.d. discrete Laplace of ``scale``, is 0, odd or in a tail."""
-    law, n = Laplace(scale), len(noise)
-    if n == 0:
-        return []
-    events = [
-        Events.one(f"{whose} is 0", np.count_nonzero(noise == 0), n * law.zero, n),
-        Events.one(f"{whose} is odd", np.count_nonzero(noise & 1), n * law.odd, n),
-        Events.one(f"{whose} is above 0", np.count_nonzero(noise > 0), n * law.above(1), n),
-    ]
-    for tail in law.tails:
-        beyond = np.count_nonzero(np.abs(noise) >= tail)
-        events.append(Events.one(f"{whose} is {tail} or more", beyond, 2 * n * law.above(tail), n))
-    return events
-
-
-def pair_events(first: Ints, second: Ints, scale: float, whose: str) -> list[Events]:
-    """Count how often pairs of independent noises cancel, agree and are far apart."""
-    law, n = Laplace(scale), len(first)
-    if n == 0:
-        return []
-    events = []
-    for word, both in (("sum", first + second), ("difference", first - second)):
-        name = f"the {word} of {whose}"
-        events.append(Events.one(f"{name} is 0", np.count_nonzero(both == 0), n * law.sum_zero, n))
-        for tail in law.tails:
-            times = np.count_nonzero(np.abs(both) >= tail)
-            expected = 2 * n * law.sum_above(tail)
-            events.append(Events.one(f"{name} is {tail} or more", times, expected, n))
-    return events
-
-
-def lagged_noise(noise: Ints, scale: float, whose: str) -> list[Events]:
-    """Count events of disjoint pairs that lie 1, 2 and 3 apart; ``noise`` has the shape [n]."""
-    events = []
-    for lag in _LAGS:
-        first = _firsts(len(noise), lag)
-        events += pair_events(noise[first], noise[first + lag], scale, f"{whose} {lag} apart")
-    return events
-
-
-def _firsts(size: int, lag: int) -> Ints:
-    """Return the first positions of disjoint pairs that lie ``lag`` apart."""
-    position = np.arange(max(size - lag, 0))
-    first: Ints = position[position // lag % 2 == 0]
-    return first
-
-
-# randomised response
+_MOST_PRIORS = 1 << 23  # entries of priors that pairs of draws need: bounds time
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,6 +44,11 @@ class Responses:
         """The probability that it stays the same, 1 − λ + λ q̃_y."""
         keeping: Floats = 1.0 - self.rate + self.rate * self.prior[self.strata, self.levels]
         return keeping
+
+    @property
+    def n_strata(self) -> int:
+        """S."""
+        return len(self.prior)
 
     @property
     def n_outputs(self) -> int:
@@ -208,6 +110,11 @@ class TableResponses:
         return favoured
 
     @property
+    def n_strata(self) -> int:
+        """S."""
+        return len(self.table_of)
+
+    @property
     def n_outputs(self) -> int:
         """J."""
         return int(self.probabilities.shape[2])
@@ -234,6 +141,8 @@ class TableResponses:
     def transitions(self, whose: str) -> list[Events]:
         """Count, for every table, outcome and output, how often the one became the other."""
         n_tables, k, n_outputs = self.probabilities.shape
+        if n_tables > _MOST_TABLES:
+            return [self.likeliest(whose)]
         times = np.bincount(self._rows * n_outputs + self.drawn, minlength=self.probabilities.size)
         units = np.repeat(np.bincount(self._rows, minlength=n_tables * k), n_outputs)
         names = [
@@ -245,10 +154,10 @@ class TableResponses:
         trials = units.astype(np.float64)
         return [
             *_of_cells(names, times, self.probabilities.ravel() * trials, trials),
-            self._likeliest(whose),
+            self.likeliest(whose),
         ]
 
-    def _likeliest(self, whose: str) -> Events:
+    def likeliest(self, whose: str) -> Events:
         """Count how often the output is the likeliest of those that tell of the unit's outcome."""
         q = self.probabilities.reshape(self._favoured.shape)
         telling = np.where(self._favoured, q, 0.0)
@@ -265,6 +174,32 @@ class TableResponses:
 
 
 AnyResponses = Responses | TableResponses
+
+
+def joined(parts: Sequence[AnyResponses]) -> AnyResponses | None:
+    """The draws of several releases as those of one, whose strata are those of all."""
+    if not parts:
+        return None
+    starts = np.cumsum([0, *(part.n_strata for part in parts)])
+    levels, drawn = (
+        np.concatenate(of_all)
+        for of_all in ([part.levels for part in parts], [part.drawn for part in parts])
+    )
+    strata = np.concatenate([one.strata + at for one, at in zip(parts, starts, strict=False)])
+    priors = [part for part in parts if isinstance(part, Responses)]
+    if priors:
+        prior = np.concatenate([part.prior for part in priors])
+        return Responses(levels, strata, drawn, priors[0].rate, prior)
+    tables = [part for part in parts if isinstance(part, TableResponses)]
+    most = max(part.n_outputs for part in tables)
+    every = [
+        np.pad(part.probabilities, ((0, 0), (0, 0), (0, most - part.n_outputs))) for part in tables
+    ]
+    shape = every[0].shape[1:]
+    of_all = np.concatenate([q[part.table_of] for q, part in zip(every, tables, strict=True)])
+    found, table_of = np.unique(of_all.reshape(len(of_all), -1), axis=0, return_inverse=True)
+    q = found.reshape(-1, *shape)
+    return TableResponses(levels, strata, drawn, q, table_of.reshape(-1))
 
 
 def _of_cells(names: list[str], times: Ints, expected: Floats, trials: Floats) -> list[Events]:
@@ -311,7 +246,7 @@ def _draw_pairs(responses: AnyResponses, whose: str) -> list[Events]:
     """Count agreements of two units near each other, or half the table apart."""
     n, events = len(responses.levels), []
     for lag in sorted({*_LAGS, max(n // 2, 1)}):
-        first = _firsts(n, lag)[: _MOST_PRIORS // responses.n_outputs]
+        first = firsts(n, lag)[: _MOST_PRIORS // responses.n_outputs]
         if len(first) == 0:
             continue
         here, there = responses.part(first), responses.part(first + lag)
@@ -358,7 +293,7 @@ def rounding_events(levels: Ints, values: Floats, grid: Floats, whose: str) -> l
         events.append(Events.one(name, happened, float(share[part].sum()), len(part)))
     events += _batch_events(up, share, whose)
     for lag in _LAGS:
-        first = _firsts(len(up), lag)
+        first = firsts(len(up), lag)
         both = np.count_nonzero(up[first] & up[first + lag])
         expected = float((share[first] * share[first + lag]).sum())
         name = f"two of {whose}, {lag} apart, are rounded up"
@@ -383,3 +318,22 @@ def not_nearest(levels: Ints, values: Floats, grid: Floats) -> int:
         nearest = np.abs(values[part, np.newaxis] - grid).argmin(axis=1)
         wrong += int(np.count_nonzero(nearest != levels[part]))
     return wrong
+
+
+def response_pairs(first: AnyResponses, second: AnyResponses, whose: str) -> list[Events]:
+    """Count how often the same unit's two outcomes are both kept, and both redrawn.
+
+    Of tables: become outputs that tell of them, and others. They are independent. The units are
+    the same, in the same order.
+    """
+    n = len(first.levels)
+    if n == 0:
+        return []
+    both = float((first.keeping * second.keeping).sum())
+    neither = float(((1.0 - first.keeping) * (1.0 - second.keeping)).sum())
+    return [
+        Events.one(f"{whose} are both kept", np.count_nonzero(first.kept & second.kept), both, n),
+        Events.one(
+            f"{whose} are both changed", np.count_nonzero(~first.kept & ~second.kept), neither, n
+        ),
+    ]

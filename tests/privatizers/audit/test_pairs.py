@@ -1,47 +1,15 @@
-"""The joint loss of several outcomes, and the laws of what is drawn of two of them."""
+"""The laws of what is drawn of two outcomes: sound draws pass, shared ones are found."""
 
 import numpy as np
 import pytest
 
-from privatizers.accounting.accountant import delta_at, epsilon_at
-from privatizers.accounting.events import Together
 from privatizers.audit.checks import judge_events
-from privatizers.audit.laws import Responses
-from privatizers.audit.mechanism_laws import noise_pairs
-from privatizers.audit.several_outcomes import joint_loss, response_pairs
-from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.mechanisms.parameters import event_of
-from privatizers.planning.design import Request, design
+from privatizers.audit.noise_laws import noise_pairs
+from privatizers.audit.response_laws import Responses, response_pairs
 from schemas.arrays import Floats, Ints
 
 ERROR = 1e-9
 N = 40_000
-
-
-def mechanism(k: int, epsilon: float, delta: float = 0.0) -> Mechanism:
-    return design(Request("uniform-prior-dp", k, "counts", epsilon=epsilon, delta=delta)).mechanism
-
-
-def test_losses_of_all_outcomes_add_up_and_are_attained() -> None:
-    found = joint_loss([mechanism(2, 1.0), mechanism(3, 0.5), mechanism(2, 0.5)], 2.0)
-    assert found.epsilon == 2.0
-    assert found.check.holds
-
-
-def test_a_price_that_is_left_out_of_the_claim_is_found() -> None:
-    found = joint_loss([mechanism(2, 1.0), mechanism(3, 0.5)], 1.0)
-    assert found.epsilon == pytest.approx(1.5, abs=1e-9)
-    assert not found.check.holds
-
-
-def test_a_delta_that_is_divided_holds_for_all_together() -> None:
-    parts = [mechanism(2, 1.0, 5e-6), mechanism(3, 1.0, 5e-6)]
-    found = joint_loss(parts, 2.0, 1e-5)
-    whole = Together(tuple(event_of(one.parameters) for one in parts))
-    assert delta_at(whole, 2.0) <= 1e-5
-    assert found.epsilon <= epsilon_at(whole, 1e-5) + 1e-9
-    assert found.epsilon > 1.9  # and not far below it
-    assert not joint_loss(parts, 1.5, 1e-5).check.holds
 
 
 def responses(levels: Ints, kept: np.ndarray, prior: Floats, rate: float) -> Responses:
