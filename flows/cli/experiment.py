@@ -183,7 +183,7 @@ def verify(
         ),
     ] = False,
 ) -> Answer:
-    """Show whether released files are what was published, or cost what they say.
+    """Check that files are as published, or cost what they say.
 
     Compares the SHA-256 of each RELEASE with that of its publication: in the ledger, in a signed
     list, or else in SHA256SUMS beside it. Writes nothing. The exit code is 4 if a file differs, or
