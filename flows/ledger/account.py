@@ -61,7 +61,7 @@ from flows.released.file.draft import (
 from flows.released.lists import Closing, Known, Lists
 from flows.runtime import clock
 from flows.runtime.regular_files import digest_of
-from flows.runtime.working_folders import lock_if_dead
+from flows.runtime.working_folders import keep, lock_if_dead
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import of_group
 from schemas.errors import ClusterdpError, ConflictError, InputError
@@ -366,18 +366,23 @@ class Account:
             raise AssertionError("what is to be published is public already")
         ledger = self._ledger
         warnings: list[str] = []
+        begun = False
         try:
             yield warnings
             complete(charge.draft)
             digest = sha256_of(charge.draft)
+            begun = True
             ledger.begin_publishing(number, digest)
             make_public(charge.draft, charge.path)
             self._files.learn(charge.path, charge.draft, digest)
         except BaseException:
             if not has_name(charge.draft, charge.path):  # else the next run notes that it has
-                with suppress(ClusterdpError):  # the next run will
+                try:
                     ledger.give_back(number)
                     ledger.withdraw(number)
+                except ClusterdpError:  # the next run will
+                    if begun:  # by the draft
+                        keep(charge.folder)
             raise
         try:
             ledger.publish(number)

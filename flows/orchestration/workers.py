@@ -170,7 +170,7 @@ def started_workers(given: int | str, folder: Path) -> Iterator[Workers]:
     if isinstance(given, str):
         check_address(given)
     with ExitStack() as stack:
-        stack.enter_context(_dask())
+        stack.enter_context(_dask(folder))
         thread = stack.enter_context(ThreadPoolExecutor(1))
         starting = thread.submit(_connected, given, folder, stack)
         try:
@@ -180,12 +180,15 @@ def started_workers(given: int | str, folder: Path) -> Iterator[Workers]:
 
 
 @contextmanager
-def _dask() -> Iterator[None]:
-    """Dask, imported and set up. Raises ConfigError where it is not installed.
+def _dask(folder: Path) -> Iterator[None]:
+    """Dask, imported and set up, with ``folder`` for what it leaves about.
+
+    Raises ConfigError where it is not installed.
 
     It is imported by this thread: two that import at the same time may wait for each other.
     """
     settings: dict[str, Any] = {
+        "temporary-directory": str(folder),
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
         # A machine may be busy for long; whoever is gone for good closes the connection.

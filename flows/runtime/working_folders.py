@@ -13,20 +13,27 @@ from flows.runtime.files import folder_lock
 from schemas.errors import InputError
 
 _LOCK = "lock"
+_kept: set[Path] = set()
 
 
 @contextmanager
 def working_folder(directory: Path, prefix: str) -> Iterator[Path]:
     """Make a private folder (0700) in ``directory``; its name is ``prefix`` and random letters.
 
-    It is locked while this process lives, and removed when the block ends.
+    It is locked while the block lasts, and removed when it ends, unless somebody says :func:`keep`.
     """
     folder, handle = _locked_folder(directory, prefix)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder not in _kept:
+            shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
+
+
+def keep(folder: Path) -> None:
+    """Leave a folder of this process to a later run, as if this one had died: it settles that."""
+    _kept.add(folder)
 
 
 def sweep(directory: Path, prefix: str, keep: Collection[Path] = ()) -> None:

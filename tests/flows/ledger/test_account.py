@@ -439,10 +439,30 @@ def test_without_a_ledger_nothing_becomes_public(built: Experiment) -> None:
             account.publishing(charge),
         ):
             charge.draft.write_text("whole")
-    assert_released(built)
+    assert not charge.path.exists()
     assert states(built) == {"trial.a.r1": ["reserved"]}  # it could not be given back
     assert publish(built) == ("trial.a.r1", "published")
     assert states(built) == {"trial.a.r1": ["void", "published"]}
+    assert_released(built, a="whole")
+
+
+def test_a_name_and_a_ledger_that_fail_together_leave_the_draft_to_the_next_run(
+    built: Experiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as later, monkeypatch.context() as full:
+
+        def refuse(*_: object) -> None:
+            later.enter_context(unreachable(built))
+            refuse_link()
+
+        full.setattr(os, "link", refuse)
+        with pytest.raises(InputError, match=r"cannot write here \(No space left"):
+            publish(built)
+    assert states(built) == {"trial.a.r1": ["publishing"]}
+    assert publish(built, content="of a second draw") == ("trial.a.r1", "unchanged")
+    assert states(built) == {"trial.a.r1": ["published"]}
+    assert spent(built) == 2.0
+    assert_released(built, a="whole")
 
 
 def test_a_ledger_that_is_gone_after_the_link_is_a_warning_and_the_next_run_notes_it(

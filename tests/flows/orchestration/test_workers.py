@@ -816,13 +816,30 @@ def test_without_the_extra(
 def test_a_program_may_start_workers_more_than_once() -> None:
     """Dask's own settings, which its import brings, outlive those of the first time."""
     twice = (
+        "from pathlib import Path\n"
         "from flows.orchestration.workers import _dask\n"
         "for _ in range(2):\n"
-        "    with _dask():\n"
+        "    with _dask(Path('not used')):\n"
         "        from distributed.security import Security\n"
         "        Security()\n"
     )
     subprocess.run([sys.executable, "-c", twice], check=True)
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(
+    experiment: Builder, tmp_path: Path
+) -> None:
+    built = experiment(run=TWO)
+    place = tmp_path / "temporary"
+    place.mkdir()
+    found = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "check", str(built.config)],
+        env={**os.environ, "TMPDIR": str(place)},
+        capture_output=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert not list(place.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
