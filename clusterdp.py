@@ -40,8 +40,21 @@ from typing import TYPE_CHECKING, Literal, overload
 
 import polars as pl
 
-from estimators.effects import Estimate
-from estimators.series import LOOKS
+from estimators.arm_effects import Estimate
+from estimators.operate.series import LOOKS
+from flows.operate.series.estimates import (
+    ByAttribute,
+    ForAttributes,
+    SeriesEstimates,
+    Split,
+    covariates_table,
+    estimate_series,
+    people_of,
+    segments_table,
+)
+from flows.operate.series.nights import Nights, find_nights
+from flows.operate.series.pooling import PooledEstimate
+from flows.operate.series.queries import series_sql
 from flows.released.estimates.by_attribute import (
     AttributeEstimate,
     PooledAttributeEstimate,
@@ -58,22 +71,9 @@ from flows.released.estimates.frames import (
 from flows.released.estimates.notebook import release_html
 from flows.released.estimates.release import estimate_release
 from flows.released.estimates.segments import estimate_segments
-from flows.released.estimates.series import (
-    ByAttribute,
-    ForAttributes,
-    SeriesEstimates,
-    Split,
-    covariates_table,
-    estimate_series,
-    people_of,
-    segments_table,
-)
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
-from flows.released.series.nights import Nights, find_nights
-from flows.released.series.pooling import PooledEstimate
-from flows.released.series.queries import series_sql
 from flows.released.withdrawal import withdrawal_of
 from schemas.errors import (
     BudgetError,
@@ -91,19 +91,19 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flows.backup import BackupResult
-    from flows.cate import CateResult
     from flows.check import CheckResult
-    from flows.due import DueResult
+    from flows.effects.cate import CateResult
+    from flows.effects.released.from_release import ReleaseEffects
+    from flows.effects.released.model_file import ModelFile
+    from flows.operate.backup import BackupResult
+    from flows.operate.due import DueResult
+    from flows.operate.prune import PruneResult
+    from flows.operate.restore import RestoreResult
+    from flows.operate.status import StatusResult
+    from flows.operate.verify import LossResult, VerifyResult
+    from flows.operate.withdraw import WithdrawResult
     from flows.plan import PlanResult
-    from flows.prune import PruneResult
     from flows.release import ReleaseResult
-    from flows.released.effects.from_release import ReleaseEffects
-    from flows.released.effects.model_file import ModelFile
-    from flows.restore import RestoreResult
-    from flows.status import StatusResult
-    from flows.verify import LossResult, VerifyResult
-    from flows.withdraw import WithdrawResult
 
 __all__ = [
     "BudgetError",
@@ -334,7 +334,7 @@ class Release:
             ConfigError: There is no such arm, metric, column or attribute, a metric is to be
                 named, or the level is not between 0 and 1.
         """
-        from flows.released.effects.from_release import (  # noqa: PLC0415 - scipy, seldom
+        from flows.effects.released.from_release import (  # noqa: PLC0415 - scipy, seldom
             effects_from_release,
         )
 
@@ -404,13 +404,13 @@ class Effects:
 
     def ate(self) -> pl.DataFrame:
         """The average effect with its interval, of everybody in the release: one row, or none."""
-        from flows.released.effects.frames import ate_frame  # noqa: PLC0415 - seldom
+        from flows.effects.released.frames import ate_frame  # noqa: PLC0415 - seldom
 
         return ate_frame(self._found)
 
     def subgroups(self) -> pl.DataFrame:
         """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
-        from flows.released.effects.frames import subgroups_frame  # noqa: PLC0415 - seldom
+        from flows.effects.released.frames import subgroups_frame  # noqa: PLC0415 - seldom
 
         return subgroups_frame(self._found)
 
@@ -419,13 +419,13 @@ class Effects:
 
         ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
         """
-        from flows.released.effects.frames import curves_frame  # noqa: PLC0415 - seldom
+        from flows.effects.released.frames import curves_frame  # noqa: PLC0415 - seldom
 
         return curves_frame(self._found)
 
     def importance(self) -> pl.DataFrame:
         """By ``feature`` the variance of its curve (``importance``), the greatest first."""
-        from flows.released.effects.frames import importance_frame  # noqa: PLC0415 - seldom
+        from flows.effects.released.frames import importance_frame  # noqa: PLC0415 - seldom
 
         return importance_frame(self._found)
 
@@ -653,7 +653,7 @@ class EffectModel:
     @property
     def guarantee(self) -> str:
         """What is promised, in words."""
-        from schemas.effect_file import guarantee  # noqa: PLC0415 - with the model's file
+        from schemas.effects.file import guarantee  # noqa: PLC0415 - with the model's file
 
         return guarantee(self._file.model.design)
 
@@ -664,13 +664,13 @@ class EffectModel:
 
     def ate(self) -> pl.DataFrame:
         """The average effect with its 95 % interval: one row; none where there is no interval."""
-        from flows.released.effects.frames import ate_frame  # noqa: PLC0415 - likewise
+        from flows.effects.released.frames import ate_frame  # noqa: PLC0415 - likewise
 
         return ate_frame(self._file.model)
 
     def subgroups(self) -> pl.DataFrame:
         """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
-        from flows.released.effects.frames import subgroups_frame  # noqa: PLC0415 - likewise
+        from flows.effects.released.frames import subgroups_frame  # noqa: PLC0415 - likewise
 
         return subgroups_frame(self._file.model)
 
@@ -679,7 +679,7 @@ class EffectModel:
 
         ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
         """
-        from flows.released.effects.frames import curves_frame  # noqa: PLC0415 - likewise
+        from flows.effects.released.frames import curves_frame  # noqa: PLC0415 - likewise
 
         return curves_frame(self._file.model)
 
@@ -696,7 +696,7 @@ class EffectModel:
         Raises:
             InputError: A feature is missing, or has values that the model does not know.
         """
-        from flows.released.effects.predict import predict_frame  # noqa: PLC0415 - likewise
+        from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - likewise
 
         table = as_polars(features, "features")
         return like(features, predict_frame(self._file.model, table, "features"))
@@ -710,7 +710,7 @@ def open_model(path: str | Path) -> EffectModel:
     Raises:
         InputError: There is no such file, or it is not a sound model, or was altered.
     """
-    from flows.released.effects.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
+    from flows.effects.released.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
 
     return EffectModel(read_model(Path(path)))
 
@@ -733,7 +733,7 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
         BudgetError: The population's budget does not cover it; nothing was drawn or written.
         ConflictError: There is one from other rows or settings; nothing was touched.
     """
-    from flows.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
+    from flows.effects.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
     return fit_period(str(config), period, revise)
 
@@ -819,7 +819,7 @@ def release_due(config: str | Path) -> DueResult:
         ConfigError: The configuration cannot be used, or has no schedule.
         InputError: The ledger cannot be used.
     """
-    from flows.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
+    from flows.operate.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
 
     return catch_up(str(config))
 
@@ -834,7 +834,7 @@ def status(*configs: str | Path) -> StatusResult:
         ConfigError: A configuration cannot be used.
         InputError: A ledger cannot be used.
     """
-    from flows.status import status as find_status  # noqa: PLC0415 - reads ledgers
+    from flows.operate.status import status as find_status  # noqa: PLC0415 - reads ledgers
 
     return find_status([Path(config) for config in configs])
 
@@ -854,7 +854,7 @@ def backup(configs: str | Path | Sequence[str | Path], *, output: str | Path) ->
             there is something of the folder's name.
         InputError: There is no ledger yet, or something cannot be read or written.
     """
-    from flows.backup import backup as take  # noqa: PLC0415 - reads ledgers
+    from flows.operate.backup import backup as take  # noqa: PLC0415 - reads ledgers
 
     return take(_paths(configs), Path(output))
 
@@ -884,7 +884,7 @@ def restore(
         ConfigError: Something is to be said first, or a configuration cannot be used.
         ConflictError: A ledger with less in it, another key, or a run at work is in the way.
     """
-    from flows.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
+    from flows.operate.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
 
     backup = None if folder is None else Path(folder)
     return put_back(backup, _paths(configs), lost=lost, complete=complete)
@@ -917,7 +917,7 @@ def verify(
         ConfigError: Both were given, or one of them cannot be used.
         InputError: A file, or a list that was asked for, cannot be read.
     """
-    from flows.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
+    from flows.operate.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
     beside = None if ledger is None else Path(ledger)
     return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
@@ -936,7 +936,7 @@ def verify_loss(files: str | Path | Sequence[str | Path]) -> LossResult:
     Raises:
         InputError: A file is no release that can be read.
     """
-    from flows.verify import verify_losses  # noqa: PLC0415 - DuckDB, seldom
+    from flows.operate.verify import verify_losses  # noqa: PLC0415 - DuckDB, seldom
 
     return verify_losses(_paths(files))
 
@@ -956,7 +956,7 @@ def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
             history of a Prefect server that is not ours.
         InputError: The ledger cannot be used.
     """
-    from flows.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
+    from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
 
     return remove(Path(config), dry_run=dry_run)
 
@@ -980,7 +980,7 @@ def withdraw(
             no reason that can be published.
         InputError: The ledger cannot be used.
     """
-    from flows.withdraw import withdraw as take_back  # noqa: PLC0415 - reads ledgers
+    from flows.operate.withdraw import withdraw as take_back  # noqa: PLC0415 - reads ledgers
 
     return take_back(Path(config), release_id, reason, undo=undo)
 

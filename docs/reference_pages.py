@@ -12,11 +12,11 @@ from pydantic.fields import FieldInfo
 
 from flows.cli.main import app
 from flows.config.keys import bare, fields, in_markdown, meanings, section
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Privacy
-from flows.config.model.site import SiteConfig
 from flows.config.rules.checks import check_config
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 from schemas.errors import ConfigError
 
 _KINDS: dict[object, str] = {

@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from estimators.effects import Contrasts, Estimate, contrasts, to_estimates
+from estimators.arm_effects import Contrasts, Estimate, contrasts, to_estimates
 from estimators.intervals import holm
 from estimators.means import EstimatorName, estimators_of
 from estimators.ratios import RatioEvidence, ratio_contrasts
@@ -24,7 +24,7 @@ def effects_between(
 ) -> list[Estimate]:
     """Estimate the effect of every treatment arm against every treatment arm before it.
 
-    τ̂_ba = Σ_s b_s (θ̂_sb − θ̂_sa), which is the contrast of :func:`estimators.effects.contrasts`
+    τ̂_ba = Σ_s b_s (θ̂_sb − θ̂_sa), which is the contrast of :func:`estimators.arm_effects.contrasts`
     with a in control's place, over the strata that have two units of *both*. So the control's mean,
     which τ̂_b and τ̂_a share, is not in it, and neither is its error: the difference of two effects
     against control, their errors taken for independent, would have that error twice.

@@ -26,10 +26,10 @@ from typing import Literal
 
 import numpy as np
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import is_skew
-from estimators.effects import Estimate
 from estimators.intervals import holm, quantile
-from estimators.series import interval_degrees
+from estimators.operate.series import interval_degrees
 from schemas.arrays import Floats
 
 Role = Literal["primary", "guardrail", "secondary"]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from estimators.effects import Contrasts, Estimate, degrees, to_estimates
+from estimators.arm_effects import Contrasts, Estimate, degrees, to_estimates
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Evidence, Slices, Statistic
 from schemas.arrays import Floats, Ints
@@ -46,7 +46,7 @@ def difference_contrasts(
     ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means are; and R²/4 is the greatest
     mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0; then
     it counts as 0. Pools of several clusters count only with ``same_shares``. Degrees of freedom
-    are as in :func:`estimators.effects.contrasts`. The means of the arms are not known (NaN), so no
+    are as in :func:`estimators.arm_effects.contrasts`. The means of the arms are not known (NaN), so no
     relative effect is given. Raises ValueError where no differences are published.
     """
     statistic = evidence.pools.of_difference

@@ -16,7 +16,7 @@ from math import sqrt
 
 import numpy as np
 
-from estimators.effects import Contrasts, Estimate, added, blank, degrees, to_estimates
+from estimators.arm_effects import Contrasts, Estimate, added, blank, degrees, to_estimates
 from estimators.intervals import quantile, t_interval
 from estimators.means import EstimatorName, Mean, estimators_of, pool_weights
 from estimators.strata.arm_means import ArmMean, OutcomeSide, OutcomeVariance, Side, means_of_sides
@@ -94,7 +94,7 @@ class RatioContrasts(Contrasts):
     control: ArmRatio
 
     def columns(self, level: float) -> dict[str, Floats]:
-        """Return the numbers of :class:`~estimators.effects.Estimate` by name, shape [G].
+        """Return the numbers of :class:`~estimators.arm_effects.Estimate` by name, shape [G].
 
         Where a denominator is not sure, bounds are put together from Fieller's:
         d̂ − √((ρ̂_1 − l_1)² + (u_0 − ρ̂_0)²), d̂ = ρ̂_1 − ρ̂_0, and likewise above. The p-value is then
@@ -138,7 +138,7 @@ def ratio_effects(
 ) -> list[Estimate]:
     """Estimate how every arm's ratio differs from that of ``control``, in every group.
 
-    Arguments, order and rows are those of :func:`estimators.effects.effects`; there is no histogram
+    Arguments, order and rows are those of :func:`estimators.arm_effects.effects`; there is no histogram
     estimator. ``control_mean`` is the control's ratio, and the relative effect ρ̂_1/ρ̂_0 − 1. Where
     a denominator is not told from zero, in either arm, the numbers are None.
     """
@@ -212,7 +212,7 @@ def ratio_contrasts(
     """Return ρ̂_1 − ρ̂_0 in every group, ρ̂_a = μ̂_N,a/μ̂_D,a.
 
     V̂ = V̂(ℓ_1) + V̂(ℓ_0), where V̂(ℓ_a) = [V_N + ρ̂²V_D − 2ρ̂ C_ND]/μ̂_D² is what
-    :func:`estimators.effects.contrasts` computes, of ℓ_a = (v_N − ρ̂_a v_D)/μ̂_D,a in place of v:
+    :func:`estimators.arm_effects.contrasts` computes, of ℓ_a = (v_N − ρ̂_a v_D)/μ̂_D,a in place of v:
 
     - ``tau_q``: the sample variance of ℓ in every stratum, of pairs where clusters are merged;
     - ``combined``: Ŝ²(ℓ) = [Ŝ²_N + ρ̂²Ŝ²_D − 2ρ̂ s(v_N, v_D)]/μ̂_D², and the noise of both means. In

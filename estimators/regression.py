@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimators.effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
+from estimators.arm_effects import AdjustedName, Contrasts, Estimate, difference, to_estimates
 from estimators.means import SHARPEST_FIRST, EstimatorName, arm_means, pool_weights
 from estimators.response.debias import response_noise_variance
 from estimators.strata.arm_means import ArmMean
@@ -85,7 +85,7 @@ def regressions(
 
     where
 
-    - strata c and weights b are those of :func:`estimators.effects.effects`,
+    - strata c and weights b are those of :func:`estimators.arm_effects.effects`,
     - x̄_ca is the mean of the covariates over an arm, x̄_c over *all* arms of the stratum,
     - β̂_a is the slope of the debiased outcomes v within (stratum, arm), by least squares; a column
       that is constant in an arm, or a combination of earlier columns, has the slope 0 there.
@@ -432,7 +432,7 @@ def _adjust_combined(plain: ArmMean, sample: _Sample, fit: _Fit) -> ArmMean:
     V̂_noise = Σ a_i² V̂_i + Σ_p w_p² T_p² V_M,p,  a_i = b_c/n_ca − w_p T_p/N_p − u_i,
 
     where u_i = gapᵀ(X̃ᵀX̃)⁻¹x̃_i is the weight of a unit's outcome in β̂ᵀ gap, and the rest is that of
-    :func:`estimators.effects.contrasts`. ρ is the share of the outcomes' variance that the
+    :func:`estimators.arm_effects.contrasts`. ρ is the share of the outcomes' variance that the
     covariates explain: Σ (b²/n)(2β̂ᵀŜ_xv − β̂ᵀS_xx β̂) / Σ b² Ŝ²/n, the sum below brought between its
     bounds. β̂ is fitted to the same noise, so it seems to explain more than it does: that excess is
     taken off. ρ is clipped to [0, 1].

@@ -4,7 +4,7 @@ Results of Javanmard, Mirrokni and Pouget-Abadie (2025), corrected where needed.
 *finite population*: every unit has an outcome on the grid for either arm, and only the assignment
 and the privacy noise are random. Nobody knows both outcomes of a unit, so these functions are for
 made-up populations (a guess in planning, a simulation). Nothing here reads a release or a data set,
-and no release depends on it; effects are estimated from a release by :mod:`estimators.effects`.
+and no release depends on it; effects are estimated from a release by :mod:`estimators.arm_effects`.
 
 In every formula the cluster c has n_c units, all arms counted, of which n_0c are in control and
 n_1c in the treatment arm (a fixed number, drawn completely at random within the cluster), and

@@ -4,14 +4,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.effects import Estimate
 from estimators.ends import ends_warnings
 from flows.config.load import check_period, load
 from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.statement import Statement
+from flows.operate.watch.run import Watch, watched
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.step import step
@@ -25,7 +26,6 @@ from flows.released.estimates.release import estimate, estimate_release
 from flows.released.file.draft import workplace
 from flows.released.file.read import read_release
 from flows.released.publish import new_draft, publish
-from flows.watch.run import Watch, watched
 from schemas.released import Manifest
 from schemas.roster import Roster
 

@@ -1,6 +1,6 @@
 """Reports of sites for tests."""
 
-from schemas.site import NEIGHBOURS, SiteReport, report_id
+from schemas.effects.site import NEIGHBOURS, SiteReport, report_id
 
 
 def a_report(site: str = "north", **fields: object) -> SiteReport:

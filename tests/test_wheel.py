@@ -117,7 +117,7 @@ def ran(folder: Path, *command: str | Path) -> str:
 
 def test_it_works_without_the_checkout(installed: Path, tmp_path: Path) -> None:
     script = (
-        "import clusterdp, flows.cli.main, privatizers.audit.checks, flows.release; "
+        "import clusterdp, flows.cli.main, privatizers.lab.audit.checks, flows.release; "
         "print(clusterdp.__file__); print(flows.__file__)"
     )
     (site,) = installed.glob("lib/python*/site-packages")

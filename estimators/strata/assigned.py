@@ -97,7 +97,7 @@ def added(
 
     ``scatter`` is Σ_g T_g² − Σ_i t_i², where T_g is the variance of Σ_s A_gs with the correlation
     within parties that E shows, and t_i that of a single unit, T_g² and t_i² divided by 1 + h
-    rather than 1 − h (:func:`estimators.effects.degrees`). So degrees of freedom are about
+    rather than 1 − h (:func:`estimators.arm_effects.degrees`). So degrees of freedom are about
     V²/Σ T_g² − 2: for parties of one size their number less 1, and what they are without parties
     where each is one unit.
 

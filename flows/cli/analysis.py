@@ -102,7 +102,7 @@ def estimate(  # noqa: PLR0913, PLR0917 - an option each
         raise ConfigError("--level", f"{level!r} is not strictly between 0 and 1")
     asked = _Asked(segments, covariates, by, adjust, metric or ())
     asked.check()
-    from flows.released.series.nights import are_several
+    from flows.operate.series.nights import are_several
 
     try:
         if are_several(releases):
@@ -143,9 +143,9 @@ class _Asked:
 def _estimate_series(
     releases: list[Path], asked: _Asked, level: float, people: str | None, looks: int | None
 ) -> Answer:
-    from estimators.series import LOOKS
+    from estimators.operate.series import LOOKS
     from flows.cli.show.series import series_text
-    from flows.released.estimates.series import (
+    from flows.operate.series.estimates import (
         ByAttribute,
         ForAttributes,
         Split,
@@ -279,8 +279,8 @@ def inspect(
         if columns:
             raise ConfigError("--columns", "is for a release; name its file in the folder")
         from flows.cli.show.series import nights_text
-        from flows.released.series.nights import find_nights
-        from flows.released.series.queries import nights_json, series_sql
+        from flows.operate.series.nights import find_nights
+        from flows.operate.series.queries import nights_json, series_sql
 
         nights = find_nights([release])
         statements = series_sql(nights)
@@ -321,12 +321,12 @@ def report(
     them together and one of each; of a folder of experiments' folders, an index too. Reads RELEASE
     alone. A browser shows the pages without a network.
     """
-    from flows.released.series.nights import are_several
+    from flows.operate.series.nights import are_several
 
     if are_several(releases):
-        from estimators.series import LOOKS
-        from flows.released.estimates.series import people_of
-        from flows.released.report_series import write_series_report
+        from estimators.operate.series import LOOKS
+        from flows.operate.series.estimates import people_of
+        from flows.operate.series.report import write_series_report
 
         told = people_of("--people", people)
         asked = LOOKS if looks is None else looks

@@ -62,7 +62,7 @@ def effects(
     in groups by each of them with intervals, and along each of them as a
     curve. It needs no log and costs no privacy. Writes nothing but the page that you ask for.
     """
-    from flows.released.effects.from_release import effects_from_release
+    from flows.effects.released.from_release import effects_from_release
 
     if output is not None:
         from flows.released.report import check_output

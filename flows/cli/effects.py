@@ -46,8 +46,8 @@ def cate(
     from flows.orchestration.prefect_server import server_for_one_run
 
     with server_for_one_run(config, wanted=prefect) as server:
-        from flows import cate as page
         from flows.cli.show.cate import cate_text
+        from flows.effects import cate as page
 
         if server is None:
             result = page.fit_period(str(config.absolute()), period, revise)
@@ -87,7 +87,7 @@ def cate_predict(
     predicted for each row, and its standard error by noise and sampling, which does not know how
     far the model's curves miss the truth; empty where the propensity was learnt.
     """
-    from flows.released.effects.predict import predict_file
+    from flows.effects.released.predict import predict_file
 
     done = predict_file(model, table, output)
 

@@ -72,10 +72,10 @@ def audit(config: ConfigFile, period: Period = None) -> Answer:
     is claimed. This takes a minute or two. It reads no outcome; with mechanism = "auto" it reads
     who is in the log of the period. Leaves nothing behind. The exit code is 1 if a test fails.
     """
-    from flows.audit import ModelAudit
-    from flows.audit import audit as run_audit
     from flows.cli.show.cate import model_audit_text
     from flows.cli.show.results import audit_text
+    from flows.lab.audit import ModelAudit
+    from flows.lab.audit import audit as run_audit
 
     result = run_audit(config, period)
     code = 0 if result.holds else 1
@@ -136,8 +136,8 @@ def status(
     altered.
     """
     from flows.cli.show.due import status_text
-    from flows.status import renew_metrics
-    from flows.status import status as find_status
+    from flows.operate.status import renew_metrics
+    from flows.operate.status import status as find_status
 
     if metrics:
         renew_metrics(configs)
@@ -192,7 +192,7 @@ def verify(
     if loss:
         return _verify_loss(releases, ledger, key)
     from flows.cli.show.due import verify_text
-    from flows.verify import verify as verify_files
+    from flows.operate.verify import verify as verify_files
 
     result = verify_files(releases, ledger, key or ())
     text = partial(verify_text, result)
@@ -202,7 +202,7 @@ def verify(
 
 def _verify_loss(releases: list[Path], ledger: Path | None, key: list[Path] | None) -> Answer:
     from flows.cli.show.loss import loss_text
-    from flows.verify import verify_losses
+    from flows.operate.verify import verify_losses
 
     result = verify_losses(releases, ledger, key or ())
     return Answer(partial(loss_text, result), result.as_json(), exit_code=result.exit_code)

@@ -13,8 +13,8 @@ from flows.cli.options import ConfigFile
 from flows.runtime.terminal import table
 
 if TYPE_CHECKING:
-    from flows.prune import PruneResult
-    from flows.withdraw import WithdrawResult
+    from flows.operate.prune import PruneResult
+    from flows.operate.withdraw import WithdrawResult
 
 _SHOWN = 20  # files that a terminal lists
 
@@ -43,7 +43,7 @@ def withdraw(
     last release that is not withdrawn, and series.duckdb leaves it out. Another draw of its period
     is `clusterdp release --revise`.
     """
-    from flows.withdraw import withdraw as take_back
+    from flows.operate.withdraw import withdraw as take_back
 
     result = take_back(config, release_id, reason, undo=undo)
     return Answer(partial(_withdraw_text, result), result.as_json(), result.warnings)
@@ -71,7 +71,7 @@ def prune(
     Charges and the lists of who was released stay, and so do the rows of series.duckdb. May run
     beside releases; what a killed prune left the next one finishes.
     """
-    from flows.prune import prune as remove
+    from flows.operate.prune import prune as remove
 
     result = remove(config, dry_run=dry_run)
     return Answer(partial(_prune_text, result), result.as_json(), result.warnings)

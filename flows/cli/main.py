@@ -392,7 +392,7 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
     with server_for_one_run(configs[0], wanted=prefect) as server:
         from flows import release as page
         from flows.cli.show.due import due_text, several_due_text
-        from flows.due import release_all_due, release_due
+        from flows.operate.due import release_all_due, release_due
 
         if server is not None:
             server.wait()
@@ -438,7 +438,7 @@ def serve(
     from flows.orchestration.prefect_settings import configure_prefect
 
     configure_prefect(configs[0].absolute().parent, log_level="INFO")
-    from flows.serve import serve_releases
+    from flows.operate.serve import serve_releases
 
     serve_releases(configs, cron, timezone)
 

@@ -27,8 +27,8 @@ def backup(
     folder is as secret as the keys in it (mode 0700); it appears whole or not at all. Raw logs,
     quarantine and releases are not in it. Changes nothing.
     """
-    from flows.backup import backup as take
     from flows.cli.show.recovery import backup_text
+    from flows.operate.backup import backup as take
 
     result = take(configs, output)
     return Answer(partial(backup_text, result), result.as_json(), result.warnings)
@@ -78,7 +78,7 @@ def restore(
     has lost are put back. A backup that is damaged is refused. Let no run begin meanwhile.
     """
     from flows.cli.show.recovery import restore_text
-    from flows.restore import restore as put_back
+    from flows.operate.restore import restore as put_back
 
     folder, configs = (None, paths) if without_backup else (paths[0], paths[1:])
     if not configs:

@@ -52,21 +52,21 @@ def replicate(
     if name == "efficiency":
         if data is not None:
             raise ConfigError("--data", '"efficiency" makes its data up; leave it out')
-        from flows.replication.efficiency.study import replicate as efficiency
+        from flows.lab.replication.efficiency.study import replicate as efficiency
 
         found = efficiency(output, quick=quick)
         return Answer(found.text, found.as_json())
     if name == "cate":
-        from flows.replication.cate.study import replicate as cate
+        from flows.lab.replication.cate.study import replicate as cate
 
         effects = cate(output, quick=quick, data=data)
         return Answer(effects.text, effects.as_json())
     if name == "toolbox-means":
-        from flows.replication.toolbox_means import replicate as toolbox_means
+        from flows.lab.replication.toolbox_means import replicate as toolbox_means
 
         means = toolbox_means(output, quick=quick, data=data)
         return Answer(means.text, means.as_json())
-    from flows.replication.multisite.study import replicate as multisite
+    from flows.lab.replication.multisite.study import replicate as multisite
 
     sites = multisite(output, quick=quick, data=data)
     return Answer(sites.text, sites.as_json())

@@ -42,8 +42,8 @@ def site(
     from flows.orchestration.prefect_server import server_for_one_run
 
     with server_for_one_run(config, wanted=prefect) as server:
-        from flows import multisite
         from flows.cli.show.sites import site_text
+        from flows.effects import multisite
 
         if server is None:
             result = multisite.report_period(str(config.absolute()), period, revise)
@@ -68,7 +68,7 @@ def aggregate(
     Reads the reports, costs no privacy. Writes nothing but the plot, if you ask for one.
     """
     from flows.cli.show.sites import aggregate_text
-    from flows.released.aggregate import aggregate_reports
+    from flows.effects.released.aggregate import aggregate_reports
 
     combined = aggregate_reports(list(map(str, reports)), None if plot is None else str(plot))
     return Answer(partial(aggregate_text, combined), combined.as_json(), combined.warnings)

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from flows.config.keys import fields, in_markdown, meanings, section
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 
 Kind = Literal["release", "site", "cate"]
 """The command that reads a configuration: a release's, a site's or an effect model's."""

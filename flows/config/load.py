@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from flows.config.findings import plain
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
 from flows.config.rules.checks import check_config, check_length
-from flows.config.rules.effects import check_effect_config
 from flows.config.rules.outcomes import MISSING
 from flows.config.rules.schedule import check_schedule
-from flows.config.rules.site import check_site_config
 from flows.config.toml_file import read_toml
+from flows.effects.config.effect_rules import check_effect_config
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
+from flows.effects.config.site_rules import check_site_config
 from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD
 

@@ -68,7 +68,7 @@ from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 
 if TYPE_CHECKING:
-    from flows.released.series.nights import MadeNight  # which opens DuckDB
+    from flows.operate.series.nights import MadeNight  # which opens DuckDB
 
 UNLIMITED = (
     "privacy.budget_epsilon is not set: nothing limits what a unit pays over all releases; declare "
@@ -309,7 +309,7 @@ class Account:
 
         ``made`` is the night that this run has released.
         """
-        from flows.released.series.renew import renew_series  # noqa: PLC0415 - DuckDB
+        from flows.operate.series.renew import renew_series  # noqa: PLC0415 - DuckDB
 
         shelf, files = self._shelf, self._files
         found = renew_series(shelf.directory, shelf.experiment, self.known, files, made)

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flows.config.load import AnyConfig
-from flows.config.model.effects import EffectConfig
-from flows.config.model.site import SiteConfig
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
@@ -162,14 +162,14 @@ def _release(path: Path) -> tuple[str, Budget]:
 
 
 def _report(path: Path) -> tuple[str, Budget]:
-    from flows.released.file.site_report import read_report  # noqa: PLC0415 - pandera, likewise
+    from flows.effects.released.site_report import read_report  # noqa: PLC0415 - pandera, likewise
 
     report = read_report(path)
     return report.report_id, Budget(report.epsilon, report.delta)
 
 
 def _model(path: Path) -> tuple[str, Budget]:
-    from flows.released.effects.model_file import read_model  # noqa: PLC0415 - SciPy, likewise
+    from flows.effects.released.model_file import read_model  # noqa: PLC0415 - SciPy, likewise
 
     file = read_model(path)
     design = file.model.design

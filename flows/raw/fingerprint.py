@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
-from flows.config.model.site import SiteConfig
 from flows.config.unit_id_key import read_key
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed

@@ -9,9 +9,9 @@ from typing import IO
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.header import MOST_LABELS

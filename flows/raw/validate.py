@@ -19,7 +19,7 @@ import polars as pl
 
 from flows.config.model.experiment import Config
 from flows.config.model.sections import LedgerSection, NamedOutcome
-from flows.config.model.site import SiteConfig
+from flows.effects.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log

@@ -9,7 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from flows.released.effects.from_release import ReleaseEffects
+from flows.effects.released.from_release import ReleaseEffects
+from flows.effects.released.page.model import ModelFacts, effects_model_page
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
@@ -18,7 +19,6 @@ from flows.released.page.contents import Contents, MetricContents, contents_of
 from flows.released.page.decision import decision_facts
 from flows.released.page.details import debias_facts, means_facts, outcomes_facts, sizes_facts
 from flows.released.page.effects import FEW_LEADS, between_facts, effects_facts, summary_facts
-from flows.released.page.effects_model import ModelFacts, effects_model_page
 from flows.released.page.html import render
 from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
@@ -43,7 +43,7 @@ def write_report(release: Path, output: Path) -> Path:
     """
     check_output(output, release)
     if release.suffix.lower() == MODEL:
-        from flows.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
+        from flows.effects.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
 
         return write_page(output, model_page(release))
     with open_release(release) as connection:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.effects import degrees
+from estimators.arm_effects import degrees
 from estimators.intervals import quantile
 from estimators.strata.contrast_strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by

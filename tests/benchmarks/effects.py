@@ -100,7 +100,7 @@ def effect_model(watch: Watch, work: str, prefect_home: str | None, config: str)
     path = Path(work) / "bench.toml"
     path.write_text(config, encoding="utf-8")
     import schemas.raw_frame  # noqa: F401, PLC0415 - else pandera is imported on the way, and timed
-    from flows.cate import fit_period  # noqa: PLC0415 - each task imports its own
+    from flows.effects.cate import fit_period  # noqa: PLC0415 - each task imports its own
 
     with watch:
         result = fit_period(str(path))

@@ -41,11 +41,15 @@ PLANTED: list[Planted] = [
     (IN_FLOWS, "flows/raw/privatize.py", "import flows.release"),
     (IN_FLOWS, "flows/config/load.py", "import flows.released.file.read"),
     (IN_PRIVATIZERS, "privatizers/noise/randomness.py", "import privatizers.domain.lattice"),
-    (IN_PRIVATIZERS, "privatizers/sites/matching.py", "import privatizers.mechanisms.prior"),
-    (IN_PRIVATIZERS, "privatizers/audit/checks.py", "import privatizers.planning.planner"),
+    (
+        IN_PRIVATIZERS,
+        "privatizers/effects/sites/matching.py",
+        "import privatizers.mechanisms.prior",
+    ),
+    (IN_PRIVATIZERS, "privatizers/lab/audit/checks.py", "import privatizers.planning.planner"),
     (CIRCLES, "privatizers/accounting/rounding.py", "import privatizers.accounting.accountant"),
     (CIRCLES, "flows/released/file/read.py", "import flows.released.estimates.release"),
-    (UNSOUND, "flows/release.py", "import privatizers.unprotected.homogeneity"),
+    (UNSOUND, "flows/release.py", "import privatizers.lab.unprotected.homogeneity"),
     (LAYERS, "schemas/errors.py", "import estimators.response.debias"),
     (LAYERS, "estimators/response/debias.py", "import privatizers.mechanisms.noisy_counts"),
     (LAYERS, "privatizers/mechanisms/noisy_counts.py", "import flows.runtime.files"),
@@ -60,7 +64,7 @@ PLANTED: list[Planted] = [
     (BOUNDARY, "flows/released/publish.py", "from schemas.raw_frame import fits"),
     # through a third module:
     (BOUNDARY, "flows/runtime/files.py", "import flows.raw.boundary.guard"),
-    (BOUNDARY, "estimators/effects.py", "import schemas.raw"),
+    (BOUNDARY, "estimators/arm_effects.py", "import schemas.raw"),
     (BOUNDARY, "schemas/released.py", "import schemas.raw"),
     (LOSS, "flows/released/loss/parts.py", "import privatizers.accounting.accountant"),
     (LOSS, "flows/released/loss/pairs.py", "from estimators.concentrated import concentrated_rho"),
@@ -68,39 +72,47 @@ PLANTED: list[Planted] = [
     (LOSS, "flows/released/loss/check.py", "import flows.ledger.account"),
     (PURE, "privatizers/domain/strata.py", "import prefect"),
     (PURE, "privatizers/domain/strata.py", "import duckdb"),
-    (PURE, "estimators/effects.py", "from duckdb import connect"),
+    (PURE, "estimators/arm_effects.py", "from duckdb import connect"),
     (FACTS, "schemas/raw.py", "import duckdb"),
     (FACTS, "schemas/released.py", "import prefect"),
     (DOOR, "privatizers/mechanisms/prior.py", "import opendp.prelude"),
     (DOOR, "privatizers/domain/strata.py", "import random"),
     (DOOR, "flows/raw/privatize.py", "import secrets"),
-    (DOOR, "estimators/effects.py", "import random"),
+    (DOOR, "estimators/arm_effects.py", "import random"),
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-    (UNSOUND, "flows/release.py", "from privatizers.unprotected.as_printed import theorem_3_1"),
+    (UNSOUND, "flows/release.py", "from privatizers.lab.unprotected.as_printed import theorem_3_1"),
     (
         UNSOUND,
         "flows/cli/main.py",
-        "def later():\n    import privatizers.unprotected.as_printed",
+        "def later():\n    import privatizers.lab.unprotected.as_printed",
     ),
     (REPLICATION, "flows/config/model/experiment.py", "from flows import replication"),
-    (REPLICATION, "flows/release.py", "from flows.replication.efficiency.study import replicate"),
-    (REPLICATION, "privatizers/planning/planner.py", "import flows.replication.efficiency.study"),
-    (REPLICATION, "flows/cli/main.py", "import flows.replication.cate.library"),
+    (
+        REPLICATION,
+        "flows/release.py",
+        "from flows.lab.replication.efficiency.study import replicate",
+    ),
+    (
+        REPLICATION,
+        "privatizers/planning/planner.py",
+        "import flows.lab.replication.efficiency.study",
+    ),
+    (REPLICATION, "flows/cli/main.py", "import flows.lab.replication.cate.library"),
     (LIBRARY, "flows/release.py", "def later():\n    import interpret.privacy"),
-    (LIBRARY, "privatizers/effect_models/rows.py", "from interpret.privacy import x"),
-    (LIBRARY, "estimators/effect_models/model.py", "import interpret"),
-    (UNSOUND, "flows/raw/privatize.py", "from privatizers.unprotected import as_printed"),
+    (LIBRARY, "privatizers/effects/models/rows.py", "from interpret.privacy import x"),
+    (LIBRARY, "estimators/arm_effects/models/model.py", "import interpret"),
+    (UNSOUND, "flows/raw/privatize.py", "from privatizers.lab.unprotected import as_printed"),
     (
         UNSOUND,
         "flows/released/publish.py",
-        "import privatizers.unprotected.as_printed as claims",
+        "import privatizers.lab.unprotected.as_printed as claims",
     ),
     (
         UNSOUND,
         "privatizers/accounting/accountant.py",
-        "import privatizers.unprotected.as_printed",
+        "import privatizers.lab.unprotected.as_printed",
     ),
-    (UNSOUND, "estimators/effects.py", "from privatizers.unprotected import as_printed"),
+    (UNSOUND, "estimators/arm_effects.py", "from privatizers.lab.unprotected import as_printed"),
 ]
 
 
@@ -185,7 +197,7 @@ def test_every_planted_import_breaks_its_contract(tmp_path: Path) -> None:
 
 A_RELEASE = """
 import json, sys
-import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.serve, flows.cli.show.results
+import flows.ledger.account, flows.cli.main, flows.hash_ids, flows.operate.serve, flows.cli.show.results
 from flows.release import release_period
 
 assert release_period(sys.argv[1]).status == "published"

@@ -19,8 +19,8 @@ Finder = Callable[[ast.Module], Iterator[ast.AST]]
 
 GENERATOR = "numpy.random.Generator"
 """Of a simulation's made-up people and assignments; it is imported by this name."""
-SIMULATIONS = ("privatizers/simulation/simulate.py", "privatizers/simulation/trial.py")
-REPLICATION = "flows/replication/"
+SIMULATIONS = ("privatizers/lab/simulation/simulate.py", "privatizers/lab/simulation/trial.py")
+REPLICATION = "flows/lab/replication/"
 """Runs simulations from fixed numbers, on made-up people."""
 
 
@@ -196,7 +196,7 @@ RULES = [
     Rule(
         "plain runs do without Prefect",
         imports_prefect,
-        ("flows/orchestration/", "flows/serve.py", "flows/runtime/progress.py"),
+        ("flows/orchestration/", "flows/operate/serve.py", "flows/runtime/progress.py"),
     ),
     Rule("every task is a step", makes_tasks, ("flows/orchestration/step.py",)),
     Rule("privacy noise takes no seed", takes_a_seed, SIMULATIONS, ("privatizers", "flows")),
@@ -240,7 +240,7 @@ def test_all_the_code_is_looked_at() -> None:
         "flows/released/file/read.py",
         "privatizers/noise/randomness.py",
         "schemas/raw.py",
-        "estimators/effects.py",
+        "estimators/arm_effects.py",
     }
 
 
@@ -348,23 +348,23 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (opens_what_is_sealed, "privatizers/mechanisms/noisy_counts.py", True),
         (draws, "privatizers/noise/randomness.py", False),
         (draws, "privatizers/randomness_too.py", True),
-        (draws, "privatizers/simulation/simulate.py", True),
-        (draws, "flows/replication/efficiency/study.py", False),
+        (draws, "privatizers/lab/simulation/simulate.py", True),
+        (draws, "flows/lab/replication/efficiency/study.py", False),
         (draws, "flows/release.py", True),
-        (is_handed_a_generator, "privatizers/simulation/simulate.py", False),
-        (is_handed_a_generator, "privatizers/simulation/trial.py", False),
-        (is_handed_a_generator, "privatizers/simulation/pools.py", True),
+        (is_handed_a_generator, "privatizers/lab/simulation/simulate.py", False),
+        (is_handed_a_generator, "privatizers/lab/simulation/trial.py", False),
+        (is_handed_a_generator, "privatizers/lab/simulation/pools.py", True),
         (is_handed_a_generator, "privatizers/mechanisms/mechanism.py", True),
-        (takes_a_seed, "privatizers/simulation/simulate.py", False),
-        (takes_a_seed, "privatizers/simulation/pools.py", True),
-        (takes_a_seed, "flows/replication/efficiency/study.py", True),
+        (takes_a_seed, "privatizers/lab/simulation/simulate.py", False),
+        (takes_a_seed, "privatizers/lab/simulation/pools.py", True),
+        (takes_a_seed, "flows/lab/replication/efficiency/study.py", True),
         (reads_files, "flows/released/file/read.py", False),
         (reads_files, "schemas/raw.py", True),
         (imports_prefect, "flows/release.py", True),
-        (imports_prefect, "flows/multisite.py", True),
+        (imports_prefect, "flows/effects/multisite.py", True),
         (imports_prefect, "flows/orchestration/flow.py", False),
         (takes_a_seed, "flows/config/model/experiment.py", True),
-        (takes_a_seed, "estimators/effects.py", False),
+        (takes_a_seed, "estimators/arm_effects.py", False),
     ],
 )
 def test_a_rule_holds_where_it_should(finder: Finder, place: str, held: bool) -> None:

@@ -21,7 +21,7 @@ from schemas.names import PERIOD
 from tests.conftest import Experiment, a_log, build_experiment, write_content
 from tests.deploy.real_prefect import RealPrefect, real_prefect, wait_for
 from tests.docs.blocks import ROOT, blocks
-from tests.flows.watch.servers import Web, web_server
+from tests.flows.operate.watch.servers import Web, web_server
 
 DEPLOY = ROOT / "deploy"
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}

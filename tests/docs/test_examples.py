@@ -23,15 +23,15 @@ import clusterdp
 from flows.config.load import load, load_site
 from flows.config.model.notify import NotifySection
 from flows.hash_ids import hash_ids
-from flows.watch.metrics import metrics_path
-from privatizers.noise import lattice_laplace
-from privatizers.toolbox import (
+from flows.operate.watch.metrics import metrics_path
+from privatizers.effects.toolbox import (
     bounded_mean,
     lattice_gaussian,
     propose_test_release,
     sample_aggregate,
     smooth_sensitivity,
 )
+from privatizers.noise import lattice_laplace
 from tests.conftest import a_log, build_experiment, toml, write_content
 from tests.docs.blocks import (
     ROOT,
@@ -105,7 +105,7 @@ RUN: dict[str, list[str]] = {
     "docs/sites.md": ["toml"],
     "docs/effects.md": ["toml", "sh", "python"],
     "docs/method.md": ["toml", "toml", "python", "python"],
-    "privatizers/toolbox/toolbox.md": ["python"] * 5,
+    "privatizers/effects/toolbox/toolbox.md": ["python"] * 5,
 }
 """What the tests below run, by page; the walk-through is run whatever it has."""
 

@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import pytest
 
 from flows.config.keys import fields
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 
 ROOT = Path(__file__).parents[2]
 BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", "."]

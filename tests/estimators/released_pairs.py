@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.effect_models.from_release import Pair
+from estimators.effects.models.from_release import Pair
 from estimators.response.debias import response_noise_variance
 from schemas.arrays import Floats
-from schemas.effects import EffectDesign, LevelFeature, NumberFeature, Propensity, Subgroups
+from schemas.effects.model import EffectDesign, LevelFeature, NumberFeature, Propensity, Subgroups
 
 SITES = ("east", "north", "west")
 DESIGN = EffectDesign(

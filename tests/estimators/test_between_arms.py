@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from estimators.arm_effects import Estimate, effects
 from estimators.between_arms import effects_between
-from estimators.effects import Estimate, effects
 from estimators.intervals import holm
 from tests.estimators.reference import contrast
 from tests.estimators.told_release import Cell, Told, Unit, evidence_of, random_release

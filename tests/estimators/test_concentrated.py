@@ -17,7 +17,7 @@ from privatizers.accounting.events import (
     Response,
     Together,
 )
-from privatizers.toolbox.lattice_gaussian import continuous_delta
+from privatizers.effects.toolbox.lattice_gaussian import continuous_delta
 
 KNOWN = {1.0: 0.03056, 2.0: 0.10826, 4.0: 0.37314, 8.0: 1.22971, 16.0: 3.80654}
 

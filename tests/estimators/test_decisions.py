@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from estimators.arm_effects import Estimate
 from estimators.decisions import (
     Goal,
     Rule,
@@ -14,7 +15,6 @@ from estimators.decisions import (
     decide,
     non_inferiority,
 )
-from estimators.effects import Estimate
 from estimators.intervals import t_interval
 from tests.support.distances import assert_near, share_error
 

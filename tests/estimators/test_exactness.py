@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.effects import contrasts
+from estimators.arm_effects import contrasts
 from estimators.means import EstimatorName
 from estimators.response.debias import prior_moments
 from estimators.response.pool_statistics import PoolCountsNoise, counts_noise, unit_noise

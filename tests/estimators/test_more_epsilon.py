@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from estimators.effect_models.more_epsilon import at_epsilon
-from schemas.effects import Effect, EffectDesign, NumberFeature, Propensity
+from estimators.effects.models.more_epsilon import at_epsilon
+from schemas.effects.model import Effect, EffectDesign, NumberFeature, Propensity
 
 DESIGN = EffectDesign(
     (NumberFeature("age", 0.0, 1.0),), (), 0.0, 1.0, Propensity("value", 0.5), 1.0, 1e-5

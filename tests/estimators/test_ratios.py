@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators.effects import Contrasts, contrasts, effects
+from estimators.arm_effects import Contrasts, contrasts, effects
 from estimators.intervals import holm, minimum_detectable_effect, relative_effect
 from estimators.means import EstimatorName, means
 from estimators.ratios import (

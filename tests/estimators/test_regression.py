@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from statsmodels.regression.linear_model import OLS
 
-from estimators.effects import AdjustedName, Estimate, contrasts, effects
+from estimators.arm_effects import AdjustedName, Estimate, contrasts, effects
 from estimators.regression import UNITS_PER_COLUMN, Units, bearable_columns, regressions
 from estimators.strata.evidence import Evidence, Pools, Statistic
 from privatizers.planning.design import MechanismName, Request, design

@@ -303,8 +303,8 @@ A_LATER_RELEASE = {
     "before flows.ledger.beside.point_latest#3": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
     "after flows.ledger.beside.point_latest#3": PUBLIC,
-    "after flows.released.series.renew._write": PUBLIC,
-    "before flows.released.series.renew.sync_directory": PUBLIC,
+    "after flows.operate.series.renew._write": PUBLIC,
+    "before flows.operate.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {

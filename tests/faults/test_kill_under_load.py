@@ -24,11 +24,11 @@ import pytest
 
 from flows.cli.main import app
 from flows.ledger.account import Account
-from flows.ledger.copies.folder import open_backup
 from flows.ledger.rules import OPEN
 from flows.ledger.statement import Statement
+from flows.operate.copies.folder import open_backup
+from flows.operate.restore import restore
 from flows.released.file.draft import LATEST
-from flows.restore import restore
 from privatizers.accounting.budget import Budget, total
 from privatizers.accounting.histories import cost_of
 from schemas.series import SERIES
@@ -44,7 +44,7 @@ import gc, random
 import _strptime, encodings.utf_8_sig
 import numpy.testing, pandera.backends.polars.container, pyarrow.compute, pyarrow.pandas_compat
 import schemas.raw_frame, scipy.special, scipy.stats, sqlalchemy.dialects.sqlite.pysqlite
-import flows.release, flows.backup, flows.restore, flows.cli.show.results, flows.cli.show.recovery
+import flows.release, flows.operate.backup, flows.operate.restore, flows.cli.show.results, flows.cli.show.recovery
 from flows.cli.main import run, _program
 
 _program()

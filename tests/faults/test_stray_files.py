@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import clusterdp
+from flows.effects.released.site_report import read_report
 from flows.released.estimates.covariates import estimate_covariates
-from flows.released.file.site_report import read_report
 from flows.runtime.table_files import read_table
 from schemas.errors import ConflictError, InputError
 from tests.conftest import Builder, a_log, released

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.flows.operate.test_due import DAYS, bring, night, scheduled
 
 import clusterdp
 from flows.cli.main import run
-from flows.due import release_due
+from flows.operate.due import release_due
+from flows.operate.status import status
+from flows.operate.withdraw import withdraw
 from flows.released.lists import CLOSED, read_closing
-from flows.status import status
-from flows.withdraw import withdraw
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
-from tests.flows.test_due import DAYS, bring, night, scheduled
 
 pytestmark = pytest.mark.release
 

@@ -7,8 +7,8 @@ import pytest
 from prefect import Flow
 from prefect.flows import load_flow_from_entrypoint
 
-from flows.due import nightly
-from flows.multisite import aggregate, site
+from flows.effects.multisite import aggregate, site
+from flows.operate.due import nightly
 from flows.release import release
 
 ROOT = Path(__file__).parents[2]
@@ -32,14 +32,14 @@ def test_a_flow_is_always_the_same_and_knows_where_it_stands() -> None:
 
     assert release is again
     assert release._entrypoint == "flows.release:release"
-    assert (nightly._entrypoint, nightly.name) == ("flows.due:nightly", "clusterdp-nightly")
-    assert (site._entrypoint, site.name) == ("flows.multisite:site", "clusterdp-site")
+    assert (nightly._entrypoint, nightly.name) == ("flows.operate.due:nightly", "clusterdp-nightly")
+    assert (site._entrypoint, site.name) == ("flows.effects.multisite:site", "clusterdp-site")
     assert aggregate.name == "clusterdp-aggregate"
 
 
 def test_what_is_no_flow_is_no_attribute() -> None:
-    import flows.multisite  # noqa: PLC0415 - the module itself
+    import flows.effects.multisite  # noqa: PLC0415 - the module itself
     import flows.release  # noqa: PLC0415 - the module itself
 
-    for module in (flows.release, flows.multisite):
+    for module in (flows.release, flows.effects.multisite):
         assert not hasattr(module, "nothing")

@@ -23,10 +23,10 @@ from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptLog
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
+from flows.operate.serve import served_flow
+from flows.operate.status import status
+from flows.operate.verify import verify
 from flows.runtime import clock
-from flows.serve import served_flow
-from flows.status import status
-from flows.verify import verify
 from schemas.errors import BudgetError, ConfigError
 from tests.conftest import PATIENCE, Builder, Experiment, a_log, write_content
 
@@ -152,7 +152,7 @@ if __name__ == "__main__":
 
     configure_prefect(Path(CONFIG).parent, log_level="INFO")
     import prefect.schedules
-    from flows.serve import serve_releases
+    from flows.operate.serve import serve_releases
 
     every = prefect.schedules.Interval(timedelta(seconds=SECONDS))
     prefect.schedules.Cron = lambda cron, timezone: every

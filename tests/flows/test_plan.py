@@ -14,9 +14,9 @@ import pytest
 
 from flows.cli.show.plan import plan_text
 from flows.config.resolve import ResolvedRelease, resolve_design
+from flows.lab.raw.nights import MIXED, Plan
+from flows.lab.raw.whole import look
 from flows.plan import design_of, plan
-from flows.raw.audit.nights import MIXED, Plan
-from flows.raw.audit.whole import look
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file
 from privatizers.accounting.budget import Budget
@@ -626,7 +626,7 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits of one night."""
-    monkeypatch.setattr("flows.audit.look", partial(look, plans=((Plan(MIXED),),)))
+    monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((Plan(MIXED),),)))
 
 
 @pytest.mark.statistical

@@ -12,8 +12,8 @@ import pytest
 
 from estimators.ends import ends_warnings
 from flows.cli.main import run
+from flows.operate.status import status
 from flows.released.file.read import read_release
-from flows.status import status
 from tests.conftest import EXACT, Builder, a_log, released
 
 N = 400

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from flows.cate import fit_period
+from flows.effects.cate import fit_period
 from schemas.released import TABLES
 from tests.conftest import Section, a_log, build_experiment
 from tests.effect_logs import CONFIG, people

@@ -14,9 +14,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from flows.config.keys import bare, fields, meanings, section
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
 from tests.fuzz.bases import RATIOS, SECTIONS, SEVERAL
 from tests.fuzz.case import DIGITS, Case
 from tests.fuzz.values import ODD_NUMBERS, ODD_TEXTS, Draw, spelt, turn, turns_of

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from schemas.effects.site import NEIGHBOURS
 from schemas.json_text import checksum
-from schemas.site import NEIGHBOURS
 from tests.fuzz.bases import model
 from tests.fuzz.case import ODD, Case, Content
 from tests.fuzz.values import RUBBISH, Draw, turn, turns_of

@@ -186,7 +186,7 @@ def _thin(plates: Plates, wire: Wire) -> list[Any]:
         patch("flows.release.publish", publish),
         patch("flows.release.estimate", estimate),
         patch.object(Account, "renew_series", lambda *_: ()),
-        patch("flows.status.stated_warnings", lambda _: ()),
+        patch("flows.operate.status.stated_warnings", lambda _: ()),
         patch("flows.released.file.read.foreign_code", lambda *_: None),  # macros name a release
     ]
 

@@ -26,9 +26,9 @@ from urllib.error import HTTPError
 import sqlalchemy as sa
 from pyarrow import fs
 
+from flows.operate.watch import sending
 from flows.raw.reading import stored_logs, stores
 from flows.runtime import clock
-from flows.watch import sending
 
 _NO_ANSWER = "AWS Error NETWORK_CONNECTION during {} operation: curlCode: 28, Timeout was reached"
 SECONDS = 0.05
@@ -208,7 +208,7 @@ def around(time: Clock, store: Store, hook: Hook) -> Iterator[None]:
             patch.object(stored_logs, "subprocess", listing),
             patch.object(stores, "_file_system", lambda *_: store),
             patch.object(request.OpenerDirector, "open", lambda _, *given, **__: hook.open(*given)),
-            patch("flows.watch.notices.send", quick),
+            patch("flows.operate.watch.notices.send", quick),
             patch.object(sa, "create_engine", _engines()),
         ):
             stack.enter_context(patched)

@@ -18,8 +18,8 @@ import pytest
 from flows.ledger import marks
 from flows.ledger.account import Account
 from flows.ledger.files import Files, Found
+from flows.operate.watch import sending
 from flows.raw.reading import stores
-from flows.watch import sending
 from schemas.errors import InputError
 from tests.nights import surroundings
 from tests.nights.life import living
@@ -110,13 +110,13 @@ def _two_folders_are_one() -> Iterator[Plant]:
 
 def _told_in_the_middle() -> Iterator[Plant]:
     """Releases wait for the webhook that is told of those before."""
-    yield patch("flows.watch.notices.WAITING", ContextVar("nothing waits", default=None))
+    yield patch("flows.operate.watch.notices.WAITING", ContextVar("nothing waits", default=None))
 
 
 def _webhook_is_waited_for() -> Iterator[Plant]:
     """A webhook that does not answer holds up the night."""
     yield patch.object(surroundings, "_FOR_EVER", 0.5)
-    yield patch("flows.watch.notices.send", partial(sending.send, seconds=3600.0))
+    yield patch("flows.operate.watch.notices.send", partial(sending.send, seconds=3600.0))
 
 
 def _silent_webhook_is_asked_again() -> Iterator[Plant]:
@@ -125,7 +125,7 @@ def _silent_webhook_is_asked_again() -> Iterator[Plant]:
     def send(config: Any, notice: Any, _: set[str]) -> list[str]:
         return sending.send(config, notice, set(), surroundings.SECONDS)
 
-    yield patch("flows.watch.notices.send", send)
+    yield patch("flows.operate.watch.notices.send", send)
 
 
 def _webhook_fails_the_night() -> Iterator[Plant]:
@@ -136,8 +136,8 @@ def _webhook_fails_the_night() -> Iterator[Plant]:
             raise InputError(problems[0])
         return []
 
-    yield patch("flows.watch.notices.send", send)
-    yield patch("flows.watch.run._never_failing", ExitStack)
+    yield patch("flows.operate.watch.notices.send", send)
+    yield patch("flows.operate.watch.run._never_failing", ExitStack)
 
 
 def _charge_is_dropped() -> Iterator[Plant]:

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 from privatizers.domain.lattice import Lattice
+from privatizers.effects.sites import randomised_trial as site_trial
+from privatizers.effects.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
+from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.randomised_trial import RandomisedTrial
+from privatizers.effects.toolbox.local_sensitivity import Tabulated
+from privatizers.effects.toolbox.propose_test_release import ProposeTestRelease
+from privatizers.effects.toolbox.smooth_sensitivity import BoundThenNoise
 from privatizers.mechanisms import noisy_horvitz_thompson
 from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
 from privatizers.mechanisms.parameters import AggregateParameters, Parameters
 from privatizers.noise import lattice_laplace as real_noise
 from privatizers.noise.lattice_laplace import LEAST_EPSILON, lattice_laplace, power_of_two_step
-from privatizers.sites import randomised_trial as site_trial
-from privatizers.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
-from privatizers.sites.matching import People
-from privatizers.sites.randomised_trial import RandomisedTrial
-from privatizers.toolbox.local_sensitivity import Tabulated
-from privatizers.toolbox.propose_test_release import ProposeTestRelease
-from privatizers.toolbox.smooth_sensitivity import BoundThenNoise
 from schemas.errors import ConfigError, InputError
 
 pytestmark = pytest.mark.statistical

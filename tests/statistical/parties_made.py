@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.means import EstimatorName
 from estimators.strata.assigned import parties_of
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic

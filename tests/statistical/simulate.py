@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from privatizers.simulation.pools import (
+from privatizers.lab.simulation.pools import (
     Cells,
     UnitPositions,
     noise_of,
@@ -16,7 +16,7 @@ from privatizers.simulation.pools import (
     slices_of,
     without_privacy,
 )
-from privatizers.simulation.trial import Releases, Trial
+from privatizers.lab.simulation.trial import Releases, Trial
 from schemas.arrays import Floats
 
 __all__ = [  # whatever is from elsewhere is found here as well

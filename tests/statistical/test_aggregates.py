@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
 from estimators.response.pool_statistics import Cumulants, MeansStatisticNoise, counts_noise
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic

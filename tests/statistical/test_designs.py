@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.means import EstimatorName
 from estimators.strata.evidence import Evidence
 from privatizers.domain.lattice import lattice_of

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimators.effect_models.fit import fit
-from estimators.effect_models.model import EffectModel
-from privatizers.effect_models.moments import draw_sums
-from privatizers.effect_models.rows import EffectRows
-from schemas.effects import EffectDesign, NumberFeature, Propensity, Subgroups
+from estimators.effects.models.fit import fit
+from estimators.effects.models.model import EffectModel
+from privatizers.effects.models.moments import draw_sums
+from privatizers.effects.models.rows import EffectRows
+from schemas.effects.model import EffectDesign, NumberFeature, Propensity, Subgroups
 from tests.support.distances import assert_between, assert_near, share_error
 from tests.support.effect_rows import DESIGN, batches
 

@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 from scipy.stats import binom
 
-from estimators.effect_models.from_release import fit_release
-from flows.released.effects.from_release import ReleaseEffects, effects_from_release
+from estimators.effects.models.from_release import fit_release
+from flows.effects.released.from_release import ReleaseEffects, effects_from_release
 from schemas.arrays import Floats
 from tests.conftest import build_experiment
 from tests.estimators.released_pairs import DESIGN, simulated

@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 from scipy.stats import binom, chi2
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.release import release_period
 from flows.released.estimates.release import estimate_file
 from tests.statistical.simulate import real_data

@@ -19,13 +19,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.effects import contrasts
+from estimators.arm_effects import contrasts
 from estimators.intervals import t_interval
 from estimators.means import EstimatorName
 from estimators.strata import contrast_strata
 from estimators.strata.evidence import Slices, sum_by
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import Request, design
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats
 from tests.support.distances import assert_between, assert_near, share_error
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.means import EstimatorName
-from estimators.returning.people import CrossTerms, Members, contributions, cross_terms
-from estimators.series import PeriodEffects, PooledEffects, always_valid, pool
+from estimators.operate.people import CrossTerms, Members, contributions, cross_terms
+from estimators.operate.series import PeriodEffects, PooledEffects, always_valid, pool
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.simulate import EstimateSample, Simulation, simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import Request, design
-from privatizers.simulation.simulate import EstimateSample, Simulation, simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats, Ints
 from tests.support.distances import assert_between, share_error
 

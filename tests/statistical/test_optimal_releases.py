@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from estimators.means import EstimatorName
+from privatizers.lab.simulation.simulate import EstimateSample, simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LearnFrom, OptimalRequest, optimal_design
-from privatizers.simulation.simulate import EstimateSample, simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Bools, Floats, Ints
 from tests.support.distances import assert_near, distance, share_error
 

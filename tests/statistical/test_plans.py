@@ -18,12 +18,12 @@ import pytest
 
 from estimators.horvitz_thompson import difference_contrasts, difference_statistic
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
-from flows.replication.efficiency.study import planned
-from flows.replication.experiment_one import GRID, SIZES, population
+from flows.lab.replication.efficiency.study import planned
+from flows.lab.replication.experiment_one import GRID, SIZES, population
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.simulate import EstimateSample, simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.aggregate_design import SQUARE_SHARE, AggregateRequest, aggregate_design
-from privatizers.simulation.simulate import EstimateSample, simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Floats, Ints
 from tests.statistical.found import Found, assert_coverage, assert_ratio, assert_unbiased
 from tests.support.distances import assert_between, share_error

@@ -2,7 +2,7 @@
 
 An audit accuses sound code with a probability of at most 1e-4, and the tests of sound code below
 make 22, some of parts alone. A planted bug is missed with far less: what shows it is exact, or many
-standard errors beyond its limit (`privatizers/audit/audit.md` has the table). What no sampling sees
+standard errors beyond its limit (`privatizers/lab/audit/audit.md` has the table). What no sampling sees
 has tests of its own: a table of draws that is 2⁻⁵³ off in
 `tests/privatizers/noise/test_alias_tables.py`, keys and long lists in
 `tests/flows/ledger/test_unseen_bugs.py`.
@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import pytest
 
-from flows.audit import Audit, audit, release_night
 from flows.config.resolve import ResolvedRelease
+from flows.lab.audit import Audit, audit, release_night
+from flows.lab.raw import whole
+from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, Plan
+from flows.lab.raw.whole import Asked, Found, look
 from flows.plan import resolved_release_of
-from flows.raw.audit import whole
-from flows.raw.audit.nights import LOWEST, MIXED, OTHER_WAY, Plan
-from flows.raw.audit.whole import Asked, Found, look
-from privatizers.audit.checks import Check
+from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response import pair_table as tables
 from tests.conftest import Builder, Experiment, Section, Sections, a_log

@@ -11,9 +11,9 @@ import pytest
 
 from estimators.coverage import is_skew
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.simulate import simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import Request, design
-from privatizers.simulation.simulate import simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Ints
 from tests.statistical.found import assert_coverage
 

@@ -20,8 +20,8 @@ from estimators.intervals import quantile
 from estimators.means import EstimatorName
 from estimators.ratios import RatioContrasts, RatioEvidence, ratio_contrasts
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.trial import Releases, Trial
 from privatizers.planning.design import Request, StatisticName, design
-from privatizers.simulation.trial import Releases, Trial
 from schemas.arrays import Bools, Floats
 from tests.statistical.found import ratio, ratio_error
 from tests.statistical.simulate import slices_of

@@ -24,7 +24,7 @@ import polars as pl
 import pytest
 from scipy.stats import binom, chi2, norm
 
-from estimators.effects import Estimate, effects
+from estimators.arm_effects import Estimate, effects
 from estimators.response.debias import debias_vector
 from estimators.response.pool_statistics import ResponseNoise, counts_noise, declared_weights
 from estimators.strata.evidence import Evidence, Slices

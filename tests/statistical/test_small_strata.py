@@ -19,9 +19,9 @@ import pytest
 
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.simulate import EstimateSample, simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.planning.design import Request, StatisticName, design
-from privatizers.simulation.simulate import EstimateSample, simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Ints
 from tests.statistical.found import assert_coverage, assert_ratio, ratio
 

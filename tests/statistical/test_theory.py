@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.effects import contrasts
+from estimators.arm_effects import contrasts
 from estimators.theory import (
     Population,
     Variance,

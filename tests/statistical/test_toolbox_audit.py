@@ -17,23 +17,24 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from privatizers.audit.lower_bounds import DRAW, Sample, lower_bound
-from privatizers.noise.lattice_laplace import lattice_laplace, lattice_scale, power_of_two_step
-from privatizers.noise.randomness import discrete_laplace
-from privatizers.toolbox.bounded_mean import (
+from privatizers.effects.toolbox.bounded_mean import (
     AddRemoveMean,
     Bounds,
     mean_by_sum_and_count,
     mean_of_fixed_size,
 )
-from privatizers.toolbox.lattice_gaussian import (
+from privatizers.effects.toolbox.lattice_gaussian import (
     LatticeGaussian,
     discrete_scale,
 )
-from privatizers.toolbox.local_sensitivity import Tabulated, distance_to, smooth_bound
-from privatizers.toolbox.propose_test_release import ProposeTestRelease
-from privatizers.toolbox.sample_aggregate import SampleAggregate, chunks_by_id, chunks_by_position
-from privatizers.toolbox.smooth_sensitivity import (
+from privatizers.effects.toolbox.local_sensitivity import Tabulated, distance_to, smooth_bound
+from privatizers.effects.toolbox.propose_test_release import ProposeTestRelease
+from privatizers.effects.toolbox.sample_aggregate import (
+    SampleAggregate,
+    chunks_by_id,
+    chunks_by_position,
+)
+from privatizers.effects.toolbox.smooth_sensitivity import (
     BoundThenNoise,
     LogNoise,
     SmoothLaplace,
@@ -41,7 +42,10 @@ from privatizers.toolbox.smooth_sensitivity import (
     direct_delta,
     largest_direct_epsilon,
 )
-from privatizers.unprotected.as_printed import classical_sigma_as_printed
+from privatizers.lab.audit.lower_bounds import DRAW, Sample, lower_bound
+from privatizers.lab.unprotected.as_printed import classical_sigma_as_printed
+from privatizers.noise.lattice_laplace import lattice_laplace, lattice_scale, power_of_two_step
+from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats
 from tests.support.distances import assert_p_value
 

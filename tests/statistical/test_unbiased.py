@@ -21,7 +21,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.means import EstimatorName
 from estimators.response.debias import prior_moments
 from estimators.response.pool_statistics import counts_noise

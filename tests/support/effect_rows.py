@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.effect_models.lattice_sums import BATCH
-from privatizers.effect_models.rows import EffectRows
-from schemas.effects import EffectDesign, LevelFeature, NumberFeature, Propensity, Subgroups
+from privatizers.effects.models.lattice_sums import BATCH
+from privatizers.effects.models.rows import EffectRows
+from schemas.effects.model import EffectDesign, LevelFeature, NumberFeature, Propensity, Subgroups
 
 DESIGN = EffectDesign(
     features=(

@@ -27,7 +27,7 @@ PATIENCE = 900.0
 ROOT = Path(__file__).resolve().parents[2]
 
 _NEEDED = (
-    "flows.cli.main", "flows.release", "flows.check", "flows.due", "flows.released.report",
+    "flows.cli.main", "flows.release", "flows.check", "flows.operate.due", "flows.released.report",
     "scipy.special", "pandera.polars", "opendp.measurements", "sqlalchemy.dialects.sqlite",
 )  # fmt: skip
 _AT_START = ("PYTHON", "LC_", "LANG", "TZ", "MALLOC", "LD_", "OPENBLAS", "OMP", "POLARS", "NPY")

@@ -10,8 +10,8 @@ from flows.cli.show.estimates import cell_number, cell_range
 from flows.runtime.terminal import paragraph, shown, table
 
 if TYPE_CHECKING:
-    from flows.released.effects.from_release import ReleaseEffects  # numpy and polars
-    from schemas.effects import Curve, Effect, SubgroupEffect
+    from flows.effects.released.from_release import ReleaseEffects  # numpy and polars
+    from schemas.effects.model import Curve, Effect, SubgroupEffect
 
 
 def effects_text(found: "ReleaseEffects", page: Path | None = None) -> str:

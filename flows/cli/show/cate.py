@@ -4,17 +4,17 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from estimators.effect_models.model import EffectModel
-from estimators.effect_models.more_epsilon import at_epsilon
-from estimators.effect_models.table import PREDICTED
+from estimators.effects.models.model import EffectModel
+from estimators.effects.models.more_epsilon import at_epsilon
+from estimators.effects.models.table import PREDICTED
 from flows.cli.show.ledger import paid_text
 from flows.cli.show.results import check_lines
 from flows.runtime.terminal import pairs, paragraph, table
-from schemas.effects import Curve, Effect, EffectDesign, SubgroupEffect
+from schemas.effects.model import Curve, Effect, EffectDesign, SubgroupEffect
 
 if TYPE_CHECKING:
-    from flows.cate import CateResult
-    from privatizers.audit.effect_models import EffectsAudit
+    from flows.effects.cate import CateResult
+    from privatizers.lab.audit.effect_models import EffectsAudit
 
 _SHOWN = 20  # features, and levels of one
 _AVERAGE = "all"

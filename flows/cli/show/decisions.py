@@ -9,8 +9,8 @@ from flows.cli.show.estimates import cell_number, cell_p_value, errors_lines, es
 from flows.runtime.terminal import pairs, paragraph
 
 if TYPE_CHECKING:
+    from estimators.arm_effects import Estimate  # scipy takes half a second
     from estimators.decisions import Decision
-    from estimators.effects import Estimate  # scipy takes half a second
     from flows.released.estimates.decisions import Decisions
 
 

@@ -6,9 +6,9 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.due import ConfigResult, DueResult, SeveralDue
-    from flows.status import ExperimentStatus, StatusResult
-    from flows.verify import Verdict, VerifyResult
+    from flows.operate.due import ConfigResult, DueResult, SeveralDue
+    from flows.operate.status import ExperimentStatus, StatusResult
+    from flows.operate.verify import Verdict, VerifyResult
 
 
 def due_text(result: "DueResult") -> str:

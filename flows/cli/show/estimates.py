@@ -8,7 +8,7 @@ from schemas.released import Manifest
 from schemas.tables import UNNAMED
 
 if TYPE_CHECKING:
-    from estimators.effects import Estimate  # scipy takes half a second
+    from estimators.arm_effects import Estimate  # scipy takes half a second
     from flows.released.estimates.by_attribute import AttributeEstimate, PooledAttributeEstimate
 
 ESTIMATORS = {

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
+    from flows.operate.verify import LossResult
     from flows.released.loss.loss import Loss
-    from flows.verify import LossResult
 
 
 def loss_text(result: "LossResult") -> str:

@@ -6,8 +6,8 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs
 
 if TYPE_CHECKING:
-    from flows.backup import BackupResult
-    from flows.restore import RestoreResult
+    from flows.operate.backup import BackupResult
+    from flows.operate.restore import RestoreResult
 
 
 def backup_text(result: "BackupResult") -> str:

@@ -16,12 +16,12 @@ from schemas.released import Manifest
 from schemas.roster import Roster
 
 if TYPE_CHECKING:
-    from flows.audit import Audit
     from flows.check import CheckResult
     from flows.config.resolve import ResolvedRelease
+    from flows.lab.audit import Audit
     from flows.raw.outcome_shares import OutcomeShares
     from flows.release import ReleaseResult
-    from privatizers.audit.checks import Check
+    from privatizers.lab.audit.checks import Check
 
 
 def release_text(result: ReleaseResult) -> str:

@@ -15,9 +15,9 @@ from flows.runtime.terminal import pairs, paragraph, table
 from schemas.released import Manifest
 
 if TYPE_CHECKING:
-    from flows.released.estimates.series import SeriesEstimates
-    from flows.released.series.nights import Nights
-    from flows.released.series.pooling import PooledEstimate
+    from flows.operate.series.estimates import SeriesEstimates
+    from flows.operate.series.nights import Nights
+    from flows.operate.series.pooling import PooledEstimate
 
 _MOST = 60  # periods a terminal shows; the document has all
 

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from estimators.site_aggregates import normal_interval
+from estimators.effects.site_aggregates import normal_interval
 from flows.cli.show.ledger import paid_text
 from flows.cli.show.results import meaning, roster_pairs
-from flows.released.site_aggregates import LEVEL, Combined
+from flows.effects.released.site_aggregates import LEVEL, Combined
 from flows.runtime.terminal import pairs, table
-from schemas.site import SiteReport
+from schemas.effects.site import SiteReport
 from schemas.visible import visible
 
 if TYPE_CHECKING:
-    from flows.multisite import SiteResult
+    from flows.effects.multisite import SiteResult
 
 _METHODS = {
     "mvagg": "the sites that together vary least, by units",

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import polars as pl
 
-from flows.config.model.effects import EffectConfig
 from flows.config.model.experiment import Config
+from flows.effects.config.effects import EffectConfig
 from flows.orchestration.workers import Workers, started_workers
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from flows.config.model.experiment import Config
 from flows.config.model.sections import GREATEST_FEATURE, Columns, PrivateClusters
-from flows.config.model.site import SiteConfig
+from flows.effects.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.config.model.site import SiteConfig
+from flows.effects.config.site import SiteConfig
 from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean

@@ -10,12 +10,13 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.effects import Estimate
 from estimators.intervals import holm
+from estimators.operate.series import interval_degrees
 from estimators.ratios import ratio_warnings
-from estimators.series import interval_degrees
 from estimators.shrinkage import shrink, steady_variance
+from flows.operate.series.pooling import PooledEstimate
 from flows.released.estimates.segments import estimates_of_slices
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
 from flows.released.file.evidence import (
@@ -31,7 +32,6 @@ from flows.released.file.opening import open_safely
 from flows.released.file.ratios import ReleasedRatio, covariances_of, ratios_among
 from flows.released.file.read import chosen_metrics, needed_outcomes, open_release, read_manifest
 from flows.released.file.sql import text
-from flows.released.series.pooling import PooledEstimate
 from schemas.arrays import Floats
 from schemas.released import Metric, Ratio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.effects import Estimate
 from estimators.regression import UNITS_PER_COLUMN, Adjusted, Units, bearable_columns, regressions
 from flows.released.estimates.release import effects_of, stated_forecast, with_forecast
 from flows.released.file.evidence import Released, read_every
@@ -132,7 +132,7 @@ def estimate_covariates(
     booleans from before the experiment. Text becomes an indicator for each of its values but the
     first. A missing value has an indicator of its own, and a missing number gets the mean. Units
     that are not in the table lack every value. The unadjusted estimates come first
-    (:func:`estimators.effects.effects`), then :func:`estimators.regression.regressions`, for one
+    (:func:`estimators.arm_effects.effects`), then :func:`estimators.regression.regressions`, for one
     metric after the other; ``metrics`` names those that are asked for, none all of them. Raises
     InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
     is; ``file`` is its name then.

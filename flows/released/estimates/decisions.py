@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from estimators.arm_effects import Estimate
 from estimators.decisions import ROLES, Decision, Goal, Rule, arms_to_keep, decide
-from estimators.effects import Estimate
 from estimators.means import SHARPEST_FIRST
 from schemas.released import Manifest, Metric, Ratio
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from estimators.arm_effects import Estimate
 from estimators.decisions import Decision
-from estimators.effects import Estimate
 from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.notebook import EffectsFrame
 from flows.runtime.table_files import check_names
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from flows.operate.series.estimates import SeriesEstimates
     from flows.released.estimates.decisions import Decisions
-    from flows.released.estimates.series import SeriesEstimates
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
 _ALWAYS = ("ci_lower_always", "ci_upper_always")

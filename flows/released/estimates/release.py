@@ -7,13 +7,14 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from estimators.arm_effects import Estimate, effects
 from estimators.coverage import coverage_warnings
-from estimators.effects import Estimate, effects
 from estimators.ends import End, ends_warnings
 from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
 from estimators.strata.evidence import Evidence
+from flows.operate.series.nights import MadeNight, night_of
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
@@ -26,7 +27,6 @@ from flows.released.file.read import (
     read_manifest,
 )
 from flows.released.publish import Draft, add_estimates
-from flows.released.series.nights import MadeNight, night_of
 from schemas.released import Metric, Ratio, no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
@@ -41,7 +41,7 @@ def estimate_file(path: Path, level: float = LEVEL, metrics: Sequence[str] = ())
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
     Every estimator is used for which the release has the statistics
-    (:func:`estimators.effects.effects`), for one metric after the other, in the order of the file.
+    (:func:`estimators.arm_effects.effects`), for one metric after the other, in the order of the file.
     ``level`` is the confidence level; ``metrics`` names the metrics that are asked for, none all of
     them. The predicted standard errors are those that the file states.
     """

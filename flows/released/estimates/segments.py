@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.effects import Estimate
 from estimators.ratios import RatioEvidence, ratio_warnings
 from flows.released.estimates.release import effects_of, ratio_effects_of
 from flows.released.file.evidence import (

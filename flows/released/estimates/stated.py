@@ -11,7 +11,7 @@ from pathlib import Path
 
 import duckdb
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_open
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import read_every, read_frame

@@ -1,4 +1,4 @@
--- Effects of every arm: what estimators.effects.effects computes, in the groups that are asked for.
+-- Effects of every arm: what estimators.arm_effects.effects computes, in the groups that are asked for.
 --
 -- flows/released/file/macros.py puts this behind ate_by_segment.sql and ate_by.sql, which say what is
 -- asked for: _clusterdp_wide has the moments of every metric's d = ỹ − ȳ (mean0, variance0, fourth0,

@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import polars as pl
 
+from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between, ratios_between
-from estimators.effects import Estimate
 from estimators.ends import End
 from estimators.ratios import RatioEvidence
 from estimators.response.debias import response_noise_variance

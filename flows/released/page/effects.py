@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from estimators.arm_effects import Estimate
 from estimators.coverage import LEAST_COVERAGE, is_skew, remedy
-from estimators.effects import Estimate
 from flows.released.page import figures
 from flows.released.page.contents import MOST_ARMS, Contents, MetricContents
 from flows.released.page.details import MOST_ROWS, estimator_name

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.strata.assigned import parties_of
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
 from estimators.strata.parties import Parties

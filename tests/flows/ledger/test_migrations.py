@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from flows.ledger.copies.reconcile import reconcile
-from flows.ledger.copies.refill import loaded, refill
 from flows.ledger.database import VERSION, Ledger
 from flows.ledger.migrations import OLDEST
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, State
 from flows.ledger.tables import CHARGES, VERSION_TABLE, select
+from flows.operate.copies.reconcile import reconcile
+from flows.operate.copies.refill import loaded, refill
 from privatizers.accounting.budget import Budget
 from schemas.errors import InputError
-from tests.flows.ledger.copies.copied import backed_up
 from tests.flows.ledger.people import members, publish, terms
 from tests.flows.ledger.write_down import NIGHTS, WRITTEN
+from tests.flows.operate.copies.copied import backed_up
 
 pytest_plugins = ["tests.postgresql"]
 

@@ -7,7 +7,7 @@ import polars as pl
 import prefect.events
 import pytest
 
-from flows.due import nightly
+from flows.operate.due import nightly
 from flows.orchestration.states import state_of_failure
 from flows.release import release, release_period
 from schemas.errors import ConflictError, InputError

@@ -12,7 +12,7 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 
-from flows.multisite import site
+from flows.effects.multisite import site
 from flows.orchestration.states import name_of
 from flows.orchestration.step import step
 from flows.release import release

@@ -782,7 +782,7 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
         audited.append(designs[0].mechanism.name)
         raise InputError("far enough: the rest takes long, and no log")
 
-    monkeypatch.setattr("flows.audit.look", begun)
+    monkeypatch.setattr("flows.lab.audit.look", begun)
     built, *_ = a_trial(
         experiment,
         source={"outcomes_path": "events-{period}/*"},

@@ -8,11 +8,11 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.due import release_due
+from flows.operate.due import release_due
+from flows.operate.status import status
 from flows.raw.ingest import ingest
 from flows.raw.validate import validate
 from flows.runtime import clock
-from flows.status import status
 from schemas.errors import BudgetError, InputError
 from tests.conftest import SENTINEL, Builder, Experiment, a_log, rows, write_content
 from tests.support.surroundings import Command

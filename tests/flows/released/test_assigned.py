@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from estimators.effects import Estimate, effects
+from estimators.arm_effects import Estimate, effects
 from estimators.strata.assigned import parties_of
 from flows.cli.main import run
 from flows.cli.show.inspected import inspect_text
 from flows.cli.show.results import release_text
 from flows.cli.show.series import series_text
+from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.covariates import estimate_covariates
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import estimate_segments
-from flows.released.estimates.series import estimate_series
 from flows.released.file.evidence import Released, read_every, slices_of
 from flows.released.file.read import open_release, read_manifest, read_release
 from tests.conftest import EXACT, Section, build_experiment

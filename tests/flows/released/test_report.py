@@ -891,10 +891,10 @@ def test_a_page_that_is_too_wide_is_noticed(browser: Browser, pages: Pages, tmp_
     [
         (
             "flows.cli.main, flows.released.file.read, flows.released.estimates.release, "
-            "flows.released.publish, flows.released.site_aggregates",
+            "flows.released.publish, flows.effects.released.site_aggregates",
             "matplotlib jinja2",
         ),
-        ("flows.released.forest", "jinja2"),
+        ("flows.effects.released.forest", "jinja2"),
     ],
 )
 def test_nothing_but_a_report_waits_for_what_makes_pages(modules: str, unwanted: str) -> None:

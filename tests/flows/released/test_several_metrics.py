@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 import clusterdp
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.cli.show.estimates import estimates_text
-from flows.released.effects.from_release import effects_from_release
+from flows.effects.released.from_release import effects_from_release
+from flows.operate.series.estimates import estimate_series
 from flows.released.estimates.covariates import estimate_covariates
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import estimate_segments
-from flows.released.estimates.series import estimate_series
 from flows.released.estimates.stated import check_stated_estimates
 from flows.released.file.read import read_release
 from flows.released.page.contents import read_contents
@@ -26,7 +26,7 @@ from schemas.errors import ConfigError, InputError
 from schemas.released import TABLES
 from schemas.tables import debiased, randomised
 from tests.conftest import Section, a_log, build_experiment, released
-from tests.flows.released.series.nights_made import nights
+from tests.flows.operate.series.nights_made import nights
 from tests.support.remade import remake_macros
 
 OUTCOMES: list[Section] = [

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privatizers.lab.simulation.trial import Trial
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import (
     PairedOptimalDP,
@@ -16,7 +17,6 @@ from privatizers.mechanisms.paired_optimal_dp import (
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
-from privatizers.simulation.trial import Trial
 
 
 def alone(k: int, epsilon: float, statistic: StatisticName = "counts") -> ClusterOptimalDP:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from estimators.series import PeriodEffects, pool
+from estimators.operate.series import PeriodEffects, pool
 from privatizers.accounting.budget import NO_LIMIT, Budget
 from privatizers.planning.nights import affordable, paid, pooled
 from privatizers.planning.predictions import Prediction

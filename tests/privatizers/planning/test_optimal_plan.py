@@ -8,6 +8,8 @@ import pytest
 
 from privatizers.accounting.accountant import delta_at
 from privatizers.domain.lattice import lattice_of
+from privatizers.lab.simulation.simulate import simulate
+from privatizers.lab.simulation.trial import Trial
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.optimal_response.programme import MOST_INPUTS
@@ -24,8 +26,6 @@ from privatizers.planning.optimal_design import (
 from privatizers.planning.outcome_shares import plan_shares
 from privatizers.planning.planner import Question, plan, rank_options, with_more
 from privatizers.planning.table_choice import LEAST_GAIN, PlannedMechanism, try_tables
-from privatizers.simulation.simulate import simulate
-from privatizers.simulation.trial import Trial
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
 

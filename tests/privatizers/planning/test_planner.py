@@ -16,11 +16,12 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from estimators.effects import Contrasts, contrasts
+from estimators.arm_effects import Contrasts, contrasts
 from estimators.intervals import t_interval
 from estimators.means import EstimatorName
 from privatizers.domain.lattice import lattice_of
 from privatizers.domain.outcome_grid import stochastic_levels
+from privatizers.lab.simulation.simulate import simulate
 from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.forecast import forecast
@@ -41,7 +42,6 @@ from privatizers.planning.planner import (
     with_more,
 )
 from privatizers.planning.predictions import Prediction
-from privatizers.simulation.simulate import simulate
 from schemas.arrays import Bools, Floats, Ints
 from schemas.errors import ConfigError
 from tests.statistical.simulate import Trial

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.cli.main import run
 from flows.cli.show.inspected import inspect_text
 from flows.cli.show.plan import plan_text

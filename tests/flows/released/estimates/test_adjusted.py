@@ -8,9 +8,9 @@ import polars as pl
 import pytest
 
 import clusterdp as front
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.cli.main import run
-from flows.released.effects.from_release import effects_from_release
+from flows.effects.released.from_release import effects_from_release
 from flows.released.estimates.adjusted import estimate_adjusted
 from flows.released.estimates.covariates import estimate_covariates
 from flows.released.tables.attribute_table import LEAST_UNITS, OTHER, attribute_table

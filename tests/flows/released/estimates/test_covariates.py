@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.cli.main import run
 from flows.released.estimates.covariates import (
     MAX_COLUMNS,

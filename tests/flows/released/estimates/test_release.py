@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_file
 from flows.released.file.read import read_release
 from schemas.errors import InputError

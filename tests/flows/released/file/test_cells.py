@@ -7,7 +7,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.released.estimates.release import estimate_file
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.read import open_release

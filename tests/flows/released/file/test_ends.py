@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from flows.cli.main import run
+from flows.operate.watch.notices import news_of_release
 from flows.released.estimates.stated import check_stated_estimates
-from flows.watch.notices import news_of_release
 from schemas.errors import InputError
 from schemas.roster import Roster
 from tests.conftest import EXACT, Builder, Experiment, a_log, released

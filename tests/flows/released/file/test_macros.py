@@ -19,8 +19,8 @@ import pytest
 from scipy.special import stdtr, stdtrit
 
 import clusterdp
+from estimators.arm_effects import effects
 from estimators.coverage import LEAST_COVERAGE, percent, remedy
-from estimators.effects import effects
 from flows.released.file.evidence import MOMENTS, Released, read_frame, read_released, slices_of
 from flows.released.file.macros import _number, _t_quantile, filled
 from flows.released.file.outputs import Outputs

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import clusterdp
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import estimate_segments

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import numpy as np
 
-from estimators.effect_models.table import PREDICTED
-from flows.released.page.effects_model import ModelFacts
+from estimators.effects.models.table import PREDICTED
+from flows.effects.released.page.model import ModelFacts
 from schemas.arrays import Floats
-from schemas.effects import (
+from schemas.effects.model import (
     Curve,
     Effect,
     EffectDesign,

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from estimators.effects import Estimate
+from estimators.arm_effects import Estimate
 from flows.released.estimates.by_attribute import AttributeEstimate, among_segments
 from flows.released.page.attribute_figures import MOST_SEGMENTS, drawn_segments, forest_by
 from flows.released.page.figures import Drawing

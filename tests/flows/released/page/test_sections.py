@@ -11,8 +11,8 @@ import duckdb
 import polars as pl
 import pytest
 
+from estimators.arm_effects import Estimate
 from estimators.between_arms import effects_between
-from estimators.effects import Estimate
 from flows.released.estimates.by_attribute import estimate_by
 from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_every

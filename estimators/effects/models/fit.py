@@ -1,0 +1,145 @@
+"""From noisy sums to the effect model: all of it post-processing, at no further cost."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from estimators.effects.models.model import EffectModel
+from estimators.effects.models.moments import (
+    EffectFit,
+    Foundation,
+    Nuisance,
+    counts_by_feature,
+    effect,
+    foundation,
+    nuisance,
+)
+from estimators.effects.models.queries import HISTOGRAMS, TABLE, queries
+from estimators.effects.models.table import feature_curve, grid, partitions, table_of
+from schemas.arrays import Floats
+from schemas.effects.model import Curve, EffectDesign, LevelFeature, NoisySums, NumberFeature
+
+N_POINTS = 33
+"""Of a number's curve."""
+LEARNT = (
+    "no interval: the propensity was learnt from the rows, and an error of it is in no standard "
+    "error"
+)
+_CLEAR = 4.0
+"""Standard deviations of its noise that a bin must hold to count as not empty."""
+_CLOSE = 0.16
+"""Part of all bins."""
+_LITTLE = 0.1
+"""Of half the outcomes' range."""
+
+
+def fit(design: EffectDesign, n_rows: int, sums: Sequence[NoisySums]) -> EffectModel:
+    """Return the effect model of a design by its noisy ``sums`` over ``n_rows`` units.
+
+    Whoever has the sums gets the same: nothing is drawn, and nothing else of the data is used.
+
+    Raises:
+        ValueError: The sums are not those of such a model.
+    """
+    by_name = {each.name: each for each in sums}
+    if tuple(by_name) != queries(design) or len(by_name) != len(sums):
+        raise ValueError(f"a model of this design has the sums {', '.join(queries(design))}")
+    base = foundation(design, n_rows, by_name[HISTOGRAMS])
+    known = nuisance(design, base, by_name)
+    found = effect(base, known, by_name)
+    table = None
+    if design.has_table:
+        table = table_of(design, partitions(design, base, found), known, by_name[TABLE])
+    beta, covariance = found.posterior.mean, found.posterior.covariance
+    return EffectModel(
+        design=design,
+        n_rows=n_rows,
+        sums=tuple(sums),
+        base=base,
+        nuisance=known,
+        clip=known.clip,
+        fitted=found,
+        coefficients=beta * design.half,
+        covariance=covariance * design.half**2,
+        ate=None if table is None else table.ate,
+        subgroups=() if table is None else table.subgroups,
+        no_intervals=LEARNT if table is None else table.ate_refused,
+        importance=_importance(design, base, found),
+        curves=curves_of(design, base, found, with_errors=design.has_table),
+        warnings=_warnings(design, n_rows, base, known, by_name[HISTOGRAMS]),
+    )
+
+
+def _importance(
+    design: EffectDesign, base: Foundation, found: EffectFit
+) -> tuple[tuple[str, float], ...]:
+    """Return the variance of each feature's curve: Σ β² over its terms, which are orthonormal."""
+    beta = found.posterior.mean * design.half
+    parts = [
+        (feature.name, float((beta[place] ** 2).sum()))
+        for feature, place in zip(design.features, base.basis.places, strict=True)
+    ]
+    return tuple(sorted(parts, key=lambda part: -part[1]))
+
+
+def curves_of(
+    design: EffectDesign, base: Foundation, found: EffectFit, *, with_errors: bool
+) -> tuple[Curve, ...]:
+    """Return the effect along each feature, the others at their average."""
+    curves = (_curve(design, base, found, place) for place in range(len(design.features)))
+    return tuple(each if with_errors else replace(each, noise_std_errors=None) for each in curves)
+
+
+def _curve(design: EffectDesign, base: Foundation, found: EffectFit, place: int) -> Curve:
+    feature = design.features[place]
+    positions = grid(base, place, N_POINTS)
+    phi = feature_curve(base, place, positions)
+    errors = np.sqrt(np.einsum("mp,pq,mq->m", phi, found.posterior.covariance, phi))
+    at: tuple[float, ...] | tuple[str, ...]
+    if isinstance(feature, LevelFeature):
+        at = feature.levels
+    else:
+        at = tuple(feature.values_at(positions).tolist())
+    errors = errors * design.half
+    effects = found.effects(phi) * design.half
+    return Curve(feature.name, at, effects, errors)
+
+
+def _warnings(
+    design: EffectDesign, n_rows: int, base: Foundation, known: Nuisance, histograms: NoisySums
+) -> tuple[str, ...]:
+    """Say what the noisy sums show: faulty rows, bounds too wide, features without variation."""
+    found = []
+    if base.n_complete < n_rows:
+        found.append(
+            f"about {base.n_complete:,.0f} of {n_rows:,} units take part, by noisy counts; rows of "
+            "the others are faulty, and count as zeros"
+        )
+    counts = counts_by_feature(design, histograms)
+    for feature, terms, count in zip(design.features, base.basis.terms, counts, strict=True):
+        if isinstance(feature, NumberFeature) and _is_narrow(count, histograms.noise_std, base):
+            found.append(
+                f"feature {feature.name!r}: most units lie in a small part of its declared "
+                'bounds; narrower bounds, or scale = "log", would tell more'
+            )
+        elif not terms.n_terms:
+            found.append(
+                f"feature {feature.name!r} shows no variation beside the noise, so the effect "
+                "does not depend on it here"
+            )
+    if known.outcome_std < _LITTLE:
+        found.append(
+            f"outcomes vary by {known.outcome_std / 2.0:.1%} of their declared range; if none "
+            "comes near the bounds, narrower ones would tell more: noise is in parts of the range"
+        )
+    return tuple(found)
+
+
+def _is_narrow(count: Floats, noise_std: float, base: Foundation) -> bool:
+    """Whether the bins that clearly hold units are few, close to each other, and hold most."""
+    clear = np.flatnonzero(count > max(_CLEAR * noise_std, 0.5))
+    if not len(clear):
+        return False
+    close = bool(clear[-1] - clear[0] < _CLOSE * len(count))
+    return close and float(count[clear].sum()) > base.n_complete / 2.0

@@ -1,0 +1,328 @@
+"""What follows from the noisy sums, stage by stage: basis, nuisance, effect.
+
+A stage uses sums of the stages before it alone. So the run that draws the sums takes its steps by
+the same functions as whoever reads them, and everything here is post-processing.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from estimators.effects.models.basis import Basis, basis_of
+from estimators.effects.models.bayes import Posterior, entries_of, solve, symmetric
+from estimators.effects.models.queries import (
+    EFFECTS,
+    GRAM,
+    HISTOGRAMS,
+    OUTCOMES,
+    SQUARES,
+    TABLE,
+    TREATED_GRAM,
+    TREATMENT,
+    n_partitions,
+    rho_shares,
+)
+from schemas.arrays import Floats
+from schemas.effects.model import EffectDesign, NoisySums
+
+Sums = Mapping[str, NoisySums]
+
+ROWS_FOR_SQUARES = 4000.0 / 6.0
+"""A feature: from so many n √(2ρ) on squares are worth their noise."""
+LEAST_SQUARE = 1e-4
+LEAST_EIGENVALUE = 0.1
+RESIDUALS = 2.2
+"""Standard deviations of a residual at which it is clipped."""
+_UNSURE = 0.5
+"""Standard deviations of the noise of s² that are added to it before residuals are clipped: too
+low a clip costs more than too high a one."""
+GREATEST_EFFECT = 2.0
+"""In halves of the outcomes' range: no difference of two outcomes is greater."""
+_GREATEST_WEIGHT = 0.3
+"""Of a treated row's (T − e)² on average; it is e(1 − e), at most 1/4, but for noise."""
+
+
+@dataclass(frozen=True)
+class Foundation:
+    """What the histograms say: the basis, and how many rows take part."""
+
+    basis: Basis
+    degree: int
+    n_complete: float
+    """Rows that are complete, n where the histograms show no others; noisy, so no whole number."""
+
+
+def foundation(design: EffectDesign, n_rows: int, histograms: NoisySums) -> Foundation:
+    """Return the basis under the noisy ``histograms``.
+
+    Squares take part where n √(2ρ) ≥ 4000 d/6, ρ being that of all sums but the table's, d the
+    number of features; always where features are not protected.
+    """
+    share = rho_shares(design)[HISTOGRAMS]
+    degree = 2
+    if share:
+        least = ROWS_FOR_SQUARES * len(design.features)
+        left = sum(part for name, part in rho_shares(design).items() if name != "table")
+        enough = n_rows * math.sqrt(2.0 * histograms.rho / share * left) >= least
+        degree = 2 if enough else 1
+    counts = counts_by_feature(design, histograms)
+    basis = basis_of(design, counts, histograms.noise_std, degree)
+    return Foundation(basis, degree, complete_rows(n_rows, counts, histograms.noise_std))
+
+
+def counts_by_feature(design: EffectDesign, histograms: NoisySums) -> list[Floats]:
+    """Return the noisy histogram of each feature, shape [cells] each."""
+    sizes = [feature.n_cells for feature in design.features]
+    return np.split(histograms.values, np.cumsum(sizes)[:-1])
+
+
+def complete_rows(n_rows: float, counts: list[Floats], noise_std: float) -> float:
+    """Return the number of complete rows by the histograms; n unless that is clearly too many.
+
+    Every histogram adds up to it, with a variance of as many σ² as it has cells.
+    """
+    cells = np.array([len(count) for count in counts], dtype=np.float64)
+    totals = np.array([count.sum() for count in counts])
+    estimate = float((totals / cells).sum() / (1.0 / cells).sum())
+    error = noise_std / math.sqrt(float((1.0 / cells).sum()))
+    if estimate + 2.5 * error >= n_rows:
+        return float(n_rows)
+    return min(max(estimate, 1.0), float(n_rows))
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """Outcomes and propensities as functions of the features, and how large residuals are."""
+
+    outcome_coefficients: Floats = field(repr=False)
+    """γ, shape [p]."""
+    propensity_coefficients: Floats | None = field(repr=False)
+    """π, shape [p]; None where the propensity is declared."""
+    gram: Floats = field(repr=False)
+    """G, shape [p, p], a row."""
+    residual_std: float
+    """s, in halves of the outcomes' range."""
+    outcome_std: float
+    """Standard deviation of all outcomes, likewise."""
+    clip: float
+    """C: residuals are clipped to ±C."""
+    constant: float | None
+    """e, where it is one number."""
+    bound: float
+    """c: propensities lie in [c, 1 − c]."""
+    table_outcomes: "TableOutcomes"
+    """What outcomes are compared with in the table."""
+
+    def outcomes(self, phi: Floats) -> Floats:
+        """Return η = clip(φ γ, −1, 1), shape [n], for φ of shape [n, p]."""
+        found: Floats = np.clip(phi @ self.outcome_coefficients, -1.0, 1.0)
+        return found
+
+    def propensities(self, phi: Floats, declared: Floats | None) -> Floats:
+        """Return e, shape [n]: the constant, the declared column, or clip(1/2 + φ π, c, 1 − c)."""
+        if self.constant is not None:
+            return np.full(len(phi), self.constant)
+        e = declared
+        if self.propensity_coefficients is not None:
+            e = 0.5 + phi @ self.propensity_coefficients
+        if e is None:
+            raise ValueError("the propensities of rows are declared, and not there")
+        clipped: Floats = np.clip(e, self.bound, 1.0 - self.bound)
+        return clipped
+
+    @property
+    def most_weight(self) -> float:
+        """Return max |T − e|."""
+        e = self.constant
+        return 1.0 - self.bound if e is None else max(e, 1.0 - e)
+
+    @property
+    def greatest_psi(self) -> float:
+        """Return Ψ ≥ |ψ|, ψ = (T − e)(y − η)/(e (1 − e)), η being that of the table."""
+        return self.table_outcomes.farthest / _least_share(self.constant, self.bound)
+
+    def psi(self, phi: Floats, treated: Floats, outcome: Floats, e: Floats) -> Floats:
+        """Return ψ/Ψ in [−1, 1], shape [n]: by row, a number whose average is the effect."""
+        eta = self.table_outcomes.of(phi @ self.outcome_coefficients)
+        psi = (treated - e) * (outcome - eta) / (e * (1.0 - e))
+        found: Floats = np.clip(psi / self.greatest_psi, -1.0, 1.0)
+        return found
+
+
+@dataclass(frozen=True)
+class TableOutcomes:
+    """η = a clip(φ γ, low, high): the less of a prediction, the less noise, and the more spread."""
+
+    low: float
+    high: float
+    part: float
+    """a, in [0, 1]."""
+
+    @property
+    def farthest(self) -> float:
+        """Return the greatest |y − η| of an outcome y in [−1, 1]."""
+        return max(1.0 + self.part * self.high, 1.0 - self.part * self.low)
+
+    def of(self, predicted: Floats) -> Floats:
+        """Return η, shape [n], for φ γ of shape [n]."""
+        found: Floats = self.part * np.clip(predicted, self.low, self.high)
+        return found
+
+
+def _least_share(constant: float | None, bound: float) -> float:
+    """Return the least that e or 1 − e can be."""
+    return bound if constant is None else min(constant, 1.0 - constant)
+
+
+def _table_outcomes(
+    design: EffectDesign, n: float, sums: Sums, fit: tuple[Floats, Floats, float]
+) -> TableOutcomes:
+    """Return η with the a for which the average effect's variance, as foreseen, is least.
+
+        (s² + (1 − a)² γᵀ G γ)/(e (1 − e) n) + (ν Ψ_a/n)²,
+
+    ν being the table's noise; ``fit`` is γ, G and s². 1/5 stands for e (1 − e) where e differs.
+    """
+    gamma, gram, variance = fit
+    reach = 2.0 * math.sqrt(float(gamma[1:] @ gamma[1:]))
+    low, high = np.clip([gamma[0] - reach, gamma[0] + reach], -1.0, 1.0).tolist()
+    whole = TableOutcomes(low, high, 1.0)
+    shares = rho_shares(design)
+    rho = sums[OUTCOMES].rho / shares[OUTCOMES] * shares.get(TABLE, 0.0)
+    if not rho > 0.0:
+        return whole
+    noise = 2.0 * math.sqrt(n_partitions(design) / (2.0 * rho))
+    e = design.propensity.value if design.propensity.kind == "value" else None
+    weight = 0.2 if e is None else e * (1.0 - e)
+    explained = float(gamma @ gram @ gamma)
+
+    def foreseen(made: TableOutcomes) -> float:
+        psi = made.farthest / _least_share(e, design.propensity.bound)
+        sampling = (variance + (1.0 - made.part) ** 2 * explained) / weight
+        return sampling / n + (noise * psi / n) ** 2
+
+    return min((TableOutcomes(low, high, part / 10.0) for part in range(11)), key=foreseen)
+
+
+def nuisance(design: EffectDesign, base: Foundation, sums: Sums) -> Nuisance:
+    """Return outcomes and propensities by the sums of the second stage.
+
+    γ solves G γ = Σ w v y/n; e is 1/2 + φ π with G π = Σ w v (T − 1/2)/n. The equations' noise is
+    that of the sums and their sampling: S = σ² I + s² G/n. The residual variance s² is that
+    which Q = Σ w² y²/n leaves, Q − 2 γᵀ s + γᵀ G γ.
+    """
+    n, kinds = base.n_complete, base.basis.kinds
+    gram = _clean_gram(symmetric(sums[GRAM].values / n, len(kinds)), sums[GRAM].noise_std / n)
+    pi = None
+    if TREATMENT in sums:
+        pi = _solved(gram, sums[TREATMENT], gram / 4.0, n, kinds).mean
+    square = max(float(sums[SQUARES].values[0]) / n, LEAST_SQUARE)
+    products, variance = sums[OUTCOMES].values / n, square
+    for _ in range(2):
+        gamma = _solved(gram, sums[OUTCOMES], variance * gram, n, kinds).mean
+        left = square - 2.0 * gamma @ products + gamma @ gram @ gamma
+        variance = float(np.clip(left, 0.02 * square, square))
+    residual = math.sqrt(variance)
+    length = math.sqrt(float(gamma @ gamma))
+    unsure = math.hypot(sums[SQUARES].noise_std, 2.0 * length * sums[OUTCOMES].noise_std) / n
+    wide = math.sqrt(min(variance + _UNSURE * unsure, square))
+    return Nuisance(
+        outcome_coefficients=gamma,
+        propensity_coefficients=pi,
+        gram=gram,
+        residual_std=residual,
+        outcome_std=math.sqrt(max(square - float(gamma[0]) ** 2, variance)),
+        clip=min(RESIDUALS * wide, 2.0),
+        constant=design.propensity.value if design.propensity.kind == "value" else None,
+        bound=design.propensity.bound,
+        table_outcomes=_table_outcomes(design, n, sums, (gamma, gram, variance)),
+    )
+
+
+def _solved(
+    matrix: Floats, sums: NoisySums, sampling: Floats, n: float, kinds: tuple[int, ...]
+) -> Posterior:
+    """Solve M b = s/n with the noise of s and ``sampling``/n, the covariance of a row's part."""
+    noise = (sums.noise_std / n) ** 2 * np.eye(len(kinds)) + sampling / n
+    return solve(matrix, sums.values / n, noise, kinds)
+
+
+def _clean_gram(gram: Floats, noise_std: float) -> Floats:
+    """Return a Gram matrix with less noise: a σ of ``noise_std`` on each entry of its vector.
+
+    Under the noisy histograms it is about I. Entries off the diagonal are shrunk to 0, those on it
+    to their mean, as far as noise explains their squares; eigenvalues are 0.1 at least.
+    """
+    diagonal = np.diag(gram)
+    apart = gram - np.diag(diagonal)
+    size = len(gram)
+    if noise_std > 0.0 and size > 1:
+        energy = float((apart**2).sum()) / (size * (size - 1))
+        apart = apart * _kept(noise_std**2 / 2.0, energy)
+        mean = diagonal.mean()
+        around = diagonal - mean
+        diagonal = mean + around * _kept(noise_std**2, float((around**2).mean()))
+    values, vectors = np.linalg.eigh(apart + np.diag(diagonal))
+    cleaned: Floats = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+    return cleaned
+
+
+def _kept(noise: float, energy: float) -> float:
+    """Return the part of something that is no noise: max(0, 1 − noise/energy)."""
+    return max(0.0, 1.0 - noise / energy) if energy > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class EffectFit:
+    """The effect as a function of the features, in halves of the outcomes' range."""
+
+    posterior: Posterior
+
+    def effects(self, phi: Floats) -> Floats:
+        """Return τ = clip(φ β, −2, 2), shape [n]."""
+        found: Floats = np.clip(phi @ self.posterior.mean, -GREATEST_EFFECT, GREATEST_EFFECT)
+        return found
+
+
+def effect(base: Foundation, known: Nuisance, sums: Sums) -> EffectFit:
+    """Return the effect by the sums of the third stage: M β = Σ w v (T − e) clip(y − η, −C, C).
+
+    M = Σ (T − e)² v vᵀ, or e (1 − e) G where e is one number. The noise of the equations is that of
+    the sums, of their sampling, and of M: S = σ² I + s² M/n + σ_M² |β|² I/2.
+    """
+    n, kinds = base.n_complete, base.basis.kinds
+    noise_std = 0.0
+    if known.constant is not None:
+        matrix = known.constant * (1.0 - known.constant) * known.gram
+    else:
+        noise = sums[TREATED_GRAM].noise_std / n
+        matrix, noise_std = _clean_treated(sums[TREATED_GRAM].values / n, noise, known)
+    beta = np.zeros(len(kinds))
+    for _ in range(2):
+        sampling = known.residual_std**2 * matrix
+        sampling = sampling + n * noise_std**2 * float(beta @ beta) / 2.0 * np.eye(len(kinds))
+        posterior = _solved(matrix, sums[EFFECTS], sampling, n, kinds)
+        beta = posterior.mean
+    return EffectFit(posterior)
+
+
+def _clean_treated(entries: Floats, noise_std: float, known: Nuisance) -> tuple[Floats, float]:
+    """Return Σ (T − e)² v vᵀ/n, shrunk toward a multiple of the Gram matrix, and its error.
+
+    The error is a standard deviation of an entry: what is kept of the noise, √kept σ_M.
+    """
+    size = len(known.gram)
+    matrix = symmetric(entries, size)
+    least = known.bound * (1.0 - known.bound)
+    ratio = np.clip(np.trace(matrix) / np.trace(known.gram), least, _GREATEST_WEIGHT)
+    typical = ratio * known.gram
+    apart = matrix - typical
+    kept = 1.0
+    if noise_std > 0.0:
+        kept = _kept(noise_std**2, float((entries_of(apart) ** 2).mean()))
+    values, vectors = np.linalg.eigh(typical + kept * apart)
+    floor = least * LEAST_EIGENVALUE
+    cleaned: Floats = (vectors * np.maximum(values, floor)) @ vectors.T
+    return cleaned, noise_std * math.sqrt(kept)

@@ -1,0 +1,75 @@
+"""Which sums an effect model is made from, in which order, and how ρ is shared between them."""
+
+from typing import Final
+
+from schemas.effects.model import EffectDesign
+
+HISTOGRAMS: Final = "histograms"
+"""Counts of each feature's bins or levels."""
+GRAM: Final = "gram"
+"""Σ v vᵀ, each entry once, those off the diagonal times √2."""
+TREATMENT: Final = "treatment"
+"""Σ w v (T − 1/2): only where the propensity is learnt."""
+OUTCOMES: Final = "outcomes"
+"""Σ w v y."""
+SQUARES: Final = "squares"
+"""Σ w² y²."""
+TREATED_GRAM: Final = "treated_gram"
+"""Σ (T − e)² v vᵀ, as the Gram matrix; unless the propensity is one constant."""
+EFFECTS: Final = "effects"
+"""Σ w v (T − e) clip(y − η, −C, C)."""
+TABLE: Final = "table"
+"""By partition and subgroup: 0.3 n, Σ ψ/Ψ, 0.4 Σ (ψ/Ψ)²; only where intervals are given."""
+
+_SHARES: Final = {
+    HISTOGRAMS: 0.05,
+    GRAM: 0.13,
+    TREATMENT: 0.10,
+    OUTCOMES: 0.13,
+    SQUARES: 0.04,
+    TREATED_GRAM: 0.12,
+    EFFECTS: 0.43,
+}
+"""Of the ρ that the table leaves, brought to 1 over those in use."""
+
+_TABLE_SHARE: Final = 0.05
+"""For each partition of the table, so that more of them do not make each noisier …"""
+_MOST_FOR_TABLE: Final = 0.25
+"""… up to five."""
+
+_OF_FEATURES: Final = (HISTOGRAMS, GRAM, TREATMENT, TREATED_GRAM)
+"""Sums without outcomes."""
+
+TABLE_WEIGHTS: Final = (0.3, 1.0, 0.4)
+"""Of a count, a sum and a sum of squares, which share one noise."""
+
+
+def queries(design: EffectDesign) -> tuple[str, ...]:
+    """Return the names of the sums that a model of this design has, in the order of their draws."""
+    without = set[str]()
+    if design.propensity.kind != "learn":
+        without.add(TREATMENT)
+    if design.propensity.kind == "value":
+        without.add(TREATED_GRAM)
+    names = tuple(name for name in _SHARES if name not in without)
+    return (*names, TABLE) if design.has_table else names
+
+
+def n_partitions(design: EffectDesign) -> int:
+    """Return P: all units, the declared subgroups, and the predicted effect if it is asked for."""
+    return 1 + len(design.subgroups) + design.targeting
+
+
+def rho_shares(design: EffectDesign) -> dict[str, float]:
+    """Return each query's part of ρ, in the order of their draws; 0 for what is not protected.
+
+    The table has a twentieth for each of its partitions, a quarter at most; the others share the
+    rest.
+    """
+    names = queries(design)
+    paid = [name for name in names if design.neighbours == "row" or name not in _OF_FEATURES]
+    weights = {name: _SHARES[name] for name in paid if name != TABLE}
+    table = min(_TABLE_SHARE * n_partitions(design), _MOST_FOR_TABLE) if design.has_table else 0.0
+    left = (1.0 - table) / sum(weights.values())
+    shares = {name: left * weight for name, weight in weights.items()} | {TABLE: table}
+    return {name: shares[name] if name in paid else 0.0 for name in names}

@@ -1,0 +1,173 @@
+"""Average effects with valid intervals, from a private table that no curve has a part in.
+
+Each partition of the units (all of them are one) has in each of its cells the noisy sums
+(0.3 n, Σ ψ/Ψ, 0.4 Σ (ψ/Ψ)²), ψ = (T − e)(y − η)/(e (1 − e)). Given the features the average of ψ
+is the effect, whatever η, since e is how the treatment was really assigned.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from estimators.effects.models.basis import LevelTerms, NumberTerms, bin_centres
+from estimators.effects.models.moments import EffectFit, Foundation, Nuisance
+from estimators.effects.models.queries import TABLE_WEIGHTS
+from schemas.arrays import Floats, Ints
+from schemas.effects.model import (
+    Effect,
+    EffectDesign,
+    NoisySums,
+    NumberFeature,
+    SubgroupEffect,
+    level_names,
+)
+
+PREDICTED = "predicted effect"
+"""The partition by what the model predicts, from the least fifth to the greatest."""
+_FIFTHS = ("lowest fifth", "second fifth", "middle fifth", "fourth fifth", "highest fifth")
+_POINTS = 4096
+_NORMAL_95 = 1.959963984540054
+_LEAST_ROWS = 50.0
+_LEAST_SIGMAS = 8.0
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of the units into cells."""
+
+    name: str
+    levels: tuple[str, ...]
+    feature: int | None
+    """Its place; None for all units, and for the predicted effect."""
+    edges: Floats | None = field(repr=False)
+    """Rising, of positions in [0, 1] or of predicted effects; None: levels."""
+
+    def cells(self, features: Floats, predicted: Floats) -> Ints:
+        """Return the number of each row's cell, shape [n]."""
+        if self.feature is None:
+            if self.edges is None:
+                return np.zeros(len(features), dtype=np.int64)
+            return np.searchsorted(self.edges, predicted, side="right").astype(np.int64)
+        column = features[:, self.feature]
+        if self.edges is None:
+            return column.astype(np.int64)
+        return np.searchsorted(self.edges, column, side="right").astype(np.int64)
+
+
+def partitions(design: EffectDesign, base: Foundation, fit: EffectFit) -> tuple[Partition, ...]:
+    """Return what the table is for: all units, declared subgroups, the predicted effect."""
+    found = [Partition("all", ("all",), None, None)]
+    for groups in design.subgroups:
+        place = design.place(groups.feature)
+        feature, edges = design.features[place], None
+        if isinstance(feature, NumberFeature):
+            edges = feature.positions(np.array(groups.edges or (), dtype=np.float64))
+        found.append(Partition(groups.name, level_names(design, groups), place, edges))
+    if design.targeting:
+        found.append(Partition(PREDICTED, _FIFTHS, None, _fifths(base, fit)))
+    return tuple(found)
+
+
+def _fifths(base: Foundation, fit: EffectFit) -> Floats:
+    """Return where predicted effects part into fifths, by the noisy histograms; shape [4].
+
+    As if features were independent: at points that fill the cube of all histograms evenly, the
+    fractional parts of i (g⁻¹, g⁻², …), g^(d + 1) = g + 1.
+    """
+    basis, d = base.basis, len(base.basis.terms)
+    root = 1.5
+    for _ in range(64):
+        root = (1.0 + root) ** (1.0 / (d + 1))
+    steps = root ** -np.arange(1.0, d + 1.0)
+    cube = (0.5 + np.outer(np.arange(1.0, _POINTS + 1.0), steps)) % 1.0
+    points = np.empty_like(cube)
+    for place, (terms, share) in enumerate(zip(basis.terms, basis.shares, strict=True)):
+        cell = np.searchsorted(np.cumsum(share)[:-1], cube[:, place], side="right")
+        is_number = isinstance(terms, NumberTerms)
+        points[:, place] = bin_centres(len(share))[cell] if is_number else cell
+    predicted = np.sort(fit.effects(basis.values(points)))
+    edges: Floats = predicted[[_POINTS * part // 5 for part in (1, 2, 3, 4)]]
+    return edges
+
+
+def n_entries(parts: Sequence[Partition]) -> int:
+    """Return how many sums the table has."""
+    return len(TABLE_WEIGHTS) * sum(len(part.levels) for part in parts)
+
+
+@dataclass(frozen=True)
+class Table:
+    """The average effect, and those of subgroups."""
+
+    ate: Effect | None
+    ate_refused: str | None
+    subgroups: tuple[SubgroupEffect, ...]
+    n_by_cell: tuple[tuple[str, str, float], ...]
+    """Partition, level and noisy number of complete units."""
+
+
+def table_of(
+    design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
+) -> Table:
+    """Return the effects of all cells with their intervals.
+
+    With Ŝ and n̂ the noisy sum and number of a cell, t = Ŝ/n̂ has the variance
+
+        (s² n̂ + ν² + t² ν_n²)/n̂²,
+
+    ν and ν_n the noise of Ŝ and n̂, s² the variance of ψ: that of all units, or the cell's own as
+    far as noise leaves it known (weight V/(V + its noise), V = (s²/2)² of all units). A cell with
+    n̂ under max(50, 8 ν_n) has no interval.
+    """
+    count_weight, _, square_weight = TABLE_WEIGHTS
+    scale = known.greatest_psi * design.half
+    cells = sums.values.reshape(-1, 3)
+    noise = sums.noise_std
+    counts = cells[:, 0] / count_weight
+    count_noise = noise / count_weight
+    least = max(_LEAST_ROWS, _LEAST_SIGMAS * count_noise)
+    overall: float | None = None
+    found: list[SubgroupEffect] = []
+    names = [(part.name, level) for part in parts for level in part.levels]
+    for (name, level), (_, total, squares), n in zip(names, cells, counts, strict=True):
+        if n < least:
+            found.append(SubgroupEffect(name, level, None, _refusal(least)))
+            continue
+        t = float(total) * scale / n
+        variance = max(float(squares) / square_weight * scale**2 / n - t**2, 0.0)
+        if overall is None:
+            overall = max(variance, 1e-12 * scale**2)
+        else:
+            spread = (overall / 2.0) ** 2
+            weight = spread / (spread + (noise / square_weight * scale**2 / n) ** 2)
+            variance = overall + weight * (variance - overall)
+        private = ((noise * scale) ** 2 + (t * count_noise) ** 2) / n**2
+        error = math.sqrt(variance / n + private)
+        reach = _NORMAL_95 * error
+        values = (t, error, math.sqrt(private), t - reach, t + reach)
+        found.append(SubgroupEffect(name, level, Effect(*map(float, values)), None))
+    by_cell = tuple((*name, float(n)) for name, n in zip(names, counts, strict=True))
+    return Table(found[0].effect, found[0].refused, tuple(found[1:]), by_cell)
+
+
+def _refusal(least: float) -> str:
+    return f"too few units to say: fewer than about {math.ceil(least):,}, by a noisy count"
+
+
+def feature_curve(base: Foundation, place: int, positions: Floats) -> Floats:
+    """Return φ, shape [m, p], along one feature with the terms of all others at their average 0."""
+    basis = base.basis
+    phi = np.zeros((len(positions), basis.size))
+    phi[:, 0] = 1.0
+    phi[:, basis.places[place]] = basis.terms[place].values(positions)
+    return phi
+
+
+def grid(base: Foundation, place: int, n_points: int) -> Floats:
+    """Return positions along a feature: even ones of a number, all levels; shape [m]."""
+    terms = base.basis.terms[place]
+    if isinstance(terms, LevelTerms):
+        return np.arange(len(terms.contrasts), dtype=np.float64)
+    return np.linspace(0.0, 1.0, n_points)

@@ -1,0 +1,126 @@
+"""Who benefits: an effect model under differential privacy, from the log to its file.
+
+Ingest → arrange → charge → draw → fit → publish. The rows are read into one unit each, and
+everything after the draw is made of noisy sums alone. Everybody in the population pays for a
+model: there are no accounts by unit, as n is public and rows are not looked at again.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from estimators.effects.models.learners import fit_learner
+from flows.config.load import check_period, load_effects
+from flows.effects.config.effects import EffectConfig
+from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
+from flows.effects.raw.units import arrange, ingest_effects
+from flows.effects.released.model_file import (
+    ModelFile,
+    effects_json,
+    read_model,
+    try_model,
+    write_model,
+)
+from flows.ledger.account import Account
+from flows.ledger.statement import Statement
+from flows.orchestration.flow import as_flow, flow_of_module
+from flows.orchestration.step import step
+from flows.raw.quarantine import write_quarantine
+from flows.raw.spill.workspace import open_workspace
+from flows.released.file.draft import workplace
+from schemas.effects.file import ModelHead
+from schemas.names import ReleaseName
+
+
+@dataclass(frozen=True)
+class CateResult:
+    """What a run says of the model it made; it follows from ids and noisy sums alone."""
+
+    path: Path
+    status: Literal["published", "unchanged"]
+    file: ModelFile
+    statement: Statement
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp cate --json``."""
+        head, model = self.file.head, self.file.model
+        design = model.design
+        return {
+            "model_id": head.model_id,
+            "model_path": str(self.path),
+            "status": self.status,
+            "learner": head.learner,
+            "epsilon": design.epsilon,
+            "delta": design.delta,
+            "neighbours": design.neighbours,
+            "n_rows": model.n_rows,
+            "features": [each.name for each in design.features],
+            "propensity": design.propensity.kind,
+            "degree": model.degree,
+            "no_intervals": model.no_intervals,
+            **effects_json(model),
+            "warnings": list(self.warnings),
+            "ledger": self.statement.as_json(),
+        }
+
+
+def fit_period(config_path: str, period: str | None = None, revise: bool = False) -> CateResult:
+    """Make the effect model of one period of an experiment.
+
+    Args:
+        config_path: The model's configuration file, absolute or relative to the current folder.
+        period: The period to make it of; where the log's path needs none it may be left out.
+        revise: Draw a published model anew, as its next revision.
+    """
+    config = load_effects(Path(config_path))
+    period = check_period(period, config.source.path)
+    account = Account(config)
+    account.refuse_early(period, revise=revise)
+    with workplace(config.models) as folder, open_workspace(config) as workspace:
+        log = step(ingest_effects)(config, period)
+        units, aside, roster = step(arrange)(config, log, workspace)
+        made_from = step(effect_fingerprint)(config, units)
+        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        known = (*roster.warnings, *charge.warnings)
+        if not charge.is_new:
+            file = read_model(charge.path)
+            warnings = (*known, *file.model.warnings)
+            return CateResult(charge.path, "unchanged", file, charge.statement, warnings)
+        # Leaving this block makes the draft public; leaving it by an error gives the charge back.
+        with account.publishing(charge) as late:
+            step(write_quarantine)(config, aside, charge.name.release_id)
+            head = _head(config, charge.name)
+            how = config.privacy.learner, config.design, roster.n_units
+            nothing = fit_learner(*how, stand_in(config, roster.n_units))
+            step(try_model)(ModelFile(head, nothing), charge.draft)  # before any draw
+            sums = step(draw)(config, units)
+            model = step(fit_learner)(*how, sums)
+            file = ModelFile(head, model)
+            step(write_model)(file, charge.draft)
+    warnings = (*known, *model.warnings, *late)
+    return CateResult(charge.path, "published", file, charge.statement, warnings)
+
+
+def _head(config: EffectConfig, name: ReleaseName) -> ModelHead:
+    return ModelHead(
+        experiment=config.experiment,
+        period=name.period,
+        revision=name.revision,
+        created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        control=config.arms.control,
+        treatment=config.treatment,
+        learner=config.privacy.learner,
+        package_version=version("clusterdp"),
+    )
+
+
+if TYPE_CHECKING:
+    cate = as_flow(fit_period, "cate")
+else:
+
+    def __getattr__(name: str) -> object:
+        """The Prefect flow ``cate``, made when somebody asks for it."""
+        return flow_of_module(__name__, name, {"cate": fit_period})

@@ -1,0 +1,258 @@
+"""The configuration of an effect model: one TOML file a model, read strictly.
+
+Its sections are those of a release's configuration wherever they say the same. Nothing here reads
+data; features are declared with their bounds or levels, so that none of them is learnt from data.
+"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from flows.config.model.sections import (
+    ConfigSection,
+    LedgerSection,
+    Name,
+    Number,
+    Numbers,
+    Quarantine,
+    Texts,
+)
+from flows.effects.config.site import SiteColumns, SiteOutcome
+from flows.runtime.paths import absolute
+from privatizers.accounting.budget import Budget
+from schemas.effects.model import (
+    EffectDesign,
+    Feature,
+    Learner,
+    LevelFeature,
+    Neighbours,
+    NumberFeature,
+    Propensity,
+    Subgroups,
+)
+from schemas.errors import shown
+from schemas.names import EFFECTS, NAME
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class EffectSource(ConfigSection):
+    """Where the log is: one row a unit, with its features."""
+
+    path: Name
+    """A file or a pattern, as in the configuration of a release."""
+
+
+class EffectArms(ConfigSection):
+    """The two arms that are compared; a row of any other takes no part."""
+
+    control: Name
+    """The arm without the treatment."""
+    treatments: Texts
+    """The other arm: a list of one."""
+
+
+class FeatureSection(ConfigSection):
+    """What effects may differ by: a column of numbers between bounds, or of declared levels."""
+
+    name: Name
+    """The column of the log."""
+    low: Number | None = None
+    """Of a number: what is less counts as it."""
+    high: Number | None = None
+    """Of a number: what is greater counts as it."""
+    scale: Literal["linear", "log"] | None = None
+    """Of a number: whether it, or its logarithm, is cut into equal bins; None: "linear"."""
+    levels: Annotated[Texts | tuple[int, ...] | None, BeforeValidator(_as_tuple)] = None
+    """All levels that there are, as text or whole numbers."""
+    other: str | int | None = None
+    """Of levels: the one that any other value counts as; None: such a row counts as zeros."""
+    missing: Number | int | str | None = None
+    """What a missing or unreadable value counts as; None: such a row counts as zeros."""
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number, not one of several levels."""
+        return self.levels is None
+
+    @property
+    def feature(self) -> Feature:
+        """The same, as the model takes it; its keys are checked to fit one another."""
+        if self.levels is not None:
+            levels = tuple(map(str, self.levels))
+            return LevelFeature(self.name, levels, _text(self.other), _text(self.missing))
+        if self.low is None or self.high is None or isinstance(self.missing, str):
+            raise AssertionError("the keys of a number are checked to be there")
+        missing = None if self.missing is None else float(self.missing)
+        return NumberFeature(self.name, self.low, self.high, self.scale == "log", missing)
+
+
+def _text(level: float | str | None) -> str | None:
+    return None if level is None else str(level)
+
+
+class SubgroupSection(ConfigSection):
+    """Subgroups whose average effects are wanted: by the levels of a feature, or between edges."""
+
+    name: Name
+    """What this division of all units is called."""
+    feature: Name
+    """The feature it goes by."""
+    edges: Numbers | None = None
+    """Of a number: where one subgroup ends and the next begins, increasing."""
+
+
+class PropensitySection(ConfigSection):
+    """How probable the treatment was for whom; one of ``value``, ``column`` and ``learn``."""
+
+    value: Number | None = None
+    """The same for everybody, as in most trials: the share of the treatment among the two arms."""
+    column: Name | None = None
+    """A column of the log with each unit's own."""
+    learn: bool = False
+    """Whether it is learnt from the features, at a part of epsilon; there are no intervals then."""
+    bound: Number | None = None
+    """Of a column, or learnt: propensities count as at least this, and at most 1 minus this; None:
+    0.1 where they are learnt, and to be given beside ``column``."""
+
+
+class EffectPrivacy(ConfigSection):
+    """What is protected, and what one model may cost."""
+
+    epsilon: Annotated[Number, Field(gt=0)]
+    """ε of one model, everything in its file together."""
+    delta: Annotated[Number, Field(ge=0, lt=0.5)] = 0.0
+    """δ of one model; it has to be above 0, as noise is Gaussian."""
+    neighbours: Neighbours = "row"
+    """What is protected of a unit: outcome, arm and features ("row"), or the outcome alone."""
+    learner: Learner = "moments"
+    """How effects are learnt; the others divide the units between several smaller models, and are
+    there to be compared with."""
+    population: Annotated[str, Field(pattern=r"\S")] | None = None
+    """Who pays: experiments on the same people name the same; None: the experiment."""
+    budget_epsilon: Annotated[Number, Field(ge=0)] | None = None
+    """The most ε that the population may pay over all releases and models; None: no limit."""
+    budget_delta: Annotated[Number, Field(ge=0)] | None = None
+    """The same of δ."""
+
+
+class EffectPublish(ConfigSection):
+    """Where models go."""
+
+    directory: Name = "releases"
+    """The folder of releases; the models of an experiment go to a folder of its name in it."""
+
+
+class EffectRun(ConfigSection):
+    """The memory and the folder that a run may use."""
+
+    memory_limit: Annotated[
+        str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?(KB|MB|GB|TB|KiB|MiB|GiB|TiB)$")
+    ] = "1GB"
+    """The memory that rows may take while they are put into order."""
+    spill_directory: Name | None = None
+    """The folder for rows that do not fit into memory; None for the quarantine's folder."""
+
+
+class EffectConfig(ConfigSection):
+    """One effect model: its log, features, privacy parameters and places."""
+
+    experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
+    """The name of the experiment, that of its releases where there are any."""
+    pairs: Annotated[
+        tuple[Annotated[Texts, Field(min_length=2, max_length=2)], ...], BeforeValidator(_as_tuple)
+    ] = ()
+    """Pairs of features whose product is to take part, such as ``[["age", "income"]]``; each makes
+    noise for all others, so none is there unless it is declared."""
+    targeting: bool = True
+    """Whether people are parted into fifths by what the model predicts, with the effect in each:
+    what there is to gain by treating some first. Only where the propensity is declared."""
+    source: EffectSource
+    columns: SiteColumns
+    arms: EffectArms
+    outcome: SiteOutcome
+    features: Annotated[tuple[FeatureSection, ...], BeforeValidator(_as_tuple)]
+    propensity: PropensitySection
+    privacy: EffectPrivacy
+    subgroups: Annotated[tuple[SubgroupSection, ...], BeforeValidator(_as_tuple)] = ()
+    publish: EffectPublish = EffectPublish()
+    ledger: LedgerSection = LedgerSection()
+    quarantine: Quarantine = Quarantine()
+    run: EffectRun = EffectRun()
+    directory: Path = Field(default=Path(), exclude=True)
+    """The folder of the file; set by :func:`load_effects`, not a key."""
+
+    def path(self, relative: str) -> Path:
+        """A path of the file, made absolute."""
+        return absolute(self.directory, relative, shown(relative))
+
+    @property
+    def series(self) -> str:
+        """``EXPERIMENT+cate``: what its models are called in the ledger; no experiment can be."""
+        return f"{self.experiment}{EFFECTS}"
+
+    @property
+    def models(self) -> Path:
+        """The folder of the models, which is that of the experiment's releases."""
+        return self.path(self.publish.directory) / self.experiment
+
+    @property
+    def quarantined(self) -> Path:
+        """The folder of rows with a fault, which stay in its models as zeros."""
+        return self.path(self.quarantine.directory) / self.series
+
+    @property
+    def spill_directory(self) -> Path:
+        """The folder for raw rows that do not fit into memory, while a run lives."""
+        return self.path(self.run.spill_directory or self.quarantine.directory)
+
+    @property
+    def population(self) -> str:
+        """Who pays for the models: experiments on the same people name the same."""
+        return self.privacy.population or self.experiment
+
+    @property
+    def cost(self) -> Budget:
+        """What one model costs."""
+        return Budget(self.privacy.epsilon, self.privacy.delta)
+
+    @property
+    def budget(self) -> Budget:
+        """What the population may pay in all; infinite where nothing is declared."""
+        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
+        return Budget(*(math.inf if one is None else one for one in declared))
+
+    @property
+    def treatment(self) -> str:
+        """The name of the one treatment."""
+        return self.arms.treatments[0]
+
+    @property
+    def design(self) -> EffectDesign:
+        """The declaration as the model takes it."""
+        return EffectDesign(
+            features=tuple(each.feature for each in self.features),
+            subgroups=tuple(
+                Subgroups(each.name, each.feature, each.edges) for each in self.subgroups
+            ),
+            low=self.outcome.low,
+            high=self.outcome.high,
+            propensity=self._propensity,
+            epsilon=self.privacy.epsilon,
+            delta=self.privacy.delta,
+            neighbours=self.privacy.neighbours,
+            targeting=self.targeting,
+            pairs=tuple((one, other) for one, other in self.pairs),
+        )
+
+    @property
+    def _propensity(self) -> Propensity:
+        declared = self.propensity
+        bound = 0.1 if declared.bound is None else declared.bound
+        if declared.value is not None:
+            return Propensity("value", declared.value)
+        return Propensity("column" if declared.column is not None else "learn", None, bound)

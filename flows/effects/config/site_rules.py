@@ -1,0 +1,106 @@
+"""What the keys of a site's configuration must be like together; every error names a key."""
+
+import itertools
+from collections import Counter
+
+from flows.config.model.sections import Arms
+from flows.config.rules.checks import check_arms, check_length, check_no_guards
+from flows.effects.config.site import SPLITS, Covariate, SiteConfig, SiteOutcome
+from flows.runtime.paths import check_place, check_source
+from schemas.errors import ConfigError, shown
+
+_GREATEST = 1e70  # of an outcome or an edge, as in a release's configuration
+_LEAST = 1e-60  # of their range: its square stays within doubles
+_MOST_CELLS = 1_000_000
+
+
+def check_site_config(config: SiteConfig) -> None:
+    """Raise ConfigError unless the keys go together."""
+    check_length("experiment and site.name together", config.series)
+    _check_places(config)
+    _check_columns(config)
+    _check_two_arms(config.arms)
+    check_no_guards(config.quarantine, config.arms)
+    _check_range(config.outcome)
+    for number, one in enumerate(config.covariates):
+        _check_covariate(f"covariates[{number}]", one)
+    _check_design(config)
+    _ = config.mechanism
+
+
+def _check_places(config: SiteConfig) -> None:
+    check_source(config.directory, config.source.path, "source.path")
+    check_place(config.directory, config.publish.directory, "publish.directory")
+    check_place(config.directory, config.quarantine.directory, "quarantine.directory")
+
+
+def _check_columns(config: SiteConfig) -> None:
+    """No column means two things."""
+    columns = config.columns
+    named = {"columns.unit": columns.unit, "columns.arm": columns.arm}
+    named["columns.outcome"] = columns.outcome
+    for number, one in enumerate(config.covariates):
+        named[f"covariates[{number}].column"] = one.column
+    seen: dict[str, str] = {}
+    for key, name in named.items():
+        if name in seen:
+            raise ConfigError(key, f"{shown(name)} is {seen[name]} already")
+        seen[name] = key
+
+
+def _check_two_arms(arms: Arms) -> None:
+    check_arms(arms)
+    if len(arms.treatments) != 1:
+        raise ConfigError(
+            "arms.treatments", f"{len(arms.treatments)} are named: a site compares one with control"
+        )
+
+
+def _check_range(outcome: SiteOutcome) -> None:
+    for key in ("low", "high"):
+        if abs(getattr(outcome, key)) > _GREATEST:
+            raise ConfigError(f"outcome.{key}", f"beyond ±{_GREATEST:g} nothing can be computed")
+    if outcome.low >= outcome.high:
+        raise ConfigError("outcome.high", f"{outcome.high} is not above outcome.low {outcome.low}")
+    if outcome.bound < _LEAST:
+        raise ConfigError("outcome.high", f"less than {_LEAST:g} above outcome.low")
+    missing = outcome.missing
+    if missing is not None and not outcome.low <= missing <= outcome.high:
+        raise ConfigError("outcome.missing", f"{missing} lies outside [low, high]")
+
+
+def _check_covariate(key: str, one: Covariate) -> None:
+    if (one.values is None) == (one.edges is None):
+        raise ConfigError(key, "give either values or edges")
+    if one.values is not None:
+        if not one.values:
+            raise ConfigError(f"{key}.values", "empty: name the values it can have")
+        twice = next((value for value, n in Counter(one.values).items() if n > 1), None)
+        if twice is not None:
+            raise ConfigError(f"{key}.values", f"{shown(twice)} is named twice")
+    if one.edges is not None:
+        if len(one.edges) < 2:
+            raise ConfigError(f"{key}.edges", "at least 2 edges are needed, around one bin")
+        if any(upper <= lower for lower, upper in itertools.pairwise(one.edges)):
+            raise ConfigError(f"{key}.edges", "the edges must increase, without repeats")
+
+
+def _check_design(config: SiteConfig) -> None:
+    privacy = config.privacy
+    if config.design == "trial":
+        if config.covariates:
+            raise ConfigError("covariates", 'belong to design = "matching"; remove them')
+        if privacy.delta:
+            raise ConfigError("privacy.delta", 'a trial needs none: 0 with design = "trial"')
+    elif not config.covariates:
+        raise ConfigError("covariates", 'design = "matching" needs at least one to match on')
+    elif config.n_cells > _MOST_CELLS:
+        raise ConfigError(
+            "covariates", f"{shown(config.n_cells)} cells together; at most {_MOST_CELLS:,} can be"
+        )
+    parts = SPLITS[config.estimator]
+    if privacy.split is not None and (len(privacy.split) != len(parts) or min(privacy.split) <= 0):
+        raise ConfigError(
+            "privacy.split",
+            f"not {len(parts)} weights above 0, of {', '.join(parts)} ({config.estimator})",
+        )

@@ -1,0 +1,122 @@
+"""Effects from several sites: what each site runs, and what the server runs on their reports.
+
+A site: ingest → validate → charge → draw → publish a report. The server: read
+reports → combine → plot. They share no ledger, log or key, and can run in different organisations;
+what goes from one to the other is the site's report, a JSON file of schema :mod:`schemas.effects.site`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from flows.config.load import check_period, load_site
+from flows.effects.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
+from flows.effects.raw.site_rows import ingest_site
+from flows.effects.released.aggregate import aggregate_reports
+from flows.effects.released.site_aggregates import Combined
+from flows.effects.released.site_report import read_report, try_report, write_report
+from flows.ledger.account import Account
+from flows.ledger.statement import Statement
+from flows.orchestration.flow import as_flow, flow_of_module
+from flows.orchestration.step import step
+from flows.raw.quarantine import write_quarantine
+from flows.raw.validate import validate
+from flows.released.file.draft import workplace
+from schemas.effects.site import SiteReport
+from schemas.roster import Roster
+
+
+@dataclass(frozen=True)
+class SiteResult:
+    """What a run says of the report it made; nothing in it is raw but ``for_the_operator``."""
+
+    path: Path
+    status: Literal["published", "unchanged"]
+    report: SiteReport
+    roster: Roster
+    statement: Statement
+    warnings: tuple[str, ...]
+    for_the_operator: tuple[str, ...]
+    """Follows from private facts, in words: not for the document, nor for the server."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp site --json``; all of it may leave the site."""
+        report = self.report
+        return {
+            "report_id": report.report_id,
+            "path": str(self.path),
+            "status": self.status,
+            "site": report.site,
+            "estimate": report.estimate,
+            "variance": report.variance,
+            "noise_variance": report.noise_variance,
+            "n_units": report.n_units,
+            "epsilon": report.epsilon,
+            "delta": report.delta,
+            "estimator": report.estimator,
+            "design": report.design,
+            "quarantined": self.roster.quarantined,
+            "quarantined_by_rule": self.roster.quarantined_by_rule,
+            "warnings": list(self.warnings),
+            "ledger": self.statement.as_json(),
+        }
+
+
+def report_period(config_path: str, period: str | None = None, revise: bool = False) -> SiteResult:
+    """Make one site's report on one period of an experiment.
+
+    Args:
+        config_path: The site's configuration file, absolute or relative to the current folder.
+        period: The period to report on; where the log's path needs none it may be left out.
+        revise: Draw a published report anew, as its next revision.
+    """
+    config = load_site(Path(config_path))
+    period = check_period(period, config.source.path)
+    account = Account(config)
+    account.refuse_early(period, revise=revise)
+    with workplace(config.reports) as folder:
+        log = step(ingest_site)(config, period)
+        rows, aside, roster = step(validate)(config, log)
+        notes = step(unmatched)(config, rows)
+        made_from = step(site_fingerprint)(config, rows)
+        charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
+        known = (*roster.warnings, *charge.warnings)
+        if not charge.is_new:
+            report = read_report(charge.path)
+            statement = charge.statement
+            return SiteResult(charge.path, "unchanged", report, roster, statement, known, notes)
+        # Leaving this block makes the draft public; leaving it by an error gives the charge back.
+        with account.publishing(charge) as warnings:
+            step(write_quarantine)(config, aside, charge.name.release_id)
+            step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
+            report = step(site_report)(config, rows, charge.name)
+            step(write_report)(report, charge.draft)
+    return SiteResult(
+        path=charge.path,
+        status="published",
+        report=report,
+        roster=roster,
+        statement=charge.statement,
+        warnings=(*known, *warnings),
+        for_the_operator=notes,
+    )
+
+
+def _aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
+    """Aggregate the reports of several sites; reads nothing else.
+
+    Args:
+        report_paths: The sites' reports, one of each site.
+        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+    """
+    return step(aggregate_reports)(report_paths, plot)
+
+
+if TYPE_CHECKING:
+    site = as_flow(report_period, "site")
+    aggregate = as_flow(_aggregate, "aggregate")
+else:
+
+    def __getattr__(name: str) -> object:
+        """The Prefect flows ``site`` and ``aggregate``, made when somebody asks for them."""
+        return flow_of_module(__name__, name, {"site": report_period, "aggregate": _aggregate})

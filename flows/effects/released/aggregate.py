@@ -1,0 +1,29 @@
+"""What a server makes of the reports of several sites: read → combine → plot."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from flows.effects.released.loss.site_report import check_reports
+from flows.effects.released.site_aggregates import Combined, combine
+from flows.effects.released.site_report import read_reports
+
+
+def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combined:
+    """Aggregate the reports of several sites; reads nothing else.
+
+    Raises InputError where a report cannot be read, or costs more than it says.
+
+    Args:
+        report_paths: The sites' reports, one of each site.
+        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
+    """
+    if plot is None:
+        paths = [Path(path) for path in report_paths]
+        reports = read_reports(paths)
+        check_reports(paths, reports)
+        return combine(reports)
+    from flows.effects.released import forest
+
+    forest.check_format(Path(plot))
+    combined = aggregate_reports(report_paths)
+    return replace(combined, plot=forest.write_forest(combined, Path(plot)))

@@ -1,0 +1,139 @@
+"""What an effect model costs a unit, worked out from its sums' steps and noise scales alone.
+
+|φ| ≤ B and |w φ| ≤ B with B² = p, the number of functions; |y| ≤ 1, |T − e| ≤ t, and residuals are
+clipped to ±C. So neighbours' sums are apart, in the Euclidean norm, by at most what
+:func:`_farthest` says, and by what rounding to steps of h adds: h √k for k sums.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flows.released.loss.concentrated import delta_of, epsilon_of
+from flows.released.loss.loss import Loss, Part
+from schemas.effects.file import ModelDocument
+from schemas.effects.model import EffectDesign, NoisySums
+
+_IN_DOUBLES: Final = 1.0 + 2.0**-24
+"""Of the distance of sums: what adding up in doubles makes of it at most."""
+_FINER: Final = 1.0 + 2.0**-19
+"""Of a rounding to whole steps, which is of sums that were rounded to 2⁻²⁰ of a step before."""
+_NEAR: Final = 1e-9
+_OF_FEATURES: Final = frozenset({"histograms", "gram", "signed_gram", "treatment", "treated_gram"})
+"""Sums that outcomes have no part in."""
+_ROOT: Final = math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What follows from earlier sums, and bounds what later ones are of."""
+
+    n_functions: int
+    """p."""
+    clip: float | None
+    """C, in halves of the outcomes' range; None where nothing was clipped."""
+
+
+def model_loss(document: ModelDocument, fitted: Fitted, path: Path) -> Loss:
+    """Work out what a model costs; ``fitted`` was worked out from its sums.
+
+    Sums of one stage add up. A learner of several stages gives each its own units, so the dearest
+    counts.
+    """
+    design, sums = document.design, document.sums
+    rhos = [_rho(design, fitted, each) for each in sums]
+    stages: dict[str, float] = {}
+    for each, rho in zip(sums, rhos, strict=True):
+        stage = each.name.rpartition(".")[0]
+        stages[stage] = stages.get(stage, 0.0) + rho
+    rho = max(stages.values())
+    epsilon, delta = epsilon_of(rho, design.delta), delta_of(rho, design.epsilon)
+    return Loss(
+        path=path.absolute(),
+        release_id=document.head.model_id,
+        stated_epsilon=design.epsilon,
+        stated_delta=design.delta,
+        epsilon=epsilon,
+        delta=delta,
+        rows_each=1,
+        metrics=(),
+        parts=tuple(
+            Part(None, each.name, epsilon_of(rho, design.delta), design.delta, "bound")
+            for each, rho in zip(sums, rhos, strict=True)
+        ),
+        trusted=tuple(_trusted(design, len(stages))),
+        broken=tuple(_broken(document, rhos, epsilon)),
+    )
+
+
+def _rho(design: EffectDesign, fitted: Fitted, sums: NoisySums) -> float:
+    """ρ = (Δ′/(hσ))²/2, Δ′ being Δ and what rounding adds; 0 for what is not protected."""
+    name = sums.name.rpartition(".")[2]
+    if design.neighbours == "outcome" and name in _OF_FEATURES:
+        return 0.0
+    apart = _farthest(design, fitted, name)
+    if name != "histograms" or sums.step != 1.0:  # whole counts are not rounded
+        apart = apart * _IN_DOUBLES + sums.step * math.sqrt(len(sums.steps)) * _FINER
+    noise = sums.step * sums.scale
+    parts = apart / noise if noise > 0.0 else math.inf
+    rho = parts * parts / 2.0
+    return rho if rho >= 0.0 else math.inf  # numbers too great to be told from one another
+
+
+def _farthest(design: EffectDesign, fitted: Fitted, name: str) -> float:
+    """Δ: how far neighbours' sums may be apart, before they are rounded."""
+    p, bound = float(fitted.n_functions), math.sqrt(fitted.n_functions)
+    clip = 2.0 if fitted.clip is None else min(fitted.clip, 2.0)
+    share = _least_share(design)
+    by_outcome = design.neighbours == "outcome"
+    moved = min(2.0 * clip, 2.0) if by_outcome else 2.0 * clip  # only y, or all of a residual
+    score = moved / share if by_outcome else 2.0 * (2.0 + clip / share)
+    return {
+        "histograms": math.sqrt(2.0 * len(design.features)),
+        "gram": _ROOT * p,
+        "signed_gram": 2.0 * p,
+        "treatment": bound,
+        "outcomes": 2.0 * bound,
+        "signed_outcomes": 2.0 * _ROOT * bound,
+        "squares": 1.0,
+        "squared_scores": 1.0,
+        "treated_gram": _ROOT * (1.0 - share) ** 2 * p,
+        "effects": (1.0 - share) * bound * moved,
+        "residuals": (1.0 - share) * bound * moved,
+        "scores": bound * score,
+        "table": 2.0 * math.sqrt(1 + len(design.subgroups) + design.targeting),
+    }.get(name, math.inf)
+
+
+def _least_share(design: EffectDesign) -> float:
+    """The least that e or 1 − e can be; t is 1 less that."""
+    value = design.propensity.value
+    if design.propensity.kind == "value" and value is not None:
+        return min(value, 1.0 - value)
+    return design.propensity.bound
+
+
+def _broken(document: ModelDocument, rhos: list[float], epsilon: float) -> Iterator[str]:
+    for each, rho in zip(document.sums, rhos, strict=True):
+        if each.rho < rho * (1.0 - _NEAR):
+            yield f"sums: rho of {each.name} is less than its scale gives, {rho:.6g}"
+    if epsilon > document.design.epsilon:
+        yield "epsilon and delta are less than what the scales of sums give"
+
+
+def _trusted(design: EffectDesign, n_stages: int) -> Iterator[str]:
+    """What no file can show."""
+    yield (
+        "That noise was drawn as the file says, once, from chance that nobody knows: what was "
+        "drawn does not show how."
+    )
+    yield (
+        "That rows were clipped to the declared bounds before they were summed, each unit once, "
+        "and which units take part follows from public facts."
+    )
+    if n_stages > 1:
+        yield "That each unit's row was in the sums of one stage alone."
+    if design.neighbours == "outcome":
+        yield "That arms and features need no protection: sums of them are exact."

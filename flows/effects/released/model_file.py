@@ -1,0 +1,241 @@
+"""Reading and writing the file of an effect model.
+
+A reader works out the model from the declaration and the noisy sums, and compares all that the file
+says of it; what is shown of a model is what the reader worked out.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from estimators.effects.models.basis import NumberTerms
+from estimators.effects.models.learners import fit_learner
+from estimators.effects.models.model import EffectModel
+from estimators.effects.models.moments import Nuisance
+from flows.effects.released.loss.effect_model import Fitted, model_loss
+from flows.released.loss.loss import Loss
+from flows.runtime.files import cannot_write
+from flows.runtime.small_files import UnreadableError, read_small_text
+from schemas.arrays import Floats
+from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
+from schemas.effects.model import Curve, NoisySums
+from schemas.errors import InputError
+
+_LARGEST = 50_000_000  # bytes of a model: most have under 100,000
+_TOLERANCE = 1e-9
+"""Of a number, in parts of the greatest beside it: sums in another order differ by less."""
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """An effect model and which one it is."""
+
+    head: ModelHead
+    model: EffectModel
+
+
+def write_model(file: ModelFile, path: Path) -> None:
+    """Write a model to a new file at ``path``, a draft.
+
+    Raises InputError where the model is unsound, or cannot be written.
+    """
+    model = file.model
+    document = ModelDocument(file.head, model.design, model.n_rows, model.sums, fitted(model))
+    text = to_text(document)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        failure = cannot_write(path.parent.parent, error.strerror)
+    else:
+        return
+    raise failure
+
+
+def try_model(stand_in: ModelFile, path: Path) -> None:
+    """Write a model that holds no draw to ``path``, and remove it again.
+
+    So it is known before any draw that a model of this declaration is sound and can be written
+    there. Raises the errors of :func:`write_model`.
+    """
+    try:
+        write_model(stand_in, path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read_model(path: Path) -> ModelFile:
+    """Read a model, and work it out again from its noisy sums; raises InputError naming the file.
+
+    Nothing in the file is run, and nothing that follows from the sums is believed, nor what they
+    are said to cost.
+    """
+    file, loss = read_with_loss(path)
+    if not loss.holds:
+        raise InputError(
+            f"{path}: costs more than it says: {loss.broken[-1]}; do not use it, and ask who made "
+            "it (clusterdp verify --loss says more)"
+        )
+    return file
+
+
+def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
+    """Read a model whatever it costs, and what it costs."""
+    place = str(path)
+    try:
+        text = read_small_text(path, _LARGEST)
+    except UnreadableError as error:
+        raise InputError(f"{place}: {error}; an effect model is a JSON document") from None
+    document = from_text(text, place)
+    model = _fitted_again(document, place)
+    if not _agrees(document.fitted, json.loads(json.dumps(fitted(model)))):
+        raise InputError(
+            f"{place}: altered by hand, or fitted otherwise than this version of clusterdp does: "
+            "what it says of the model does not follow from its sums. It says that it was made "
+            f"by version {document.head.package_version}; get the file again, or read it with that"
+        )
+    fitted_by = Fitted(len(model.coefficients), model.clip)
+    return ModelFile(document.head, model), model_loss(document, fitted_by, path)
+
+
+def _fitted_again(document: ModelDocument, place: str) -> EffectModel:
+    try:
+        with np.errstate(all="ignore"):
+            learner = document.head.learner
+            model = fit_learner(learner, document.design, document.n_rows, document.sums)
+    except (ValueError, ArithmeticError, LookupError, np.linalg.LinAlgError):
+        pass
+    else:
+        if np.isfinite(model.coefficients).all() and np.isfinite(model.covariance).all():
+            return model
+    raise InputError(f"{place}: its sums are not those of a model with this declaration")
+
+
+def _agrees(given: Any, found: Any, greatest: float = 0.0) -> bool:
+    """Whether what a file states is what was worked out; ``greatest``: of the numbers beside it."""
+    if isinstance(found, dict):
+        return (
+            isinstance(given, dict)
+            and given.keys() == found.keys()
+            and all(
+                _agrees(given[key], one, _greatest(one) if key in _OF_ONE_UNIT else greatest)
+                for key, one in found.items()
+            )
+        )
+    if isinstance(found, list):
+        beside = max(greatest, _greatest(found))
+        return (
+            isinstance(given, list)
+            and len(given) == len(found)
+            and all(_agrees(one, two, beside) for one, two in zip(given, found, strict=True))
+        )
+    if type(found) is not float or type(given) not in (int, float):
+        return type(given) is type(found) and bool(given == found)
+    try:
+        return bool(abs(given - found) <= _TOLERANCE * max(greatest, abs(found)))
+    except OverflowError:
+        return False
+
+
+_OF_ONE_UNIT = frozenset({"ate", "subgroups", "importance"})
+
+
+def _greatest(found: Any) -> float:
+    """The greatest number in a document, by its size; 0 where there is none."""
+    if isinstance(found, dict | list):
+        inner = found.values() if isinstance(found, dict) else found
+        return max(map(_greatest, inner), default=0.0)
+    return abs(found) if type(found) is float else 0.0
+
+
+def fitted(model: EffectModel) -> dict[str, Any]:
+    """Return what follows from the sums, as the file has it for readers without this program."""
+    return {
+        "degree": model.degree,
+        "n_complete": model.base.n_complete,
+        "basis": [dict(each) for each in _basis(model)],
+        "coefficients": model.coefficients.tolist(),
+        "covariance": model.covariance.tolist(),
+        **_nuisance(model.nuisance),
+        **effects_json(model),
+        "no_intervals": model.no_intervals,
+        "curves": [_curve(each) for each in model.curves],
+        "queries": [query_json(each) for each in model.sums],
+        "warnings": list(model.warnings),
+    }
+
+
+def _nuisance(known: Nuisance | None) -> dict[str, Any]:
+    """What a model knows of outcomes and propensities; nothing where that is in its stages."""
+    if known is None:
+        return {}
+    return {
+        "outcome_coefficients": known.outcome_coefficients.tolist(),
+        "propensity_coefficients": _list(known.propensity_coefficients),
+        "residual_std": known.residual_std,
+        "clip": known.clip,
+    }
+
+
+def effects_json(model: EffectModel) -> dict[str, Any]:
+    """Return the average effect, those of subgroups, and what each feature matters.
+
+    The fields of ``clusterdp cate --json``.
+    """
+    return {
+        "ate": None if model.ate is None else asdict(model.ate),
+        "subgroups": [
+            {
+                "name": each.name,
+                "level": each.level,
+                **dict.fromkeys(_EFFECT, None),
+                **({} if each.effect is None else asdict(each.effect)),
+                "refused": each.refused,
+            }
+            for each in model.subgroups
+        ],
+        "importance": [
+            {"feature": feature, "importance": value} for feature, value in model.importance
+        ],
+    }
+
+
+_EFFECT = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
+
+
+def query_json(sums: NoisySums) -> dict[str, Any]:
+    """Return what one vector of noisy sums cost, and its noise in its own unit."""
+    return {"name": sums.name, "rho": sums.rho, "noise_std": sums.noise_std, "n": len(sums.steps)}
+
+
+def _basis(model: EffectModel) -> Iterator[dict[str, Any]]:
+    """The functions of each feature: polynomials of t = (x − mean)/spread, or contrasts."""
+    for feature, terms in zip(model.design.features, model.base.basis.terms, strict=True):
+        if isinstance(terms, NumberTerms):
+            yield {
+                "feature": feature.name,
+                "mean": terms.mean,
+                "spread": terms.spread,
+                "polynomials": terms.polynomials.tolist(),
+            }
+        else:
+            yield {"feature": feature.name, "contrasts": terms.contrasts.tolist()}
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    return {
+        "feature": curve.feature,
+        "at": list(curve.at),
+        "effects": curve.effects.tolist(),
+        "noise_std_errors": _list(curve.noise_std_errors),
+    }
+
+
+def _list(values: Floats | None) -> list[float] | None:
+    if values is None:
+        return None
+    found: list[float] = values.tolist()
+    return found

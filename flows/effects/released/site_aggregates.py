@@ -1,0 +1,142 @@
+"""The server's side: reports of sites in, aggregates of their effects out. No raw data comes near.
+
+Everything here works on reports that sites have published, so it costs nobody any privacy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.effects.site_aggregates import (
+    Aggregate,
+    Homogeneity,
+    Sites,
+    aggregates,
+    clamp_variances,
+    homogeneity,
+    normal_interval,
+)
+from schemas.effects.site import SiteReport
+
+LEVEL = 0.95
+"""Confidence level of the intervals that are shown."""
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """What a server makes of several reports."""
+
+    reports: tuple[SiteReport, ...]
+    variance: NDArray[np.float64]
+    """Of each report, as used: clamped where it was below what its noise alone gives."""
+    aggregates: tuple[Aggregate, ...]
+    homogeneity: Homogeneity | None
+    warnings: tuple[str, ...]
+    plot: Path | None = None
+    """Where they were drawn."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp aggregate --json``."""
+        test = self.homogeneity
+        return {
+            "aggregates": [
+                {
+                    "method": one.method,
+                    "estimate": one.estimate,
+                    "variance": one.variance,
+                    "sites_used": [self.reports[place].site for place in one.used],
+                    **_spread(one.estimate, one.variance),
+                }
+                for one in self.aggregates
+            ],
+            "sites": [
+                {
+                    "site": report.site,
+                    "report_id": report.report_id,
+                    "estimate": report.estimate,
+                    "variance": float(variance),
+                    "variance_reported": report.variance,
+                    **_spread(report.estimate, float(variance)),
+                    "n_units": report.n_units,
+                    "epsilon": report.epsilon,
+                    "delta": report.delta,
+                    "estimator": report.estimator,
+                }
+                for report, variance in zip(self.reports, self.variance, strict=True)
+            ],
+            "homogeneity": None
+            if test is None
+            else {
+                "q": test.q,
+                "degrees_of_freedom": test.degrees_of_freedom,
+                "p_value": test.p_value,
+                "i_squared": test.i_squared,
+            },
+            "confidence_level": LEVEL,
+            "warnings": list(self.warnings),
+            **({} if self.plot is None else {"plot": str(self.plot)}),
+        }
+
+
+def _spread(estimate: float, variance: float) -> dict[str, float]:
+    lower, upper = normal_interval(estimate, variance, LEVEL)
+    return {"std_error": variance**0.5, "ci_lower": lower, "ci_upper": upper}
+
+
+def combine(reports: tuple[SiteReport, ...]) -> Combined:
+    """Aggregate reports by every method, and test whether they can have one effect."""
+    reported = np.array([one.variance for one in reports])
+    noise = np.array([one.noise_variance for one in reports])
+    variance, raised = clamp_variances(reported, noise)
+    sites = Sites(
+        estimate=np.array([one.estimate for one in reports]),
+        variance=variance,
+        n_units=np.array([one.n_units for one in reports], dtype=np.float64),
+    )
+    test = homogeneity(sites)
+    return Combined(
+        reports=reports,
+        variance=variance,
+        aggregates=aggregates(sites),
+        homogeneity=test,
+        warnings=(*_differences(reports), *_raised(reports, raised), *_doubts(test)),
+    )
+
+
+def _differences(reports: Sequence[SiteReport]) -> list[str]:
+    """Say what is not alike among the reports, though they can be aggregated."""
+    found = []
+    for what, values in {
+        "periods": {one.period for one in reports},
+        "arms": {f"{one.treatment} against {one.control}" for one in reports},
+    }.items():
+        if len(values) > 1:
+            named = ", ".join(sorted(values)[:5])
+            found.append(
+                f"the reports are on different {what} ({named}); make sure they mean the same"
+            )
+    return found
+
+
+def _raised(reports: Sequence[SiteReport], raised: NDArray[np.int64]) -> list[str]:
+    """Say whose variance was not possible."""
+    return [
+        f"site {reports[place].site!r} reports a variance of {reports[place].variance:.4g}, less "
+        f"than the noise of its own report has ({reports[place].noise_variance:.4g}): the latter "
+        "is used"
+        for place in raised
+    ]
+
+
+def _doubts(test: Homogeneity | None) -> list[str]:
+    if test is None or not test.doubtful:
+        return []
+    return [
+        f"the sites do not look like having one effect (Cochran's Q {test.q:.4g} on "
+        f"{test.degrees_of_freedom} degrees of freedom, p = {test.p_value:.2g}); every aggregate "
+        "takes it that they have, so look at the sites one by one"
+    ]

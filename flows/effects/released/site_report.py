@@ -1,0 +1,89 @@
+"""Reading and writing the file of a site's report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows.runtime.files import cannot_write
+from flows.runtime.small_files import UnreadableError, read_small_text
+from schemas.effects.site import SiteReport, from_text, to_text
+from schemas.errors import ConfigError, InputError
+
+_LARGEST = 1_000_000  # bytes of a report: they have about 1,000
+
+
+def read_reports(paths: Sequence[Path]) -> tuple[SiteReport, ...]:
+    """Read reports to be aggregated, in the order given.
+
+    Raises InputError unless there is one report of each site, and all have one schema version, one
+    experiment, the same arms and one range of outcomes.
+    """
+    if not paths:
+        raise ConfigError("REPORT", "none is given; name one file of each site")
+    reports = tuple(read_report(path) for path in paths)
+    files: dict[str, Path] = {}
+    for path, report in zip(paths, reports, strict=True):
+        _check_beside(reports[0], report, path)
+        if report.site in files:
+            raise InputError(
+                f"site {report.site!r} stands in two reports, {files[report.site]} and {path}; its "
+                "units would count twice, so give one report of each site"
+            )
+        files[report.site] = path
+    return reports
+
+
+def read_report(path: Path) -> SiteReport:
+    """Read one report; raises InputError naming the file."""
+    try:
+        text = read_small_text(path, _LARGEST)
+    except UnreadableError as error:
+        raise InputError(f"{path}: {error}; a site report is a small JSON document") from None
+    return from_text(text, str(path))
+
+
+def _check_beside(first: SiteReport, report: SiteReport, path: Path) -> None:
+    """Raise InputError where a report is not about the same as the first."""
+    if report.experiment != first.experiment:
+        raise InputError(
+            f"{path}: on experiment {report.experiment!r}, and {first.report_id} on "
+            f"{first.experiment!r}; aggregate one experiment at a time"
+        )
+    ranges = [(each.outcome_low, each.outcome_high) for each in (first, report)]
+    if ranges[0] != ranges[1]:
+        raise InputError(
+            f"{path}: its outcomes are clipped to [{ranges[1][0]:g}, {ranges[1][1]:g}], those of "
+            f"{first.report_id} to [{ranges[0][0]:g}, {ranges[0][1]:g}]; that is not one outcome, "
+            "so agree on one range and have the sites report again"
+        )
+    if (report.control, report.treatment) == (first.treatment, first.control):
+        raise InputError(
+            f"{path}: its control is the treatment of {first.report_id}, and the other way round; "
+            "agree on the arms and have one site report again"
+        )
+
+
+def write_report(report: SiteReport, path: Path) -> None:
+    """Write a report to a new file at ``path``, a draft.
+
+    Raises InputError where the report is unsound, or cannot be written.
+    """
+    text = to_text(report)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        failure = cannot_write(path.parent.parent, error.strerror)
+    else:
+        return
+    raise failure
+
+
+def try_report(stand_in: SiteReport, path: Path) -> None:
+    """Write a report that holds no draw to ``path``, and remove it again.
+
+    So it is known before any draw that a report is sound and can be written there. Raises the
+    errors of :func:`write_report`.
+    """
+    try:
+        write_report(stand_in, path)
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,200 @@
+"""An audit of the whole promise: made-up people are released, and everything is looked at.
+
+Each question is a check. An error within one, of the code under audit or in what it made, fails
+that check by its name; none of them can leave the rest unasked.
+"""
+
+import logging
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flows.config.model.experiment import AnyDesign, Config
+from flows.lab.raw import draw_checks, night_checks
+from flows.lab.raw.bound import SampledBound, sampled_bound
+from flows.lab.raw.draws import Drawn
+from flows.lab.raw.made_up_config import made_up
+from flows.lab.raw.made_up_log import people
+from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, Night, Plan, Run, levels_of, nights
+from flows.lab.raw.small_runs import small_run
+from flows.released.loss.loss import Loss
+from privatizers.accounting.budget import Budget
+from privatizers.lab.audit.checks import Check, exactly, judge_events
+from privatizers.lab.audit.response_laws import Responses
+
+ENDS = "every made-up run ends as it should"
+LOSS = "what a released file tells loses no more than it states, which is what is claimed"
+CHARGE = "the ledger is charged what a file loses, for each row of whoever pays"
+PUBLIC = "all that is public is the same, whatever the outcomes"
+FOLLOWS = "priors, tables, weights and unit values follow from what is published"
+NIGHTS = "noise and draws of every night are as published, in each way that a run goes"
+APART = "no night has the noise or the draws of another"
+NOISE = "noise has the published scale in every pool and arm, and no two share it"
+DRAWS = "outcomes are drawn as published, in every pool and arm, each by itself"
+LABELS = "private clusters are drawn as stated, each by itself"
+PAIRS = "no two outcomes share noise or a draw, unless they are published as drawn together"
+ROUNDED = "outcomes are rounded onto the grid one by one, and counted as rounded"
+BOUND = "no bound from samples of neighbours exceeds the claim"
+
+CONFIDENCE = 0.9999
+"""An audit accuses sound code with a probability of at most 1 − this."""
+_ERROR = (1.0 - CONFIDENCE) / 8
+"""That of each check that looks at draws; there are eight at most."""
+_log = logging.getLogger("clusterdp")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be audited: a configuration with resolved grids, and how it is run."""
+
+    config: Config
+    designs: Sequence[AnyDesign]
+    """Those that were resolved for it."""
+    claimed: Budget
+    """What a release of it states."""
+    run: Run
+    folder: Path
+    plans: Sequence[Sequence[Plan]] = PLANS
+
+    def made_up(self, name: str) -> Config:
+        """The configuration of small runs in a folder of this name."""
+        return made_up(self.config, self.designs, self.folder / name)
+
+
+@dataclass
+class Found:
+    """What an audit has found so far."""
+
+    checks: list[Check] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    """Of the made-up files, in the order of their nights."""
+    bound: SampledBound = field(default_factory=lambda: SampledBound(0.0, 0, "none was looked for"))
+
+    def ask(self, name: str, question: Callable[[], Check]) -> None:
+        """Ask one question; an error is an answer, too."""
+        try:
+            answer = question()
+        except Exception as error:  # whatever the code under audit does
+            answer = Check(name, holds=False, evidence=f"{type(error).__name__}: {error}")
+        self.checks.append(answer)
+
+    def ask_exactly(self, name: str, problems: Callable[[], Iterable[str]], seen: str) -> None:
+        """Ask for problems that sound code never has."""
+        self.ask(name, lambda: exactly(name, list(problems()), seen))
+
+
+def ask_of_nights(found: Found, asked: Asked) -> None:
+    """Run nights by the very run, and ask of their files, charges and all that is public."""
+    _log.info("running nights of made-up units")
+    groups: list[list[Night]] = []
+
+    def run_all() -> Check:
+        groups.extend(nights(asked.config, asked.designs, asked.folder, asked.run, asked.plans))
+        return exactly(ENDS, list(_each(night_checks.failures, groups)), _seen(groups))
+
+    found.ask(ENDS, run_all)
+    made = [night for group in groups for night in group if night.ended.made is not None]
+    drawn: list[list[Drawn]] = []
+
+    def laws() -> Check:
+        drawn.extend(map(night_checks.drawn_in, made))
+        return judge_events(NIGHTS, night_checks.events_of_nights(drawn, made), _ERROR)
+
+    def apart() -> Check:
+        return judge_events(APART, night_checks.repeated(drawn, made), _ERROR)
+
+    seen = _seen(groups)
+    found.ask_exactly(PUBLIC, lambda: _each(night_checks.differences, groups), seen)
+    found.ask_exactly(LOSS, lambda: _overspent(found, made, asked.claimed), seen)
+    found.ask_exactly(CHARGE, lambda: night_checks.undercharged(made, found.losses), seen)
+    found.ask_exactly(FOLLOWS, lambda: _each(night_checks.not_following, made), seen)
+    found.ask(NIGHTS, laws)
+    found.ask(APART, apart)
+
+
+def _seen(groups: Sequence[Sequence[Night]]) -> str:
+    people_of = [night.truth.people.n_units for group in groups for night in group]
+    return f"{len(people_of)} runs of {max(people_of, default=0):,} made-up units"
+
+
+def _each(problems: Callable[..., Iterator[str]], parts: Iterable[object]) -> Iterator[str]:
+    for part in parts:
+        yield from problems(part)
+
+
+def _overspent(found: Found, made: Sequence[Night], claimed: Budget) -> Iterator[str]:
+    for night in made:
+        found.losses.append(night_checks.loss_of(night))
+        yield from night_checks.overspent(night, found.losses[-1], claimed)
+
+
+def ask_of_draws(found: Found, asked: Asked) -> None:
+    """Draw small runs, of outcomes that differ as much as may be, and ask of their laws."""
+    _log.info("drawing made-up units again and again")
+    drawn: list[list[Drawn]] = []
+    labels: list[Responses] = []
+
+    def noise() -> Check:
+        config = asked.made_up("small")
+        who = people(config)
+        first, second = (levels_of(config, who, kind) for kind in (MIXED, OTHER_WAY))
+        with (
+            small_run(config, who, first, "first") as one,
+            small_run(config, who, second, "second") as other,
+        ):
+            for outcomes, own in draw_checks.draw_all((one, other)):
+                drawn.append(outcomes)
+                labels.extend([] if own is None else [own])
+        return judge_events(NOISE, draw_checks.noise_of_all(drawn), _ERROR)
+
+    found.ask(NOISE, noise)
+    found.ask(DRAWS, lambda: judge_events(DRAWS, draw_checks.responses_of_all(drawn), _ERROR))
+    if asked.config.private_clusters is not None:
+        found.ask(
+            LABELS, lambda: judge_events(LABELS, draw_checks.of_labels(drawn, labels), _ERROR)
+        )
+    if len(asked.config.outcomes) > 1:
+        found.ask(PAIRS, lambda: draw_checks.pairs(PAIRS, drawn, _ERROR))
+
+
+def ask_of_rounding(found: Found, asked: Asked) -> None:
+    """Ask how outcomes between points of the grid get onto it."""
+
+    def rounding() -> Check:
+        config = asked.made_up("rounded")
+        return draw_checks.rounding(config, people(config), ROUNDED, _ERROR)
+
+    found.ask(ROUNDED, rounding)
+
+
+def ask_for_bound(found: Found, asked: Asked) -> None:
+    """Ask what samples of neighbours show to be lost."""
+    _log.info("sampling made-up neighbours")
+
+    def bound() -> Check:
+        found.bound = sampled_bound(asked.made_up("bound"), _ERROR)
+        evidence = f"epsilon {found.bound.epsilon:.4g} at least: {found.bound.evidence}"
+        return Check(BOUND, found.bound.epsilon <= asked.claimed.epsilon, evidence)
+
+    found.ask(BOUND, bound)
+
+
+QUESTIONS = (ask_of_nights, ask_of_draws, ask_of_rounding, ask_for_bound)
+
+
+def look(
+    config: Config,
+    designs: Sequence[AnyDesign],
+    claimed: Budget,
+    run: Run,
+    questions: Sequence[Callable[[Found, Asked], None]] = QUESTIONS,
+    plans: Sequence[Sequence[Plan]] = PLANS,
+) -> Found:
+    """Audit a configuration, see :class:`Asked`, without reading its log."""
+    found = Found()
+    with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:
+        asked = Asked(config, designs, claimed, run, Path(folder), plans)
+        for question in questions:
+            question(found, asked)
+    return found

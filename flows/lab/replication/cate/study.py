@@ -1,0 +1,210 @@
+"""Who benefits, learnt privately: the experiment of Niu et al. (2022), §5, and sound learners.
+
+Set-ups A to E of the authors' code and a stand-in for their seventh data set
+(:mod:`~flows.lab.replication.cate.setups`), n from 500 to 32,000, ε from 1 to 16, δ = 1e-5. Learners:
+
+- the moment effect model, for one row replaced and for one outcome replaced;
+- the DR-, R- and S-learner of their Algorithm 1 with sound stages;
+- the same with DP-EBM stages, as published, where the library is installed: on people who are made
+  up alone, and under the library's claim, which does not hold for a row replaced.
+
+Errors are split by two samples: two fits on independent samples are compared on the same fresh
+people. People come from a fixed number; noise, and parts of sound learners, from the operating
+system. Samples are the same for all learners and ε.
+"""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flows.lab.replication.cate.findings import COLUMNS, Finding, as_cells, findings
+from flows.lab.replication.cate.learners import MOMENTS, published, sound
+from flows.lab.replication.cate.reference import AUTHORS_FILE, OWN_RUNS
+from flows.lab.replication.cate.rows import CateRow, Learner, as_row, two_samples
+from flows.lab.replication.cate.setups import HILLSTROM, SetUp, hillstrom, simulated
+from flows.runtime.terminal import table
+
+NAME = "cate"
+DELTA = 1e-5
+VARIABLE = "CLUSTERDP_TEST_DATA"
+
+log = logging.getLogger("clusterdp")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The size of a run."""
+
+    sizes: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    pairs: int
+    """Of fits, of sound learners."""
+    library_pairs: int
+    """Of fits of the library, which takes ten times as long."""
+    library_sizes: tuple[int, ...]
+    library_set_ups: tuple[str, ...]
+
+    def has_library(self, set_up: SetUp, n: int) -> bool:
+        """Whether the library learns here: from people who are made up, and from nobody else."""
+        asked = set_up.name in self.library_set_ups and n in self.library_sizes
+        return asked and set_up.simulated
+
+
+_SIZES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+FULL = Scale(_SIZES, (1.0, 2.0, 4.0, 8.0, 16.0), 10, 1, _SIZES, ("A", "B", "C", "D", "E"))
+QUICK = Scale((2_000, 16_000), (1.0, 16.0), 2, 1, (2_000,), ("B",))
+SHOWN_EPSILONS = (1.0, 2.0)
+"""Of the table for people, with the least and greatest n and those between."""
+
+
+@dataclass(frozen=True)
+class CateReplication:
+    """All that was found, and the figures of it."""
+
+    scale: Scale
+    titles: dict[str, str]
+    """Of the set-ups that were run, by name."""
+    rows: tuple[CateRow, ...]
+    findings: tuple[Finding, ...]
+    left_out: tuple[str, ...]
+    """What was not run, and why."""
+    figures: tuple[Path, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp replicate --json``."""
+        return {
+            "name": NAME,
+            "quick": self.scale != FULL,
+            "delta": DELTA,
+            "set_ups": self.titles,
+            "rows": [_as_json(one) for one in self.rows],
+            "findings": [asdict(one) for one in self.findings],
+            "left_out": list(self.left_out),
+            "figures": [str(path) for path in self.figures],
+        }
+
+    def text(self) -> str:
+        """The results as text for a terminal."""
+        return "\n".join(_text(self))
+
+
+def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) -> CateReplication:
+    """Run everything and draw figures into ``folder``.
+
+    ``data`` is a folder that holds :data:`~flows.lab.replication.cate.setups.HILLSTROM`; by default the
+    one that the environment's CLUSTERDP_TEST_DATA names. Where neither is given, set-up H is left
+    out. Raises InputError where it is not there, or where ``folder`` cannot be written to, before
+    anything is run.
+    """
+    from flows.lab.replication.cate.figure import draw  # noqa: PLC0415 - matplotlib
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+
+    named = os.environ.get(VARIABLE)
+    source = data if data is not None or named is None else Path(named)
+    set_ups = simulated() if source is None else (*simulated(), hillstrom(source))
+    target = folder_for_figures(folder)
+    scale = QUICK if quick else FULL
+    library = published()
+    rows = tuple(run(scale, set_ups, (*sound(), *library)))
+    titles = {one.name: one.title for one in set_ups}
+    return CateReplication(
+        scale=scale,
+        titles=titles,
+        rows=rows,
+        findings=findings(rows),
+        left_out=tuple(_left_out(source is not None, bool(library))),
+        figures=draw(rows, titles, target),
+    )
+
+
+def run(scale: Scale, set_ups: Sequence[SetUp], learners: Sequence[Learner]) -> Iterator[CateRow]:
+    """Return the rows of every set-up, n, ε and learner, the library where the scale has it."""
+    random = np.random.default_rng(2022)
+    for set_up in set_ups:
+        fresh = set_up.fresh(random)
+        for n in scale.sizes:
+            log.info("set-up %s, %s people …", set_up.name, f"{n:,}")
+            pairs = [(set_up.draw(n, random), set_up.draw(n, random)) for _ in range(scale.pairs)]
+            for epsilon, learner in product(scale.epsilons, learners):
+                if learner.is_library and not scale.has_library(set_up, n):
+                    continue
+                taken = pairs[: scale.library_pairs] if learner.is_library else pairs
+                fit = partial(learner.fit, set_up, epsilon=epsilon, delta=DELTA, random=random)
+                parts = [
+                    two_samples(fit(one)(fresh.features), fit(two)(fresh.features), fresh.effect)
+                    for one, two in taken
+                ]
+                yield as_row(set_up.name, learner, epsilon, n, parts, float(fresh.effect.var()))
+
+
+def _left_out(with_customers: bool, with_library: bool) -> Iterator[str]:
+    if not with_customers:
+        yield (
+            f"Set-up H is left out: it needs a folder that holds {HILLSTROM}; name it with --data, "
+            f"or set {VARIABLE}."
+        )
+    if not with_library:
+        yield (
+            "DP-EBM as published is left out: its library is not installed "
+            "(pip install 'clusterdp[cate-replication]')."
+        )
+
+
+def _as_json(row: CateRow) -> dict[str, Any]:
+    """A row; a standard error that a single pair cannot have is null."""
+    spread = row.mse_std_error
+    return asdict(row) | {"mse_std_error": None if np.isnan(spread) else spread}
+
+
+_HEAD = (
+    "Who benefits, learnt with differential privacy: the experiment of Niu et al. (2022), with",
+    f"delta {DELTA:g}. Mean squared errors of effects on fresh people, standard errors in --json.",
+    "Var(tau) is the error of who knows the average effect alone. The last column has ratios to",
+    f"DP-EBM's DR-learner: {AUTHORS_FILE} for A to E, {OWN_RUNS} for H.",
+)
+
+
+def _text(result: CateReplication) -> Iterator[str]:
+    yield from _HEAD
+    if result.scale != FULL:
+        yield "A quick run: fewer sizes, epsilons and fits."
+    guarantees = {row.learner: row.guarantee for row in result.rows}
+    yield from ("", "what a learner protects")
+    yield from table(["learner", "neighbours differ in"], [list(one) for one in guarantees.items()])
+    for epsilon in result.scale.epsilons:
+        if epsilon not in (*SHOWN_EPSILONS, result.scale.epsilons[-1]):
+            continue
+        yield from ("", f"epsilon {epsilon:g}")
+        names = list(guarantees)
+        rows = list(_cells(result, epsilon, names))
+        yield from table(["set-up", "Var(tau)", "n", *names, f"{MOMENTS} / authors' dr"], rows)
+    yield from (
+        "",
+        "what privacy adds to squared bias and variance, at the least n above 10,000",
+    )
+    yield from table(COLUMNS, [as_cells(one) for one in result.findings])
+    yield ""
+    yield from result.left_out
+    yield from (f"figure: {path}" for path in result.figures)
+
+
+def _cells(result: CateReplication, epsilon: float, names: Sequence[str]) -> Iterator[list[str]]:
+    by_cell = {
+        (one.set_up, one.n, one.learner): one for one in result.rows if one.epsilon == epsilon
+    }
+    for set_up in result.titles:
+        for n in result.scale.sizes:
+            found = [by_cell.get((set_up, n, name)) for name in names]
+            first = found[0]
+            if first is None:
+                continue
+            ratio = "" if first.over_authors_dr is None else f"{first.over_authors_dr:.1%}"
+            errors = ["" if one is None else f"{one.mse:.3g}" for one in found]
+            yield [set_up, f"{first.effect_variance:.3g}", f"{n:,}", *errors, ratio]

@@ -1,0 +1,199 @@
+"""The variance of the effect on a random half of everybody, worked out for releases at equal ε.
+
+For Experiment 1, δ = 0 and everything that is published paid for. No outcome is drawn. Where tables
+are learnt from noisy counts, a generator with a fixed seed draws these, and the variance is that of
+a release with them; so the rows are the same in every run.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.random import Generator, default_rng
+
+from estimators.response.pool_statistics import (
+    MeansStatisticNoise,
+    ResponseNoise,
+    declared_weights,
+    statistic_noise,
+    unit_noise,
+)
+from flows.lab.replication.efficiency.noise import LEARNT, PLANNED, PUBLIC, UNIFORM, NoiseScale
+from flows.lab.replication.efficiency.rows import HalfRow
+from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
+from flows.runtime.terminal import table
+from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
+from privatizers.mechanisms.mechanism import Mechanism
+from privatizers.planning.design import Request, design
+from privatizers.planning.grids import grids_of, optimal_grids_of, project_guess, rounding_variance
+from privatizers.planning.optimal_design import OptimalRequest, optimal_design
+from privatizers.planning.planner import Question, plan
+from schemas.arrays import Floats, Ints
+
+PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"
+
+
+@dataclass(frozen=True)
+class People:
+    """How outcomes are spread in clusters with two arms, control first."""
+
+    values: Floats
+    """All outcomes there are, increasing, shape [V]."""
+    sizes: Ints
+    """Units by cluster and arm, shape [C, 2]."""
+    shares: Floats
+    """How the outcomes of each (cluster, arm) are spread, shape [2 C, V], cluster by cluster."""
+
+    @property
+    def units(self) -> Ints:
+        """Units of each (cluster, arm), shape [2 C]."""
+        return self.sizes.ravel()
+
+    @property
+    def spread(self) -> Floats:
+        """The sample variance of the outcomes of each (cluster, arm), shape [2 C]."""
+        mean = self.shares @ self.values
+        about = np.sum(self.shares * (self.values - mean[:, np.newaxis]) ** 2, axis=1)
+        corrected: Floats = about * self.units / (self.units - 1.0)
+        return corrected
+
+
+def half_rows(scale: NoiseScale) -> tuple[HalfRow, ...]:
+    """Return the rows of Experiment 1, by ε."""
+    random = default_rng(2026)
+    people = [
+        People(GRID, SIZES, shares_of(population(random))) for _ in range(scale.n_populations)
+    ]
+    return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
+
+
+def _rows(epsilon: float, people: Sequence[People]) -> Iterator[HalfRow]:
+    asked = OptimalRequest(tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, 0.0, "counts")
+    nothing = replace(asked, strata_statistic="none", learn_from="nothing")
+    learnt, public = optimal_design(asked), optimal_design(nothing)
+    uniform = design(Request("uniform-prior-dp", K, "none", epsilon=epsilon)).mechanism
+    releases: list[tuple[str, Mechanism | ClusterOptimalDP, Floats]] = [
+        (PLANNED, *_planned(epsilon, "uniform-prior-dp")),
+        (UNIFORM, uniform, GRID),
+        (PUBLIC, public.mechanism, GRID),
+        (LEARNT, learnt.mechanism, GRID),
+        (PLANNED_TABLES, *_planned(epsilon, "cluster-optimal-dp")),
+    ]
+    base: float | None = None
+    for name, mechanism, grid in releases:
+        random = default_rng(round(1e3 * epsilon))
+        variance = float(np.mean([half_variance(one, mechanism, grid, random) for one in people]))
+        base = variance if base is None else base
+        statistic = mechanism.parameters.strata_statistic
+        yield HalfRow(epsilon, name, len(grid), statistic, variance, variance / base, len(people))
+
+
+def _planned(
+    epsilon: float, mechanism: Literal["uniform-prior-dp", "cluster-optimal-dp"]
+) -> tuple[Mechanism | ClusterOptimalDP, Floats]:
+    """Return what the planner chooses for a half alone, and its grid."""
+    to_choose = optimal_grids_of if mechanism == "cluster-optimal-dp" else grids_of
+    chosen = plan(
+        Question(
+            epsilon=epsilon,
+            delta=0.0,
+            values=GRID,
+            guess=np.full(K, 1.0 / K),
+            grids=to_choose(GRID.tolist(), continuous=False),
+            statistics=("counts", "means", "none"),
+            sizes=SIZES,
+            segment_shares=(0.5,),
+            overall=False,
+            mechanism=mechanism,
+        )
+    )
+    return chosen.design.mechanism, np.array(chosen.option.grid)
+
+
+def half_text(rows: Sequence[HalfRow]) -> list[str]:
+    """The rows as text for a terminal."""
+    return [
+        "The variance of the effect on a random half at equal pure epsilon, worked out: of the",
+        "combined estimate where a statistic of strata is published, as the planner may choose",
+        *table(
+            ["epsilon", "release", "levels", "of strata", "variance", "over the planned one"],
+            [
+                [
+                    f"{row.epsilon:g}",
+                    row.release,
+                    str(row.levels),
+                    row.strata_statistic,
+                    f"{row.variance:.4g}",
+                    f"{row.over_planned:.2f}",
+                ]
+                for row in rows
+            ],
+        ),
+    ]
+
+
+def half_variance(
+    people: People, mechanism: Mechanism | ClusterOptimalDP, grid: Floats, random: Generator
+) -> float:
+    """Return the variance of τ̂ in a random half: ``combined``, or τ̂_Q where nothing is published.
+
+    Σ_s b² [S²/m + r/m + 2 v (1 − w)/n + w² (v/n + V_M)] over (cluster, arm)s, half of whose n units
+    are in the segment, m = n/2: of S² the outcomes', r that of rounding onto the ``grid``, v the
+    noise of a unit, w the weight of the statistic with the variance V_M, and b the cluster's share.
+    """
+    n = people.units.astype(np.float64)
+    rounded = np.stack([project_guess(people.values, one, grid) for one in people.shares])
+    rounding = np.array([rounding_variance(people.values, one, grid) for one in people.shares])
+    response, units = _noises(people, mechanism, grid, rounded, random)
+    weight, variance = np.zeros_like(n), np.zeros_like(n)
+    parameters = mechanism.parameters
+    step = None if parameters.lattice is None else parameters.lattice.step_of(grid.tolist())
+    noise = statistic_noise(parameters.noise_scale, parameters.strata_statistic, step)
+    if noise is not None:
+        weight = declared_weights(grid, response, noise, n).of_mean
+        of_sum = noise.of_outcomes if isinstance(noise, MeansStatisticNoise) else noise.of_sum(grid)
+        variance = of_sum.second / n**2
+    of_cluster = people.sizes.sum(axis=1)
+    share = np.repeat(of_cluster / of_cluster.sum(), 2)
+    of_units = (people.spread + rounding) * 2.0 / n + 2.0 * units * (1.0 - weight) / n
+    return float(share**2 @ (of_units + weight**2 * (units / n + variance)))
+
+
+def _noises(
+    people: People,
+    mechanism: Mechanism | ClusterOptimalDP,
+    grid: Floats,
+    rounded: Floats,
+    random: Generator,
+) -> tuple[ResponseNoise, Floats]:
+    """Return a unit's noise by an even guess, and in each (cluster, arm), shape [2 C].
+
+    ``rounded`` says how outcomes on the grid are spread in these, shape [2 C, K].
+    """
+    even = np.full(len(grid), 1.0 / len(grid))
+    if isinstance(mechanism, ClusterOptimalDP):
+        noisy = of_arms = None
+        counts = np.rint(people.units[:, np.newaxis] * rounded).astype(np.int64)
+        if mechanism.parameters.counts is not None:
+            noisy = counts + discrete_laplace(random, mechanism.parameters.noise_scale, counts)
+        if mechanism.parameters.arm_counts is not None:
+            whole = counts.reshape(-1, 2, len(grid)).sum(axis=0)
+            scale = mechanism.parameters.arm_noise_scale
+            of_arms = whole + discrete_laplace(random, scale, whole)
+        arm = np.tile(np.arange(2), len(people.sizes))
+        response = mechanism.response(noisy, people.units, arm, of_arms)
+        noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
+        return mechanism.response_noise(even), np.sum(rounded * noises, axis=1)
+    rate = mechanism.parameters.resampling_probability
+    of_units = [unit_noise(grid, one, even, rate) for one in rounded]
+    return ResponseNoise.of_prior(grid, even, even, rate), np.array(of_units)
+
+
+def discrete_laplace(random: Generator, scale: float | None, like: Ints) -> Ints:
+    """Draw noise of this scale, of the shape of ``like``; 0 without a scale."""
+    if scale is None:
+        return np.zeros_like(like)
+    up, down = random.geometric(-np.expm1(-1.0 / scale), (2, *like.shape))
+    noise: Ints = up - down
+    return noise

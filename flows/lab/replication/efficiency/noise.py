@@ -1,0 +1,175 @@
+"""How much noise a unit's randomised outcome has at equal ε, and how little it could have.
+
+For Experiment 1, δ = 0 and everything that is published paid for. Nothing is released: the noise of
+a unit is worked out from the tables themselves, for the outcomes of every (cluster, arm), and
+averaged over units and populations. Only where a table or a prior is made of noisy counts are these
+drawn, by a generator with a fixed seed, so the rows are the same in every run.
+
+The limit is the least noise of any ε-private unbiased randomiser, one for all, that is made by
+somebody who knows how all outcomes are spread. Tables that are learnt cluster by cluster can be
+below it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import default_rng
+
+from estimators.response.debias import prior_moments
+from estimators.response.pool_statistics import unit_noise
+from flows.lab.replication.efficiency.rows import NoiseRow
+from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
+from flows.runtime.terminal import table
+from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.prior import truncated_prior
+from privatizers.optimal_response.learnt_guess import learnt_response, public_response, solved
+from privatizers.planning.design import Request, design
+from privatizers.planning.grids import grids_of, project_guess, rounding_variance
+from privatizers.planning.optimal_design import COUNTS_SHARE
+from privatizers.planning.planner import Question, rank_options
+from schemas.arrays import Floats, Ints
+
+LIMIT = "the limit, outcomes known"
+PLANNED = "planned for a half alone"
+UNIFORM = "uniform-prior-dp, full grid"
+PUBLIC = "cluster-optimal-dp, public guess"
+LEARNT = "cluster-optimal-dp, learnt"
+_EVEN: Floats = np.full(K, 1.0 / K)
+_UNITS: Ints = SIZES.ravel()
+
+
+@dataclass(frozen=True)
+class NoiseScale:
+    """The size of a run."""
+
+    epsilons: tuple[float, ...]
+    n_populations: int
+
+
+FULL_NOISE = NoiseScale((0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), 12)
+QUICK_NOISE = NoiseScale((2.0, 4.0), 3)
+
+
+def noise_rows(scale: NoiseScale) -> tuple[NoiseRow, ...]:
+    """Return the rows, by ε."""
+    random = default_rng(2026)
+    people = [shares_of(population(random)) for _ in range(scale.n_populations)]
+    return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
+
+
+def _rows(epsilon: float, people: Sequence[Floats]) -> Iterator[NoiseRow]:
+    found = {
+        name: float(np.mean([noise(epsilon, shares) for shares in people]))
+        for name, noise in _RELEASES.items()
+    }
+    for name, noise in found.items():
+        over_limit, over_planned = noise / found[LIMIT], noise / found[PLANNED]
+        yield NoiseRow(epsilon, name, noise, over_limit, over_planned, len(people))
+
+
+def everybody(shares: Floats) -> Floats:
+    """Return how the outcomes of all units are spread; ``shares`` are those of strata, [6, K]."""
+    mixture: Floats = _UNITS @ shares / _UNITS.sum()
+    return mixture
+
+
+def limit(epsilon: float, shares: Floats) -> float:
+    """Return the noise of the randomiser that is best for the outcomes of all units."""
+    outcomes = everybody(shares)
+    return float(outcomes @ solved(GRID, outcomes, epsilon).noise)
+
+
+def _uniform(epsilon: float, shares: Floats) -> float:
+    rate = design(Request("uniform-prior-dp", K, "none", epsilon=epsilon)).mechanism.parameters
+    return float(unit_noise(GRID, everybody(shares), _EVEN, rate.resampling_probability))
+
+
+def _cluster_dp(epsilon: float, shares: Floats) -> float:
+    """Of Cluster-DP with a tenth of ε for its counts and γ = 1/(2K)."""
+    parameters = design(Request("cluster-dp", K, "counts", epsilon=epsilon)).mechanism.parameters
+    if parameters.noise_scale is None:
+        raise AssertionError("counts have noise")
+    noise = _discrete_laplace(parameters.noise_scale, shares.shape, epsilon)
+    counts = _UNITS[:, np.newaxis] * shares + noise
+    prior = truncated_prior(counts, _UNITS.astype(np.float64), parameters.truncation_threshold)
+    mean, spread = prior_moments(GRID, prior)
+    about = np.sum(shares * (GRID - mean[:, np.newaxis]) ** 2, axis=1)
+    odds = parameters.resampling_probability / (1.0 - parameters.resampling_probability)
+    return float(_UNITS @ (odds * about + odds * (1.0 + odds) * spread) / _UNITS.sum())
+
+
+def _planned(epsilon: float, shares: Floats) -> float:
+    """Of the grid that the planner chooses for a half alone, with rounding onto it."""
+    question = Question(
+        epsilon=epsilon,
+        delta=0.0,
+        values=GRID,
+        guess=_EVEN,
+        grids=grids_of(GRID.tolist(), continuous=False),
+        statistics=("none",),
+        sizes=SIZES,
+        segment_shares=(0.5,),
+        overall=False,
+    )
+    grid = np.array(rank_options(question)[0].grid)
+    outcomes, k = everybody(shares), len(grid)
+    of_grid = project_guess(GRID, outcomes, grid)
+    rate = k / (np.exp(epsilon) + k - 1.0)
+    noise = unit_noise(grid, of_grid, np.full(k, 1.0 / k), float(rate))
+    return float(noise) + rounding_variance(GRID, outcomes, grid)
+
+
+def _public(epsilon: float, shares: Floats) -> float:
+    (table_used,) = public_response(GRID, _EVEN, epsilon, 1).tables_used
+    return float(everybody(shares) @ table_used.noise)
+
+
+def _learnt(epsilon: float, shares: Floats) -> float:
+    """Of tables that are learnt from counts at a stated part of ε, which they leave less."""
+    spent = COUNTS_SHARE * epsilon
+    counts = np.rint(_UNITS[:, np.newaxis] * shares).astype(np.int64)
+    noisy = counts + _discrete_laplace(moved_cells(K) / spent, counts.shape, epsilon)
+    arm = np.tile(np.arange(2), len(SIZES))
+    response = learnt_response(GRID, _EVEN, epsilon - spent, noisy, _UNITS, spent, arm)
+    noises = np.stack([one.noise for one in response.tables_used])[response.table_of]
+    return float(_UNITS @ np.sum(shares * noises, axis=1) / _UNITS.sum())
+
+
+def _discrete_laplace(scale: float, shape: tuple[int, ...], epsilon: float) -> Ints:
+    """Draw the same noise for the same ε."""
+    random = default_rng(round(1e3 * epsilon))
+    up, down = random.geometric(-np.expm1(-1.0 / scale), (2, *shape))
+    noise: Ints = up - down
+    return noise
+
+
+_RELEASES: dict[str, Callable[[float, Floats], float]] = {
+    "cluster-dp": _cluster_dp,
+    UNIFORM: _uniform,
+    PLANNED: _planned,
+    PUBLIC: _public,
+    LEARNT: _learnt,
+    LIMIT: limit,
+}
+
+
+def noise_text(rows: Sequence[NoiseRow]) -> list[str]:
+    """The rows as text for a terminal."""
+    return [
+        "The noise of a unit's randomised outcome at equal pure epsilon, worked out; the limit is",
+        "what the best randomiser has that is made by somebody who knows all outcomes",
+        *table(
+            ["epsilon", "release", "variance", "over the limit", "over the planned one"],
+            [
+                [
+                    f"{row.epsilon:g}",
+                    row.release,
+                    f"{row.noise:.4g}",
+                    f"{row.over_limit:.2f}",
+                    f"{row.over_planned:.2f}",
+                ]
+                for row in rows
+            ],
+        ),
+    ]

@@ -1,0 +1,367 @@
+"""One effect out of several sites, by every aggregate: Koga, Chaudhuri and Page, Section IV.
+
+Site j of J has ε_j = α^((j−1)/(J−1)) ε_1 and δ = 1e-5, α from 1/8 to 8: with α small the first
+site, which is the largest, is the accurate one, with α large the last. Errors are |τ̂_DP − τ̂|, τ̂
+being the effect in everybody's data at once without noise, in parts of the range of outcomes;
+people are dealt out to sites anew in every run.
+
+Each effect is estimated twice. *Ours* is what `clusterdp site` does: `RandomisedTrial`,
+`SmoothMatching` and `GlobalMatching`, each with its default shares. *As printed* are the paper's
+forms, ε in equal parts, for which no guarantee is claimed: noise for sums of squares at B²; smooth
+sensitivities by Equation (1); 2B as the global sensitivity. The paper does not say
+
+- what is done with variances that noise makes negative: here the part of sampling is 0 at least,
+  as otherwise such a site would count as exact or better;
+- how the sampling variance is protected in GlobalDPMatching: here at its range, B²/2 and a little;
+- from how many sites its estimate without noise is: here everybody is at one, so that splitting
+  counts as error too;
+- how often people are dealt out: here in every run, the same way for every α and estimator.
+
+Of sites of equal size the first is the largest (its footnote 1). It has the same ε for every α, and
+reports once a run.
+
+Splits and printed noise come from a fixed number, the noise of ours from the operating system.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from estimators.effects.site_aggregates import Sites, clamp_variances, ivw, mvagg
+from flows.lab.replication.multisite.data import Study, data_folder, studies
+from flows.lab.replication.multisite.findings import (
+    FINDINGS,
+    FORMS,
+    GLOBAL,
+    NOTES,
+    OURS,
+    PRINTED,
+    SMOOTH,
+    TRIAL,
+    Finding,
+    MultisiteRow,
+    as_cells,
+    findings,
+    three,
+)
+from flows.runtime.terminal import table
+from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
+from privatizers.effects.sites.matching import People, evaluate
+from privatizers.effects.sites.randomised_trial import RandomisedTrial
+from privatizers.lab.unprotected.as_printed import (
+    StandardDraws,
+    global_matching_as_printed,
+    smooth_matching_as_printed,
+    trial_as_printed,
+)
+from schemas.arrays import Floats, Ints
+
+Random = np.random.Generator
+Report = Callable[[People, float, Random], tuple[float, float]]
+
+NAME = "multisite"
+ALPHAS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
+QUICK_ALPHAS = (1 / 8, 1.0, 8.0)
+RUNS, QUICK_RUNS = 100, 16
+PROPORTIONS = ((1, 1), (1, 1, 1), (3, 2, 1), (9, 9, 2), (18, 1, 1))
+QUICK_PROPORTIONS = ((1, 1), (3, 2, 1), (18, 1, 1))
+AGGREGATES = ("mvagg", "ivw", "all", "largest")
+DELTA = 1e-5
+HIGH = 1.0
+"""B: outcomes are brought to [0, 1]."""
+
+
+log = logging.getLogger("clusterdp")
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """How a site reports: ``report`` takes people, ε and a generator for printed noise."""
+
+    name: str
+    form: str
+    delta: float
+    """δ that the form claims, or is said to."""
+    report: Report
+
+
+@dataclass(frozen=True)
+class MultisiteReplication:
+    """All that was found, and the figures of it."""
+
+    quick: bool
+    n_units: dict[str, int]
+    effects: dict[str, float]
+    """τ̂ without noise, in parts of the range of outcomes."""
+    rows: tuple[MultisiteRow, ...]
+    findings: tuple[Finding, ...]
+    figures: tuple[Path, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp replicate --json``."""
+        return {
+            "name": NAME,
+            "quick": self.quick,
+            "n_units": self.n_units,
+            "effects": self.effects,
+            "rows": [asdict(one) for one in self.rows],
+            "findings": [asdict(one) for one in self.findings],
+            "figures": [str(path) for path in self.figures],
+        }
+
+    def text(self) -> str:
+        """The findings, then errors at the least, middle and greatest alpha."""
+        of = ", ".join(f"{name} {n:,}" for name, n in self.n_units.items())
+        head = [
+            f"One effect out of several sites; people: {of}.",
+            "Errors are mean absolute ones, in percent of the range of outcomes, about the effect",
+            f"without noise; {self.rows[0].runs} runs, ± is the standard error. Site j of J has",
+            "epsilon_j = alpha^((j-1)/(J-1)) epsilon_1; epsilon_1 is 1 in trials, 5 for matching.",
+            "",
+        ]
+        tail = ["Other alphas, and every error as printed, are in --json and in the figures.", ""]
+        found: list[str] = []
+        for form, meaning in FORMS.items():
+            of_form = [as_cells(one) for one in self.findings if one.form == form]
+            found += [f"{meaning}:", *table(FINDINGS, of_form), ""]
+        columns = ["data", "sites", "estimator", "alpha", *AGGREGATES]
+        lines = table(columns, _lines(self.rows))
+        figures = [f"figure: {path}" for path in self.figures]
+        return "\n".join([*head, *found, *NOTES, "Errors of ours:", *lines, "", *tail, *figures])
+
+
+def replicate(
+    folder: Path, *, quick: bool = False, data: Path | None = None
+) -> MultisiteReplication:
+    """Run everything on the data sets in the folder ``data`` and draw figures into ``folder``.
+
+    Without ``data`` they are looked for in the folder that the environment's CLUSTERDP_TEST_DATA
+    names. Raises InputError where they are not there, or where ``folder`` cannot be written to,
+    before anything is run.
+    """
+    from flows.lab.replication.multisite.figure import draw  # noqa: PLC0415 - matplotlib
+    from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib
+
+    every = studies(data_folder(data))
+    target = folder_for_figures(folder)
+    if quick:
+        settings = partial(run, alphas=QUICK_ALPHAS, runs=QUICK_RUNS, proportions=QUICK_PROPORTIONS)
+    else:
+        settings = partial(run, alphas=ALPHAS, runs=RUNS)
+    rows = tuple(row for study in every for row in settings(study))
+    return MultisiteReplication(
+        quick=quick,
+        n_units={study.name: study.people.n_units for study in every},
+        effects={study.name: effect(study) for study in every},
+        rows=rows,
+        findings=findings(rows),
+        figures=draw(rows, {study.name: study.title for study in every}, target),
+    )
+
+
+def effect(study: Study) -> float:
+    """Return τ̂ of everybody at once, without noise: the difference in means, or by matching."""
+    people = study.people
+    if not study.is_trial:
+        return evaluate(people, HIGH).effect
+    treated = people.treated
+    return float(people.outcome[treated].mean() - people.outcome[~treated].mean())
+
+
+def epsilons(first: float, alpha: float, n_sites: int) -> tuple[float, ...]:
+    """Return ε_j = α^((j−1)/(J−1)) ε_1 of each of J sites, two at least."""
+    return tuple(first * alpha ** (j / (n_sites - 1)) for j in range(n_sites))
+
+
+# the sites
+
+
+def dealt(people: People, proportions: Sequence[int], random: Random) -> list[People]:
+    """Deal people out to sites of sizes in these proportions; the first has what is left over."""
+    n, total = people.n_units, sum(proportions)
+    sizes = [n * part // total for part in proportions]
+    sizes[0] += n - sum(sizes)
+    places = np.split(random.permutation(n), np.cumsum(sizes)[:-1])
+    return [_at(people, np.sort(place)) for place in places]
+
+
+def _at(people: People, place: Ints) -> People:
+    return People(
+        people.stratum[place], people.treated[place], people.outcome[place], people.n_strata
+    )
+
+
+# what a site reports
+
+
+def _trial(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+    made = RandomisedTrial(epsilon, HIGH).report(people.treated, people.outcome)
+    return made.estimate, made.variance
+
+
+def _smooth(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+    made = SmoothMatching(epsilon, DELTA, HIGH).report(people)
+    return made.estimate, made.variance
+
+
+def _global(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+    made = GlobalMatching(epsilon, HIGH).report(people)
+    return made.estimate, made.variance
+
+
+def _printed_trial(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    return trial_as_printed(random.laplace(size=(2, 2)), people, epsilon, HIGH)
+
+
+def _printed_smooth(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    of_effect, of_variance = random.laplace(size=2).tolist()
+    draws = StandardDraws(of_effect, of_variance, float(random.normal()))
+    return smooth_matching_as_printed(draws, people, epsilon, delta=DELTA, high=HIGH)
+
+
+def _printed_global(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+    return global_matching_as_printed(random.laplace(size=2), people, epsilon, HIGH)
+
+
+FOR_TRIALS = (
+    Estimator(TRIAL, OURS, 0.0, _trial),
+    Estimator(TRIAL, PRINTED, 0.0, _printed_trial),
+)
+FOR_MATCHING = (
+    Estimator(SMOOTH, OURS, DELTA, _smooth),
+    Estimator(GLOBAL, OURS, 0.0, _global),
+    Estimator(SMOOTH, PRINTED, DELTA, _printed_smooth),
+    Estimator(GLOBAL, PRINTED, 0.0, _printed_global),
+)
+
+
+# the server
+
+
+def aggregated(estimates: Floats, variances: Floats, n_units: Floats) -> Floats:
+    """Return the effect by each of :data:`AGGREGATES`, of reports of shape [J] each.
+
+    The first site is the largest, also where others are of its size.
+    """
+    variance, _ = clamp_variances(variances, np.zeros_like(variances))
+    sites = Sites(estimates, variance, n_units)
+    weighted = float(n_units @ estimates / n_units.sum())
+    return np.array([mvagg(sites).estimate, ivw(sites).estimate, weighted, estimates[0]])
+
+
+# the experiment
+
+
+def run(
+    study: Study,
+    alphas: Sequence[float],
+    runs: int,
+    *,
+    proportions: Sequence[Sequence[int]] = PROPORTIONS,
+    estimators: Sequence[Estimator] | None = None,
+) -> tuple[MultisiteRow, ...]:
+    """Return the errors of every aggregate for every setting of a study.
+
+    ``estimators`` are by default all of its kind; ``proportions`` do not matter where the study has
+    its own, or its sites are fixed.
+    """
+    if estimators is None:
+        estimators = FOR_TRIALS if study.is_trial else FOR_MATCHING
+    splits: list[tuple[str, Sequence[int]]]
+    splits = [(":".join(map(str, one)), one) for one in study.proportions or proportions]
+    if study.site is not None:
+        splits = [("by urbanity", ())]
+    rows: list[MultisiteRow] = []
+    for label, sizes in splits:
+        log.info("%s, sites %s …", study.name, label)
+        errors, n_sites = _errors(study, sizes, estimators, alphas, runs)
+        for (e, one), (a, alpha) in product(enumerate(estimators), enumerate(alphas)):
+            budgets = epsilons(study.epsilon, alpha, n_sites)
+            setting = partial(
+                MultisiteRow,
+                data=study.name,
+                sites=label,
+                estimator=one.name,
+                form=one.form,
+                alpha=alpha,
+                epsilons=budgets,
+                delta=one.delta,
+                runs=runs,
+            )
+            rows += _rows(setting, errors[:, e, a])
+    return tuple(rows)
+
+
+def _errors(
+    study: Study,
+    sizes: Sequence[int],
+    estimators: Sequence[Estimator],
+    alphas: Sequence[float],
+    runs: int,
+) -> tuple[Floats, int]:
+    """|τ̂_DP − τ̂|, shape [runs, estimators, alphas, aggregates], and how many sites there are."""
+    splits, noise = np.random.default_rng(2024).spawn(2)
+    truth = effect(study)
+    fixed = []
+    if study.site is not None:
+        fixed = [_at(study.people, np.flatnonzero(study.site == j)) for j in np.unique(study.site)]
+    errors = np.empty((runs, len(estimators), len(alphas), len(AGGREGATES)))
+    for nth in range(runs):
+        sites = fixed or dealt(study.people, sizes, splits)
+        n_units = np.array([site.n_units for site in sites], dtype=np.float64)
+        for e, one in enumerate(estimators):
+            first = one.report(sites[0], study.epsilon, noise)  # whatever α is
+            for a, alpha in enumerate(alphas):
+                budgets = epsilons(study.epsilon, alpha, len(sites))
+                others = zip(sites[1:], budgets[1:], strict=True)
+                reports = np.array([first, *(one.report(site, eps, noise) for site, eps in others)])
+                made = aggregated(reports[:, 0], reports[:, 1], n_units)
+                errors[nth, e, a] = np.abs(made - truth)
+    return errors, len(sites)
+
+
+def _rows(setting: Callable[..., MultisiteRow], errors: Floats) -> list[MultisiteRow]:
+    """Rows of one setting, of ``errors`` of shape [runs, aggregates]."""
+    better = errors[:, 2 + int(errors[:, 2:].mean(axis=0).argmin())]
+    rows = []
+    for aggregate, mine in zip(AGGREGATES, errors.T, strict=True):
+        mae, mae_error = mean_and_error(mine)
+        ratio = mae / float(better.mean())
+        _, apart = mean_and_error(mine - ratio * better)
+        rows.append(
+            setting(
+                aggregate=aggregate,
+                mae=mae,
+                mae_std_error=mae_error,
+                ratio=ratio,
+                ratio_std_error=apart / float(better.mean()),
+            )
+        )
+    return rows
+
+
+def _lines(rows: Sequence[MultisiteRow]) -> list[list[str]]:
+    """A line a setting, ours, at the least, middle and greatest alpha."""
+    shown = three(one.alpha for one in rows)
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for one in rows:
+        if one.form == OURS and one.alpha in shown:
+            key = (one.data, one.sites, one.estimator, f"{one.alpha:g}")
+            error = f"{100 * one.mae:.3g} ± {100 * one.mae_std_error:.1g}"
+            lines.setdefault(key, []).append(error)
+    return [[*key, *cells] for key, cells in lines.items()]
+
+
+# what it comes to
+
+
+def mean_and_error(values: Floats) -> tuple[float, float]:
+    """Return the mean of ``values`` and its standard error, of two at least; shape [n]."""
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))

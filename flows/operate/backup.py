@@ -1,0 +1,119 @@
+"""Backups: a ledger, who is in which release, and keys, as they are at one moment.
+
+Nothing waits for a backup, and it may be taken in the middle of a run. Raw logs and rows that were
+set aside are in none, and releases are not: copy these as you copy any file.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from flows.config.load import AnyConfig, load_any
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url, only_place
+from flows.ledger.shelf import shelf_of
+from flows.operate.copies.folder import Backup, KeptExperiment, new_backup, seal, write_private
+from flows.operate.copies.keys import read_keys
+from flows.operate.copies.snapshot import Snapshot, take_snapshot
+from flows.raw.fingerprint import KEY_FILE
+from flows.runtime.small_files import read_small
+from schemas.errors import ConfigError, InputError
+
+_LARGEST = 4_000_000  # bytes of a configuration
+
+
+@dataclass(frozen=True)
+class BackupResult:
+    """A backup that was taken."""
+
+    path: Path
+    backup: Backup
+    unnamed: tuple[str, ...]
+    """Experiments that the ledger has charges of, and whose configurations were not named."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is not in it."""
+        lost = (
+            f"the ledger's list of the units in {name} is lost or damaged already; it counts for "
+            "everybody. An earlier backup may have it"
+            for name in self.backup.lost
+        )
+        unnamed = (
+            f"the ledger has charges of {name}, whose CONFIG was not named: its keys are not in "
+            "this backup"
+            for name in self.unnamed
+        )
+        return (*lost, *unnamed)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp backup --json``."""
+        found = self.backup.as_json()
+        return {
+            "path": str(self.path),
+            "made_at": found["made_at"],
+            "experiments": [one.experiment for one in self.backup.experiments],
+            "keys": sorted({key for one in self.backup.experiments for key in one.keys}),
+            "n_registers": len(self.backup.registers),
+            "lost": list(self.backup.lost),
+            "unnamed": list(self.unnamed),
+        }
+
+
+def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
+    """Copy the ledger of some configurations, and their keys, into the new folder ``output``.
+
+    The folder is private (0700), and appears whole or not at all. Raises ConfigError where the
+    configurations do not share a ledger or a key is missing, and InputError where there is no
+    ledger or something cannot be read or written.
+    """
+    output = output.absolute()
+    configs = {path: load_any(path) for path in config_paths}
+    url = _one_ledger(configs)
+    with new_backup(output) as folder:
+        snapshot = take_snapshot(Ledger(url), folder)
+        if snapshot is None:
+            shown = url.render_as_string(hide_password=True)
+            raise InputError(f"ledger {shown}: there is none yet; nothing was charged so far")
+        kept = tuple(
+            _kept(path, config, number, snapshot, folder)
+            for number, (path, config) in enumerate(configs.items(), 1)
+        )
+        made = Backup(
+            folder=folder,
+            made_at=snapshot.made_at,
+            program=version("clusterdp"),
+            version=snapshot.version,
+            experiments=kept,
+            registers=snapshot.registers,
+            lost=snapshot.lost,
+        )
+        seal(made)
+    unnamed = snapshot.experiments - {one.experiment for one in kept}
+    return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
+
+
+def _one_ledger(configs: dict[Path, AnyConfig]) -> sa.URL:
+    url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
+    if url is None:
+        raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
+    return url
+
+
+def _kept(
+    path: Path, config: AnyConfig, number: int, snapshot: Snapshot, folder: Path
+) -> KeptExperiment:
+    """Write the configuration and the keys of an experiment into the folder."""
+    configuration = f"configuration-{number}.toml"
+    write_private(folder / configuration, read_small(path, _LARGEST))
+    keys = {}
+    for place, (name, (_, content)) in enumerate(
+        read_keys(config, KEY_FILE, snapshot.begun).items(), 1
+    ):
+        keys[name] = f"key-{number}-{place}"
+        write_private(folder / keys[name], content)
+    return KeptExperiment(shelf_of(config).experiment, configuration, keys)

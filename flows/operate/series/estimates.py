@@ -1,0 +1,309 @@
+"""Effects over several releases of one experiment: each period's, and all of them together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import polars as pl
+
+from estimators.arm_effects import Estimate
+from estimators.coverage import coverage_warnings
+from estimators.operate.people import CrossTerms
+from estimators.operate.series import LOOKS
+from flows.operate.series.nights import Night, Nights, find_nights
+from flows.operate.series.people import Kind, People, crossed, find_people, side_by_side
+from flows.operate.series.pooling import Pooled, PooledEstimate, keys_of, pool_periods
+from flows.released.estimates.by_attribute import (
+    PooledAttributeEstimate,
+    among_segments,
+    estimate_by,
+    members_by,
+)
+from flows.released.estimates.release import estimate_file
+from flows.released.estimates.segments import (
+    SEGMENT,
+    SegmentEstimates,
+    estimate_segments,
+    read_segments,
+)
+from flows.released.file.macros import LEVEL
+from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
+from flows.runtime.table_files import read_table
+from schemas.errors import ConfigError, InputError, shown
+
+if TYPE_CHECKING:
+    from flows.released.estimates.covariates import CovariateEstimates  # statsmodels takes seconds
+
+UNLIKELY = 0.001
+"""Arm sizes that are less probable than this under the intended shares are told."""
+_LISTED = 5
+
+_ASK = (
+    "so the interval allows for any correlation between nights and is wide. Say --people disjoint "
+    "if nobody is in two releases, --people returning if people come back under the same ids (in "
+    'Python: people="disjoint")'
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the analyst's beside the releases: segments, or covariates."""
+
+    kind: str
+    """``segments`` or ``covariates``."""
+    file: Path
+    frame: pl.DataFrame
+    """All of its rows."""
+
+
+@dataclass(frozen=True)
+class ByAttribute:
+    """An attribute that all releases publish, to estimate by."""
+
+    attribute: str
+    kind: ClassVar[str] = "by"
+
+
+@dataclass(frozen=True)
+class ForAttributes:
+    """Attributes that all releases publish, to adjust for."""
+
+    attributes: tuple[str, ...]
+    kind: ClassVar[str] = "adjust"
+
+
+Split = Table | ByAttribute | ForAttributes
+"""What effects of releases are estimated by, or adjusted for."""
+
+
+@dataclass(frozen=True)
+class PeriodEstimates:
+    """What one release gives."""
+
+    night: Night
+    estimates: Sequence[Estimate]
+    fit: dict[str, Any] | None = None
+    """How the analyst's table fits it; None without one, or where none of its ids is there."""
+    misfits: tuple[str, ...] = ()
+    """What of the analyst's table does not fit it."""
+
+
+@dataclass(frozen=True)
+class SeriesEstimates:
+    """Effects of every period, and of all of them together after each one."""
+
+    nights: Nights
+    people: People
+    looks: int
+    periods: list[PeriodEstimates]
+    cumulative: Pooled
+    table: Split | None = None
+
+    @cached_property
+    def pooled(self) -> Sequence[PooledEstimate]:
+        """All periods together; by an attribute, each beside its other segments."""
+        return self.cumulative.after(len(self.periods) - 1) if self.by is None else self.by[1]
+
+    @cached_property
+    def by(self) -> tuple[str, list[PooledAttributeEstimate]] | None:
+        """The attribute that effects are estimated by, if any, and all periods together."""
+        if not isinstance(self.table, ByAttribute):
+            return None
+        pooled = self.cumulative.after(len(self.periods) - 1)
+        return self.table.attribute, among_segments(pooled, PooledAttributeEstimate)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said besides: what was left out, gaps, changed designs."""
+        plan = "the first release states no planned standard error for it"
+        lacking = [one for one in self.pooled if one.estimate is not None]
+        without = [one for one in lacking if one.ci_lower_always is None]
+        if not without:
+            return self.nights.notes
+        some = "" if len(without) == len(lacking) else f"{len(without):,} of the effects have "
+        text = f"{some}no interval for those who look every night: {plan}"
+        return (*self.nights.notes, text)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to look into before the numbers are believed."""
+        found: list[str] = []
+        if self.people.kind == "unknown":
+            found.append(f"whether people come back is not known ({self.people.because}), {_ASK}")
+        elif self.people.kind == "returning" and not len(self.people.shared):
+            found.append(f"{self.people.because}, so the interval allows for any correlation")
+        manifests = [one.night.manifest for one in self.periods]
+        odd = [one for one in manifests if (one.sample_ratio_p or 1.0) < UNLIKELY]
+        found += [
+            f"{one.release_id}: arm sizes do not fit the intended shares (p = "
+            f"{one.sample_ratio_p:.1g}); find out why before you believe its effect"
+            for one in odd
+        ]
+        changed = sum(one.n_arm_changed or 0 for one in manifests)
+        if changed:
+            found.append(f"{changed:,} units came back in another arm")
+        empty = [one.night.manifest.period for one in self.periods if not one.estimates]
+        if empty:
+            listed = ", ".join(empty[:_LISTED]) + (" and others" if len(empty) > _LISTED else "")
+            found.append(f"{len(empty):,} periods give no effect and are left out: {listed}")
+        same_shares = self.nights.first.manifest.same_shares
+        found += coverage_warnings(self.pooled, same_shares=same_shares)
+        told = [
+            f"{one.night.manifest.period}: {text}" for one in self.periods for text in one.misfits
+        ]
+        more = [f"and {len(told) - _LISTED:,} of the kind"] if len(told) > _LISTED else []
+        return (*found, *told[:_LISTED], *more)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp estimate --json`` for several releases."""
+        return {
+            "experiment": self.nights.first.manifest.experiment,
+            "people": self.people.kind,
+            "people_because": self.people.because,
+            "n_shared": len(self.people.shared),
+            "looks": self.looks,
+            "notes": list(self.notes),
+            "withdrawn": [one.release_id for one in self.nights.withdrawn],
+            "closing": None if self.nights.closing is None else self.nights.closing.as_json(),
+            "warnings": list(self.warnings),
+            "periods": [self._period(one) for one in self.periods],
+            "pooled": [vars(one) for one in self.pooled],
+        }
+
+    def _period(self, one: PeriodEstimates) -> dict[str, Any]:
+        manifest = one.night.manifest
+        fit = {} if self.table is None else {self.table.kind: one.fit}
+        return {
+            "release_id": manifest.release_id,
+            "period": manifest.period,
+            "epsilon": manifest.epsilon,
+            "delta": manifest.delta,
+            "n_units": manifest.n_units,
+            "n_set_aside": manifest.n_set_aside,
+            "sample_ratio_p": manifest.sample_ratio_p,
+            **fit,
+            "estimates": [vars(estimate) for estimate in one.estimates],
+        }
+
+
+def people_of(key: str, told: str | None) -> Kind | None:
+    """Whether people come back, as it was said; ConfigError, naming ``key``, for another word."""
+    if told is None:
+        return None
+    if told == "disjoint":
+        return "disjoint"
+    if told == "returning":
+        return "returning"
+    raise ConfigError(key, f"{shown(told)} is neither 'disjoint' nor 'returning'")
+
+
+def segments_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
+    """Read a table of segments (``unit_id``, ``segment``); a ``frame`` is used as it is."""
+    return Table("segments", file, read_segments(file, frame).rows)
+
+
+def covariates_table(file: Path, frame: pl.DataFrame | None = None) -> Table:
+    """Read a table of covariates; a ``frame`` is used as it is."""
+    return Table("covariates", file, read_table(file) if frame is None else frame)
+
+
+def estimate_series(
+    paths: Sequence[Path],
+    level: float = LEVEL,
+    *,
+    table: Split | None = None,
+    told: Kind | None = None,
+    looks: int = LOOKS,
+    metrics: Sequence[str] = (),
+) -> SeriesEstimates:
+    """Estimate effects from the releases at ``paths`` (files, or folders), and pool them.
+
+    ``table`` has segments or covariates of the analyst's, whose ids may be in any of the releases,
+    or names attributes that all of them publish.
+    ``told`` says whether people come back, where one knows better than the files; ``looks`` is the
+    look that matters most to whoever looks every night; ``metrics`` names the metrics that are
+    asked for, none all of them. Raises InputError where a file is no release or does not fit the
+    others, ConfigError where an argument is impossible.
+    """
+    if not 1 <= looks <= 1_000_000:
+        raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
+    nights = find_nights(paths)
+    periods = [_estimate(night, level, table, metrics) for night in nights.nights]
+    if isinstance(table, Table) and not any(one.fit for one in periods):
+        raise InputError(
+            f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
+        )
+    people = find_people(nights, told)
+    every = [one.estimates for one in periods]
+    cross = _cross(nights, people, every, table)
+    n_arms = len(nights.arms) - 1
+    pooled = pool_periods(every, people, n_arms, level, looks, cross)
+    return SeriesEstimates(nights, people, looks, periods, pooled, table)
+
+
+def _estimate(
+    night: Night, level: float, table: Split | None, metrics: Sequence[str]
+) -> PeriodEstimates:
+    """Estimate from one release, with the analyst's table, or by attributes, where one asks."""
+    if table is None:
+        return PeriodEstimates(night, estimate_file(night.path, level, metrics))
+    if isinstance(table, ByAttribute):
+        by = estimate_by(night.path, table.attribute, level, metrics)
+        return PeriodEstimates(night, by.estimates, by.as_json())
+    if isinstance(table, ForAttributes):
+        from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
+
+        adjusted = estimate_adjusted(night.path, table.attributes, level, metrics)
+        return PeriodEstimates(night, adjusted.estimates, adjusted.as_json(), adjusted.misfits)
+    try:
+        found = _estimator(table.kind)(night.path, table.file, level, table.frame, metrics)
+    except NoIdsError:
+        return PeriodEstimates(night, [])
+    except InputError as error:
+        failure = InputError(f"{night.manifest.release_id}: {error}")
+    else:  # most units of a table are in other releases, which goes without saying
+        misfits = replace(found, n_unmatched=0).misfits
+        return PeriodEstimates(night, found.estimates, found.as_json(), misfits)
+    raise failure
+
+
+def _estimator(kind: str) -> "Callable[..., SegmentEstimates | CovariateEstimates]":
+    if kind == "segments":
+        return estimate_segments
+    from flows.released.estimates.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
+
+    return estimate_covariates
+
+
+def _cross(
+    nights: Nights, people: People, periods: Sequence[Sequence[Estimate]], table: Split | None
+) -> CrossTerms | None:
+    """What ties the periods together, with a column for each effect; None where it is not known."""
+    if not len(people.shared):
+        return None
+    keys = keys_of(periods)
+    segments: list[str | None] = [None]
+    members: Callable[[Night], pl.DataFrame] | None = None
+    if isinstance(table, ByAttribute) or (isinstance(table, Table) and table.kind == "segments"):
+        names = list(dict.fromkeys(segment for *_, segment, _ in keys if segment is not None))
+        segments, members = [*names], partial(_members, table, pl.Enum(names))
+    metrics = list(dict.fromkeys(metric for metric, *_ in keys))
+    found = [crossed(nights, people, metric, members, len(segments)) for metric in metrics]
+    effects = product(metrics, nights.arms[1:], segments)
+    place = {effect: at for at, effect in enumerate(effects)}
+    columns = [place[metric, arm, segment] for metric, arm, _, segment, _ in keys]
+    every = side_by_side(found)
+    return CrossTerms(every.total[:, columns], every.scatter[:, columns])
+
+
+def _members(table: Table | ByAttribute, names: pl.Enum, night: Night) -> pl.DataFrame:
+    """The units in each segment of a night: ``unit_id``, and ``group``, the segment's position."""
+    if isinstance(table, Table):
+        rows = table.frame.filter(pl.col(SEGMENT).is_in(names.categories.implode()))
+    else:
+        rows = members_by(night.path, table.attribute)
+    group = pl.col(SEGMENT).cast(names).to_physical().cast(pl.Int64).alias("group")
+    return rows.select(UNIT_ID, group)

@@ -1,0 +1,371 @@
+"""The releases of one experiment, a period each: found, and checked to be about the same thing.
+
+Of each period the greatest revision counts. What periods must share is what an effect means: the
+experiment, its arms, its metrics, and the range of their outcomes. How outcomes were protected
+(ε, mechanism, the grid's values within its range) may change, and is told.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from flows.operate.series.beside import Beside, pruned_note
+from flows.released.file.draft import LATEST
+from flows.released.file.opening import OtherSchemaError, open_safely
+from flows.released.file.read import read_manifest
+from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
+from flows.runtime.regular_files import is_link
+from flows.runtime.terminal import shown
+from schemas.errors import InputError, in_short
+from schemas.names import ReleaseName
+from schemas.released import Manifest
+from schemas.series import SERIES
+
+_BESIDE = (LATEST, SERIES)
+_SUFFIX = ".duckdb"
+_LISTED = 5
+
+_ARMS = "SELECT DISTINCT arm FROM main.pools WHERE arm IS NOT NULL ORDER BY 1"
+_RANGES = "SELECT metric, min(outcome), max(outcome) FROM main.outcomes GROUP BY 1 ORDER BY 1"
+
+
+@dataclass(frozen=True)
+class Night:
+    """One period's release, and what it has to share with the others."""
+
+    path: Path
+    """Absolute."""
+    manifest: Manifest
+    arms: tuple[str, ...]
+    """Control first, then the treatments by name."""
+    ranges: dict[str, tuple[float, float]]
+    """The least and the greatest outcome of each metric."""
+
+    @property
+    def name(self) -> ReleaseName:
+        """Experiment, period, revision."""
+        manifest = self.manifest
+        return ReleaseName(manifest.experiment, manifest.period, manifest.revision)
+
+    @property
+    def measured(self) -> dict[str, tuple[str, str | None]]:
+        """What each metric is, and the unit it is measured in."""
+        return {one.metric: (one.kind, one.measured_in) for one in self.manifest.metrics}
+
+
+@dataclass(frozen=True)
+class MadeNight:
+    """A night that this run has just released, as its file has it: nobody need read that again."""
+
+    night: Night
+    estimates: tuple[dict[str, Any], ...]
+    """The rows of the file's table ``estimates``."""
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The releases of an experiment by period, one each, and what is to be said of them."""
+
+    nights: tuple[Night, ...]
+    notes: tuple[str, ...]
+    """Periods that are missing, designs that have changed, what was left out: no errors."""
+    closing: Closing | None = None
+    """How the experiment ended, as the folder of the releases says; None where it has not."""
+    withdrawn: tuple[WithdrawnRelease, ...] = ()
+    """Releases there that are left out, as they were withdrawn."""
+
+    @property
+    def first(self) -> Night:
+        """The release of the first period."""
+        return self.nights[0]
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Control first; the same in all."""
+        return self.first.arms
+
+
+def are_several(paths: Sequence[Path]) -> bool:
+    """Whether these paths stand for a series: several of them, or a folder."""
+    return len(paths) > 1 or (len(paths) == 1 and paths[0].is_dir())
+
+
+def find_nights(paths: Sequence[Path]) -> Nights:
+    """Find and check the releases at ``paths``: files, or folders of files.
+
+    ``latest.duckdb`` and ``series.duckdb`` are passed over, as are releases that a list beside them
+    says are withdrawn, and revisions that a later one has replaced. Raises InputError, naming the
+    file, where one is no release, where two are the same release, and where one is not about the
+    same effects as the first.
+    """
+    beside = Beside()
+    files = [path for path in release_files(paths) if not beside.withdraws(path, path.stem)]
+    found, others = [], []
+    for path in newest(files):
+        try:
+            found.append(read_night(path))
+        except OtherSchemaError as error:
+            others.append(str(error))
+    if others:
+        raise InputError(_of_other_schemas(others, len(found)))
+    known = [one for one in found if not beside.withdraws(one.path, one.manifest.release_id)]
+    if not known:
+        raise InputError(beside.why_none or _no_release(paths))
+    known.sort(key=lambda night: night.name)
+    for night in known:
+        _check_alike(known[0], night)
+    kept, notes = _of_periods(known)
+    periods = [night.name.period for night in kept]
+    pruned = beside.pruned([path for path in paths if path.is_dir()], known[0].name.experiment)
+    missing = gaps(sorted({*periods, *(name.period for name in pruned)}))
+    closing = beside.closing(paths, known[0].name.experiment)
+    told = (*notes, *beside.notes, *pruned_note(pruned), *missing, *_changes(kept))
+    return Nights(kept, (*told, *_absent(closing, periods)), closing, beside.withdrawn)
+
+
+def _absent(closing: Closing | None, periods: Sequence[str]) -> list[str]:
+    """Say which periods should have a file here by what the folder says of the end."""
+    absent = [] if closing is None else sorted({*closing.here} - {*periods})
+    if not absent:
+        return []
+    return [f"{CLOSED} says that this folder has releases that are not here: {named(absent)}"]
+
+
+def _of_other_schemas(others: Sequence[str], n_found: int) -> str:
+    """What to do with files of other versions, each of which ``others`` tell."""
+    if n_found == 0:
+        return others[0]
+    more = f"; and {len(others) - _LISTED:,} more" if len(others) > _LISTED else ""
+    return (
+        f"{_releases(len(others))} of another version than {n_found:,} beside: move them into a "
+        f"folder of their own, or name the files that are to be read: {'; '.join(others[:_LISTED])}"
+        f"{more}"
+    )
+
+
+def release_files(paths: Sequence[Path]) -> list[Path]:
+    """List the files at ``paths``, and in the folders among them, that may be releases."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            files += sorted(one for one in path.glob(f"*{_SUFFIX}") if not one.name.startswith("."))
+        else:
+            files.append(path)
+    if not are_several(paths):
+        return files
+    return [one for one in files if one.name not in _BESIDE]
+
+
+def newest(files: Sequence[Path]) -> list[Path]:
+    """Leave out the files that by their names are revisions replaced by a later one here."""
+    names = {path: ReleaseName.parse(path.stem) for path in files}
+    greatest: dict[tuple[str, str], int] = {}
+    for name in filter(None, names.values()):
+        period = (name.experiment, name.period)
+        greatest[period] = max(greatest.get(period, 0), name.revision)
+    return [
+        path
+        for path, name in names.items()
+        if name is None or name.revision == greatest[name.experiment, name.period]
+    ]
+
+
+def read_night(path: Path) -> Night:
+    """Read what a release is about; of units and their outcomes nothing.
+
+    Raises InputError where it is no release, or has another's name.
+    """
+    with open_night(path) as (_, night):
+        return night
+
+
+@contextmanager
+def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
+    """Open a release and read what it is about; whether its values fit together is not checked.
+
+    Raises InputError where it is no release, or has another's name.
+    """
+    with open_safely(path) as connection:
+        try:
+            night = night_of(path, connection)
+            name = ReleaseName.parse(night.manifest.release_id)
+        except (TypeError, ValueError):
+            name = None
+        if name is None or name != night.name:
+            raise InputError(f"{path.absolute()}: not a sound release: it does not say what it is")
+        if ReleaseName.parse(path.stem) not in (None, name):
+            raise InputError(
+                f"{path.absolute()}: holds the release {shown(name.release_id)}, which is not what "
+                "it is called; give it its own name"
+            )
+        yield connection, night
+
+
+def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:
+    """What the release at ``path``, which is open, is about."""
+    manifest = read_manifest(connection)
+    found = [str(arm) for (arm,) in connection.execute(_ARMS).fetchall()]
+    ranges = {
+        str(metric): (float(low), float(high))
+        for metric, low, high in connection.execute(_RANGES).fetchall()
+    }
+    others = (arm for arm in found if arm != manifest.control)
+    return Night(path.absolute(), manifest, (manifest.control, *others), ranges)
+
+
+def _of_periods(known: Sequence[Night]) -> tuple[tuple[Night, ...], list[str]]:
+    """The greatest revision of each period; ``known`` is sorted by name."""
+    kept: dict[str, Night] = {}
+    replaced = 0
+    for night in known:
+        other = kept.get(night.name.period)
+        if other is not None and other.name == night.name:
+            if other.path.samefile(night.path):
+                continue
+            raise InputError(
+                f"{other.path} and {night.path} are both the release "
+                f"{shown(night.manifest.release_id)}; give one of them"
+            )
+        replaced += other is not None
+        kept[night.name.period] = night
+    notes = [f"{_releases(replaced)} left out: a later revision of the period is here"]
+    return tuple(kept.values()), notes if replaced else []
+
+
+def _releases(number: int) -> str:
+    return "1 release is" if number == 1 else f"{number:,} releases are"
+
+
+def _check_alike(first: Night, night: Night) -> None:
+    """Raise InputError where a release is not about the same effects as the first."""
+    ours, theirs = first.manifest, night.manifest
+    where = f"{night.path}: cannot be put together with {first.path.name}"
+    if theirs.experiment != ours.experiment:
+        raise InputError(
+            f"{where}: it is of the experiment {_named(theirs.experiment)}, not of "
+            f"{_named(ours.experiment)}. Give releases of one experiment"
+        )
+    if night.arms != first.arms:
+        raise InputError(
+            f"{where}: its arms are {_list(night.arms)} (control first), not {_list(first.arms)}. "
+            "Give the periods before and after the change apart"
+        )
+    if night.measured != first.measured:
+        raise InputError(
+            f"{where}: its metrics are {_metrics(night)}, not {_metrics(first)}. Give the periods "
+            "before and after the change apart"
+        )
+    for metric, (low, high) in first.ranges.items():
+        if night.ranges.get(metric) != (low, high):
+            there = night.ranges.get(metric, (low, low))
+            raise InputError(
+                f"{where}: its outcomes go from {there[0]:g} to {there[1]:g}, not from {low:g} to "
+                f"{high:g}, so values beyond were clipped otherwise and the effects are not of the "
+                "same thing. Give the periods before and after the change apart"
+            )
+
+
+def _named(text: str) -> str:
+    return f"'{in_short(shown(text))}'"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
+    return ", ".join(_named(name) for name in names[:_LISTED]) + more
+
+
+def _metrics(night: Night) -> str:
+    told = (
+        _named(name) + (f" in {_named(unit)}" if unit else "")
+        for name, (_, unit) in night.measured.items()
+    )
+    return ", ".join(told)
+
+
+def gaps(periods: Sequence[str]) -> list[str]:
+    """Say which periods are missing, where all of them are days; ``periods`` are in order.
+
+    The shortest step between two of them is taken for the usual one.
+    """
+    try:
+        days = [date.fromisoformat(period) for period in periods]
+    except ValueError:
+        return []
+    if len(days) < 3:
+        return []
+    steps = [later - earlier for earlier, later in pairwise(days)]
+    usual = max(min(steps), timedelta(days=1))
+    missing = [
+        day + usual * number
+        for day, step in zip(days, steps, strict=False)
+        for number in range(1, min(step // usual, 10_000))
+    ]
+    if not missing:
+        return []
+    listed = ", ".join(day.isoformat() for day in missing[:_LISTED])
+    more = f" and {len(missing) - _LISTED:,} more" if len(missing) > _LISTED else ""
+    plural = "period is" if len(missing) == 1 else "periods are"
+    return [f"{len(missing):,} {plural} missing: {listed}{more}"]
+
+
+def _changes(nights: Sequence[Night]) -> list[str]:
+    """Say where the design changed from one period to the next."""
+    told = []
+    for before, after in pairwise(nights):
+        changed = [
+            f"{what} {_value(old)} to {_value(new)}"
+            for (what, old), new in zip(
+                _design(before).items(), _design(after).values(), strict=False
+            )
+            if old != new
+        ]
+        if changed:
+            told.append(
+                f"from {in_short(after.name.period)} on the design is another: "
+                f"{', '.join(changed)}; effects are of the same outcomes, and are pooled"
+            )
+    if len(told) > _LISTED:
+        return [*told[:_LISTED], f"the design changed {len(told) - _LISTED:,} times more"]
+    return told
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _design(night: Night) -> dict[str, object]:
+    manifest = night.manifest
+    return {
+        "mechanism from": manifest.mechanism,
+        "epsilon from": manifest.epsilon,
+        "delta from": manifest.delta,
+        "values of the grid from": sum(one.n_outcomes for one in manifest.outcomes),
+        "what is published of strata from": " and ".join(
+            dict.fromkeys(one.strata_statistic for one in manifest.outcomes)
+        ),
+    }
+
+
+def _no_release(paths: Sequence[Path]) -> str:
+    where = ", ".join(str(path.absolute()) for path in paths[:_LISTED])
+    inside = [one for path in paths if path.is_dir() for one in experiment_folders(path)]
+    if inside:
+        names = ", ".join(in_short(one.name) for one in inside[:_LISTED])
+        return f"{where}: holds no release itself, but its folders do: {names}. Name one of them"
+    return f"{where}: holds no release (EXPERIMENT.PERIOD.rN.duckdb)"
+
+
+def experiment_folders(folder: Path) -> list[Path]:
+    """The folders in ``folder`` that hold files named as releases are."""
+    return [
+        one
+        for one in sorted(folder.iterdir())
+        if one.is_dir() and not one.name.startswith(".") and not is_link(one)
+        if any(ReleaseName.parse(path.stem) for path in one.glob(f"*{_SUFFIX}"))
+    ]

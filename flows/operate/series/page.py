@@ -1,0 +1,185 @@
+"""What the page of a series shows: is it working, since when, and is anything odd?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from estimators.arm_effects import Estimate
+from estimators.means import SHARPEST_FIRST
+from flows.operate.series import figures as series_figures
+from flows.operate.series.pooling import Pooled, PooledEstimate, key_of
+from flows.released.page.contents import MOST_ARMS
+from flows.released.page.figures import Drawing
+from flows.released.page.scale import Scale
+from flows.released.page.words import short
+from schemas.arrays import Floats
+from schemas.released import Manifest
+
+MOST_PERIODS = 120
+"""Periods that tables and figures show, the last ones."""
+
+
+def series_facts(
+    manifests: Sequence[Manifest],
+    periods: Sequence[Sequence[Estimate]],
+    pooled: Pooled,
+    odd: Sequence[str],
+    scales: Mapping[str, Scale],
+) -> dict[str, Any]:
+    """Everything on the page, from releases in the order of their periods.
+
+    ``scales`` has the metrics, in order, and the unit that each is shown in.
+    """
+    shown = range(max(0, len(manifests) - MOST_PERIODS), len(manifests))
+    after = [pooled.after(place) for place in shown]
+    chosen = _chosen(pooled)
+    arms = [
+        _arm(at, number, shown, after, manifests, periods, scales[pooled.keys[at][0]])
+        for number, at in enumerate(chosen)
+    ]
+    return {
+        "experiment": manifests[0].experiment,
+        "control": manifests[0].control,
+        "first": manifests[0].period,
+        "last": manifests[-1].period,
+        "n_releases": len(manifests),
+        "n_shown": len(shown),
+        "n_units": sum(manifest.n_units for manifest in manifests),
+        "epsilons": sorted({manifest.epsilon for manifest in manifests}),
+        "delta": max(manifest.delta for manifest in manifests),
+        "people": pooled.people.kind,
+        "because": pooled.people.because,
+        "level": f"{100 * pooled.level:g}\u00a0%",
+        "arms": arms,
+        "metrics": [
+            {
+                "mark": "" if place == 1 else f"-{place}",
+                "metric": metric,
+                "scale": scale,
+                "arms": [one for one in arms if one["last"].metric == metric],
+            }
+            for place, (metric, scale) in enumerate(scales.items(), start=1)
+        ],
+        "nights": [_night(manifests, place) for place in shown],
+        "has_budget": any(one.budget_epsilon for one in manifests),
+        "odd": list(odd),
+    }
+
+
+def _chosen(pooled: Pooled) -> list[int]:
+    """The sharpest estimate of each metric and arm on everybody, as places in ``keys``.
+
+    Of those that the most releases have: what is published of strata may differ between these.
+    """
+    n_releases, found = pooled.effects.n_releases[-1], dict[tuple[str, str], int]()
+    for name in SHARPEST_FIRST:
+        for at, (metric, arm, _, segment, estimator) in enumerate(pooled.keys):
+            if estimator == name and segment is None:
+                before = found.setdefault((metric, arm), at)
+                if n_releases[at] > n_releases[before]:
+                    found[metric, arm] = at
+    told: dict[str, list[int]] = {}
+    for (metric, _), at in found.items():
+        told.setdefault(metric, []).append(at)
+    return [at for places in told.values() for at in places[:MOST_ARMS]]
+
+
+def _arm(
+    at: int,
+    number: int,
+    shown: range,
+    after: Sequence[Sequence[PooledEstimate]],
+    manifests: Sequence[Manifest],
+    periods: Sequence[Sequence[Estimate]],
+    scale: Scale,
+) -> dict[str, Any]:
+    """One arm's effect: after every period, and in each alone."""
+    together = [rows[at] for rows in after]
+    alone = [_alone(together[0], periods[place]) for place in shown]
+    names = [manifests[place].period for place in shown]
+    last = together[-1]
+    label = short(last.arm) + (f" on {scale.label}" if scale.label else "")
+    since = _since([(one.ci_lower_always, one.ci_upper_always) for one in together])
+    return {
+        "arm": last.arm,
+        "scale": scale,
+        "number": number + 1,
+        "last": last,
+        "has_always": last.ci_lower_always is not None,
+        "since": None if since is None else names[since],
+        "since_shown": since == 0 and shown.start > 0,
+        "is_clear": _excludes_zero(last.ci_lower, last.ci_upper),
+        "rows": [
+            {"period": name, "alone": own, "together": one}
+            for name, own, one in zip(names, alone, together, strict=True)
+        ],
+        "cumulative_svg": series_figures.cumulative(
+            Drawing(
+                f"figure-together-{number}",
+                f"Effect of {label}, all releases together",
+                f"The effect after each of {len(names)} periods, with both intervals. The table "
+                "has the same numbers.",
+            ),
+            names, _track(together, scale.factor), scale.heading("effect so far"),
+        ),
+        "alone_svg": series_figures.by_period(
+            Drawing(
+                f"figure-alone-{number}",
+                f"Effect of {label} in each release",
+                f"The effect in each of {len(names)} periods, with its interval. The table has the "
+                "same numbers.",
+            ),
+            names, _track(alone, scale.factor), scale.heading("effect"),
+        ),
+    }  # fmt: skip
+
+
+def _alone(like: PooledEstimate, estimates: Sequence[Estimate]) -> Estimate | None:
+    return next((one for one in estimates if key_of(one) == key_of(like)), None)
+
+
+def _excludes_zero(lower: float | None, upper: float | None) -> bool:
+    return lower is not None and upper is not None and (lower > 0 or upper < 0)
+
+
+def _since(intervals: Sequence[tuple[float | None, float | None]]) -> int | None:
+    """From which place on every interval excludes zero; None where the last does not."""
+    first = None
+    for place, (lower, upper) in enumerate(intervals):
+        if not _excludes_zero(lower, upper):
+            first = None
+        elif first is None:
+            first = place
+    return first
+
+
+def _track(estimates: Sequence[Estimate | None], factor: float) -> series_figures.Track:
+    names = ("estimate", "ci_lower", "ci_upper", "ci_lower_always", "ci_upper_always")
+    return series_figures.Track(*(factor * _column(estimates, name) for name in names))
+
+
+def _column(estimates: Sequence[Estimate | None], name: str) -> Floats:
+    values = [getattr(one, name, None) for one in estimates]
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _night(manifests: Sequence[Manifest], place: int) -> dict[str, Any]:
+    """One release: its size, what was set aside, what it cost."""
+    manifest = manifests[place]
+    budget = manifest.budget_epsilon
+    spent = sum(one.epsilon for one in manifests[: place + 1])
+    if manifest.account == "unit":  # at least: whoever came back has paid more
+        spent = manifest.epsilon
+    if manifest.household_epsilon is not None:
+        spent *= manifest.rows_each or 1
+    return {
+        "manifest": manifest,
+        "page": f"{manifest.release_id}.html",
+        "aside_share": (
+            None
+            if manifest.n_set_aside is None
+            else manifest.n_set_aside / max(manifest.n_set_aside + manifest.n_units, 1)
+        ),
+        "spent_share": spent / budget if budget else None,
+    }

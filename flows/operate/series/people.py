@@ -1,0 +1,338 @@
+"""Whether releases are of different people, and what those who come back contribute.
+
+The files may say it (what the publisher's account by unit counted), their ids may show it, or
+nobody but the publisher knows. Files are opened here whose values were checked already, when
+effects were estimated from them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal, Protocol
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from estimators.operate.parties import families, party_contributions
+from estimators.operate.people import (
+    CrossTerms,
+    Members,
+    contributions,
+    cross_terms,
+    of_ratio,
+    together,
+)
+from flows.operate.series.nights import Night, Nights
+from flows.released.file.evidence import read_frame
+from flows.released.file.opening import open_safely
+from flows.released.file.sql import quote_name
+from schemas.arrays import Bools, Floats, Ints, Words
+from schemas.tables import debiased
+
+Kind = Literal["disjoint", "returning", "unknown"]
+"""Whether nobody is in two releases, some are, or it cannot be told."""
+
+_IDS = "SELECT DISTINCT {who} AS unit FROM main.units AS u"
+_LOOK_HASHED = """
+SELECT coalesce(bool_and(regexp_full_match(unit_id::VARCHAR, '[0-9a-f]{64}')), false)
+FROM (SELECT unit_id FROM main.units LIMIT 1000)
+"""
+_ROWS = """
+SELECT {who} AS unit, u.cluster::VARCHAR AS cluster, u.arm::VARCHAR AS arm,
+       u.{outcome} AS debiased, {group} AS "group"
+FROM main.units AS u {join}
+"""
+_JOIN = "JOIN temp.main.series_members AS m ON m.unit_id = u.unit_id::VARCHAR"
+
+
+@dataclass(frozen=True)
+class People:
+    """Who is in several of the releases, as far as it is known."""
+
+    kind: Kind
+    are_new: Bools
+    """Whether nobody in a period is in an earlier one, as far as it is known; shape [T]."""
+    shared: Words
+    """Those who are in several releases, in order, where their ids can be matched.
+
+    Where units were assigned together, what was assigned: a household comes back in any member.
+    """
+    because: str
+    """How it is known, or why it is not."""
+
+    def until(self, period: int) -> Kind:
+        """Whether the people are known to differ up to a period, of this position."""
+        return "disjoint" if bool(self.are_new[1 : period + 1].all()) else self.kind
+
+
+class Accounted(Protocol):
+    """What a release says of its account, and when it was made: a manifest, for example."""
+
+    @property
+    def created_at(self) -> datetime:
+        """UTC."""
+
+    @property
+    def n_returning(self) -> int | None:
+        """Units that were released before; None where nobody looked for them."""
+
+    @property
+    def returning(self) -> str | None:
+        """What became of those: ``charge``, or ``set_aside``."""
+
+    @property
+    def account_key_fingerprint(self) -> str | None:
+        """Of the key under which the account tells units apart."""
+
+    @property
+    def assigned(self) -> bool:
+        """Whether units were assigned together: then that units are new says too little."""
+
+
+def new_by_files(releases: Sequence[Accounted]) -> Bools:
+    """Whether the people of a period are new by what the files say; shape [T].
+
+    Of two releases the one that was made later knows: it looked for units released before, under
+    the same account's key as the other, and found none or set them aside.
+    """
+    return np.array(
+        [
+            all(_differ(release, earlier) for earlier in releases[:place])
+            for place, release in enumerate(releases)
+        ],
+        dtype=bool,
+    )
+
+
+def _differ(one: Accounted, other: Accounted) -> bool:
+    key = one.account_key_fingerprint
+    if key is None or key != other.account_key_fingerprint or one.assigned or other.assigned:
+        return False
+    latest = max(one.created_at, other.created_at)  # both, where they are of one second
+    return all(
+        release.n_returning == 0 or release.returning == "set_aside"
+        for release in (one, other)
+        if release.created_at == latest
+    )
+
+
+def people_by_files(releases: Sequence[Accounted]) -> People:
+    """Who is in several releases, by what they say of themselves alone; in order of periods."""
+    are_new = new_by_files(releases)
+    nobody = np.zeros(0, dtype=np.uint64)
+    if are_new.all():
+        return People("disjoint", are_new, nobody, "the files say that all people are new")
+    if any((release.n_returning or 0) > 0 for release in releases):
+        return People("returning", are_new, nobody, "the files say that people come back")
+    return People("unknown", are_new, nobody, "the files do not say whether people come back")
+
+
+def find_people(nights: Nights, told: Kind | None = None) -> People:
+    """Find out who is in several releases: as ``told``, by the files, else by their ids.
+
+    Where ``told`` says that people come back, ids are matched although nothing shows that they were
+    hashed under one key.
+    """
+    every = nights.nights
+    by_files = people_by_files([night.manifest for night in every])
+    nobody = by_files.shared
+    if told == "disjoint":
+        are_new = np.ones(len(every), dtype=bool)
+        return People("disjoint", are_new, nobody, "as you say, nobody is in two of them")
+    if by_files.kind == "disjoint" and told is None:
+        return by_files
+    why_not = _why_ids_differ(every)
+    if why_not is not None and (told is None or not _have_ids(every)):
+        kind: Kind = "returning" if told or by_files.kind == "returning" else "unknown"
+        return People(kind, by_files.are_new, nobody, why_not)
+    shared, are_new = _shared(every)
+    one = "group" if every[0].manifest.assigned else "id"  # of what was assigned together
+    if len(shared):
+        because = f"{len(shared):,} {one}s are in more than one release"
+        return People("returning", are_new, shared, because)
+    if told == "returning" or by_files.kind == "returning":
+        because = f"people come back, but no {one} is in two releases, so they cannot be matched"
+        return People("returning", by_files.are_new, nobody, because)
+    return People("disjoint", are_new, nobody, f"no {one} is in more than one release")
+
+
+def _have_ids(nights: Sequence[Night]) -> bool:
+    return all(night.manifest.has_units for night in nights)
+
+
+def _why_ids_differ(nights: Sequence[Night]) -> str | None:
+    """Say why equal ids need not be one person, or different ones two; None where they are."""
+    if not _have_ids(nights):
+        return "releases without units have no ids to be matched"
+    if any(night.manifest.assigned for night in nights):
+        return _why_parties_differ(nights)
+    keys = {night.manifest.unit_id_key_fingerprint for night in nights}
+    if len(keys) > 1:
+        return "ids were hashed under several keys, or not all of them, so they cannot be matched"
+    if keys != {None}:
+        return None
+    with open_safely(nights[0].path) as connection:
+        (looks_hashed,) = connection.execute(_LOOK_HASHED).fetchall()[0]
+    return "ids look hashed, and nothing shows that it was under one key" if looks_hashed else None
+
+
+def _why_parties_differ(nights: Sequence[Night]) -> str | None:
+    """The same of what was assigned: its digests are those of the account's key."""
+    if not all(night.manifest.assigned for night in nights):
+        return "units were assigned together in some releases only"
+    keys = {night.manifest.account_key_fingerprint for night in nights}
+    if len(keys) == 1 and keys != {None}:
+        return None
+    return "nothing shows that assigned_to was made under one key in all releases"
+
+
+def _who(night: Night) -> str:
+    """SQL for who comes back: units or, where they were assigned together, all of these as one."""
+    return "u.assigned_to" if night.manifest.assigned else "hash(u.unit_id::VARCHAR)"
+
+
+def _shared(nights: Sequence[Night]) -> tuple[Words, Bools]:
+    """Those in several releases, and in which periods everybody is new."""
+    by_night = []
+    for night in nights:
+        with open_safely(night.path) as connection:
+            by_night.append(_words(read_frame(connection, _IDS.format(who=_who(night)))["unit"]))
+    every = np.sort(np.concatenate(by_night))
+    shared = np.unique(every[1:][every[1:] == every[:-1]])
+    seen = np.zeros(len(shared), dtype=bool)
+    are_new = np.ones(len(nights), dtype=bool)
+    for place, ids in enumerate(by_night):
+        here = np.isin(shared, ids)
+        are_new[place] = not bool((seen & here).any())
+        seen |= here
+    return shared, are_new
+
+
+def _words(column: pl.Series) -> Words:
+    found: Words = column.to_numpy().astype(np.uint64, copy=False)
+    return found
+
+
+def crossed(
+    nights: Nights,
+    people: People,
+    metric: str,
+    segments: Callable[[Night], pl.DataFrame] | None = None,
+    n_segments: int = 1,
+) -> CrossTerms:
+    """Return what ties the periods together, by treatment arm, then segment; shape [T, A · G].
+
+    ``metric`` is the outcome or ratio that the effects are on. ``segments`` gives a row for each
+    unit in a segment of a night: ``unit_id``, and ``group``, its position; None stands for
+    everybody in one.
+    """
+    shape = (len(nights.nights), n_segments)
+    n_arms = len(nights.arms) - 1
+    parts: list[list[_Rows]] = [[] for _ in range(n_arms)]
+    for place, night in enumerate(nights.nights):
+        with open_safely(night.path) as connection:
+            grouped = None if segments is None else segments(night)
+            members, below, unit = _members(connection, night, metric, grouped)
+        is_shared = np.isin(unit, people.shared)
+        same_shares = night.manifest.same_shares
+        if night.manifest.assigned:
+            members = replace(members, party=np.unique(unit, return_inverse=True)[1])
+        for arm, rows in enumerate(parts, start=1):
+            given = members
+            if below is not None:
+                given = of_ratio(members, below, arm, 0, same_shares=same_shares)
+            rows.append(_of_night(given, unit, arm, place, is_shared, same_shares))
+    return side_by_side([_crossed(rows, shape) for rows in parts])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Units that may be in several releases, in one of them; shape [M] each."""
+
+    effect: Ints
+    unit: Words
+    period: Ints
+    contribution: Floats
+    collapsed: Ints
+    """The stratum that the unit's parties make one family of; −1 for none."""
+
+
+def _of_night(
+    members: Members,
+    unit: Words,
+    arm: int,
+    place: int,
+    is_shared: Bools,
+    same_shares: bool,
+) -> _Rows:
+    """What matters of a release for an ``arm``."""
+    if members.party is None:
+        own = contributions(members, arm, 0, same_shares=same_shares)
+        collapsed = np.full(len(own), -1)
+    else:
+        found = party_contributions(members, arm, 0, same_shares=same_shares)
+        own, collapsed = found.value, found.collapsed
+    rows = np.flatnonzero(is_shared | (collapsed >= 0))
+    period: Ints = np.full(len(rows), place, dtype=np.int64)
+    return _Rows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
+
+
+def _crossed(nights: Sequence[_Rows], shape: tuple[int, int]) -> CrossTerms:
+    effect, unit, period, own, collapsed = (
+        np.concatenate([getattr(one, name) for one in nights])
+        for name in _Rows.__dataclass_fields__
+    )
+    if (collapsed >= 0).any():
+        stratum = np.where(collapsed >= 0, collapsed * shape[0] + period, -1)
+        unit = families(effect, unit, stratum)
+    by_night = [
+        together(*(part[period == t] for part in (effect, unit, period, own)))
+        for t in range(shape[0])
+    ]
+    rows = [np.concatenate(parts) for parts in zip(*by_night, strict=True)]
+    return cross_terms(rows[0], rows[1], rows[2], rows[3], shape)
+
+
+def side_by_side(found: Sequence[CrossTerms]) -> CrossTerms:
+    """Put the terms of one set of effects after those of the other."""
+    return CrossTerms(
+        np.concatenate([one.total for one in found], axis=1),
+        np.concatenate([one.scatter for one in found], axis=1),
+    )
+
+
+def _members(
+    connection: duckdb.DuckDBPyConnection,
+    night: Night,
+    metric: str,
+    segments: pl.DataFrame | None,
+) -> tuple[Members, Floats | None, Words]:
+    """The units of a release, in segments where there are some, and who they are.
+
+    Of a ratio they have the numerator's outcomes; the denominator's stand beside them, else None.
+    """
+    ratio = next((one for one in night.manifest.ratios if one.metric == metric), None)
+    outcome = quote_name(debiased(metric if ratio is None else ratio.numerator))
+    if ratio is not None:
+        outcome = f"{quote_name(debiased(ratio.denominator))} AS below, u.{outcome}"
+    who = _who(night)
+    query = _ROWS.format(who=who, outcome=outcome, group="0::BIGINT", join="")
+    if segments is not None:
+        connection.register("members_to_insert", segments.to_arrow())
+        connection.execute(
+            "CREATE TEMP TABLE series_members AS "
+            'SELECT unit_id, "group"::BIGINT AS "group" FROM members_to_insert'
+        )
+        query = _ROWS.format(who=who, outcome=outcome, group='m."group"', join=_JOIN)
+    rows = read_frame(connection, query)
+    cluster = rows["cluster"].cast(pl.Categorical).to_physical()
+    arm = rows["arm"].cast(pl.Enum(night.arms)).to_physical()
+    members = Members(
+        group=rows["group"].to_numpy().astype(np.int64),
+        cluster=cluster.to_numpy().astype(np.int64),
+        arm=arm.to_numpy().astype(np.int64),
+        debiased=rows["debiased"].to_numpy().astype(np.float64),
+    )
+    below = None if ratio is None else rows["below"].to_numpy().astype(np.float64)
+    return members, below, _words(rows["unit"])

@@ -1,0 +1,209 @@
+"""From the estimates of periods to those of all periods together: rows in, rows out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimators.arm_effects import Estimate
+from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
+from estimators.operate.people import CrossTerms
+from estimators.operate.series import (
+    LOOKS,
+    PeriodEffects,
+    PooledEffects,
+    always_valid,
+    interval_degrees,
+    pool,
+)
+from flows.operate.series.people import Kind, People
+from schemas.arrays import Floats
+
+Key = tuple[str, str, str, str | None, str]
+"""What an effect is of: metric, arm, control, segment, estimator."""
+
+
+@dataclass(frozen=True)
+class PooledEstimate(Estimate):
+    """An effect over several periods; a number is None where they cannot give it.
+
+    ``n_units`` and ``n_segment`` are added up: whoever is in two releases counts twice.
+    ``relative`` and its interval are None where people come back, or may.
+    """
+
+    n_releases: int = 0
+    """Periods that it is made of."""
+    ci_lower_always: float | None = None
+    """Lower end of the interval for those who look after every period; None without a plan."""
+    ci_upper_always: float | None = None
+    people: Kind = "unknown"
+
+
+def keys_of(periods: Sequence[Sequence[Estimate]]) -> list[Key]:
+    """The effects that periods have, in the order in which they come up."""
+    return list(dict.fromkeys(key_of(one) for period in periods for one in period))
+
+
+def key_of(one: Estimate) -> Key:
+    """What an estimate is of."""
+    return one.metric, one.arm, one.control, one.segment, one.estimator
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The effects after every period; arrays have the shape [T, E], E being ``keys``."""
+
+    keys: Sequence[Key]
+    people: People
+    level: float
+    effects: PooledEffects
+    always: tuple[Floats, Floats]
+    n_segment: Floats
+    planned: Floats
+    """The planned standard error of the pooled effect; NaN where it is not known."""
+    control_mean: Floats
+    control_variance: Floats
+
+    def after(self, period: int) -> list[PooledEstimate]:
+        """The estimates after the period of this position, in the order of ``keys``."""
+        columns = {name: values.tolist() for name, values in self._columns(period).items()}
+        n_units, n_segment = self.effects.n_units[period], self.n_segment[period]
+        n_releases = self.effects.n_releases[period]
+        people = self.people.until(period)
+        return [
+            PooledEstimate(
+                metric=metric, arm=arm, control=control, segment=segment,
+                estimator=estimator,  # type: ignore[arg-type] # as it stands in an Estimate
+                confidence_level=self.level,
+                n_units=int(n_units[at]),
+                n_segment=int(n_segment[at]),
+                coverage=float(n_units[at] / n_segment[at]) if n_segment[at] > 0 else None,
+                n_releases=int(n_releases[at]),
+                people=people,
+                **{name: _or_none(values[at]) for name, values in columns.items()},
+            )
+            for at, (metric, arm, control, segment, estimator) in enumerate(self.keys)
+        ]  # fmt: skip
+
+    def _columns(self, period: int) -> dict[str, Floats]:
+        effects = self.effects
+        estimate, variance = effects.estimate[period], effects.variance[period]
+        degrees = effects.degrees_of_freedom[period]
+        interval = t_interval(estimate, variance, degrees, self.level)
+        control = self.control_mean[period], self.control_variance[period]
+        treated = estimate + control[0], np.maximum(variance - control[1], 0.0)
+        relative = relative_effect(treated, control, degrees, self.level)
+        return {
+            "estimate": estimate,
+            "std_error": interval.std_error,
+            "privacy_std_error": np.sqrt(effects.noise_variance[period]),
+            "ci_lower": interval.lower,
+            "ci_upper": interval.upper,
+            "p_value": interval.p_value,
+            "p_value_holm": self._holm(interval.p_value),
+            "minimum_detectable_effect": minimum_detectable_effect(
+                interval.std_error, degrees, self.level
+            ),
+            "relative": relative.estimate,
+            "relative_ci_lower": relative.lower,
+            "relative_ci_upper": relative.upper,
+            "planned_std_error": self.planned[period],
+            "control_mean": control[0],
+            "control_std_error": np.sqrt(control[1]),
+            "ci_lower_always": self.always[0][period],
+            "ci_upper_always": self.always[1][period],
+        }
+
+    def _holm(self, p_values: Floats) -> Floats:
+        adjusted = p_values.copy()
+        families: dict[tuple[str, str | None, str], list[int]] = {}
+        for at, (metric, _, _, segment, estimator) in enumerate(self.keys):
+            families.setdefault((metric, segment, estimator), []).append(at)
+        for places in families.values():
+            adjusted[places] = holm(p_values[places])
+        return adjusted
+
+
+def pool_periods(
+    periods: Sequence[Sequence[Estimate]],
+    people: People,
+    n_arms: int,
+    level: float,
+    looks: int = LOOKS,
+    cross: CrossTerms | None = None,
+) -> Pooled:
+    """Pool the estimates of periods, the oldest first; those of a period have one level.
+
+    ``n_arms`` is the number of treatment arms, ``level`` the confidence level of what is asked for.
+    ``cross`` is what ties periods together, where it is known who comes back, with a column for
+    each of the effects (:func:`keys_of`).
+    """
+    keys = keys_of(periods)
+    table = _Table(periods, keys)
+    given = PeriodEffects(
+        table.column("estimate"), table.variance, table.column("privacy_std_error") ** 2,
+        interval_degrees(
+            (table.column("ci_upper") - table.column("ci_lower")) / 2.0,
+            table.column("std_error"),
+            table.level,
+        ),
+        table.n_units,
+    )  # fmt: skip
+    are_new = None if people.kind == "disjoint" or cross is not None else people.are_new
+    effects = pool(given, are_new=are_new, cross=cross)
+    planned, n_first = table.plan_of_first()
+    always = always_valid(effects, planned, n_first, level, n_arms=n_arms, looks=looks)
+    is_disjoint = np.array([people.until(t) == "disjoint" for t in range(len(periods))])
+    hidden = np.where(is_disjoint, 0.0, np.nan)[:, np.newaxis]
+    return Pooled(
+        keys, people, level, effects, always,
+        n_segment=np.cumsum(table.n_segment, axis=0),
+        planned=np.sqrt(table.weighted(table.column("planned_std_error") ** 2, 2)) + hidden,
+        control_mean=table.weighted(table.column("control_mean"), 1) + hidden,
+        control_variance=table.weighted(table.column("control_std_error") ** 2, 2) + hidden,
+    )  # fmt: skip
+
+
+class _Table:
+    """The estimates of periods as arrays of the shape [T, E]; NaN where a period has none."""
+
+    def __init__(self, periods: Sequence[Sequence[Estimate]], keys: Sequence[Key]) -> None:
+        self._place = {key: at for at, key in enumerate(keys)}
+        self._periods = periods
+        self._shape = (len(periods), len(keys))
+        self.variance = self.column("std_error") ** 2
+        self.n_segment = np.nan_to_num(self.column("n_segment"))
+        has_one = ~np.isnan(self.column("estimate"))
+        self.n_units = np.where(has_one, np.nan_to_num(self.column("n_units")), 0.0)
+        levels = self.column("confidence_level")
+        self.level = float(levels[~np.isnan(levels)][0]) if np.isfinite(levels).any() else 0.95
+
+    def column(self, name: str) -> Floats:
+        """One of the numbers of an estimate."""
+        values = np.full(self._shape, np.nan)
+        for t, at, one in self._rows():
+            value = getattr(one, name)
+            values[t, at] = np.nan if value is None else value
+        return values
+
+    def _rows(self) -> Iterator[tuple[int, int, Estimate]]:
+        for t, period in enumerate(self._periods):
+            for one in period:
+                yield t, self._place[key_of(one)], one
+
+    def weighted(self, values: Floats, power: int) -> Floats:
+        """Σ (n_r/n)^power · value over the periods up to each; NaN where one is not known."""
+        parts = np.where(self.n_units > 0, self.n_units**power * values, 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            total: Floats = np.cumsum(parts, axis=0) / np.cumsum(self.n_units, axis=0) ** power
+        return total
+
+    def plan_of_first(self) -> tuple[Floats, Floats]:
+        """The planned standard error, and the size, of the first period with each effect."""
+        first = np.argmax(self.n_units > 0, axis=0)
+        at = np.arange(self._shape[1])
+        return self.column("planned_std_error")[first, at], self.n_units[first, at]
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None

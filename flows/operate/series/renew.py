@@ -1,0 +1,342 @@
+"""``series.duckdb`` beside the releases of an experiment: its nights, and all of them together.
+
+It is made anew after every publication, from released files alone. Rows of nights that it has
+already are taken over from it, so a night is read once; where it is not intact, or a release that
+it speaks of is another now, all are read again. Nights that were withdrawn are left out; of those
+whose files were pruned the rows stay, which are all that is left of them. It appears whole or not
+at all, and readers are never blocked.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import duckdb
+import polars as pl
+
+from estimators.arm_effects import Estimate
+from estimators.operate.series import LOOKS
+from flows.operate.series.nights import MadeNight, Night, find_nights, open_night
+from flows.operate.series.people import people_by_files
+from flows.operate.series.pooling import pool_periods
+from flows.released.checksums import sha256_of
+from flows.released.file.draft import complete, workplace
+from flows.released.file.sql import creation, quote_name, text
+from flows.released.lists import Known, Lists
+from flows.runtime.files import folder_lock, sync_directory
+from schemas.errors import ClusterdpError
+from schemas.names import ReleaseName
+from schemas.released import STORAGE_VERSION, TABLES
+from schemas.series import SERIES, SERIES_TABLES, SERIES_VERSION
+from schemas.tables import COUNT, NUMBER, TEXT
+
+Row = dict[str, Any]
+
+_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+    "threads": 1,
+}
+_LEVEL = 0.95
+_TYPES = {
+    TEXT: pl.String,
+    NUMBER: pl.Float64,
+    COUNT: pl.Int64,
+    "INTEGER": pl.Int64,
+    "TIMESTAMP": pl.Datetime,
+    "BOOLEAN": pl.Boolean,
+}
+_ESTIMATE = [one.name for one in fields(Estimate)]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a series says already: its one row, and rows by release."""
+
+    series: Row
+    periods: dict[str, Row]
+    estimates: dict[str, list[Row]]
+    notes: list[Row]
+    is_current: bool
+    """Whether this version of the program has made it: else only what was pruned is taken over."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What tells whether people come back (see ``flows.operate.series.people``)."""
+
+    created_at: Any
+    n_returning: int | None
+    returning: str | None
+    account_key_fingerprint: str | None
+
+    @property
+    def assigned(self) -> bool:
+        """Whether units were assigned together: their periods have no fingerprint."""
+        return False
+
+
+class Noted(Protocol):
+    """Knows again what this program has made."""
+
+    def is_as_made(self, path: Path) -> bool | None:
+        """Whether a file is as it was last made; None where nobody has noted it."""
+
+    def note_made(self, path: Path, sha256: str) -> None:
+        """Note what is about to be made of it."""
+
+
+def renew_series(
+    directory: Path,
+    experiment: str,
+    known: Callable[[], Known],
+    noted: Noted,
+    made: MadeNight | None = None,
+) -> tuple[str, ...]:
+    """Bring ``series.duckdb`` in ``directory`` up to date; return warnings, and never fail.
+
+    The releases are public whatever becomes of it. ``experiment`` is the one whose releases are in
+    the folder, ``known`` says which of the files are releases; ``made`` is what this run has drawn,
+    which is not read again. Of a series that is there all is
+    taken over if it is as it was ``noted``, nothing if it is not, and rows of pruned releases where
+    nobody has noted one.
+    """
+    path = directory / SERIES
+    was_there = path.exists()
+    try:
+        is_own = noted.is_as_made(path)
+        if _todo(directory, experiment, known(), is_own) is not None:
+            with workplace(directory) as folder, folder_lock(directory):
+                _renew(directory, experiment, folder / SERIES, known(), noted, made)
+    except (ClusterdpError, OSError, duckdb.Error) as error:
+        reason = str(error).splitlines()[0]
+    else:
+        anew = f"{path}: somebody has changed it; it was made anew from the releases that are there"
+        return (anew,) if was_there and is_own is False else ()
+    return (f"{directory / SERIES} is not up to date, the release itself is public: {reason}",)
+
+
+@dataclass(frozen=True)
+class _Todo:
+    """The releases that a series is made of, and what is taken over from the one that is there."""
+
+    files: Sequence[tuple[Path, str, int, bool]]
+    """Path, release, size, and whether its rows are there; none: no series is to be there."""
+    kept: _Kept | None
+    notes: list[Row]
+
+
+def _todo(directory: Path, experiment: str, told: Known, is_own: bool | None) -> _Todo | None:
+    """What is to be done; None where nothing is."""
+    lists = told.lists
+    kept = None if is_own is False else _read(directory / SERIES, experiment)
+    if kept is not None and is_own is None:
+        kept = replace(kept, is_current=False)
+    known = {} if kept is None else {one: row["n_bytes"] for one, row in kept.periods.items()}
+    sizes = _sizes(directory, told, known)
+    notes = _notes(lists, experiment)
+    if not sizes and not (lists.withdrawn and (directory / SERIES).exists()):
+        return None
+    if kept is not None and kept.is_current:
+        if (list(known.items()), kept.notes) == (list(sizes.items()), notes):
+            return None
+        if any(sizes.get(one, size) != size for one, size in known.items()):
+            known = {}  # a release is another now: read all again
+    else:
+        known = {}
+    files = []
+    for one, size in sizes.items():
+        path = directory / f"{one}.duckdb"
+        files.append((path, one, size, one in known or not path.exists()))
+    return _Todo(files, kept, notes)
+
+
+def _sizes(directory: Path, told: Known, known: Mapping[str, int]) -> dict[str, int]:
+    """The size of the release of each period that counts, in order.
+
+    A pruned one counts as long as its file is there, or its rows are ``known``.
+    """
+    pruned = (ReleaseName.parse(one) for one in told.lists.pruned if one in known)
+    sizes: dict[ReleaseName, int] = {}
+    for name in {*told.intact, *(one for one in pruned if one is not None)}:
+        one = name.release_id
+        if one in told.lists.withdrawn:
+            continue
+        try:
+            sizes[name] = (directory / f"{one}.duckdb").stat().st_size
+        except FileNotFoundError:  # it was pruned
+            if one in known:
+                sizes[name] = known[one]
+    last = {name.period: name for name in sorted(sizes)}
+    return {name.release_id: sizes[name] for name in last.values()}
+
+
+def _notes(lists: Lists, experiment: str) -> list[Row]:
+    """A row a release of the experiment that was withdrawn, or pruned, in order."""
+    found: list[tuple[str, str, str, str | None]] = [
+        *((one.release_id, "withdrawn", one.withdrawn_at, one.reason)
+          for one in lists.withdrawn.values()),
+        *((one.release_id, "pruned", one.pruned_at, None) for one in lists.pruned.values()),
+    ]  # fmt: skip
+    names = ((ReleaseName.parse(one[0]), one) for one in sorted(found))
+    return [
+        dict(zip(_columns("notes"), (name.period, *one), strict=True))
+        for name, one in names
+        if name is not None and name.experiment == experiment
+    ]
+
+
+def _renew(
+    directory: Path,
+    experiment: str,
+    draft: Path,
+    told: Known,
+    noted: Noted,
+    made: MadeNight | None,
+) -> None:
+    path = directory / SERIES
+    todo = _todo(directory, experiment, told, noted.is_as_made(path))
+    if todo is None:  # another run has done it
+        return
+    if not todo.files:
+        path.unlink(missing_ok=True)
+        sync_directory(directory)
+        return
+    _write(_tables(todo.kept, todo.files, made) | {"notes": todo.notes}, draft)
+    complete(draft)
+    noted.note_made(path, sha256_of(draft))
+    draft.replace(path)
+    sync_directory(directory)
+
+
+def _tables(
+    kept: _Kept | None, files: Sequence[tuple[Path, str, int, bool]], made: MadeNight | None
+) -> dict[str, list[Row]]:
+    """The rows of every table; ``files`` are path, release, size, and whether it is kept."""
+    periods: list[Row] = []
+    estimates: list[list[Row]] = []
+    row = None
+    taken_over = [is_kept for *_, is_kept in files]
+    if kept is not None and (all(taken_over) or (kept.is_current and any(taken_over))):
+        row = kept.series | {"package_version": version("clusterdp")}
+    for path, release_id, size, is_kept in files:
+        if is_kept and kept is not None:
+            periods.append(kept.periods[release_id])
+            estimates.append(kept.estimates.get(release_id, []))
+            continue
+        if made is not None and made.night.manifest.release_id == release_id:
+            night, found = made.night, list(made.estimates)
+        else:
+            with open_night(path) as (connection, night):
+                found = _select(connection, "main", "estimates", list(TABLES["estimates"]))
+        own = _series_row(night)
+        row = row or own
+        if own["alike"] != row["alike"]:
+            find_nights([path.parent])  # says which file differs, and in what
+        periods.append(_period_row(night, size, found))
+        told = {"period": night.manifest.period, "release_id": release_id}
+        estimates.append([told | one for one in found])
+    if row is None:
+        raise AssertionError("a series without releases")
+    return {
+        "series": [row],
+        "periods": periods,
+        "estimates": [one for rows in estimates for one in rows],
+        "cumulative": _cumulative(row, periods, estimates),
+    }
+
+
+def _series_row(night: Night) -> Row:
+    facts = [night.manifest.experiment, night.arms, night.measured, night.ranges]
+    return {
+        "experiment": night.manifest.experiment,
+        "control": night.manifest.control,
+        "n_arms": len(night.arms) - 1,
+        "looks": LOOKS,
+        "alike": hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
+        "series_version": SERIES_VERSION,
+        "package_version": version("clusterdp"),
+    }
+
+
+def _period_row(night: Night, size: int, estimates: Sequence[Row]) -> Row:
+    shares = [one["coverage"] for one in estimates if one["coverage"] is not None]
+    row = {name: getattr(night.manifest, name, None) for name in _columns("periods")}
+    if night.manifest.assigned:  # the account says who is new, and not whether their household is
+        row["account_key_fingerprint"] = None
+    return row | {"coverage": min(shares, default=None), "n_bytes": size}
+
+
+def _cumulative(row: Row, periods: Sequence[Row], estimates: Sequence[list[Row]]) -> list[Row]:
+    every = [[_estimate(one) for one in rows] for rows in estimates]
+    if not any(every):
+        return []
+    names = [one.name for one in fields(_Seen)]
+    people = people_by_files([_Seen(**{name: one[name] for name in names}) for one in periods])
+    pooled = pool_periods(every, people, row["n_arms"], _LEVEL, row["looks"])
+    return [
+        {"period": period["period"], "release_id": period["release_id"]} | asdict(one)
+        for place, period in enumerate(periods)
+        for one in pooled.after(place)
+        if one.estimate is not None
+    ]
+
+
+def _estimate(row: Row) -> Estimate:
+    known: dict[str, Any] = {name: row.get(name) for name in _ESTIMATE}
+    return Estimate(**known)
+
+
+def _read(path: Path, experiment: str) -> _Kept | None:
+    """What the series at ``path`` holds; None where there is none that can be gone on with."""
+    if path.is_symlink() or not path.is_file() or path.with_name(f"{path.name}.wal").exists():
+        return None
+    try:
+        with duckdb.connect(str(path), read_only=True, config=_CLOSED) as connection:
+            tables = {
+                name: _select(connection, "main", name, _columns(name)) for name in SERIES_TABLES
+            }
+    except (duckdb.Error, OSError, UnicodeError):
+        return None
+    (row,) = tables["series"] if len(tables["series"]) == 1 else ({},)
+    wanted = {"experiment": experiment, "looks": LOOKS, "series_version": SERIES_VERSION}
+    if {name: row.get(name) for name in wanted} != wanted:
+        return None
+    estimates: dict[str, list[Row]] = {}
+    for one in tables["estimates"]:
+        estimates.setdefault(one["release_id"], []).append(one)
+    periods = {one["release_id"]: one for one in tables["periods"]}
+    is_current = row["package_version"] == version("clusterdp")
+    return _Kept(row, periods, estimates, tables["notes"], is_current)
+
+
+def _columns(table: str) -> list[str]:
+    return list(SERIES_TABLES[table].columns)
+
+
+def _select(
+    connection: duckdb.DuckDBPyConnection, schema: str, table: str, columns: Sequence[str]
+) -> list[Row]:
+    query = f"SELECT {', '.join(map(quote_name, columns))} FROM {schema}.{quote_name(table)}"  # noqa: S608 - our own names
+    rows = connection.execute(query).fetchall()
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _write(tables: Mapping[str, Sequence[Row]], draft: Path) -> None:
+    """Write the tables to a new DuckDB file, and close it."""
+    with duckdb.connect(config={"temp_directory": "", "threads": 1}) as connection:
+        attached = f"ATTACH {text(str(draft))} AS series (STORAGE_VERSION '{STORAGE_VERSION}')"
+        connection.execute(f"{attached}; USE series; BEGIN; {creation(SERIES_TABLES)}")
+        for name, table in SERIES_TABLES.items():
+            schema = {column: _TYPES[fact.kind] for column, fact in table.columns.items()}
+            rows = [{column: row[column] for column in schema} for row in tables[name]]
+            connection.register("rows", pl.DataFrame(rows, schema=schema).to_arrow())
+            connection.execute(f"INSERT INTO {name} FROM rows")
+            connection.unregister("rows")
+        connection.execute("COMMIT; CHECKPOINT series")

@@ -1,0 +1,121 @@
+"""`clusterdp report FOLDER`: pages of an experiment's releases, together and one by one.
+
+Where the folder holds several experiments' folders, each has its pages, and an index leads to them.
+"""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from estimators.operate.series import LOOKS
+from flows.operate.series.estimates import SeriesEstimates, estimate_series
+from flows.operate.series.nights import Night, experiment_folders, release_files
+from flows.operate.series.page import series_facts
+from flows.operate.series.people import Kind
+from flows.released.page.html import render
+from flows.released.page.scale import Scale, scale_of
+from flows.released.report import WITHDRAWN_MARK, write_page, write_report
+from flows.runtime.files import public_directory
+from schemas.arrays import Floats
+from schemas.errors import InputError
+from schemas.released import Metric
+
+_INDEX = "index.html"
+
+
+def write_series_report(
+    paths: Sequence[Path], output: Path, *, told: Kind | None = None, looks: int = LOOKS
+) -> tuple[Path, tuple[str, ...]]:
+    """Write the pages about the releases at ``paths`` (files, or folders) into ``output``.
+
+    Returns the absolute path of the page to begin with, and warnings. Pages of releases that are
+    there already are left as they are. Raises InputError where there is no release, or the pages
+    cannot be written.
+    """
+    if output.suffix.lower() in (".html", ".htm") or (output.exists() and not output.is_dir()):
+        raise InputError(f"{output}: several releases make several pages; name a folder for them")
+    folders = [] if len(paths) != 1 or release_files(paths) else experiment_folders(paths[0])
+    if not folders:
+        series = estimate_series(paths, told=told, looks=looks)
+        _write_experiment(series, output, up=False)
+        _renew_withdrawn(series, paths, output)
+        return (output / _INDEX).absolute(), series.warnings
+    written: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    for folder in folders:
+        series = estimate_series([folder], told=told, looks=looks)
+        experiment = series.nights.first.manifest.experiment
+        if any(experiment == one["experiment"] for one in written):
+            raise InputError(
+                f"{folder.absolute()}: holds releases of the experiment {experiment!r}, as another "
+                "of the folders does; keep an experiment's releases in one folder"
+            )
+        warnings += [f"{experiment}: {text}" for text in series.warnings]
+        written.append(_write_experiment(series, output / experiment, up=True))
+        _renew_withdrawn(series, [folder], output / experiment)
+    page = render("experiments", experiments=written, program=version("clusterdp"))
+    return _write(output, _INDEX, page), tuple(warnings)
+
+
+def _write_experiment(series: SeriesEstimates, folder: Path, *, up: bool) -> dict[str, Any]:
+    """Write the page of a series, and those of its releases that are not there yet."""
+    facts = series_facts(
+        [one.night.manifest for one in series.periods],
+        [one.estimates for one in series.periods],
+        series.cumulative,
+        [*series.warnings, *series.nights.notes],
+        _scales(series.nights.first),
+    )
+    facts["closing"] = series.nights.closing
+    public_directory(folder)
+    for one in series.periods:
+        _write_night(one.night, folder)
+    page = render("series", series=facts, up=up, program=version("clusterdp"))
+    _write(folder, _INDEX, page)
+    return facts
+
+
+def _scales(night: Night) -> dict[str, Scale]:
+    """The metrics of the first release, in order, and the unit that each is shown in.
+
+    A grid of two values is told by its ends; of others no value between them matters here.
+    """
+    nothing: Floats = np.empty(0)
+    return {
+        one.metric: scale_of(
+            one,
+            np.array(night.ranges[one.metric])
+            if isinstance(one, Metric) and one.n_outcomes == 2
+            else nothing,
+        )
+        for one in night.manifest.metrics
+    }
+
+
+def _write_night(night: Night, folder: Path) -> None:
+    """Write a release's own page, unless this version of the program has done so already."""
+    page = folder / f"{night.manifest.release_id}.html"
+    marks = (f"<bdi>{night.manifest.release_id}</bdi>", f"clusterdp {version('clusterdp')} from")
+    if page.is_file() and not page.is_symlink():
+        text = page.read_text(encoding="utf-8", errors="replace")
+        if all(mark in text for mark in marks) and WITHDRAWN_MARK not in text:
+            return
+    write_report(night.path, page)
+
+
+def _renew_withdrawn(series: SeriesEstimates, paths: Sequence[Path], folder: Path) -> None:
+    """Let pages of releases that were withdrawn since they were written say so."""
+    files = {path.stem: path for path in release_files(paths)}
+    for one in series.nights.withdrawn:
+        page = folder / f"{one.release_id}.html"
+        if page.is_file() and one.release_id in files:
+            write_report(files[one.release_id], page)
+
+
+def _write(folder: Path, name: str, page: str) -> Path:
+    path = (folder / name).absolute()
+    public_directory(folder)
+    return write_page(path, page)

@@ -1,0 +1,130 @@
+"""Every period of every experiment, and why it is where it is; reads no log, changes nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from flows.config.load import load
+from flows.config.model.experiment import Config
+from flows.config.rules.schedule import schedule_of
+from flows.ledger.account import Account
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
+from flows.operate.watch.metrics import write_metrics
+from flows.released.file.stated_ends import stated_warnings
+from flows.released.lists import Closing
+from flows.runtime import clock
+from schemas.errors import ConfigError, ConflictError
+
+
+@dataclass(frozen=True)
+class ExperimentStatus:
+    """Where an experiment stands."""
+
+    experiment: str
+    periods: tuple[Standing, ...]
+    """The oldest first."""
+    next_due_at: datetime | None
+    """The next moment at which a period becomes due, UTC; None without a schedule, or after it."""
+    least_epsilon_left: float | None
+    """What a person who has paid the most may still pay; None without a limit."""
+    epsilon: float
+    """What the next release costs."""
+    last_period: str | None = None
+    """The last period, where the schedule has an end (``until``)."""
+    closing: Closing | None = None
+    """How it ended; None while one of its periods may still come by itself."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the last period has become due: none ever will again."""
+        return self.last_period is not None and self.next_due_at is None
+
+    @property
+    def n_open(self) -> int:
+        """How many of its periods were never public: each run tries them still."""
+        return sum(not one.is_settled for one in self.periods)
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``experiments`` of ``clusterdp status --json``."""
+        return {
+            "experiment": self.experiment,
+            "periods": [one.as_json() for one in self.periods],
+            "next_due_at": None if self.next_due_at is None else utc_text(self.next_due_at),
+            "least_epsilon_left": self.least_epsilon_left,
+            "closed": self.closed,
+            "closing": None if self.closing is None else self.closing.as_json(),
+        }
+
+
+@dataclass(frozen=True)
+class StatusResult:
+    """Where several experiments stand."""
+
+    experiments: tuple[ExperimentStatus, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which releases are not as they were published."""
+        return tuple(
+            f"{each.experiment} {one.period}: {one.reason}"
+            for each in self.experiments
+            for one in each.periods
+            if one.state in FOR_A_PERSON
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """4 where a file is gone or another than was published; else 0, whatever is to be done."""
+        return ConflictError.exit_code if self.warnings else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp status --json``."""
+        return {"experiments": [one.as_json() for one in self.experiments]}
+
+
+def status(config_paths: Sequence[Path]) -> StatusResult:
+    """Where every period of every experiment stands; raises ConfigError and InputError."""
+    return StatusResult(tuple(_status(path) for path in config_paths))
+
+
+def renew_metrics(config_paths: Sequence[Path]) -> list[Path]:
+    """Write the metrics of every experiment anew, as they are now; returns the files.
+
+    Raises ConfigError where one names no folder for them, and InputError where it cannot be used.
+    """
+    written = []
+    for path in config_paths:
+        config = load(path)
+        found = write_metrics(config, Account(config))
+        if found is None:
+            raise ConfigError("run.metrics_directory", f"missing in {path}: metrics go there")
+        written.append(found)
+    return written
+
+
+def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, ...]:
+    """The periods, the last published one with what its file warns of outcomes of one value."""
+    for place, one in reversed(list(enumerate(periods))):
+        if one.state == PeriodState.PUBLISHED:
+            warnings = stated_warnings(config.releases / f"{one.release_id}.duckdb")
+            told = "; ".join(filter(None, (one.reason, *warnings))) or None
+            return (*periods[:place], replace(one, reason=told), *periods[place + 1 :])
+    return tuple(periods)
+
+
+def _status(path: Path) -> ExperimentStatus:
+    config, now = load(path), clock.now()
+    schedule, account = schedule_of(config), Account(config)
+    statement = account.statement()
+    left = statement.terms.limit.left_after(statement.spent).epsilon
+    return ExperimentStatus(
+        experiment=config.experiment,
+        periods=_with_last_ends(config, account.standings(schedule, now)),
+        next_due_at=None if schedule is None else schedule.next_due(now),
+        least_epsilon_left=None if left == float("inf") else left,
+        epsilon=statement.terms.cost.epsilon,
+        last_period=None if schedule is None or not schedule.until else schedule.until.isoformat(),
+        closing=account.closing(now),
+    )

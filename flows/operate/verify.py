@@ -1,0 +1,351 @@
+"""Whether released files are what was published: their bytes against a digest of that time.
+
+A file is hashed from one handle, and the verdict is about those bytes: what a link points to later,
+or what stands in the file, has no part in it. The digest is the ledger's, or one of a list that an
+operator has signed, or else of the list beside the file, which shows accidents, but no alteration
+by somebody who can write in the folder.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
+from flows.released.lists import LISTS, Lists, read_lists
+from flows.runtime.regular_files import digest_of, is_link
+from flows.runtime.small_files import UnreadableError, read_small, read_small_text
+from flows.runtime.terminal import shown
+from schemas.errors import ConfigError, ConflictError, InputError
+from schemas.json_text import parsed
+from schemas.names import ReleaseName
+from schemas.series import SERIES
+
+if TYPE_CHECKING:
+    from flows.released.loss.loss import Loss
+    from flows.runtime.signatures import Fits
+
+_LARGEST_KEY = 100_000  # bytes
+_LARGEST_DOCUMENT = 50_000_000  # bytes, as models may have
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a file is what was published."""
+
+    path: Path
+    release_id: str | None
+    """Which release it is, or says it is; None where nobody can tell."""
+    intact: bool | None
+    """None where no digest of it is known."""
+    against: str | None
+    """What it was compared with: ``ledger``, ``signature`` or ``SHA256SUMS``."""
+    reason: str | None = None
+    """Why it is not intact, or what cannot be told."""
+    withdrawn: str | None = None
+    """Why the release was withdrawn since; None where nothing says that it was."""
+    pruned_at: str | None = None
+    """When its publisher removed the file as too old, UTC; None where nothing says so."""
+    key: Path | None = None
+    """The public key under which the list is signed that has its digest."""
+
+    def as_json(self) -> dict[str, Any]:
+        """One of the ``releases`` of ``clusterdp verify --json``."""
+        return {
+            "release_id": self.release_id,
+            "intact": self.intact,
+            "against": self.against,
+            "path": str(self.path),
+            "reason": self.reason,
+            "key": None if self.key is None else str(self.key),
+            "withdrawn": self.withdrawn,
+            "pruned_at": self.pruned_at,
+        }
+
+
+@dataclass(frozen=True)
+class VerifyResult:
+    """Whether files are what was published."""
+
+    releases: tuple[Verdict, ...]
+    notes: tuple[str, ...] = ()
+    """Which files were left out, and why."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which releases were withdrawn, whatever their bytes are."""
+        return tuple(
+            f"{one.release_id} was withdrawn: {one.withdrawn}"
+            for one in self.releases
+            if one.withdrawn is not None
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """4 where one differs, else 2 where no digest of one is known, else 0."""
+        if any(one.intact is False for one in self.releases):
+            return ConflictError.exit_code
+        return InputError.exit_code if any(one.intact is None for one in self.releases) else 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp verify --json``."""
+        return {"releases": [one.as_json() for one in self.releases]}
+
+
+@dataclass(frozen=True)
+class LossResult:
+    """What released files cost, worked out from the files alone."""
+
+    releases: "tuple[Loss, ...]"
+
+    @property
+    def exit_code(self) -> int:
+        """4 where one costs more than it says, else 0."""
+        return 0 if all(one.holds for one in self.releases) else ConflictError.exit_code
+
+    def as_json(self) -> dict[str, Any]:
+        """The document of ``clusterdp verify --loss --json``."""
+        return {"releases": [one.as_json() for one in self.releases]}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The digests that a file is compared with."""
+
+    against: str
+    digests: Mapping[str, str]
+    """By release id."""
+    problem: str | None = None
+    """Why no digest can be believed: the list is not what was signed."""
+    key: Path | None = None
+    """The public key that the list is signed under."""
+    lists: Lists = field(default_factory=Lists)
+    """Which releases were withdrawn, or pruned."""
+    doubt: str | None = None
+    """Why nobody can tell which were."""
+
+
+def verify(
+    releases: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
+) -> VerifyResult:
+    """Compare files with the digests of their publication; ``latest.duckdb`` and copies, too.
+
+    A folder stands for the releases in it.
+    Against the ledger of the configuration ``ledger``, or the list beside each file as signed under
+    one of the public ``keys`` (of an operator who has changed hers, the old ones, too), or the list
+    as it is. Raises InputError where a file, or a list that was asked for, cannot be read.
+    """
+    if ledger is not None and keys:
+        raise ConfigError("--key", "cannot go with --ledger; ask for one of them")
+    of_ledger = None if ledger is None else _of_ledger(ledger)
+    fits = {key.absolute(): _public_key(key) for key in keys}
+    verdicts = []
+    releases = _files(releases)
+    named = [path for path in releases if path.name != SERIES]
+    notes = tuple(
+        f"{path.absolute()} is no release: it is made anew from them after each publication"
+        for path in releases
+        if path.name == SERIES
+    )
+    if not named:
+        raise InputError(notes[0])
+    for path in named:
+        known = of_ledger or (_signed(path, fits) if fits else _beside(path))
+        _check_not_pruned(path, known)
+        verdict = _verdict(path.absolute(), digest_of(path), known)
+        verdicts.append(_with_lists(verdict, known))
+    return VerifyResult(tuple(verdicts), notes)
+
+
+def _files(releases: Sequence[Path]) -> Sequence[Path]:
+    """The files that are named, and the releases in the folders among them."""
+    if not any(path.is_dir() for path in releases):
+        return releases
+    from flows.operate.series.nights import release_files  # noqa: PLC0415 - DuckDB, hardly ever
+
+    found = release_files(releases)
+    if not found:
+        folders = ", ".join(str(path.absolute()) for path in releases)
+        raise InputError(f"{folders}: no release in it; name the folder of one experiment")
+    return found
+
+
+def verify_losses(
+    files: Sequence[Path], ledger: Path | None = None, keys: Sequence[Path] = ()
+) -> LossResult:
+    """Work out what released files cost, each from itself alone, and compare with what it says.
+
+    Releases, effect models and reports of sites. Raises InputError where a file is none of them,
+    and ConfigError where a ledger or keys are given: they say whose file it is, not what it costs.
+    """
+    if ledger is not None or keys:
+        raise ConfigError("--loss", "goes without --ledger and --key, as it asks the file alone")
+    return LossResult(tuple(map(_loss, _files(files))))
+
+
+def _loss(path: Path) -> "Loss":
+    # Each kind of file needs libraries of its own.
+    if path.suffix != ".json":
+        from flows.released.loss.check import check_loss  # noqa: PLC0415 - see above
+
+        return check_loss(path)
+    from schemas.effects.site import KIND  # noqa: PLC0415 - see above
+
+    if _kind(path) == KIND:
+        from flows.effects.released.loss.site_report import report_loss  # noqa: PLC0415 - see above
+        from flows.effects.released.site_report import read_report  # noqa: PLC0415 - see above
+
+        return report_loss(read_report(path), path)
+    from flows.effects.released.model_file import read_with_loss  # noqa: PLC0415 - see above
+
+    return read_with_loss(path)[1]
+
+
+def _kind(path: Path) -> object:
+    """What a JSON document says that it is; InputError where it is none."""
+    try:
+        text = read_small_text(path, _LARGEST_DOCUMENT)
+    except UnreadableError as error:
+        raise InputError(f"{path.absolute()}: {error}") from None
+    return parsed(text, str(path), "an effect model or a site report").get("kind")
+
+
+def _check_not_pruned(path: Path, known: _Known) -> None:
+    """Raise InputError where a file is gone because it was pruned."""
+    one = known.lists.pruned.get(path.stem)
+    if one is not None and not path.exists():
+        raise InputError(
+            f"{path.absolute()}: there is no such file, as it was pruned on "
+            f"{shown(one.pruned_at[:10])}; a copy of it can be compared all the same"
+        )
+
+
+def _with_lists(verdict: Verdict, known: _Known) -> Verdict:
+    """What lists say of the release that a file is, or says it is."""
+    withdrawn = known.lists.withdrawn.get(verdict.release_id or "")
+    pruned = known.lists.pruned.get(verdict.release_id or "")
+    return replace(
+        verdict,
+        reason="; ".join(one for one in (verdict.reason, known.doubt) if one) or None,
+        withdrawn=None if withdrawn is None else withdrawn.reason,
+        pruned_at=None if pruned is None else pruned.pruned_at,
+    )
+
+
+def _verdict(path: Path, digest: str, known: _Known) -> Verdict:
+    """Compare a digest with those that are known: by the file's name, else by the digest itself."""
+    named = ReleaseName.parse(path.stem)
+    same = next((name for name, one in known.digests.items() if one == digest), None)
+    if known.problem is not None:
+        release_id = named.release_id if named else None
+        return Verdict(path, release_id, False, known.against, known.problem)
+    if named is None:
+        if same is not None:  # latest.duckdb, or a copy under another name
+            return Verdict(path, same, True, known.against, key=known.key)
+        return _of_unknown_name(path, known)
+    expected = known.digests.get(named.release_id)
+    if expected == digest:
+        return Verdict(path, named.release_id, True, known.against, key=known.key)
+    if expected is not None or same is not None:
+        reason = (
+            "its bytes are not those that were published"
+            if same is None
+            else f"its bytes are those of {same}, not those of the release it is named after"
+        )
+        return Verdict(path, named.release_id, False, known.against, reason)
+    return Verdict(path, named.release_id, None, None, _unknown(named.release_id, known))
+
+
+def _of_unknown_name(path: Path, known: _Known) -> Verdict:
+    """Of a file that no digest fits, ask itself which release it means to be."""
+    claimed = _claimed(path)
+    if not known.digests or (claimed is not None and claimed not in known.digests):
+        return Verdict(path, claimed, None, None, _unknown(claimed or "this file", known))
+    reason = "its bytes are those of none of the releases that were published"
+    return Verdict(path, claimed, False, known.against, reason)
+
+
+def _claimed(path: Path) -> str | None:
+    from flows.released.file.read import read_release  # noqa: PLC0415 - DuckDB, hardly ever
+
+    try:
+        return read_release(path).manifest.release_id
+    except InputError:
+        return None
+
+
+def _unknown(name: str, known: _Known) -> str:
+    if known.against == "ledger":
+        return f"no digest of {name} is in the ledger; is it of this experiment?"
+    if not known.digests:
+        return f"there is no {SUMS} beside it; get that, too, or compare with a ledger"
+    return f"no digest of {name} is in the list {SUMS} beside it"
+
+
+def _of_ledger(config_path: Path) -> _Known:
+    # Whoever only has a release needs no ledger, nor what reads one.
+    from flows.ledger.account import account_of  # noqa: PLC0415 - see above
+
+    _, account = account_of(config_path)
+    return _Known("ledger", account.digests(), lists=account.lists())
+
+
+def _beside(path: Path) -> _Known:
+    folder = path.absolute().parent
+    return _with_beside(folder, SUMS, read_sums(folder))
+
+
+def _with_beside(folder: Path, against: str, sums: Mapping[str, str] | None) -> _Known:
+    """What a list of digests says, and the lists of releases that it has digests of."""
+    doubt = None if sums is None else _doubt(folder, sums)
+    lists = read_lists(folder) if doubt is None else Lists()
+    of_pruned = {name: one.sha256 for name, one in lists.pruned.items() if one.sha256}
+    return _Known(against, of_pruned | _by_release(sums or {}), lists=lists, doubt=doubt)
+
+
+def _doubt(folder: Path, sums: Mapping[str, str]) -> str | None:
+    """Why the lists of releases cannot be believed; None where they are what was listed."""
+    for name in LISTS:
+        path = folder / name
+        there = path.exists() or is_link(path)
+        if (digest_of(path) if there else None) != sums.get(name):
+            return f"{path} is not the one that {SUMS} lists, so what it says of releases is open"
+    return None
+
+
+def _signed(path: Path, fits: "Mapping[Path, Fits]") -> _Known:
+    folder = path.absolute().parent
+    for key, one in fits.items():
+        sums = signed_sums(folder, one)
+        if sums is not None:
+            return replace(_with_beside(folder, "signature", sums), key=key)
+    which = "this key" if len(fits) == 1 else "any of these keys"
+    problem = f"{folder / SIGNATURE} is no signature of {folder / SUMS} under {which}"
+    return _Known("signature", {}, problem)
+
+
+def _by_release(sums: Mapping[str, str]) -> dict[str, str]:
+    """Digests by release id; other names in a list are none of ours."""
+    found = {}
+    for name, digest in sums.items():
+        release = ReleaseName.parse(Path(name).stem)
+        if release is not None:
+            found[release.release_id] = digest
+    return found
+
+
+def _public_key(path: Path) -> "Fits":
+    try:
+        content = read_small(path, _LARGEST_KEY)
+    except UnreadableError as error:
+        raise ConfigError("--key", f"{path.absolute()}: {error}") from None
+    from flows.runtime.signatures import checking_with  # noqa: PLC0415 - only where keys are used
+
+    fits = checking_with(content)
+    if fits is None:
+        raise ConfigError(
+            "--key",
+            f"{path.absolute()}: no Ed25519 public key in PEM; make it from the private one with: "
+            "openssl pkey -in FILE -pubout -out PUBLIC",
+        )
+    return fits

@@ -1,0 +1,93 @@
+"""Releases that their runs could not tell of: killed while publishing, or just after.
+
+The next run that catches up finishes what such a run left, and tells in its place, from the
+released file. That has no rules of rows set aside, and of event logs not how many were read.
+"""
+
+from flows.config.model.experiment import Config
+from flows.ledger.account import Account
+from flows.ledger.attempts import AttemptLog, AttemptState
+from flows.ledger.database import Ledger
+from flows.ledger.place import ledger_url
+from flows.ledger.rules import Entry, State
+from flows.ledger.runs import RunRecord
+from flows.operate.watch.notices import news_of_release, tell_people, untold
+from flows.released.file.draft import run_of
+from flows.released.file.read import read_release
+from flows.released.file.stated_ends import stated_warnings
+from flows.runtime import clock
+from flows.runtime.working_folders import is_alive
+from schemas.released import Manifest
+from schemas.roster import Roster
+
+
+def tell_of_missed(config: Config, account: Account) -> None:
+    """Tell of each period's last release, if it is public and its run died untold, or told nobody.
+
+    Raises InputError where the ledger or a file cannot be read.
+    """
+    dead, unsent = _ended_without_a_word(config), untold(config, account)
+    if not dead | unsent:
+        return
+    told = {run.release_id for run in account.runs()}
+    last: dict[str, Entry] = {}
+    for entry in account.statement().entries:
+        if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
+            known = last.get(entry.name.period, entry)
+            last[entry.name.period] = max(entry, known, key=lambda one: one.name)
+    for period in sorted((dead | unsent) & set(last)):
+        entry = last[period]
+        missed = period in dead and entry.name.release_id not in told
+        is_news = missed or period in unsent
+        if is_news and entry.draft is not None and entry.path.exists():
+            _tell(config, account, entry, run_of(entry.draft), keep=missed)
+
+
+def _ended_without_a_word(config: Config) -> set[str]:
+    """Periods whose last attempt began and never said how it ended, though its run is dead."""
+    ledger = Ledger(ledger_url(config.ledger.url, config.directory))
+    attempts = AttemptLog(ledger, config.experiment).last()
+    return {
+        period
+        for period, one in attempts.items()
+        if one.state == AttemptState.RUNNING
+        and one.folder is not None
+        and is_alive(one.folder, one.host) is False
+    }
+
+
+def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, keep: bool) -> None:
+    if run is None:  # of a version that kept no runs
+        return
+    release_id, period = entry.name.release_id, entry.name.period
+    roster = _roster(config, read_release(entry.path).manifest)
+    record = RunRecord(
+        run=run,
+        period=period,
+        state=AttemptState.PUBLISHED.value,
+        ended_at=clock.now().replace(microsecond=0),
+        release_id=release_id,
+        n_units=roster.n_units,
+        n_read=roster.n_read,
+        sample_ratio_p=roster.sample_ratio_p,
+    )
+    if keep:
+        account.keep_run(record)
+    found = news_of_release(config, period, roster, stated_warnings(entry.path))
+    tell_people(config, account, found, run=run, release_id=release_id)
+
+
+def _roster(config: Config, manifest: Manifest) -> Roster:
+    """What a released file says of its log."""
+    privacy, aside = config.privacy, manifest.n_set_aside
+    read = None if aside is None or config.source.grain == "event" else manifest.n_units + aside
+    for_faults = (privacy.returning, privacy.spent) == ("charge", "refuse")
+    return Roster(
+        n_units=manifest.n_units,
+        n_clusters=manifest.n_clusters,
+        units_by_arm={},
+        quarantined=aside or 0,
+        sample_ratio_p=manifest.sample_ratio_p,
+        n_read=read,
+        n_faulty=aside if for_faults else None,
+    )

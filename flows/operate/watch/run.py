@@ -1,0 +1,246 @@
+"""What is kept and told of a run, whatever becomes of it: log lines, the ledger, metrics, notices.
+
+None of it changes how a run ends: what goes wrong here is a warning.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from flows.config.model.experiment import Config
+from flows.config.model.notify import Event
+from flows.config.rules.schedule import schedule_of
+from flows.ledger.account import Account
+from flows.ledger.attempts import AttemptState, Began, reason_of
+from flows.ledger.runs import RunRecord
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
+from flows.operate.watch.metrics import write_metrics
+from flows.operate.watch.missed import tell_of_missed
+from flows.operate.watch.notices import (
+    WAITING,
+    News,
+    Waiting,
+    news_of_release,
+    send_all,
+    tell_people,
+)
+from flows.runtime import clock, logs
+from privatizers.noise.randomness import secret_key
+from schemas.errors import ClusterdpError, ConflictError
+from schemas.roster import Roster
+
+_LETTERS = 12  # of a run's identifier, in hexadecimals
+_EVENTS: dict[PeriodState, Event] = {
+    PeriodState.FAILED: "failed",
+    PeriodState.REFUSED: "refused",
+    PeriodState.LOST: "lost",
+    PeriodState.ALTERED: "lost",
+}
+
+
+@dataclass
+class Watch:
+    """A run that is watched."""
+
+    run: str
+    """Its identifier: drawn when it begins. The ledger's charge has it in its working folder."""
+    _began: Began | None = None
+    _made: tuple[str, Roster, tuple[str, ...]] | None = None
+
+    def works_in(self, folder: Path) -> None:
+        """Note the working folder of the run."""
+        if self._began is not None:
+            self._began.works_in(folder)
+
+    def charged(self, release_id: str) -> None:
+        """Let the lines that follow name the release; not of one that was there before."""
+        logs.learn(release_id=release_id)
+
+    def made(self, release_id: str, roster: Roster, of_one_value: tuple[str, ...] = ()) -> None:
+        """Note that a release was published, not one that was there before, and its warnings."""
+        self._made = release_id, roster, of_one_value
+
+
+@contextmanager
+def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
+    """Keep and tell what becomes of the run that the block is."""
+    watch = Watch(secret_key().hex()[:_LETTERS])
+    begun = time.monotonic()
+    attempt = nullcontext(None) if config.schedule is None else account.attempt(period)
+    with logs.known(experiment=config.experiment, period=period, run=watch.run):
+        logs.tell(logging.INFO, "the run begins")
+        try:
+            with attempt as watch._began:
+                yield watch
+        except BaseException as error:
+            if isinstance(error, ClusterdpError):
+                error.night = f"{config.experiment} {period}"
+            with _never_failing():
+                if watch._made is None:
+                    _after_failure(config, account, period, watch, error)
+                else:  # it is public all the same
+                    _after_success(config, account, period, watch, time.monotonic() - begun)
+            raise
+        with _never_failing():
+            _after_success(config, account, period, watch, time.monotonic() - begun)
+
+
+@contextmanager
+def telling_at_the_end() -> Iterator[None]:
+    """Send all notices of the block at its end; not if it is interrupted: the next run tells then.
+
+    Within another such block they wait for the end of that.
+    """
+    if WAITING.get() is not None:
+        yield
+        return
+    waiting: list[Waiting] = []
+    token = WAITING.set(waiting)
+    try:
+        yield
+    except Exception:
+        with _never_failing():
+            send_all(waiting)
+        raise
+    else:
+        with _never_failing():
+            send_all(waiting)
+    finally:
+        WAITING.reset(token)
+
+
+def after_all(config: Config, account: Account, periods: list[Standing]) -> None:
+    """Once a run has caught up: tell of periods whose file is lost, and write the metrics anew."""
+    with _never_failing():
+        lost = [one for one in periods if one.state in FOR_A_PERSON]
+        tell_people(config, account, [_news(one, "lost") for one in lost])
+        _metrics(config, account)
+
+
+def before_all(config: Config, account: Account) -> None:
+    """Once what dead runs left is finished: keep and tell of what they could not tell of."""
+    with _never_failing():
+        tell_of_missed(config, account)
+
+
+def tell_of_failure(config: Config, account: Account, error: Exception) -> None:
+    """Tell of a failure before any period could be looked at, such as of the ledger."""
+    with _never_failing():
+        tell_people(config, account, [News("failed", None, "failed", reason_of(error))])
+
+
+def _after_success(
+    config: Config, account: Account, period: str, watch: Watch, seconds: float
+) -> None:
+    if watch._made is None:  # public before: what the rows were is for nobody
+        logs.tell(logging.INFO, "the run ends: the period was published before")
+        _metrics(config, account)
+        return
+    release_id, roster, of_one_value = watch._made
+    record = RunRecord(
+        run=watch.run,
+        period=period,
+        state=AttemptState.PUBLISHED.value,
+        ended_at=clock.now().replace(microsecond=0),
+        release_id=release_id,
+        seconds=math.ceil(seconds),
+        n_units=roster.n_units,
+        n_read=roster.n_read,
+        sample_ratio_p=roster.sample_ratio_p,
+        set_aside=roster.quarantined_by_rule,
+    )
+    logs.tell(
+        logging.INFO,
+        "the run ends: published",
+        state=record.state,
+        seconds=record.seconds,
+        n_units=record.n_units,
+        set_aside=dict(record.set_aside),
+    )
+    _keep(config, account, record)
+    _metrics(config, account)
+    found = news_of_release(config, period, roster, of_one_value)
+    tell_people(config, account, found, run=watch.run, release_id=release_id)
+
+
+def _after_failure(
+    config: Config, account: Account, period: str, watch: Watch, error: BaseException
+) -> None:
+    state, reason = account.ending(period, error)
+    if state == AttemptState.PUBLISHED or _is_public(account, period):
+        logs.tell(logging.INFO, "the run ends: the period was published before")
+        _metrics(config, account)
+        return
+    level = logging.WARNING if state == AttemptState.NO_FILE else logging.ERROR
+    logs.tell(level, f"the run ends: {state}", state=state.value, reason=reason)
+    ended_at = clock.now().replace(microsecond=0)
+    _keep(config, account, RunRecord(watch.run, period, state.value, ended_at))
+    _metrics(config, account)
+    if isinstance(error, Exception) and not isinstance(error, ConflictError):
+        news = _news_of_failure(config, account, period, state, reason)
+        tell_people(config, account, [] if news is None else [news], run=watch.run)
+
+
+def _is_public(account: Account, period: str) -> bool:
+    """Whether the period is public whatever became of this run: a revision that failed, say."""
+    try:
+        return account.has_released(period)
+    except ClusterdpError:
+        return False
+
+
+def _news_of_failure(
+    config: Config, account: Account, period: str, state: AttemptState, reason: str | None
+) -> News | None:
+    """What people should know of a period that was not released; None for what can wait."""
+    try:
+        standings = account.standings(schedule_of(config), clock.now())
+        standing = next((one for one in standings if one.period == period), None)
+    except ClusterdpError:
+        standing = None
+    if standing is None:  # not of a schedule, or the ledger cannot be read
+        event: Event = "refused" if state == AttemptState.REFUSED else "failed"
+        kept: Literal["refused", "failed"] = "refused" if event == "refused" else "failed"
+        return News(event, period, kept, reason)
+    if standing.state == PeriodState.WAITING:
+        return _news(standing, "late") if standing.is_due else None
+    found = _EVENTS.get(standing.state)
+    return None if found is None else _news(standing, found)
+
+
+def _news(standing: Standing, event: Event) -> News:
+    return News(event, standing.period, str(standing.state), standing.reason)
+
+
+def _keep(config: Config, account: Account, record: RunRecord) -> None:
+    """Keep how the run ended, where somebody asks for it."""
+    asked = (config.schedule, config.notify, config.run.metrics_directory)
+    if any(one is not None for one in asked):
+        _warning(lambda: account.keep_run(record))
+
+
+def _metrics(config: Config, account: Account) -> None:
+    _warning(lambda: write_metrics(config, account))
+
+
+def _warning(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except ClusterdpError as error:
+        logs.warn(f"{error}")
+
+
+@contextmanager
+def _never_failing() -> Iterator[None]:
+    """Let nothing that goes wrong here change how a run ends; its kind alone is told."""
+    try:
+        yield
+    except Exception as error:
+        with suppress(Exception):
+            kind = type(error).__name__
+            logs.warn(f"watching the run failed ({kind})")

@@ -1,0 +1,134 @@
+"""The pages of several releases: is it working, since when, is anything odd?"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from flows.cli.main import run
+from flows.operate.series.estimates import estimate_series
+from flows.operate.series.report import write_series_report
+from schemas.errors import InputError
+from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
+from tests.conftest import Experiment
+from tests.flows.operate.series.nights_made import DAYS, nights
+
+pytest_plugins = ["tests.browser"]
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
+    return nights(tmp_path_factory.mktemp("made") / "e", privacy={"budget_epsilon": 40.0})
+
+
+@pytest.fixture(scope="module")
+def page(made: Experiment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path, _ = write_series_report([made.releases], tmp_path_factory.mktemp("pages") / "out")
+    return path
+
+
+def text_of(path: Path) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", path.read_text(encoding="utf-8")))
+
+
+def test_there_is_a_page_of_all_and_one_of_each(page: Path) -> None:
+    names = {path.name for path in page.parent.iterdir()}
+    assert names == {"index.html", *(f"trial.{day}.r1.html" for day in DAYS)}
+    links = set(re.findall(r'<td.*?|href="([^"#]+\.html)"', page.read_text(encoding="utf-8")))
+    assert links - {""} == names - {"index.html"}
+
+
+def test_it_says_what_is_odd_and_what_was_used(page: Path) -> None:
+    text = text_of(page)
+    assert "1 period is missing: 2026-11-03" in text
+    assert '<data value="0.05">5&nbsp;%</data>' in page.read_text("utf-8")  # 2 of 40, each once
+    assert "240" in text
+
+
+def test_its_numbers_are_those_of_the_estimates(page: Path, made: Experiment) -> None:
+    exact = set(re.findall(r'<data value="([^"]+)">', page.read_text(encoding="utf-8")))
+    pooled = next(
+        one for one in estimate_series([made.releases]).pooled if one.estimator == "combined"
+    )
+    for value in (pooled.estimate, pooled.ci_lower, pooled.ci_upper_always, pooled.std_error):
+        assert repr(value) in exact
+
+
+def test_again_the_pages_of_releases_are_left_as_they_are(page: Path, made: Experiment) -> None:
+    night = page.parent / f"trial.{DAYS[0]}.r1.html"
+    before, first = night.stat().st_mtime_ns, page.read_bytes()
+    assert write_series_report([made.releases], page.parent)[0] == page
+    assert (night.stat().st_mtime_ns, page.read_bytes()) == (before, first)
+    night.write_text("an older page")
+    write_series_report([made.releases], page.parent)
+    assert "an older page" not in night.read_text(encoding="utf-8")
+
+
+def test_a_folder_of_experiments_has_an_index(made: Experiment, tmp_path: Path) -> None:
+    shutil.copytree(made.releases, tmp_path / "all" / "trial")
+    assert run(["report", str(tmp_path / "all"), "-o", str(tmp_path / "out"), "--json"]) == 0
+    text = text_of(tmp_path / "out" / "index.html")
+    assert "trial" in text
+    assert DAYS[-1] in text
+    assert "../index.html" in (tmp_path / "out" / "trial" / "index.html").read_text("utf-8")
+
+
+def test_the_command_prints_the_path(
+    made: Experiment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(made.releases), "-o", str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "out" / "index.html")}
+
+
+def test_a_page_is_no_place_for_several(made: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name a folder"):
+        write_series_report([made.releases], tmp_path / "a.html")
+    with pytest.raises(InputError, match="holds no release"):
+        write_series_report([tmp_path], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_it_can_be_read(
+    browser: Browser, page: Path, size: tuple[int, int], scheme: Scheme
+) -> None:
+    with seen(browser, page, size, scheme) as found:
+        assert found.hard_to_read() == []
+        assert found.overflow() <= 0
+        assert found.unnamed_figures() == 0
+        assert (found.errors, found.requests) == ([], [])
+
+
+def test_it_prints(browser: Browser, page: Path) -> None:
+    with seen(browser, page, PAPER, "dark") as found:
+        found.page.emulate_media(media="print")
+        assert found.overflow() <= 0
+        assert found.page.pdf(format="A4", prefer_css_page_size=True).startswith(b"%PDF-")
+
+
+def test_each_metric_has_its_section_in_its_own_unit(tmp_path: Path) -> None:
+    made = nights(
+        tmp_path / "e",
+        columns={"outcome": None},
+        outcome=None,
+        outcomes=[
+            {"name": "clicks", "column": "clicks", "values": [0, 1, 2, 3], "measured_in": "a week"},
+            {"name": "any", "column": "clicks", "values": [0, 1], "label": "Clicked at all"},
+        ],
+    )
+    path, _ = write_series_report([made.releases], tmp_path / "pages")
+    source = path.read_text(encoding="utf-8")
+    found = re.findall(r'<h2 id="metric[^"]*"><bdi>(.*?)</bdi></h2>', source)
+    assert found == ["clicks", "Clicked at all"]
+    assert "effect so far (a week)" in source
+    assert "effect so far (percentage points)" in source
+    exact = set(re.findall(r'<data value="([^"]+)">', source))
+    pooled = [one for one in estimate_series([made.releases]).pooled if one.estimator == "combined"]
+    assert [one.metric for one in pooled] == ["clicks", "any"]
+    for one in pooled:
+        assert {repr(one.estimate), repr(one.std_error), repr(one.ci_upper)} <= exact
