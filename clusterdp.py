@@ -52,12 +52,12 @@ from flows.operate.series.estimates import (
     people_of,
     segments_table,
 )
+from flows.operate.series.frames import frame_by_period
 from flows.operate.series.nights import Nights, find_nights
-from flows.operate.series.pooling import PooledEstimate
+from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
 from flows.operate.series.queries import series_sql
 from flows.released.estimates.by_attribute import (
     AttributeEstimate,
-    PooledAttributeEstimate,
     estimate_by,
 )
 from flows.released.estimates.frames import (
@@ -65,7 +65,6 @@ from flows.released.estimates.frames import (
     check_asked,
     decisions_frame,
     frame,
-    frame_by_period,
     like,
 )
 from flows.released.estimates.notebook import release_html
@@ -435,10 +434,10 @@ class Effects:
         Raises:
             InputError: It cannot be written there.
         """
-        from flows.released.report import (  # noqa: PLC0415 - matplotlib
-            check_output,
+        from flows.effects.released.report_model import (  # noqa: PLC0415 - matplotlib
             write_effects_report,
         )
+        from flows.released.report import check_output  # noqa: PLC0415 - likewise
 
         check_output(Path(path))
         return write_effects_report(self._found, Path(path))

@@ -28,8 +28,7 @@ import numpy as np
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import is_skew
-from estimators.intervals import holm, quantile
-from estimators.operate.series import interval_degrees
+from estimators.intervals import holm, interval_degrees, quantile
 from schemas.arrays import Floats
 
 Role = Literal["primary", "guardrail", "secondary"]

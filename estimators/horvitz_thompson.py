@@ -46,8 +46,8 @@ def difference_contrasts(
     ȳ_pa)², is at most max k_pa Σ_i (y_i − centre)² whatever the means are; and R²/4 is the greatest
     mean square about a mean that outcomes on the grid can have. Noise may bring B̃_a below 0; then
     it counts as 0. Pools of several clusters count only with ``same_shares``. Degrees of freedom
-    are as in :func:`estimators.arm_effects.contrasts`. The means of the arms are not known (NaN), so no
-    relative effect is given. Raises ValueError where no differences are published.
+    are as in :func:`estimators.arm_effects.contrasts`. The means of the arms are not known (NaN),
+    so no relative effect is given. Raises ValueError where no differences are published.
     """
     statistic = evidence.pools.of_difference
     if statistic is None:

@@ -49,9 +49,9 @@ def means(evidence: Evidence, arms: Sequence[str], *, same_shares: bool) -> list
     :func:`estimators.strata.contrast_strata.contrast_strata` between the arm and itself: every
     cluster that has two of its units, and with ``same_shares`` small ones merged into one. b_s is
     the stratum's share of the units in these strata, all arms counted. θ̂_s and the standard error
-    are those of :func:`estimators.arm_effects.contrasts`, so the difference of two means is the effect
-    where both arms have the same strata. But merged clusters are not compared in pairs, as the
-    differences between them are part of a mean's uncertainty. In the order of estimators, then
+    are those of :func:`estimators.arm_effects.contrasts`, so the difference of two means is the
+    effect where both arms have the same strata. But merged clusters are not compared in pairs, as
+    the differences between them are part of a mean's uncertainty. In the order of estimators, then
     ``arms``; an arm without a stratum has no row. ``evidence`` is of the whole.
     """
     results: list[Mean] = []

@@ -138,9 +138,9 @@ def ratio_effects(
 ) -> list[Estimate]:
     """Estimate how every arm's ratio differs from that of ``control``, in every group.
 
-    Arguments, order and rows are those of :func:`estimators.arm_effects.effects`; there is no histogram
-    estimator. ``control_mean`` is the control's ratio, and the relative effect ρ̂_1/ρ̂_0 − 1. Where
-    a denominator is not told from zero, in either arm, the numbers are None.
+    Arguments, order and rows are those of :func:`estimators.arm_effects.effects`; there is no
+    histogram estimator. ``control_mean`` is the control's ratio, and the relative effect ρ̂_1/ρ̂_0
+    − 1. Where a denominator is not told from zero, in either arm, the numbers are None.
     """
     treatments = [position for position, arm in enumerate(arms) if arm != control]
     if not treatments:

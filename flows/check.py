@@ -98,11 +98,11 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
     key = read_key(config)
     account = Account(config)
     account.refuse_early(period, revise=False)
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         log = plain_step(ingest)(config, period)
         if outcomes:  # nothing below depends on them
             log = with_sides(config, log)
-        rows, _, roster = plain_step(validate)(config, log, workspace)
+        rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
         shares = outcome_shares(config, log, rows) if outcomes else ()
         left = look(account, PeriodRows(config, period, rows, roster), workspace)
         roster, chosen = left.roster, left.chosen

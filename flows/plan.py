@@ -358,9 +358,9 @@ def _period(config: Config, period: str | None) -> str:
 def _who_is_where(config: Config, period: str | None) -> tuple[Ints, Roster]:
     """Units by cluster and arm, shape [clusters, arms], and what else is public of a log."""
     period = _period(config, period)
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         log = plain_step(ingest_without_outcomes)(config, period)
-        rows, _, roster = plain_step(validate)(config, log, workspace)
+        rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
         return known_sizes(config, rows), roster
 
 

@@ -12,7 +12,7 @@ from flows.config.model.experiment import Config
 from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.statement import Statement
-from flows.operate.watch.run import Watch, watched
+from flows.ledger.watch import Watch, watched
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.step import step
@@ -93,10 +93,10 @@ def _release_period(
     """Release one period: a line a step."""
     key = read_key(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.releases, watch.run) as folder, open_workspace(config) as workspace:
+    with workplace(config.releases, watch.run) as folder, open_workspace(config.spill) as workspace:
         watch.works_in(folder)
         log = step(ingest)(config, period)
-        rows, aside, roster = step(validate)(config, log, workspace)
+        rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
         charge, asked = charge_rows(
             account, PeriodRows(config, period, rows, roster), folder, workspace, revise=revise
@@ -109,7 +109,7 @@ def _release_period(
         watch.charged(charge.name.release_id)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
-            step(write_quarantine)(config, aside, charge.name.release_id)
+            step(write_quarantine)(config.quarantined, aside, charge.name.release_id)
             tables = step(privatize)(
                 chosen.config, asked.rows, chosen.designs, charge.name, workspace, roster
             )

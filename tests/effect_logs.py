@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.config.load import load_effects
 from flows.effects.cate import CateResult, fit_period
 from flows.effects.config.effects import EffectConfig
+from flows.effects.house import load_effects
 from flows.ledger.account import Account
 from tests.conftest import write_content
 

@@ -51,23 +51,6 @@ class PooledEffects:
     """Periods that gave an effect."""
 
 
-def interval_degrees(half_width: Floats, std_error: Floats, level: float) -> Floats:
-    """Return the degrees of freedom of intervals: those df for which t_{(1+level)/2, df} = h/se.
-
-    h is ``half_width`` and se ``std_error``, of one shape. Infinite where h/se is the normal
-    quantile or, for rounding, less; and where se is NaN or 0, as nothing depends on them there. 1
-    where an error has no interval: nothing tells how outcomes vary.
-    """
-    from scipy.special import ndtri, stdtridf  # noqa: PLC0415 - takes a quarter of a second
-
-    known = (half_width > 0) & (std_error > 0)
-    ratio = np.divide(half_width, std_error, out=np.zeros_like(half_width), where=known)
-    is_student = ratio > ndtri((1.0 + level) / 2.0) * (1.0 + 1e-9)
-    found = np.where(np.isnan(half_width) & (std_error > 0), 1.0, np.inf)
-    found[is_student] = stdtridf((1.0 + level) / 2.0, ratio[is_student])
-    return np.maximum(found, 1.0)
-
-
 def pool(
     periods: PeriodEffects, *, are_new: Bools | None = None, cross: CrossTerms | None = None
 ) -> PooledEffects:

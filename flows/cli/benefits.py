@@ -76,7 +76,7 @@ def effects(
     except ConfigError as error:
         raise ConfigError(f"--{error.key}", error.problem) from None
     if output is not None:
-        from flows.released.report import write_effects_report
+        from flows.effects.released.report_model import write_effects_report
 
         write_effects_report(found, output)
     from flows.cli.show.benefits import effects_text

@@ -40,7 +40,8 @@ def cate(
     JSON) into the folder of releases, and a charge for everybody of the population into the ledger.
     The same rows and settings again change and cost nothing.
     """
-    from flows.config.load import check_period, load_effects
+    from flows.config.load import check_period
+    from flows.effects.house import load_effects
 
     check_period(period, load_effects(config).source.path)  # before a server takes its seconds
     from flows.orchestration.prefect_server import server_for_one_run

@@ -36,7 +36,8 @@ def site(
     Reads CONFIG, its log and its ledger. Writes a report (an effect, its variance and what they
     cost, as JSON) into the folder of reports, and a charge into the ledger.
     """
-    from flows.config.load import check_period, load_site
+    from flows.config.load import check_period
+    from flows.effects.house import load_site
 
     check_period(period, load_site(config).source.path)  # before a server takes its seconds
     from flows.orchestration.prefect_server import server_for_one_run

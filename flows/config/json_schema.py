@@ -4,45 +4,35 @@ It holds what can be said of each key by itself. What keys have to be like toget
 ``clusterdp check`` alone.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel
 
 from flows.config.keys import fields, in_markdown, meanings, section
-from flows.config.model.experiment import Config
-from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SiteConfig
-
-Kind = Literal["release", "site", "cate"]
-"""The command that reads a configuration: a release's, a site's or an effect model's."""
+from flows.config.kinds import RELEASE, kinds
 
 SCHEMA_FILE = "clusterdp.schema.json"
 """What a schema beside configurations is called by convention."""
 
-_MODELS: dict[Kind, type[BaseModel]] = {
-    "release": Config,
-    "site": SiteConfig,
-    "cate": EffectConfig,
-}
 _NOT_KEYS = ("directory",)  # of the whole file: where it lies
 
 
-def json_schema(kind: Kind) -> dict[str, Any]:
-    """The schema of a kind of configuration, in JSON Schema's draft 2020-12."""
-    model = _MODELS[kind]
+def json_schema(command: str) -> dict[str, Any]:
+    """The schema of the configurations that a command reads, in JSON Schema's draft 2020-12."""
+    model = next(kind.model for kind in kinds() if kind.command == command)
     schema = model.model_json_schema()
     for name in _NOT_KEYS:
         del schema["properties"][name]
     _explain(schema, model)
     models = _sections(model)
-    if kind == "release":  # there is [outcome], without a default, or [[outcomes]]
+    if command == RELEASE.command:  # there is [outcome], without a default, or [[outcomes]]
         del schema["properties"]["outcome"]["default"]
     for name, part in schema["$defs"].items():
         _explain(part, models[name])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
-        "title": f"A configuration for clusterdp {kind}",
+        "title": f"A configuration for clusterdp {command}",
     }
 
 

@@ -5,57 +5,44 @@ without looking at several keys together are told at once. Nothing here reads da
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import ValidationError
 
 from flows.config.findings import plain
+from flows.config.kinds import RELEASE, C, Kind, kinds
+from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
-from flows.config.rules.checks import check_config, check_length
+from flows.config.rules.checks import check_length
 from flows.config.rules.outcomes import MISSING
-from flows.config.rules.schedule import check_schedule
 from flows.config.toml_file import read_toml
-from flows.effects.config.effect_rules import check_effect_config
-from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SiteConfig
-from flows.effects.config.site_rules import check_site_config
 from schemas.errors import ConfigError, shown
 from schemas.names import PERIOD
-
-C = TypeVar("C", Config, SiteConfig, EffectConfig)
-
-AnyConfig = Config | SiteConfig | EffectConfig
 
 NO_PERIOD = "once"
 
 
 def load(path: Path) -> Config:
-    """Read and check a configuration file; raises ConfigError naming the key at fault."""
-    return _checked(Config, path, read_toml(path))
+    """Read and check a release's configuration; raises ConfigError naming the key at fault."""
+    return load_as(RELEASE, path)
 
 
-def load_site(path: Path) -> SiteConfig:
-    """Read and check a site's configuration; raises ConfigError naming the key at fault."""
-    return _checked(SiteConfig, path, read_toml(path))
+def load_as(kind: Kind[C], path: Path) -> C:
+    """Read and check a configuration of this kind; likewise."""
+    return _checked(kind, path, read_toml(path))
 
 
-def load_effects(path: Path) -> EffectConfig:
-    """Read and check an effect model's configuration; raises ConfigError naming the key."""
-    return _checked(EffectConfig, path, read_toml(path))
-
-
-def load_any(path: Path) -> AnyConfig:
-    """Read and check a configuration; raises ConfigError.
-
-    It is a site's where it has ``[site]``, and an effect model's where it has ``[[features]]``.
-    """
+def load_any(path: Path) -> Declared:
+    """Read and check a configuration of any kind; likewise."""
     content = read_toml(path)
-    if "site" in content:
-        return _checked(SiteConfig, path, content)
-    if "features" in content:
-        return _checked(EffectConfig, path, content)
-    return _checked(Config, path, content)
+    return _checked(_kind(content), path, content)
+
+
+def kind_at(path: Path) -> Kind[Declared]:
+    """The kind of the configuration at ``path``, by the keys that it has."""
+    return _kind(read_toml(path))
 
 
 def check_period(period: str | None, path: str, outcomes_path: str | None = None) -> str:
@@ -76,42 +63,37 @@ def check_period(period: str | None, path: str, outcomes_path: str | None = None
     return period
 
 
-def _checked(kind: type[C], path: Path, content: dict[str, Any]) -> C:
+def _kind(content: Mapping[str, object]) -> Kind[Declared]:
+    first, *others = kinds()
+    return next((kind for kind in others if kind.keys and kind.keys[0] in content), first)
+
+
+def _checked(kind: Kind[C], path: Path, content: dict[str, Any]) -> C:
     if "directory" in content:
         raise ConfigError("directory", "unknown key; remove it or correct its spelling")
     _check_kind(kind, path, content)
     try:
-        config = kind.model_validate(content)
+        config = kind.model.model_validate(content)
     except ValidationError as error:
-        left_out = kind is Config and "outcome" not in content and "outcomes" not in content
-        raise plain(error, kind, [("outcome", MISSING)] if left_out else []) from None
+        left_out = kind is RELEASE and "outcome" not in content and "outcomes" not in content
+        raise plain(error, kind.model, [("outcome", MISSING)] if left_out else []) from None
     config = config.model_copy(update={"directory": path.absolute().parent})
-    if isinstance(config, SiteConfig):
-        check_site_config(config)
-    elif isinstance(config, EffectConfig):
-        check_effect_config(config)
-    else:
-        check_config(config)
-        check_schedule(config)
+    kind.check(config)
     return config
 
 
-_KINDS: dict[str, tuple[type[AnyConfig], str, str, str]] = {
-    "site": (SiteConfig, "a site's report", "clusterdp site", "design"),
-    "features": (EffectConfig, "an effect model", "clusterdp cate", "propensity"),
-}
-"""What tells a configuration that is not a release's: what it is of, who reads it, and another key
-that no such configuration can be without."""
-
-
-def _check_kind(kind: type[AnyConfig], path: Path, content: dict[str, Any]) -> None:
+def _check_kind(kind: Kind[C], path: Path, content: dict[str, Any]) -> None:
     """Raise ConfigError where a configuration of another kind was given to a command."""
-    for key, (other, what, command, second) in _KINDS.items():
-        if key in content and kind is not other:
-            raise ConfigError(str(path), f"the configuration of {what}; `{command}` reads it")
-        if kind is other and key not in content and second not in content:
+    for other in kinds():
+        if other.keys is None:
+            continue
+        (key, second), is_other = other.keys, other.model is not kind.model
+        reads = f"`clusterdp {other.command}` reads it"
+        if key in content and is_other:
+            raise ConfigError(str(path), f"the configuration of {other.what}; {reads}")
+        if not is_other and key not in content and second not in content:
             raise ConfigError(
                 str(path),
-                f"not the configuration of {what}, as it has neither {key} nor {second}; if it is "
-                "of a release, `clusterdp release` reads it",
+                f"not the configuration of {other.what}, as it has neither {key} nor {second}; if "
+                "it is of a release, `clusterdp release` reads it",
             )

@@ -9,7 +9,6 @@ from flows.runtime.key_files import given_key
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
-    from flows.config.model.experiment import Config
     from flows.runtime.signatures import Sign
 
 _KEY = "publish.signing_key"
@@ -26,14 +25,13 @@ class SigningKey:
     warnings: tuple[str, ...] = ()
 
 
-def read_signing_key(config: "Config") -> SigningKey | None:
-    """Read the signing key of a configuration; None where lists are not signed.
+def read_signing_key(path: Path | None) -> SigningKey | None:
+    """Read the signing key at ``path``; None where lists are not signed.
 
     Raises ConfigError where its file cannot be read, or holds no key that can sign.
     """
-    if config.publish.signing_key is None:
+    if path is None:
         return None
-    path = config.path(config.publish.signing_key)
     content, mode = given_key(_KEY, path, _LARGEST, _HOW)
     from flows.runtime.signatures import signing_with  # noqa: PLC0415 - only where keys are used
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from estimators.effects.models.learners import fit_learner
-from flows.config.load import check_period, load_effects
+from flows.config.load import check_period
 from flows.effects.config.effects import EffectConfig
+from flows.effects.house import load_effects
 from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
 from flows.effects.raw.units import arrange, ingest_effects
 from flows.effects.released.model_file import (
@@ -79,7 +80,7 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
     period = check_period(period, config.source.path)
     account = Account(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.models) as folder, open_workspace(config) as workspace:
+    with workplace(config.releases) as folder, open_workspace(config.spill) as workspace:
         log = step(ingest_effects)(config, period)
         units, aside, roster = step(arrange)(config, log, workspace)
         made_from = step(effect_fingerprint)(config, units)
@@ -91,7 +92,9 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
             return CateResult(charge.path, "unchanged", file, charge.statement, warnings)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as late:
-            step(write_quarantine)(config, aside, charge.name.release_id)
+            step(write_quarantine)(
+                config.quarantined, aside, charge.name.release_id, says_how_much=False
+            )
             head = _head(config, charge.name)
             how = config.privacy.learner, config.design, roster.n_units
             nothing = fit_learner(*how, stand_in(config, roster.n_units))

@@ -2,14 +2,16 @@
 
 A site: ingest → validate → charge → draw → publish a report. The server: read
 reports → combine → plot. They share no ledger, log or key, and can run in different organisations;
-what goes from one to the other is the site's report, a JSON file of schema :mod:`schemas.effects.site`.
+what goes from one to the other is the site's report, a JSON file of schema
+:mod:`schemas.effects.site`.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from flows.config.load import check_period, load_site
+from flows.config.load import check_period
+from flows.effects.house import load_site
 from flows.effects.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.effects.raw.site_rows import ingest_site
 from flows.effects.released.aggregate import aggregate_reports
@@ -74,9 +76,9 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
     period = check_period(period, config.source.path)
     account = Account(config)
     account.refuse_early(period, revise=revise)
-    with workplace(config.reports) as folder:
+    with workplace(config.releases) as folder:
         log = step(ingest_site)(config, period)
-        rows, aside, roster = step(validate)(config, log)
+        rows, aside, roster = step(validate)(config.log_facts, log)
         notes = step(unmatched)(config, rows)
         made_from = step(site_fingerprint)(config, rows)
         charge = account.reserve(period, made_from, folder, revise=revise)  # before any draw
@@ -87,7 +89,7 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
             return SiteResult(charge.path, "unchanged", report, roster, statement, known, notes)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
-            step(write_quarantine)(config, aside, charge.name.release_id)
+            step(write_quarantine)(config.quarantined, aside, charge.name.release_id)
             step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
             report = step(site_report)(config, rows, charge.name)
             step(write_report)(report, charge.draft)

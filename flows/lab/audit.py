@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.config.load import load_any
+from flows.config.load import kind_at
 from flows.config.model.experiment import Config
-from flows.effects.config.effects import EffectConfig
+from flows.effects.house import EFFECTS, load_effects
 from flows.lab.raw.bound import SampledBound
 from flows.lab.raw.nights import Ended
 from flows.lab.raw.whole import CONFIDENCE, look
@@ -100,8 +100,8 @@ class ModelAudit:
 
 def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:
     """Audit the release that ``period`` would have, or an effect model's sums."""
-    config = load_any(config_path)
-    if isinstance(config, EffectConfig):
+    if kind_at(config_path) is EFFECTS:
+        config = load_effects(config_path)
         if config.privacy.learner != "moments":
             raise ConfigError(
                 "privacy.learner", 'audits look at the sums of "moments", the default, alone'

@@ -15,9 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.config.load import AnyConfig, load_any
-from flows.config.model.experiment import Config
-from flows.config.rules.schedule import schedule_of
+from flows.config.load import load_any
+from flows.config.model.declared import Declared
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog, AttemptState, Began
 from flows.ledger.beside import renew_beside
@@ -60,6 +59,7 @@ from flows.released.file.draft import (
 )
 from flows.released.lists import Closing, Known, Lists
 from flows.runtime import clock
+from flows.runtime.houses import offered
 from flows.runtime.regular_files import digest_of
 from flows.runtime.working_folders import keep, lock_if_dead
 from flows.schedule.periods import Schedule
@@ -68,7 +68,7 @@ from schemas.errors import ClusterdpError, ConflictError, InputError
 from schemas.names import ReleaseName
 
 if TYPE_CHECKING:
-    from flows.operate.series.nights import MadeNight  # which opens DuckDB
+    from flows.released.night import MadeNight  # which opens DuckDB
 
 UNLIMITED = (
     "privacy.budget_epsilon is not set: nothing limits what a unit pays over all releases; declare "
@@ -118,18 +118,18 @@ class Charge:
 class Account:
     """The dealings of an experiment, a site of one, or its effect models, with their ledger."""
 
-    def __init__(self, config: AnyConfig) -> None:
+    def __init__(self, config: Declared) -> None:
         """Take the terms from a configuration; nothing is read or made yet."""
         self._shelf = shelf_of(config)
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
         self._terms = Terms(
             experiment=self._shelf.experiment,
             population=config.population,
-            cost=config.charged if isinstance(config, Config) else config.cost,
+            cost=config.charged,
             limit=config.budget,
-            by_unit=isinstance(config, Config) and config.privacy.account == "unit",
-            once=isinstance(config, Config) and config.privacy.returning == "set_aside",
-            spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
+            by_unit=config.payment.by_unit,
+            once=config.payment.once,
+            spares=config.payment.spares,
         )
         self._config = config
         self._files = Files(self._ledger, self._shelf)
@@ -137,7 +137,7 @@ class Account:
 
     @cached_property
     def _signing_key(self) -> SigningKey | None:
-        return read_signing_key(self._config) if isinstance(self._config, Config) else None
+        return read_signing_key(self._config.signing_key_path)
 
     @property
     def terms(self) -> Terms:
@@ -146,7 +146,7 @@ class Account:
 
     def check_key_named(self) -> None:
         """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
-        if isinstance(self._config, Config) and self._terms.by_unit:
+        if self._terms.by_unit:
             account_key_path(self._config)
 
     @property
@@ -309,10 +309,9 @@ class Account:
 
         ``made`` is the night that this run has released.
         """
-        from flows.operate.series.renew import renew_series  # noqa: PLC0415 - DuckDB
-
-        shelf, files = self._shelf, self._files
-        found = renew_series(shelf.directory, shelf.experiment, self.known, files, made)
+        shelf, found = self._shelf, tuple[str, ...]()
+        for renew in offered("renew_series"):
+            found += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
         self._note_files()
         return found
 
@@ -402,7 +401,7 @@ class Account:
 
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""
-        schedule = schedule_of(self._config) if isinstance(self._config, Config) else None
+        schedule = self._config.calendar
         if schedule is None or schedule.until is None:
             return None
         periods = self.standings(schedule, now)

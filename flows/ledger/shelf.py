@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flows.config.load import AnyConfig
-from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SiteConfig
+from flows.config.kinds import kind_of
+from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
 from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
@@ -144,13 +143,11 @@ def _moment(text: str) -> datetime:
     return found.astimezone(UTC).replace(tzinfo=None)
 
 
-def shelf_of(config: AnyConfig) -> Shelf:
+def shelf_of(config: Declared) -> Shelf:
     """Return where the releases, the reports or the models of a configuration lie."""
-    if isinstance(config, EffectConfig):
-        return Shelf(config.models, config.series, ".json", False, _model)
-    if isinstance(config, SiteConfig):
-        return Shelf(config.reports, config.series, ".json", False, _report)
-    return Shelf(config.releases, config.experiment, ".duckdb", True, _release)
+    kind = kind_of(config)
+    read = kind.read or _release
+    return Shelf(config.releases, config.series, kind.suffix, kind.has_latest, read)
 
 
 def _release(path: Path) -> tuple[str, Budget]:
@@ -159,18 +156,3 @@ def _release(path: Path) -> tuple[str, Budget]:
     manifest = read_release(path).manifest
     cost = Budget(manifest.epsilon, manifest.delta)
     return manifest.release_id, of_group(cost, manifest.rows_each or 1)
-
-
-def _report(path: Path) -> tuple[str, Budget]:
-    from flows.effects.released.site_report import read_report  # noqa: PLC0415 - pandera, likewise
-
-    report = read_report(path)
-    return report.report_id, Budget(report.epsilon, report.delta)
-
-
-def _model(path: Path) -> tuple[str, Budget]:
-    from flows.effects.released.model_file import read_model  # noqa: PLC0415 - SciPy, likewise
-
-    file = read_model(path)
-    design = file.model.design
-    return file.head.model_id, Budget(design.epsilon, design.delta)

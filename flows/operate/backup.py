@@ -12,7 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flows.config.load import AnyConfig, load_any
+from flows.config.load import load_any
+from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url, only_place
 from flows.ledger.shelf import shelf_of
@@ -97,7 +98,7 @@ def backup(config_paths: Sequence[Path], output: Path) -> BackupResult:
     return BackupResult(output, replace(made, folder=output), tuple(sorted(unnamed)))
 
 
-def _one_ledger(configs: dict[Path, AnyConfig]) -> sa.URL:
+def _one_ledger(configs: dict[Path, Declared]) -> sa.URL:
     url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs.values())
     if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; take a backup of each by itself")
@@ -105,7 +106,7 @@ def _one_ledger(configs: dict[Path, AnyConfig]) -> sa.URL:
 
 
 def _kept(
-    path: Path, config: AnyConfig, number: int, snapshot: Snapshot, folder: Path
+    path: Path, config: Declared, number: int, snapshot: Snapshot, folder: Path
 ) -> KeptExperiment:
     """Write the configuration and the keys of an experiment into the folder."""
     configuration = f"configuration-{number}.toml"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from flows.config.load import load
 from flows.config.model.experiment import Config
-from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
@@ -271,7 +270,7 @@ def _farewell(config: Config, account: Account, closing: Closing) -> str | None:
 
 def _scheduled(path: Path) -> tuple[Config, Schedule]:
     config = load(path)
-    schedule = schedule_of(config)
+    schedule = config.calendar
     if schedule is None:
         raise ConfigError(
             "schedule", f"missing in {path}: it says which periods there are, and when each is due"

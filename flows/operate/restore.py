@@ -12,9 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flows.config.load import AnyConfig, load_any
-from flows.config.model.experiment import Config
-from flows.config.rules.schedule import schedule_of
+from flows.config.load import load_any
+from flows.config.model.declared import Declared
 from flows.ledger.account import resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url, only_place
@@ -131,7 +130,7 @@ def restore(
 
 def _charge_what_is_there(
     ledger: Ledger,
-    configs: Sequence[AnyConfig],
+    configs: Sequence[Declared],
     payers: Sequence[Payer],
     lost: Sequence[ReleaseName],
     *,
@@ -155,16 +154,15 @@ def _charge_what_is_there(
         return RestoreResult(str(ledger), False, None, found, {}, _spent(connection))
 
 
-def _one_ledger(configs: Sequence[AnyConfig]) -> sa.URL:
+def _one_ledger(configs: Sequence[Declared]) -> sa.URL:
     url = only_place(ledger_url(one.ledger.url, one.directory) for one in configs)
     if url is None:
         raise ConfigError("CONFIG", "these use several ledgers; restore each by itself")
     return url
 
 
-def _payer(config: AnyConfig) -> Payer:
-    cost = config.charged if isinstance(config, Config) else config.cost
-    return Payer(shelf_of(config), config.population, cost)
+def _payer(config: Declared) -> Payer:
+    return Payer(shelf_of(config), config.population, config.charged)
 
 
 def _lost_name(release_id: str) -> ReleaseName:
@@ -178,7 +176,7 @@ def _lost_name(release_id: str) -> ReleaseName:
 
 
 def _keys(
-    backup: Backup, configs: Sequence[AnyConfig], source: sa.Connection
+    backup: Backup, configs: Sequence[Declared], source: sa.Connection
 ) -> dict[Path, tuple[str, bytes]]:
     """The keys to put back, by where; raises where one is another's or in the way."""
     query = sa.select(POPULATIONS.c.population, POPULATIONS.c.key_fingerprint)
@@ -255,7 +253,7 @@ def _notes(backup: Backup, source: sa.Connection, payers: Sequence[Payer]) -> tu
 def _to_be_said(
     of: str,
     entries: Sequence[Entry],
-    configs: Sequence[AnyConfig],
+    configs: Sequence[Declared],
     payers: Sequence[Payer],
     notes: tuple[str, ...],
 ) -> ConfigError:
@@ -264,7 +262,7 @@ def _to_be_said(
     now = clock.now()
     missing = []
     for config in configs:
-        schedule = schedule_of(config) if isinstance(config, Config) else None
+        schedule = config.calendar
         if schedule is not None:
             missing += [
                 ReleaseName(config.experiment, day.isoformat(), 1).release_id

@@ -8,7 +8,6 @@ from typing import Any
 
 from flows.config.load import load
 from flows.config.model.experiment import Config
-from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
 from flows.operate.watch.metrics import write_metrics
@@ -116,7 +115,7 @@ def _with_last_ends(config: Config, periods: list[Standing]) -> tuple[Standing, 
 
 def _status(path: Path) -> ExperimentStatus:
     config, now = load(path), clock.now()
-    schedule, account = schedule_of(config), Account(config)
+    schedule, account = config.calendar, Account(config)
     statement = account.statement()
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return ExperimentStatus(

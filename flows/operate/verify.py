@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
+from flows.runtime.houses import offered
 from flows.runtime.regular_files import digest_of, is_link
-from flows.runtime.small_files import UnreadableError, read_small, read_small_text
+from flows.runtime.small_files import UnreadableError, read_small
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, ConflictError, InputError
-from schemas.json_text import parsed
 from schemas.names import ReleaseName
 from schemas.series import SERIES
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from flows.runtime.signatures import Fits
 
 _LARGEST_KEY = 100_000  # bytes
-_LARGEST_DOCUMENT = 50_000_000  # bytes, as models may have
 
 
 @dataclass(frozen=True)
@@ -189,25 +188,10 @@ def _loss(path: Path) -> "Loss":
         from flows.released.loss.check import check_loss  # noqa: PLC0415 - see above
 
         return check_loss(path)
-    from schemas.effects.site import KIND  # noqa: PLC0415 - see above
-
-    if _kind(path) == KIND:
-        from flows.effects.released.loss.site_report import report_loss  # noqa: PLC0415 - see above
-        from flows.effects.released.site_report import read_report  # noqa: PLC0415 - see above
-
-        return report_loss(read_report(path), path)
-    from flows.effects.released.model_file import read_with_loss  # noqa: PLC0415 - see above
-
-    return read_with_loss(path)[1]
-
-
-def _kind(path: Path) -> object:
-    """What a JSON document says that it is; InputError where it is none."""
-    try:
-        text = read_small_text(path, _LARGEST_DOCUMENT)
-    except UnreadableError as error:
-        raise InputError(f"{path.absolute()}: {error}") from None
-    return parsed(text, str(path), "an effect model or a site report").get("kind")
+    for read in offered("document_loss"):
+        found: Loss = read(path)
+        return found
+    raise InputError(f"{path.absolute()}: no release")
 
 
 def _check_not_pruned(path: Path, known: _Known) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,10 @@ from numpy.typing import NDArray
 from flows.config.model.experiment import AnyDesign, Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.unit_id_key import read_key
-from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SiteConfig
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.units.rows import Rows, facts_of, positions
+from flows.raw.units.rows import Rows, positions
 from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
@@ -61,13 +60,15 @@ def fingerprint(
     kept = rows.open()
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
     designs = tuple(design) if isinstance(design, Sequence) else (design,)
-    facts = tuple(name for name in facts_of(config.columns) if name != PAYER)
+    facts = tuple(name for name in config.columns.facts if name != PAYER)
     parts = ids, _other_parts(kept, len(designs), facts)
-    return digested(config, *parts, _settings(config, designs), n_units=kept.n_units)
+    return digested(
+        config.quarantine_folder, *parts, _settings(config, designs), n_units=kept.n_units
+    )
 
 
 def digested(
-    config: Config | SiteConfig | EffectConfig,
+    folder: Path,
     units: Iterable[Part],
     others: Iterable[Part],
     settings: bytes,
@@ -75,12 +76,11 @@ def digested(
     n_units: int,
     of: bytes = b"",
 ) -> Fingerprint:
-    """Digest unit ids, what else the rows hold, and settings, under the key of a configuration.
+    """Digest unit ids, what else the rows hold, and settings, under the key in the quarantine.
 
     ``of`` tells things of another kind apart, those of a site say.
     """
-    path = config.path(config.quarantine.directory) / KEY_FILE
-    key = kept_key(path, "a ledger's digests", _LOST)
+    key = kept_key(folder / KEY_FILE, "a ledger's digests", _LOST)
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
     of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
     with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * n_units) as done:

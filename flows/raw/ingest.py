@@ -16,7 +16,6 @@ import polars as pl
 
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Columns, NamedOutcome, PrivateClusters
-from flows.config.rules.schedule import schedule_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading import attributes
@@ -203,7 +202,7 @@ def _event_files(config: Config, pattern: str, period: str) -> tuple[LogFile, ..
     becomes of it: the run ends, whatever else there is, or the day is one without events, of which
     nobody is told.
     """
-    key, schedule, section = "source.outcomes_path", schedule_of(config), config.schedule
+    key, schedule, section = "source.outcomes_path", config.calendar, config.schedule
     day = day_of(period)
     if schedule is None or section is None or day is None:
         return find_files(config.directory, key, pattern, period)

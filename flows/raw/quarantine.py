@@ -4,14 +4,12 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.config.model.experiment import Config
-from flows.effects.config.effects import EffectConfig
-from flows.effects.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.header import MOST_LABELS
@@ -101,7 +99,7 @@ class Quarantined:
 
 @values_free
 def write_quarantine(
-    config: Config | SiteConfig | EffectConfig, aside: Sealed[Quarantined], release_id: str
+    folder: Path, aside: Sealed[Quarantined], release_id: str, *, says_how_much: bool = True
 ) -> None:
     """Keep what was set aside of a release where the operator alone can read it (mode 0600).
 
@@ -111,8 +109,8 @@ def write_quarantine(
     there. Raises ClusterdpError where it cannot be written (a full disk, say).
     """
     found = aside.open()
-    path = config.quarantined / f"{release_id}.parquet"
-    if found.faulty_rows.n_rows == 0 and not isinstance(config, EffectConfig):
+    path = folder / f"{release_id}.parquet"
+    if found.faulty_rows.n_rows == 0 and says_how_much:
         path.unlink(missing_ok=True)
         return
     private_directory(path.parent)
@@ -122,7 +120,7 @@ def write_quarantine(
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        if isinstance(config, EffectConfig):
+        if not says_how_much:
             return  # how much there was to write is private, so no run may fail by it
         reason = error.strerror
     else:

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.config.model.experiment import Config
-from flows.config.model.sections import LedgerSection, NamedOutcome
-from flows.effects.config.site import SiteConfig
+from flows.config.model.declared import LogFacts
+from flows.config.model.sections import NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
@@ -36,7 +35,7 @@ from flows.raw.units.private_clusters import without_private_clusters
 from flows.raw.units.repeated_rows import judge_repeated
 from flows.raw.units.roster import check_faults, check_left, roster_of
 from flows.raw.units.row_faults import coded, first_broken, of_units, parted
-from flows.raw.units.rows import COLUMNS, Rows, counted, facts_of, rows_of, rows_where
+from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of, rows_where
 from flows.runtime.progress import Progress
 from schemas.arrays import Bools, Floats
 from schemas.errors import InputError
@@ -75,7 +74,7 @@ def _unheard(_: int) -> None:
 
 @values_free
 def validate(
-    config: Config | SiteConfig, log: Sealed[Log], workspace: Workspace | None = None
+    facts: LogFacts, log: Sealed[Log], workspace: Workspace | None = None
 ) -> tuple[Sealed[Rows], Sealed[Quarantined], Roster]:
     """Return the rows that are kept, those that are set aside, and public facts about the log.
 
@@ -88,22 +87,22 @@ def validate(
     :func:`~flows.raw.quarantine.write_quarantine`.
     """
     raw = log.open()
-    judge = _Judge(config, raw, workspace)
+    judge = _Judge(facts, raw, workspace)
     kept = list(judge.parts())
     found, places = [part for part, _ in kept], [counts for _, counts in kept]
-    rows = judge.of_one_arm(rows_of(found, config.arms.names, raw.unit_type, places))
+    rows = judge.of_one_arm(rows_of(found, facts.arms, raw.unit_type, places))
     n_aside = judge.aside.by_rule
     names = (*(rule.name for rule in judge.rules), ASSIGNED_ARMS)
     by_rule = {name: n_aside[name] for name in names if name in n_aside}
     roster = replace(
-        roster_of(config, rows, by_rule),
+        roster_of(facts, rows, by_rule),
         attribute_changed=judge.attribute_changed,
         n_read=judge.n_read,
         n_faulty=sum(by_rule.values()),
-        repeats=Repeats() if isinstance(config, SiteConfig) else judge.repeats,
+        repeats=judge.repeats if facts.tells_rows else Repeats(),
     )
-    check_left(config, roster, judge.n_read, judge.aside.undeclared)
-    check_faults(config, roster, judge.n_read)
+    check_left(facts, roster, judge.n_read, judge.aside.undeclared)
+    check_faults(facts, roster, judge.n_read)
     aside = Quarantined(judge.aside, raw.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
@@ -112,7 +111,7 @@ def validate(
 class _Work:
     """What a worker needs to know of a log."""
 
-    config: Config | SiteConfig
+    facts: LogFacts
     log: Log
 
 
@@ -144,7 +143,7 @@ class _Judge:
     With workers each of them has a judge of its own for what it reads, or for a range of units.
     """
 
-    config: Config | SiteConfig
+    facts: LogFacts
     log: Log
     workspace: Workspace | None
     n_read: int = 0
@@ -160,49 +159,28 @@ class _Judge:
     def __post_init__(self) -> None:
         """Begin with nothing set aside."""
         self.aside = FaultyRows(self.workspace)
-        of_rows = rules if self._of_events is None else event_rules
+        of_rows = event_rules if self.facts.of_events else rules
         self.rules = of_rows(
-            self.config.arms.names, payers=PAYER in self._facts, assigned=ASSIGNED in self._facts
+            self.facts.arms, payers=PAYER in self.facts.facts, assigned=ASSIGNED in self.facts.facts
         )
-
-    @property
-    def _of_events(self) -> Config | None:
-        """The configuration where rows of the log are exposures; else None."""
-        config = self.config
-        return config if isinstance(config, Config) and config.source.grain == "event" else None
-
-    @property
-    def _facts(self) -> tuple[str, ...]:
-        """The public facts that rows state beside their unit, arm and cluster."""
-        return () if isinstance(self.config, SiteConfig) else facts_of(self.config.columns)
 
     @property
     def _stated(self) -> tuple[str, ...]:
         """What rows of a unit have to agree in: all that is public of it."""
-        private = isinstance(self.config, SiteConfig) or self.config.private_clusters is not None
-        return (ARM, *self._facts) if private else (ARM, CLUSTER, *self._facts)
-
-    @property
-    def _first_counts(self) -> bool:
-        """Whether the first row of a unit that has several is kept, where they agree."""
-        return isinstance(self.config, Config) and self.config.source.repeated == "first"
-
-    @property
-    def _n_outcomes(self) -> int:
-        """How many outcomes a unit has."""
-        return len(self.config.outcomes) if isinstance(self.config, Config) else 1
+        cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
+        return (ARM, *cluster, *self.facts.facts)
 
     @property
     def _columns(self) -> tuple[str, ...]:
         """The columns of rows that are kept; where they stood, if they may be set aside later."""
-        more = several(OUTCOME, self._n_outcomes)[1:]
-        place = (FILE, ROW) if ASSIGNED in self._facts else ()
-        return (*COLUMNS, *more, *self._facts, *place)
+        more = several(OUTCOME, self.facts.n_outcomes)[1:]
+        place = (FILE, ROW) if ASSIGNED in self.facts.facts else ()
+        return (*COLUMNS, *more, *self.facts.facts, *place)
 
     @property
     def attribute_changed(self) -> int | None:
         """Of how many units later exposures state other facts; None where none could."""
-        return None if self._of_events is None or not self._facts else self.n_changed
+        return None if not self.facts.of_events or not self.facts.facts else self.n_changed
 
     def parts(self) -> Iterator[_Kept]:
         """The rows that are kept, in the order of units; checked against the schema."""
@@ -238,7 +216,7 @@ class _Judge:
     # sharing it out
 
     def _parts_by_workers(self, workspace: Workspace) -> Iterator[_Kept]:
-        work = _Work(_without_ledger(self.config), self.log)
+        work = _Work(self.facts, self.log)
         tables = self._read_by_workers(work, workspace)
         n_parts = max(-(-tables[0].n_bytes // workspace.part_bytes), n_shares(workspace))
         # By the units of the log alone, as how many events there are may be an outcome.
@@ -298,12 +276,12 @@ class _Judge:
         n_tables = 1 if self.log.events is None else 2
         runs = SortedRuns(self.workspace, "rows", n_tables=n_tables)
         alone = [rule for rule in self.rules if rule.name not in UNIT_RULES]
-        arms = self.config.arms.names
+        arms = self.facts.arms
         for batch in self.log.batches(lambda rows: coded(rows, arms, alone)):
             self.n_read += batch.height
             sound, faulty = parted(batch)
             if faulty is not None:
-                self.aside.add(without_private_clusters(self.config, faulty))
+                self.aside.add(without_private_clusters(self.facts, faulty))
             for name in self.known:
                 unread = 0 if faulty is None else faulty[name].null_count()
                 self.known[name] += batch.height - unread
@@ -325,8 +303,8 @@ class _Judge:
         names = file_names(self.log.files)
         if self.n_read == 0:
             raise InputError(f"the log is empty: no row in {names}")
-        columns = self.config.columns
-        for key, column in (("unit", columns.unit), ("arm", columns.arm)):
+        facts = self.facts
+        for key, column in (("unit", facts.unit_column), ("arm", facts.arm_column)):
             if self.known[UNIT if key == "unit" else ARM] == 0:
                 raise InputError(
                     f"columns.{key}: no row of {names} has a readable value in {column!r}; "
@@ -348,13 +326,12 @@ class _Judge:
 
     def places(self, kept: pl.DataFrame) -> Table:
         """How many of the rows are in which cluster and arm."""
-        return counted(kept, len(self.config.arms.names), self.workspace)
+        return counted(kept, len(self.facts.arms), self.workspace)
 
     def _judged(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The rows of :data:`COLUMNS` that are kept of all rows of some units."""
-        of_events = self._of_events
-        if of_events is not None:
-            return self._by_events(of_events, part, events)
+        if self.facts.of_events:
+            return self._by_events(part, events)
         order = order_units(part[UNIT])
         if not order.repeats.any() and part[FAULT].max() == 0:
             return self._finished(order.rows(part.select(self._columns)))
@@ -369,31 +346,30 @@ class _Judge:
 
     def _of_repeated(self, rows: pl.DataFrame, repeats: Bools) -> Bools:
         """Which rows are kept of units that have several; see :func:`judge_repeated`."""
-        found = judge_repeated(rows, repeats, self._stated, first_counts=self._first_counts)
+        found = judge_repeated(rows, repeats, self._stated, first_counts=self.facts.first_counts)
         self.repeats += found.repeats
         named = rows.with_columns(first_broken(of_units(self.rules)).alias(RULE))
         self._put_aside(named.filter(pl.Series(found.aside)))
         return found.kept
 
-    def _by_events(
-        self, config: Config, part: pl.DataFrame, events: pl.DataFrame | None
-    ) -> pl.DataFrame:
+    def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:
         """The same of exposures, each unit with the outcomes that its events come to."""
-        found = first_exposures(part, self._facts)
+        found = first_exposures(part, self.facts.facts)
         self.n_changed += found.n_changed
         name = of_units(self.rules)[0].name
         self._put_aside(found.contaminated.with_columns(pl.lit(name).alias(RULE)))
         values = [
             pl.Series(
-                numbered(OUTCOME, position), _attributed(config, outcome, position, events, found)
+                numbered(OUTCOME, position),
+                _attributed(self.facts.window, outcome, position, events, found),
             )
-            for position, outcome in enumerate(config.outcomes)
+            for position, outcome in enumerate(self.facts.outcomes)
         ]
         return self._finished(self.log.with_mapped(found.kept.with_columns(values)))
 
     def of_one_arm(self, rows: Rows) -> Rows:
         """The rows without those whose group, what was randomised, has several arms."""
-        if ASSIGNED not in self._facts:
+        if ASSIGNED not in self.facts.facts:
             return rows
         mixed = in_several_arms(rows)
         if not mixed.any():
@@ -409,14 +385,14 @@ class _Judge:
 
     def _put_aside(self, rows: pl.DataFrame) -> None:
         """Set rows with declared arms aside, these spelt out again."""
-        names = pl.Series(self.config.arms.names)
+        names = pl.Series(self.facts.arms)
         spelt = rows.with_columns(
             names.gather(rows[ARM]).alias(ARM), pl.col(CLUSTER).cast(pl.String)
         )
-        self.aside.add(without_private_clusters(self.config, spelt))
+        self.aside.add(without_private_clusters(self.facts, spelt))
 
     def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
-        arms = pl.Enum(self.config.arms.names)
+        arms = pl.Enum(self.facts.arms)
         code = pl.Series([], dtype=arms).to_physical().dtype
         return rows.select(self._columns).with_columns(pl.col(ARM).cast(code).cat.to(arms))
 
@@ -428,10 +404,10 @@ class _Judge:
 
         try:
             fits(
-                self.config.arms.names,
-                payers=PAYER in self._facts,
-                n_outcomes=self._n_outcomes,
-                assigned=ASSIGNED in self._facts,
+                self.facts.arms,
+                payers=PAYER in self.facts.facts,
+                n_outcomes=self.facts.n_outcomes,
+                assigned=ASSIGNED in self.facts.facts,
                 attributes=dict(
                     zip(
                         attribute_columns(len(self.log.attributes)),
@@ -450,7 +426,7 @@ class _Judge:
 
 
 def _attributed(
-    config: Config,
+    window: int | None,
     outcome: NamedOutcome,
     position: int,
     events: pl.DataFrame | None,
@@ -466,7 +442,7 @@ def _attributed(
         events,
         found.kept,
         aggregate=outcome.aggregate,
-        window=config.source.window_microseconds,
+        window=window,
         cap=outcome.cap,
     )
 
@@ -474,21 +450,16 @@ def _attributed(
 # what workers do
 
 
-def _without_ledger(config: Config | SiteConfig) -> Config | SiteConfig:
-    """A configuration for workers: the password of a ledger's database stays here."""
-    return config.model_copy(update={"ledger": LedgerSection()})
-
-
 def read_share(work: _Work, workspace: Workspace) -> _ReadShare:
     """Read a share of the units or exposures of a log, in a worker."""
-    judge = _Judge(work.config, work.log, workspace)
+    judge = _Judge(work.facts, work.log, workspace)
     runs = judge.read()
     return _ReadShare(runs.handed_over(), judge.aside.handed_over(), judge.n_read, judge.known)
 
 
 def read_share_of_events(work: _Work, workspace: Workspace) -> Handed:
     """Read a share of the outcome events of a log, in a worker."""
-    return _Judge(work.config, work.log, workspace).read_events().handed_over()
+    return _Judge(work.facts, work.log, workspace).read_events().handed_over()
 
 
 def judge_range(
@@ -499,7 +470,7 @@ def judge_range(
     workspace: Workspace,
 ) -> _JudgedRange:
     """Judge all rows of the units between two cuts, in a worker."""
-    judge = _Judge(work.config, work.log, workspace)
+    judge = _Judge(work.facts, work.log, workspace)
     places = pl.read_ipc(cuts)[UNIT]
     tables = [SortedRuns.of(workspace, some, "rows").between(places, position) for some in indexes]
     kept = [part for part in judge.judged(tables) if part.height]

@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from flows.effects.released.from_release import ReleaseEffects
-from flows.effects.released.page.model import ModelFacts, effects_model_page
 from flows.released.estimates.stated import check_stated
 from flows.released.file.read import open_release
 from flows.released.lists import WithdrawnRelease
@@ -24,10 +22,8 @@ from flows.released.page.privacy import privacy_facts
 from flows.released.page.soundness import soundness_facts
 from flows.released.withdrawal import withdrawal_of
 from flows.runtime.files import replace_file
+from flows.runtime.houses import offered
 from schemas.errors import InputError
-
-MODEL: Final = ".json"
-"""How the name of an effect model's file ends."""
 
 WITHDRAWN_MARK: Final = "<strong>This release was withdrawn</strong>"
 """Stands on the page of a release that was."""
@@ -42,35 +38,13 @@ def write_report(release: Path, output: Path) -> Path:
     ``release`` is neither, or ``output`` is no HTML file that can be written.
     """
     check_output(output, release)
-    if release.suffix.lower() == MODEL:
-        from flows.effects.released.report_model import model_page  # noqa: PLC0415 - pydantic, seldom
-
-        return write_page(output, model_page(release))
+    for pages in offered("PAGES"):
+        if (page := pages.get(release.suffix.lower())) is not None:
+            return write_page(output, page(release))
     with open_release(release) as connection:
         check_stated(connection, release)
         contents = contents_of(connection, release)
     return write_page(output, report(contents, withdrawal_of(release)))
-
-
-def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
-    """Write a page about who benefits, by a release and a table of the analyst's, to ``output``.
-
-    Returns the absolute path. Raises InputError where it cannot be written.
-    """
-    manifest = found.manifest
-    facts = ModelFacts(
-        model_id=manifest.release_id,
-        experiment=manifest.experiment,
-        period=manifest.period,
-        created_at=manifest.created_at,
-        control=manifest.control,
-        treatment=found.arm,
-        guarantee=f"The release is ({manifest.epsilon:g}, {manifest.delta:g})-differentially "
-        f"private for {manifest.neighbours}.",
-        level=found.level,
-        release_id=manifest.release_id,
-    )
-    return write_page(output, effects_model_page(found, facts))
 
 
 def write_page(output: Path, page: str) -> Path:

@@ -46,9 +46,9 @@ class PooledPrediction:
 def pooled(one_night: Prediction, n_nights: int) -> PooledPrediction:
     """Predict the effect of nights that are alike, each with the weight 1/N.
 
-    Where nobody is in two nights V = V₁/N, the V of :func:`estimators.operate.series.pool`. Where people
-    come back, nights differ in their noise, which is independent, and outcomes of one person may go
-    together as closely as they like: V ≤ V_s + (V₁ − V_s)/N, by the inequality of Cauchy and
+    Where nobody is in two nights V = V₁/N, the V of :func:`estimators.operate.series.pool`. Where
+    people come back, nights differ in their noise, which is independent, and outcomes of one person
+    may go together as closely as they like: V ≤ V_s + (V₁ − V_s)/N, by the inequality of Cauchy and
     Schwarz, where
 
     - V₁ is the variance of one night, ``one_night.std_error`` squared,

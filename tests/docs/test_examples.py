@@ -20,8 +20,9 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.config.load import load, load_site
+from flows.config.load import load
 from flows.config.model.notify import NotifySection
+from flows.effects.house import load_site
 from flows.hash_ids import hash_ids
 from flows.operate.watch.metrics import metrics_path
 from privatizers.effects.toolbox import (

@@ -4,10 +4,10 @@ import math
 import statistics
 
 import pytest
-from tests.estimators.test_arm_effects import ARMS, COUNTED, trial
 
 from estimators.arm_effects import effects
 from estimators.means import Mean, means
+from tests.estimators.test_arm_effects import ARMS, COUNTED, trial
 from tests.estimators.told_release import Told, evidence_of, random_release
 
 

@@ -14,8 +14,6 @@ from unittest.mock import patch
 
 import duckdb
 import pytest
-from tests.flows.operate.test_due import DAYS, night, scheduled
-from tests.flows.operate.test_verify import rewrite, signing_key
 
 import clusterdp
 from flows.cli.main import run
@@ -25,6 +23,8 @@ from flows.runtime import regular_files
 from schemas.errors import ConflictError
 from tests.conftest import Builder, Experiment, build_experiment, released
 from tests.effect_logs import Campaign, campaign
+from tests.flows.operate.test_due import DAYS, night, scheduled
+from tests.flows.operate.test_verify import rewrite, signing_key
 from tests.support.made_once import made_once
 
 __all__ = ["campaign"]  # a fixture

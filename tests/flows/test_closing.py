@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.operate.test_due import DAYS, bring, night, scheduled
 
 import clusterdp
 from flows.cli.main import run
@@ -16,6 +15,7 @@ from flows.operate.withdraw import withdraw
 from flows.released.lists import CLOSED, read_closing
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment
+from tests.flows.operate.test_due import DAYS, bring, night, scheduled
 
 pytestmark = pytest.mark.release
 

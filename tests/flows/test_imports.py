@@ -9,10 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.flows.effects.test_multisite import Hospital, hospital
-
 from tests.conftest import Builder
 from tests.effect_logs import Campaign, campaign
+from tests.flows.effects.test_multisite import Hospital, hospital
 
 __all__ = ["campaign", "hospital"]  # fixtures
 

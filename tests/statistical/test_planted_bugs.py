@@ -2,8 +2,8 @@
 
 An audit accuses sound code with a probability of at most 1e-4, and the tests of sound code below
 make 22, some of parts alone. A planted bug is missed with far less: what shows it is exact, or many
-standard errors beyond its limit (`privatizers/lab/audit/audit.md` has the table). What no sampling sees
-has tests of its own: a table of draws that is 2⁻⁵³ off in
+standard errors beyond its limit (`privatizers/lab/audit/audit.md` has the table). What no sampling
+sees has tests of its own: a table of draws that is 2⁻⁵³ off in
 `tests/privatizers/noise/test_alias_tables.py`, keys and long lists in
 `tests/flows/ledger/test_unseen_bugs.py`.
 """

@@ -1,8 +1,9 @@
 """What follows from the noisy sums of a learner of Algorithm 1, stage by stage.
 
 A stage is a moment regression: the equations M b = s of noisy sums, solved by empirical Bayes with
-the known noise (:mod:`estimators.effects.models.bayes`). The run that draws the sums takes its steps
-by the same functions as whoever reads them. With y in halves of the outcomes' range, in [−1, 1]:
+the known noise (:mod:`estimators.effects.models.bayes`). The run that draws the sums takes its
+steps by the same functions as whoever reads them. With y in halves of the outcomes' range, in [−1,
+1]:
 
 - propensity: G π = Σ w v (T − 1/2), e = clip(1/2 + φ π, c, 1 − c).
 - outcome, DR and S: μ(t, x) = clip(φ a + (2t − 1) φ b, −1, 1) with G a + K b = Σ w v y and

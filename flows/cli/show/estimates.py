@@ -9,7 +9,7 @@ from schemas.tables import UNNAMED
 
 if TYPE_CHECKING:
     from estimators.arm_effects import Estimate  # scipy takes half a second
-    from flows.released.estimates.by_attribute import AttributeEstimate, PooledAttributeEstimate
+    from flows.released.estimates.by_attribute import AttributeEstimate
 
 ESTIMATORS = {
     "regression_combined": "from both, adjusted for the covariates (regression_combined)",
@@ -101,7 +101,7 @@ def why_none(n_units: int) -> str:
 
 def by_text(
     attribute: str,
-    estimates: Sequence["AttributeEstimate | PooledAttributeEstimate"],
+    estimates: Sequence["AttributeEstimate"],
     more: str = "",
     errors: Mapping[str, str] | None = None,
     estimators: Mapping[str, str] = ESTIMATORS,
@@ -126,9 +126,7 @@ def by_text(
     return "\n".join([*lines, "", *paragraph(_BY_MEANING), *errors_lines(errors or {})])
 
 
-def _by_table(
-    attribute: str, rows: Sequence["AttributeEstimate | PooledAttributeEstimate"]
-) -> list[str]:
+def _by_table(attribute: str, rows: Sequence["AttributeEstimate"]) -> list[str]:
     level = f"{100 * rows[0].confidence_level:g} % interval"
     arms = len({one.arm for one in rows}) > 1
     head = [attribute, *(["arm"] if arms else []), "effect", level, "shrunken", level, "p (Holm)"]

@@ -1,6 +1,5 @@
 """The configuration of an experiment, and what follows from it; paths are relative to its file."""
 
-import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -8,13 +7,13 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, PrivateAttr
 
+from flows.config.model.declared import Declared, LogFacts, Payment, Spill
 from flows.config.model.notify import NotifySection
 from flows.config.model.retention import RetentionSection
-from flows.config.model.schedule import ScheduleSection
+from flows.config.model.schedule import ScheduleSection, schedule_of
 from flows.config.model.sections import (
     Arms,
     Columns,
-    ConfigSection,
     DecisionSection,
     LedgerSection,
     NamedOutcome,
@@ -28,7 +27,7 @@ from flows.config.model.sections import (
     SourceSection,
     as_tuple,
 )
-from flows.runtime.paths import absolute
+from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import Budget, of_group, parts_of, total, written
 from privatizers.domain.lattice import lattice_of
 from privatizers.planning.aggregate_design import (
@@ -39,7 +38,6 @@ from privatizers.planning.aggregate_design import (
 )
 from privatizers.planning.design import Design, Request, design
 from privatizers.planning.optimal_design import OptimalDesign, OptimalRequest, optimal_design
-from schemas.errors import shown
 from schemas.names import NAME
 from schemas.tables import UNNAMED
 
@@ -47,7 +45,7 @@ AnyDesign = Design | OptimalDesign | AggregateDesign
 """A mechanism with its price: of one that publishes units, or of one that publishes none."""
 
 
-class Config(ConfigSection):
+class Config(Declared):
     """One experiment: its log, arms, grid, privacy parameters and folders."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -78,19 +76,40 @@ class Config(ConfigSection):
     _has_private_sizes: bool = PrivateAttr(default=False)
     """Whether this is the view of one outcome where clusters are private."""
 
-    def path(self, relative: str) -> Path:
-        """A path that the configuration names, made absolute."""
-        return absolute(self.directory, relative, shown(relative))
+    @property
+    def payment(self) -> Payment:
+        """How units pay: each by itself, or all alike."""
+        privacy = self.privacy
+        return Payment(
+            by_unit=privacy.account == "unit",
+            once=privacy.returning == "set_aside",
+            spares=privacy.spent == "set_aside",
+            together=self.columns.privacy_unit is not None,
+        )
 
     @property
-    def releases(self) -> Path:
-        """The folder of this experiment's releases."""
-        return self.path(self.publish.directory) / self.experiment
+    def calendar(self) -> Schedule | None:
+        """When releases are due; None where no schedule is declared."""
+        if self.schedule is None:
+            return None
+        return schedule_of(self.schedule, self.log_facts.window)
 
     @property
-    def quarantined(self) -> Path:
-        """The folder of this experiment's rows in quarantine."""
-        return self.path(self.quarantine.directory) / self.experiment
+    def signing_key_path(self) -> Path | None:
+        """Where the key is that signs lists; None where they are not signed."""
+        key = self.publish.signing_key
+        return None if key is None else self.path(key)
+
+    @property
+    def id_key_path(self) -> Path | None:
+        """Where the key is that ids in releases are digested under; None where none is."""
+        key = self.publish.key_file
+        return None if key is None else self.path(key)
+
+    @property
+    def needs_account_key(self) -> bool:
+        """Whether digests under the ledger's key are made: of units that pay, or of groups."""
+        return self.payment.by_unit or self.columns.assigned_by is not None
 
     @property
     def spill_directory(self) -> Path:
@@ -98,15 +117,31 @@ class Config(ConfigSection):
         return self.path(self.run.spill_directory or self.quarantine.directory)
 
     @property
-    def population(self) -> str:
-        """The name of who pays for the releases: the same for experiments on the same people."""
-        return self.privacy.population or self.experiment
+    def spill(self) -> Spill:
+        """Where rows go that do not fit into memory, and who works on them."""
+        return Spill(self.spill_directory, self.run.memory_limit, self.run.workers)
 
     @property
-    def budget(self) -> Budget:
-        """The total that the population may pay; infinite where nothing is declared."""
-        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
-        return Budget(*(math.inf if limit is None else limit for limit in declared))
+    def log_facts(self) -> LogFacts:
+        """What judges the rows of its logs."""
+        private, columns = self.private_clusters, self.columns
+        of_events = self.source.grain == "event"
+        return LogFacts(
+            arms=self.arms.names,
+            unit_column=columns.unit,
+            arm_column=columns.arm,
+            at_most=self.quarantine.at_most,
+            facts=columns.facts,
+            shares=self.arms.expected_shares,
+            clusters="public" if private is None else "private",
+            n_clusters=None if private is None else len(private.names),
+            asks_for_groups=bool(columns.clusters) and private is None and not columns.assigned_by,
+            outcomes=self.outcomes if of_events else (),
+            n_outcomes=len(self.outcomes),
+            of_events=of_events,
+            window=self.source.window_microseconds if of_events else None,
+            first_counts=self.source.repeated == "first",
+        )
 
     @property
     def is_planned(self) -> bool:

@@ -1,11 +1,14 @@
 """``[schedule]``: which days an experiment is released for, and when each of them is due."""
 
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from flows.config.model.sections import ConfigSection, Name
+from flows.schedule.durations import length_of
+from flows.schedule.periods import FIRST, LAST, Schedule, day_of, zone_of
+from schemas.errors import ConfigError, shown
 
 
 def _as_text(value: object) -> object:
@@ -35,3 +38,57 @@ class ScheduleSection(ConfigSection):
     """Of grain "event": whether every day has a file of outcome events ("required", the default:
     without it nothing is released), or has none where nothing happened ("may_be_absent": the day is
     taken for one without events)."""
+
+
+def schedule_of(section: ScheduleSection, window: int | None) -> Schedule:
+    """The schedule of an experiment, by how many microseconds events count for.
+
+    Raises ConfigError naming a key.
+    """
+    zone = zone_of(section.timezone)
+    if zone is None:
+        raise ConfigError(
+            "schedule.timezone",
+            f"{shown(section.timezone)} is not a time zone such as Europe/Zurich",
+        )
+    return Schedule(
+        since=_day("since", section.since),
+        until=_until(section),
+        zone=zone,
+        window=timedelta(microseconds=window or 0),
+        lateness=_length("lateness", section.lateness),
+        missing_after=_length("missing_after", section.missing_after),
+        whole_days=section.events == "may_be_absent",
+    )
+
+
+def _until(section: ScheduleSection) -> date | None:
+    if section.until is None:
+        return None
+    until = _day("until", section.until)
+    if until < _day("since", section.since):
+        raise ConfigError(
+            "schedule.until",
+            f"{until} is before schedule.since ({section.since})",
+        )
+    return until
+
+
+def _day(key: str, text: str) -> date:
+    day = day_of(text)
+    if day is None:
+        raise ConfigError(
+            f"schedule.{key}", f"{shown(text)} is no day from {FIRST} to {LAST}, as YYYY-MM-DD"
+        )
+    return day
+
+
+def _length(key: str, text: str) -> timedelta:
+    length = length_of(text)
+    if length is None:
+        raise ConfigError(
+            f"schedule.{key}",
+            f'{shown(text)} is not a whole number and d, h, m or s, such as "2d", "12h", "30m" or '
+            '"0s", of a century at most',
+        )
+    return length

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
+from schemas.raw import ASSIGNED, PAYER, attribute_columns
 from schemas.visible import visible
 
 _MOST_TEXT = 1000  # characters on what numbers stand for
@@ -139,6 +140,13 @@ class Columns(ConfigSection):
         if self.cluster is None:
             return ()
         return (self.cluster,) if isinstance(self.cluster, str) else self.cluster
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The columns of rows that hold public facts beside unit, arm and cluster."""
+        payer = () if self.privacy_unit is None else (PAYER,)
+        group = () if self.assigned_by is None else (ASSIGNED,)
+        return (*payer, *group, *attribute_columns(len(self.attributes)))
 
     @property
     def named_attributes(self) -> dict[str, str]:

@@ -4,12 +4,12 @@ Its sections are those of a release's configuration wherever they say the same. 
 data; features are declared with their bounds or levels, so that none of them is learnt from data.
 """
 
-import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from flows.config.model.declared import Declared, Spill
 from flows.config.model.sections import (
     ConfigSection,
     LedgerSection,
@@ -20,7 +20,6 @@ from flows.config.model.sections import (
     Texts,
 )
 from flows.effects.config.site import SiteColumns, SiteOutcome
-from flows.runtime.paths import absolute
 from privatizers.accounting.budget import Budget
 from schemas.effects.model import (
     EffectDesign,
@@ -32,7 +31,6 @@ from schemas.effects.model import (
     Propensity,
     Subgroups,
 )
-from schemas.errors import shown
 from schemas.names import EFFECTS, NAME
 
 
@@ -158,7 +156,7 @@ class EffectRun(ConfigSection):
     """The folder for rows that do not fit into memory; None for the quarantine's folder."""
 
 
-class EffectConfig(ConfigSection):
+class EffectConfig(Declared):
     """One effect model: its log, features, privacy parameters and places."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -184,11 +182,7 @@ class EffectConfig(ConfigSection):
     quarantine: Quarantine = Quarantine()
     run: EffectRun = EffectRun()
     directory: Path = Field(default=Path(), exclude=True)
-    """The folder of the file; set by :func:`load_effects`, not a key."""
-
-    def path(self, relative: str) -> Path:
-        """A path of the file, made absolute."""
-        return absolute(self.directory, relative, shown(relative))
+    """The folder of the file; not a key of it."""
 
     @property
     def series(self) -> str:
@@ -196,35 +190,20 @@ class EffectConfig(ConfigSection):
         return f"{self.experiment}{EFFECTS}"
 
     @property
-    def models(self) -> Path:
+    def releases(self) -> Path:
         """The folder of the models, which is that of the experiment's releases."""
         return self.path(self.publish.directory) / self.experiment
 
     @property
-    def quarantined(self) -> Path:
-        """The folder of rows with a fault, which stay in its models as zeros."""
-        return self.path(self.quarantine.directory) / self.series
-
-    @property
-    def spill_directory(self) -> Path:
-        """The folder for raw rows that do not fit into memory, while a run lives."""
-        return self.path(self.run.spill_directory or self.quarantine.directory)
-
-    @property
-    def population(self) -> str:
-        """Who pays for the models: experiments on the same people name the same."""
-        return self.privacy.population or self.experiment
+    def spill(self) -> Spill:
+        """Where rows go that do not fit into memory."""
+        directory = self.path(self.run.spill_directory or self.quarantine.directory)
+        return Spill(directory, self.run.memory_limit)
 
     @property
     def cost(self) -> Budget:
         """What one model costs."""
         return Budget(self.privacy.epsilon, self.privacy.delta)
-
-    @property
-    def budget(self) -> Budget:
-        """What the population may pay in all; infinite where nothing is declared."""
-        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
-        return Budget(*(math.inf if one is None else one for one in declared))
 
     @property
     def treatment(self) -> str:

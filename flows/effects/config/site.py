@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from flows.config.model.declared import Declared, LogFacts
 from flows.config.model.sections import (
     Arms,
     ConfigSection,
@@ -20,12 +21,11 @@ from flows.config.model.sections import (
     Quarantine,
     Texts,
 )
-from flows.runtime.paths import absolute
 from privatizers.accounting.budget import Budget
 from privatizers.effects.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
 from privatizers.effects.sites.randomised_trial import RandomisedTrial
 from schemas.effects.site import Design
-from schemas.errors import ConfigError, shown
+from schemas.errors import ConfigError
 from schemas.names import NAME
 
 SiteMechanism = RandomisedTrial | SmoothMatching | GlobalMatching
@@ -145,7 +145,7 @@ class SitePublish(ConfigSection):
     """The folder of reports."""
 
 
-class SiteConfig(ConfigSection):
+class SiteConfig(Declared):
     """One site's part in an experiment: its log, covariates, privacy parameters and places."""
 
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -163,11 +163,7 @@ class SiteConfig(ConfigSection):
     ledger: LedgerSection = LedgerSection()
     quarantine: Quarantine = Quarantine()
     directory: Path = Field(default=Path(), exclude=True)
-    """The folder of the file; set by :func:`load_site`, not a key."""
-
-    def path(self, relative: str) -> Path:
-        """A path of the file, made absolute."""
-        return absolute(self.directory, relative, shown(relative))
+    """The folder of the file; not a key of it."""
 
     @property
     def series(self) -> str:
@@ -175,30 +171,24 @@ class SiteConfig(ConfigSection):
         return f"{self.experiment}@{self.site.name}"
 
     @property
-    def reports(self) -> Path:
-        """The folder of this site's reports."""
-        return self.path(self.publish.directory) / self.series
-
-    @property
-    def quarantined(self) -> Path:
-        """The folder of this site's rows that were set aside."""
-        return self.path(self.quarantine.directory) / self.series
-
-    @property
-    def population(self) -> str:
-        """Who pays for the reports: experiments on the same people name the same."""
-        return self.privacy.population or self.experiment
-
-    @property
     def cost(self) -> Budget:
         """What one report costs."""
         return Budget(self.privacy.epsilon, self.privacy.delta)
 
     @property
-    def budget(self) -> Budget:
-        """What the population may pay in all; infinite where nothing is declared."""
-        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
-        return Budget(*(math.inf if one is None else one for one in declared))
+    def log_facts(self) -> LogFacts:
+        """What judges the rows of its logs; its clusters are cells of private covariates."""
+        return LogFacts(
+            arms=self.arms.names,
+            unit_column=self.columns.unit,
+            arm_column=self.columns.arm,
+            at_most=self.quarantine.at_most,
+            clusters="dropped",
+            n_clusters=1,
+            least_in_arm=2,
+            tells_arms=not self.protects_arms,
+            tells_rows=False,
+        )
 
     @property
     def estimator(self) -> Estimator:

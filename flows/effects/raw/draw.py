@@ -26,7 +26,9 @@ def effect_fingerprint(config: EffectConfig, units: Sealed[EffectUnits]) -> Fing
     rows = units.open()
     ids = unit_parts(rows.unit_type, rows.n_named, rows.ids)
     others = _columns(config, rows)
-    return digested(config, ids, others, _settings(config), n_units=rows.n_units, of=b"cate ")
+    return digested(
+        config.quarantine_folder, ids, others, _settings(config), n_units=rows.n_units, of=b"cate "
+    )
 
 
 def _columns(config: EffectConfig, rows: EffectUnits) -> Iterator[Part]:

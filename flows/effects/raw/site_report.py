@@ -37,7 +37,9 @@ def site_fingerprint(config: SiteConfig, rows: Sealed[Rows]) -> Fingerprint:
         (frame[OUTCOME].to_numpy() + 0.0).astype("<f8").tobytes(),  # makes a zero of -0.0
     ]
     parts = map(whole, units), map(whole, others)
-    return digested(config, *parts, _settings(config), n_units=frame.height, of=b"site ")
+    return digested(
+        config.quarantine_folder, *parts, _settings(config), n_units=frame.height, of=b"site "
+    )
 
 
 def _frame(rows: Sealed[Rows]) -> pl.DataFrame:

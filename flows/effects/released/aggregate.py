@@ -22,7 +22,7 @@ def aggregate_reports(report_paths: list[str], plot: str | None = None) -> Combi
         reports = read_reports(paths)
         check_reports(paths, reports)
         return combine(reports)
-    from flows.effects.released import forest
+    from flows.effects.released import forest  # noqa: PLC0415 - Matplotlib takes a second
 
     forest.check_format(Path(plot))
     combined = aggregate_reports(report_paths)

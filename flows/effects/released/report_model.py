@@ -3,8 +3,10 @@
 from datetime import datetime
 from pathlib import Path
 
+from flows.effects.released.from_release import ReleaseEffects
 from flows.effects.released.model_file import read_model
 from flows.effects.released.page.model import ModelFacts, effects_model_page
+from flows.released.report import write_page
 from schemas.effects.file import guarantee
 
 
@@ -22,3 +24,24 @@ def model_page(path: Path) -> str:
         guarantee=guarantee(model.design),
     )
     return effects_model_page(model, facts)
+
+
+def write_effects_report(found: ReleaseEffects, output: Path) -> Path:
+    """Write a page about who benefits, by a release and a table of the analyst's, to ``output``.
+
+    Returns the absolute path. Raises InputError where it cannot be written.
+    """
+    manifest = found.manifest
+    facts = ModelFacts(
+        model_id=manifest.release_id,
+        experiment=manifest.experiment,
+        period=manifest.period,
+        created_at=manifest.created_at,
+        control=manifest.control,
+        treatment=found.arm,
+        guarantee=f"The release is ({manifest.epsilon:g}, {manifest.delta:g})-differentially "
+        f"private for {manifest.neighbours}.",
+        level=found.level,
+        release_id=manifest.release_id,
+    )
+    return write_page(output, effects_model_page(found, facts))

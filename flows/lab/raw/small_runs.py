@@ -68,6 +68,6 @@ def read_values(
 ) -> Iterator[tuple[PeriodRows, Workspace]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)
-    with open_workspace(config) as workspace:
-        rows, _, roster = validate(config, ingest(config, period), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
         yield PeriodRows(config, period, rows, roster), workspace

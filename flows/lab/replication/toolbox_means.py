@@ -3,8 +3,8 @@
 The running example of Near and Abuah's chapter on local sensitivity, on the training part of the
 data (Becker and Kohavi 1996): 32,561 ages, declared to lie in [0, 125]. Everything that is spent is
 counted: ε = 1 and δ = 1e-9 (the chapter's 1/n², rounded) a release, tests and bounds included.
-Every method is as `privatizers/effects/toolbox/toolbox.md` proves it, not as the chapter prints it. They
-differ in who is a neighbour, which a row says: people who come or go, or one person's value
+Every method is as `privatizers/effects/toolbox/toolbox.md` proves it, not as the chapter prints it.
+They differ in who is a neighbour, which a row says: people who come or go, or one person's value
 replaced, with n public. The second is the weaker promise.
 
 The ages are public, so errors are shown against their mean.

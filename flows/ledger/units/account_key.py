@@ -6,6 +6,7 @@ It stays with the ledger, one for all its populations; each of these has a key m
 import hmac
 from pathlib import Path
 
+from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey
 from flows.ledger.place import ledger_url
@@ -16,7 +17,7 @@ KEY_FILE = "account.key"
 _LOST = "without it nobody who has paid can be recognised, and releases charged by unit are refused"
 
 
-def account_key_path(config: Config) -> Path:
+def account_key_path(config: Declared) -> Path:
     """Where that key is; raises ConfigError where a ledger on a server has none named."""
     written = config.ledger.key_file
     if written is not None:
@@ -55,10 +56,10 @@ def read_account_key(config: Config, *, begun: bool) -> AccountKey:
     return account_key(kept_key(path, "a ledger's accounts by unit", _LOST, make=not begun), config)
 
 
-def account_key(secret: bytes, config: Config) -> AccountKey:
+def account_key(secret: bytes, config: Declared) -> AccountKey:
     """The key of the accounts of a configuration's population, made from the ledger's."""
     # Units and households have ids of their own: a population is one or the other.
-    kind = b"units" if config.columns.privacy_unit is None else b"payers"
+    kind = b"payers" if config.payment.together else b"units"
     population = config.population.encode()
     return AccountKey(
         hmac.digest(secret, kind + b"\0" + population, "sha256"),

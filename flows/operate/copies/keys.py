@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from flows.config.load import AnyConfig
-from flows.config.model.experiment import Config
+from flows.config.model.declared import Declared
 from flows.ledger.units.account_key import account_key, account_key_path
 from flows.runtime.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, InputError
@@ -17,24 +16,20 @@ DIGESTS = "quarantine.directory"
 _LARGEST = 1_000_000  # bytes, far more than any key has
 
 
-def key_paths(config: AnyConfig, digest_key: str) -> dict[str, Path]:
+def key_paths(config: Declared, digest_key: str) -> dict[str, Path]:
     """Where the keys of a configuration lie, or are to lie, by the key that says so.
 
     ``digest_key`` is the name of a file in the quarantine.
     """
     found = {DIGESTS: config.path(config.quarantine.directory) / digest_key}
-    if isinstance(config, Config):
-        if config.privacy.account == "unit" or config.columns.assigned_by is not None:
-            found[ACCOUNT] = account_key_path(config)
-        if config.publish.key_file is not None:
-            found[UNIT_IDS] = config.path(config.publish.key_file)
-        if config.publish.signing_key is not None:
-            found[SIGNING] = config.path(config.publish.signing_key)
-    return found
+    if config.needs_account_key:
+        found[ACCOUNT] = account_key_path(config)
+    named = {UNIT_IDS: config.id_key_path, SIGNING: config.signing_key_path}
+    return found | {key: path for key, path in named.items() if path is not None}
 
 
 def read_keys(
-    config: AnyConfig, digest_key: str, begun: Mapping[str, str]
+    config: Declared, digest_key: str, begun: Mapping[str, str]
 ) -> dict[str, tuple[Path, bytes]]:
     """Read the keys of a configuration; those that are made when first needed may be missing.
 
@@ -56,11 +51,9 @@ def read_keys(
     return found
 
 
-def check_account_key(config: AnyConfig, secret: bytes | None, begun: Mapping[str, str]) -> None:
+def check_account_key(config: Declared, secret: bytes | None, begun: Mapping[str, str]) -> None:
     """Raise ConfigError unless this is the key that the population's accounts were begun with."""
-    if not isinstance(config, Config) or config.population not in begun:
-        return
-    if config.privacy.account != "unit":
+    if not config.payment.by_unit or config.population not in begun:
         return
     if secret is None or account_key(secret, config).fingerprint != begun[config.population]:
         state = "is missing" if secret is None else "is another"

@@ -13,11 +13,16 @@ from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
 from estimators.operate.people import CrossTerms
 from estimators.operate.series import LOOKS
-from flows.operate.series.nights import Night, Nights, find_nights
+from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.people import Kind, People, crossed, find_people, side_by_side
-from flows.operate.series.pooling import Pooled, PooledEstimate, keys_of, pool_periods
-from flows.released.estimates.by_attribute import (
+from flows.operate.series.pooling import (
+    Pooled,
     PooledAttributeEstimate,
+    PooledEstimate,
+    keys_of,
+    pool_periods,
+)
+from flows.released.estimates.by_attribute import (
     among_segments,
     estimate_by,
     members_by,
@@ -30,6 +35,7 @@ from flows.released.estimates.segments import (
     read_segments,
 )
 from flows.released.file.macros import LEVEL
+from flows.released.night import Night
 from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
 from flows.runtime.table_files import read_table
 from schemas.errors import ConfigError, InputError, shown

@@ -11,61 +11,23 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import duckdb
 
 from flows.operate.series.beside import Beside, pruned_note
 from flows.released.file.draft import LATEST
 from flows.released.file.opening import OtherSchemaError, open_safely
-from flows.released.file.read import read_manifest
 from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
+from flows.released.night import Night, night_of
 from flows.runtime.regular_files import is_link
 from flows.runtime.terminal import shown
 from schemas.errors import InputError, in_short
 from schemas.names import ReleaseName
-from schemas.released import Manifest
 from schemas.series import SERIES
 
 _BESIDE = (LATEST, SERIES)
 _SUFFIX = ".duckdb"
 _LISTED = 5
-
-_ARMS = "SELECT DISTINCT arm FROM main.pools WHERE arm IS NOT NULL ORDER BY 1"
-_RANGES = "SELECT metric, min(outcome), max(outcome) FROM main.outcomes GROUP BY 1 ORDER BY 1"
-
-
-@dataclass(frozen=True)
-class Night:
-    """One period's release, and what it has to share with the others."""
-
-    path: Path
-    """Absolute."""
-    manifest: Manifest
-    arms: tuple[str, ...]
-    """Control first, then the treatments by name."""
-    ranges: dict[str, tuple[float, float]]
-    """The least and the greatest outcome of each metric."""
-
-    @property
-    def name(self) -> ReleaseName:
-        """Experiment, period, revision."""
-        manifest = self.manifest
-        return ReleaseName(manifest.experiment, manifest.period, manifest.revision)
-
-    @property
-    def measured(self) -> dict[str, tuple[str, str | None]]:
-        """What each metric is, and the unit it is measured in."""
-        return {one.metric: (one.kind, one.measured_in) for one in self.manifest.metrics}
-
-
-@dataclass(frozen=True)
-class MadeNight:
-    """A night that this run has just released, as its file has it: nobody need read that again."""
-
-    night: Night
-    estimates: tuple[dict[str, Any], ...]
-    """The rows of the file's table ``estimates``."""
 
 
 @dataclass(frozen=True)
@@ -205,18 +167,6 @@ def open_night(path: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, Night]]:
                 "it is called; give it its own name"
             )
         yield connection, night
-
-
-def night_of(path: Path, connection: duckdb.DuckDBPyConnection) -> Night:
-    """What the release at ``path``, which is open, is about."""
-    manifest = read_manifest(connection)
-    found = [str(arm) for (arm,) in connection.execute(_ARMS).fetchall()]
-    ranges = {
-        str(metric): (float(low), float(high))
-        for metric, low, high in connection.execute(_RANGES).fetchall()
-    }
-    others = (arm for arm in found if arm != manifest.control)
-    return Night(path.absolute(), manifest, (manifest.control, *others), ranges)
 
 
 def _of_periods(known: Sequence[Night]) -> tuple[tuple[Night, ...], list[str]]:

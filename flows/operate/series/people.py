@@ -23,10 +23,11 @@ from estimators.operate.people import (
     of_ratio,
     together,
 )
-from flows.operate.series.nights import Night, Nights
+from flows.operate.series.nights import Nights
 from flows.released.file.evidence import read_frame
 from flows.released.file.opening import open_safely
 from flows.released.file.sql import quote_name
+from flows.released.night import Night
 from schemas.arrays import Bools, Floats, Ints, Words
 from schemas.tables import debiased
 

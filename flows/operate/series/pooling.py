@@ -6,17 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.arm_effects import Estimate
-from estimators.intervals import holm, minimum_detectable_effect, relative_effect, t_interval
-from estimators.operate.people import CrossTerms
-from estimators.operate.series import (
-    LOOKS,
-    PeriodEffects,
-    PooledEffects,
-    always_valid,
+from estimators.intervals import (
+    holm,
     interval_degrees,
-    pool,
+    minimum_detectable_effect,
+    relative_effect,
+    t_interval,
 )
+from estimators.operate.people import CrossTerms
+from estimators.operate.series import LOOKS, PeriodEffects, PooledEffects, always_valid, pool
 from flows.operate.series.people import Kind, People
+from flows.released.estimates.by_attribute import AttributeEstimate
 from schemas.arrays import Floats
 
 Key = tuple[str, str, str, str | None, str]
@@ -37,6 +37,11 @@ class PooledEstimate(Estimate):
     """Lower end of the interval for those who look after every period; None without a plan."""
     ci_upper_always: float | None = None
     people: Kind = "unknown"
+
+
+@dataclass(frozen=True)
+class PooledAttributeEstimate(AttributeEstimate, PooledEstimate):
+    """The same in one segment of an attribute."""
 
 
 def keys_of(periods: Sequence[Sequence[Estimate]]) -> list[Key]:

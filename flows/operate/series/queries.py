@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from flows.operate.series.nights import Night, Nights
+from flows.operate.series.nights import Nights
 from flows.released.file.sql import quote_name, text
+from flows.released.night import Night
 from schemas.tables import debiased, randomised
 
 _HEAD = """\

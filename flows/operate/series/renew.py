@@ -20,13 +20,14 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS
-from flows.operate.series.nights import MadeNight, Night, find_nights, open_night
+from flows.operate.series.nights import find_nights, open_night
 from flows.operate.series.people import people_by_files
 from flows.operate.series.pooling import pool_periods
 from flows.released.checksums import sha256_of
 from flows.released.file.draft import complete, workplace
 from flows.released.file.sql import creation, quote_name, text
 from flows.released.lists import Known, Lists
+from flows.released.night import MadeNight, Night
 from flows.runtime.files import folder_lock, sync_directory
 from schemas.errors import ClusterdpError
 from schemas.names import ReleaseName

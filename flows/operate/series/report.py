@@ -12,9 +12,10 @@ import numpy as np
 
 from estimators.operate.series import LOOKS
 from flows.operate.series.estimates import SeriesEstimates, estimate_series
-from flows.operate.series.nights import Night, experiment_folders, release_files
+from flows.operate.series.nights import experiment_folders, release_files
 from flows.operate.series.page import series_facts
 from flows.operate.series.people import Kind
+from flows.released.night import Night
 from flows.released.page.html import render
 from flows.released.page.scale import Scale, scale_of
 from flows.released.report import WITHDRAWN_MARK, write_page, write_report

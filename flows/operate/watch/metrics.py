@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 
 from flows.config.model.experiment import Config
-from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
 from flows.ledger.runs import PUBLISHED, RunRecord
 from flows.ledger.standing import PeriodState, Standing
@@ -70,7 +69,7 @@ def write_metrics(config: Config, account: Account) -> Path | None:
 
 
 def _facts(config: Config, account: Account) -> Facts:
-    schedule, now = schedule_of(config), clock.now()
+    schedule, now = config.calendar, clock.now()
     statement = account.statement()
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return Facts(

@@ -8,17 +8,15 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from flows.config.model.experiment import Config
 from flows.config.model.notify import Event
-from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState, Began, reason_of
+from flows.ledger.attempts import AttemptState, reason_of
 from flows.ledger.runs import RunRecord
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
+from flows.ledger.watch import Watch
 from flows.operate.watch.metrics import write_metrics
 from flows.operate.watch.missed import tell_of_missed
 from flows.operate.watch.notices import (
@@ -30,11 +28,8 @@ from flows.operate.watch.notices import (
     tell_people,
 )
 from flows.runtime import clock, logs
-from privatizers.noise.randomness import secret_key
 from schemas.errors import ClusterdpError, ConflictError
-from schemas.roster import Roster
 
-_LETTERS = 12  # of a run's identifier, in hexadecimals
 _EVENTS: dict[PeriodState, Event] = {
     PeriodState.FAILED: "failed",
     PeriodState.REFUSED: "refused",
@@ -43,45 +38,22 @@ _EVENTS: dict[PeriodState, Event] = {
 }
 
 
-@dataclass
-class Watch:
-    """A run that is watched."""
-
-    run: str
-    """Its identifier: drawn when it begins. The ledger's charge has it in its working folder."""
-    _began: Began | None = None
-    _made: tuple[str, Roster, tuple[str, ...]] | None = None
-
-    def works_in(self, folder: Path) -> None:
-        """Note the working folder of the run."""
-        if self._began is not None:
-            self._began.works_in(folder)
-
-    def charged(self, release_id: str) -> None:
-        """Let the lines that follow name the release; not of one that was there before."""
-        logs.learn(release_id=release_id)
-
-    def made(self, release_id: str, roster: Roster, of_one_value: tuple[str, ...] = ()) -> None:
-        """Note that a release was published, not one that was there before, and its warnings."""
-        self._made = release_id, roster, of_one_value
-
-
 @contextmanager
 def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
     """Keep and tell what becomes of the run that the block is."""
-    watch = Watch(secret_key().hex()[:_LETTERS])
+    watch = Watch()
     begun = time.monotonic()
     attempt = nullcontext(None) if config.schedule is None else account.attempt(period)
     with logs.known(experiment=config.experiment, period=period, run=watch.run):
         logs.tell(logging.INFO, "the run begins")
         try:
-            with attempt as watch._began:
+            with attempt as watch.began:
                 yield watch
         except BaseException as error:
             if isinstance(error, ClusterdpError):
                 error.night = f"{config.experiment} {period}"
             with _never_failing():
-                if watch._made is None:
+                if watch.done is None:
                     _after_failure(config, account, period, watch, error)
                 else:  # it is public all the same
                     _after_success(config, account, period, watch, time.monotonic() - begun)
@@ -137,11 +109,11 @@ def tell_of_failure(config: Config, account: Account, error: Exception) -> None:
 def _after_success(
     config: Config, account: Account, period: str, watch: Watch, seconds: float
 ) -> None:
-    if watch._made is None:  # public before: what the rows were is for nobody
+    if watch.done is None:  # public before: what the rows were is for nobody
         logs.tell(logging.INFO, "the run ends: the period was published before")
         _metrics(config, account)
         return
-    release_id, roster, of_one_value = watch._made
+    release_id, roster, of_one_value = watch.done
     record = RunRecord(
         run=watch.run,
         period=period,
@@ -199,7 +171,7 @@ def _news_of_failure(
 ) -> News | None:
     """What people should know of a period that was not released; None for what can wait."""
     try:
-        standings = account.standings(schedule_of(config), clock.now())
+        standings = account.standings(config.calendar, clock.now())
         standing = next((one for one in standings if one.period == period), None)
     except ClusterdpError:
         standing = None

@@ -21,7 +21,7 @@ from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, parts, store
 from flows.raw.spill.unit_order import sort_rows
 from flows.raw.spill.workspace import Workspace
 from flows.raw.units.assignment import released_groups
-from flows.raw.units.rows import Rows, facts_of, labelled, positions
+from flows.raw.units.rows import Rows, labelled, positions
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
@@ -267,7 +267,7 @@ def _drawing(config: Config, rows: Rows, responses: Sequence[OutcomeResponse]) -
         cells=cell_table(responses[0].counts.strata),
         clusters=rows.clusters,
         arms=rows.arms,
-        facts=tuple(name for name in facts_of(config.columns) if name != PAYER),
+        facts=tuple(name for name in config.columns.facts if name != PAYER),
         attributes=tuple(config.columns.named_attributes),
         together=_values_of_second(responses),
     )

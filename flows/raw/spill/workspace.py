@@ -16,8 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from flows.config.model.experiment import Config
-from flows.effects.config.effects import EffectConfig
+from flows.config.model.declared import Spill
 from flows.orchestration.workers import Workers, started_workers
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder
@@ -122,17 +121,17 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def open_workspace(config: Config | EffectConfig) -> Iterator[Workspace]:
+def open_workspace(spill: Spill) -> Iterator[Workspace]:
     """Open the workspace of a run, after removing the folders that killed runs have left.
 
     Where workers are configured they begin to start; their first work waits until they are there.
     """
-    directory = config.spill_directory
+    directory = spill.directory
     if directory.is_dir():
         sweep(directory, PREFIX)
     with ExitStack() as stack:
-        workspace = Workspace(directory, bytes_of(config.run.memory_limit), stack)
-        if isinstance(config, Config) and config.run.workers is not None:
-            started = started_workers(config.run.workers, workspace.folder)
+        workspace = Workspace(directory, bytes_of(spill.memory_limit), stack)
+        if spill.workers is not None:
+            started = started_workers(spill.workers, workspace.folder)
             workspace.workers = stack.enter_context(started)
         yield workspace

@@ -84,7 +84,7 @@ def set_known_aside(
     if kept.all():
         return KnownUnits(rows, told_together(known, accounts.members), accounts)
     left = rows_where(raw, kept, workspace)
-    facts = roster_of(config, left, by_rule)
+    facts = roster_of(config.log_facts, left, by_rule)
     facts = replace(
         facts,
         n_returning=known.n_returning,
@@ -96,7 +96,7 @@ def set_known_aside(
         repeats=known.repeats,
         notes=(*known.notes, *notes),
     )
-    check_left(config, facts, raw.n_units + roster.quarantined)
+    check_left(config.log_facts, facts, raw.n_units + roster.quarantined)
     of_left = accounts.kept(kept)
     facts = told_together(facts, of_left.members)
     return KnownUnits(Sealed(left, left.n_units), facts, of_left)

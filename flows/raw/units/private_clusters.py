@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from flows.config.model.declared import LogFacts
 from flows.config.model.experiment import Config
 from flows.config.model.sections import GREATEST_FEATURE, Columns, PrivateClusters
-from flows.effects.config.site import SiteConfig
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
@@ -140,21 +140,18 @@ def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
     return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
 
 
-def known_clusters(config: Config | SiteConfig, rows: Rows) -> int:
+def known_clusters(facts: LogFacts, rows: Rows) -> int:
     """How many clusters there are; as many as are declared where they are private."""
-    if isinstance(config, SiteConfig):
-        return 1
-    private = config.private_clusters
-    return len(rows.clusters) if private is None else len(private.names)
+    return len(rows.clusters) if facts.n_clusters is None else facts.n_clusters
 
 
-def without_private_clusters(config: Config | SiteConfig, rows: pl.DataFrame) -> pl.DataFrame:
+def without_private_clusters(facts: LogFacts, rows: pl.DataFrame) -> pl.DataFrame:
     """Rows that are set aside, for their unit or arm: kept without their outcome, and this.
 
     Of a site, whose clusters are cells of its covariates, without the column.
     """
-    if isinstance(config, SiteConfig):
+    if facts.clusters == "dropped":
         return rows.drop(CLUSTER)
-    if config.private_clusters is None:
+    if facts.clusters == "public":
         return rows
     return rows.with_columns(pl.lit(None, pl.String).alias(CLUSTER))

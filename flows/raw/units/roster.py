@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from flows.config.model.declared import LogFacts
 from flows.config.model.experiment import Config
-from flows.effects.config.site import SiteConfig
 from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean
@@ -14,35 +14,27 @@ from schemas.roster import Roster
 _FEW = 10  # clusters, of which nothing is asked
 
 
-def roster_of(config: Config | SiteConfig, rows: Rows, by_rule: dict[str, int]) -> Roster:
+def roster_of(facts: LogFacts, rows: Rows, by_rule: dict[str, int]) -> Roster:
     """The facts about a log of which these rows are kept, and so many set aside by each rule."""
     by_arm = dict(zip(rows.arms, rows.sizes.sum(axis=0).tolist(), strict=True))
-    if isinstance(config, SiteConfig):
-        shares, protected = None, config.protects_arms
-    else:
-        shares, protected = config.arms.expected_shares, False
     return Roster(
         n_units=rows.n_units,
-        n_clusters=known_clusters(config, rows),
-        units_by_arm={} if protected else by_arm,
+        n_clusters=known_clusters(facts, rows),
+        units_by_arm=by_arm if facts.tells_arms else {},
         quarantined=sum(by_rule.values()),
         quarantined_by_rule=by_rule,
-        sample_ratio_p=_sample_ratio(list(by_arm.values()), shares),
-        one_arm_question=_one_arm_question(config, rows),
+        sample_ratio_p=_sample_ratio(list(by_arm.values()), facts.shares),
+        one_arm_question=_one_arm_question(rows) if facts.asks_for_groups else None,
     )
 
 
-def _one_arm_question(config: Config | SiteConfig, rows: Rows) -> str | None:
+def _one_arm_question(rows: Rows) -> str | None:
     """Ask where most clusters have one arm each, as if arms had been given to whole clusters.
 
     With arms given unit by unit at the shares p_a of all units, a cluster of n has one arm with
     probability Σ p_aⁿ. Asked where clusters of two units and more are ten at least, over half of
     them have one arm, and that is over twice what is to be expected.
     """
-    if not isinstance(config, Config) or not config.columns.clusters:
-        return None
-    if config.private_clusters is not None or config.columns.assigned_by is not None:
-        return None
     sizes = rows.sizes[rows.sizes.sum(axis=1) >= 2]
     n, alone = sizes.sum(axis=1), (sizes > 0).sum(axis=1) == 1
     if len(n) < _FEW or 2 * alone.sum() <= len(n):
@@ -72,13 +64,13 @@ def _sample_ratio(observed: list[int], shares: tuple[float, ...] | None) -> floa
     return float(chdtrc(len(observed) - 1, statistic))
 
 
-def check_faults(config: Config | SiteConfig, roster: Roster, n_read: int) -> None:
+def check_faults(facts: LogFacts, roster: Roster, n_read: int) -> None:
     """Raise InputError where more rows have faults than ``quarantine.at_most`` allows.
 
     To be asked before any account is: who is left out for what was released before has no fault.
     The share is of the rows that were read, as a row without a unit belongs to none.
     """
-    at_most = config.quarantine.at_most
+    at_most = facts.at_most
     if at_most is None or roster.quarantined <= at_most * n_read:
         return
     by_rule = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
@@ -105,7 +97,7 @@ def check_sample_ratio(config: Config, roster: Roster) -> None:
 
 
 def check_left(
-    config: Config | SiteConfig,
+    facts: LogFacts,
     roster: Roster,
     n_read: int,
     undeclared: Callable[[], Iterable[str]] = tuple,
@@ -116,9 +108,10 @@ def check_left(
     site they are nobody's business.
     """
     aside = ", ".join(f"{name} {count:,}" for name, count in roster.quarantined_by_rule.items())
-    needed = 2 if isinstance(config, SiteConfig) else 1
-    short = [(arm, count) for arm, count in roster.units_by_arm.items() if count < needed]
-    labels = list(undeclared()) if short and not isinstance(config, SiteConfig) else []
+    short = [
+        (arm, count) for arm, count in roster.units_by_arm.items() if count < facts.least_in_arm
+    ]
+    labels = list(undeclared()) if short and facts.tells_rows else []
     meant = {arm: "" if count else did_you_mean(arm, labels) for arm, count in short}
     if roster.n_units == 0 and not any(meant.values()):
         raise InputError(
@@ -126,7 +119,7 @@ def check_left(
             f"check columns and arms in the configuration{_of_repeats(roster)}"
         )
     for arm, count in sorted(short, key=lambda one: not meant[one[0]]):
-        key = "arms.control" if arm == config.arms.control else "arms.treatments"
+        key = "arms.control" if arm == facts.arms[0] else "arms.treatments"
         has = f"{count} unit(s)" if count else "no units"
         raise InputError(
             f"{key}: the declared arm {arm!r} has {has} in this log"

@@ -7,20 +7,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.config.model.sections import Columns
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
 from flows.raw.spill.workspace import Workspace
 from schemas.arrays import Bools, Ints
-from schemas.raw import ARM, ASSIGNED, CLUSTER, OUTCOME, PAYER, UNIT, attribute_columns
+from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
 
 COLUMNS = (UNIT, ARM, CLUSTER, OUTCOME)
-
-
-def facts_of(columns: Columns) -> tuple[str, ...]:
-    """The columns of rows that hold public facts beside unit, arm and cluster, as configured."""
-    payer = () if columns.privacy_unit is None else (PAYER,)
-    group = () if columns.assigned_by is None else (ASSIGNED,)
-    return (*payer, *group, *attribute_columns(len(columns.attributes)))
 
 
 @dataclass(frozen=True)

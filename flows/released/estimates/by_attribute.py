@@ -12,11 +12,9 @@ import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
-from estimators.intervals import holm
-from estimators.operate.series import interval_degrees
+from estimators.intervals import holm, interval_degrees
 from estimators.ratios import ratio_warnings
 from estimators.shrinkage import shrink, steady_variance
-from flows.operate.series.pooling import PooledEstimate
 from flows.released.estimates.segments import estimates_of_slices
 from flows.released.file.attributes import check_attributes, segment_sql, segments_of
 from flows.released.file.evidence import (
@@ -61,13 +59,8 @@ class AttributeEstimate(_AmongSegments, Estimate):
     """An effect in one segment of an attribute."""
 
 
-@dataclass(frozen=True)
-class PooledAttributeEstimate(_AmongSegments, PooledEstimate):
-    """The same over several releases."""
-
-
 Plain = TypeVar("Plain", bound=Estimate)
-Among = TypeVar("Among", AttributeEstimate, PooledAttributeEstimate)
+Among = TypeVar("Among", bound=AttributeEstimate)
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,8 @@ def estimate_covariates(
     booleans from before the experiment. Text becomes an indicator for each of its values but the
     first. A missing value has an indicator of its own, and a missing number gets the mean. Units
     that are not in the table lack every value. The unadjusted estimates come first
-    (:func:`estimators.arm_effects.effects`), then :func:`estimators.regression.regressions`, for one
-    metric after the other; ``metrics`` names those that are asked for, none all of them. Raises
+    (:func:`estimators.arm_effects.effects`), then :func:`estimators.regression.regressions`, for
+    one metric after the other; ``metrics`` names those that are asked for, none all of them. Raises
     InputError where the table cannot be used, naming columns and counts. A ``frame`` is used as it
     is; ``file`` is its name then.
     """

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from flows.operate.series.estimates import SeriesEstimates
     from flows.released.estimates.decisions import Decisions
 
 _FIRST = ("metric", "segment", "arm", "estimator", "estimate", "ci_lower", "ci_upper", "control")
@@ -82,18 +81,3 @@ def decisions_frame(found: Decisions | None) -> pl.DataFrame:
     keep = {} if found is None else found.keep
     rows = [] if found is None else [vars(one) | {"keep": keep[one.arm]} for one in found.rows]
     return pl.DataFrame(rows, schema=schema | {"keep": pl.Boolean})
-
-
-def frame_by_period(
-    found: SeriesEstimates, rows: Sequence[tuple[Sequence[Estimate], type[Estimate]]]
-) -> pl.DataFrame:
-    """The rows of every period, after ``period`` and ``release_id``."""
-    frames = []
-    for one, (estimates, kind) in zip(found.periods, rows, strict=True):
-        manifest = one.night.manifest
-        said = (
-            pl.lit(manifest.period).alias("period"),
-            pl.lit(manifest.release_id).alias("release_id"),
-        )
-        frames.append(frame(estimates, kind).select(*said, pl.all()))
-    return EffectsFrame(pl.concat(frames))

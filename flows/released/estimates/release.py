@@ -14,7 +14,6 @@ from estimators.horvitz_thompson import difference_effects
 from estimators.means import means
 from estimators.ratios import RatioEvidence, ratio_effects, ratio_means, ratio_warnings
 from estimators.strata.evidence import Evidence
-from flows.operate.series.nights import MadeNight, night_of
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.file.ends import find_ends
 from flows.released.file.evidence import Released, read_every
@@ -26,6 +25,7 @@ from flows.released.file.read import (
     open_release,
     read_manifest,
 )
+from flows.released.night import MadeNight, night_of
 from flows.released.publish import Draft, add_estimates
 from schemas.released import Metric, Ratio, no_rows
 
@@ -41,7 +41,7 @@ def estimate_file(path: Path, level: float = LEVEL, metrics: Sequence[str] = ())
     """Estimate the effect of every treatment arm against control from the file at ``path``.
 
     Every estimator is used for which the release has the statistics
-    (:func:`estimators.arm_effects.effects`), for one metric after the other, in the order of the file.
+    (:func:`estimators.arm_effects.effects`), one metric after another, as the file has them.
     ``level`` is the confidence level; ``metrics`` names the metrics that are asked for, none all of
     them. The predicted standard errors are those that the file states.
     """

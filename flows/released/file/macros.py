@@ -2,9 +2,9 @@
 
 ``ate()`` gives the effects of the whole release, ``ate_by_segment('my_table')`` those in an
 analyst's own segments, and ``ate_by('country')`` those in the values of a published attribute: what
-:func:`estimators.arm_effects.effects` computes, in SQL, for one metric after the other. The last two
-fail and say why where a release has no units to slice. All take the name that the file is attached
-under as their last argument; without it they mean the database in use.
+:func:`estimators.arm_effects.effects` computes, in SQL, for one metric after the other. The last
+two fail and say why where a release has no units to slice. All take the name that the file is
+attached under as their last argument; without it they mean the database in use.
 
 No table of an analyst's can get in the way. A name alone, even ``main.units``, may mean a temporary
 table or a data frame of theirs, so every table is named with its database; and since a database in

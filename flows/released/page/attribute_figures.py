@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from flows.released.estimates.by_attribute import AttributeEstimate, PooledAttributeEstimate
+from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page.figures import (
     ACCENT,
     BEHIND,
@@ -24,7 +24,7 @@ from flows.released.page.words import short, shown
 MOST_SEGMENTS = 30
 """Segments that one plot has room for; of more the largest are drawn."""
 
-Rows = Sequence[AttributeEstimate | PooledAttributeEstimate]
+Rows = Sequence[AttributeEstimate]
 
 _FARTHEST = 1.5  # times the width of the middle interval that the axis goes beyond the effects
 _RAW, _SHRUNKEN = 0.40, 0.66  # where they stand below a segment's name
@@ -65,7 +65,7 @@ def forest_by(drawing: Drawing, rows: Rows, axis: str) -> str:
 def _draw_row(
     axes: Axes,
     place: float,
-    one: AttributeEstimate | PooledAttributeEstimate,
+    one: AttributeEstimate,
     reach: tuple[float, float],
 ) -> None:
     left(axes, place, short(one.segment or "", 26), color=INK)

@@ -37,8 +37,8 @@ def draw_sums(
     """Draw all sums of ``learner`` over ``n_rows`` units, in the order of its stages.
 
     ``batches`` is called once a pass, at most two a stage, and gives the same rows each time, in
-    batches of :data:`~privatizers.effects.models.lattice_sums.BATCH` rows at most. Rows that are not
-    complete count as zeros.
+    batches of :data:`~privatizers.effects.models.lattice_sums.BATCH` rows at most. Rows that are
+    not complete count as zeros.
     """
     check_rows(n_rows)
     made = moment_stages(learner, design)

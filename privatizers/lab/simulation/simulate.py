@@ -4,7 +4,8 @@ A made-up population, for which the outcome of every unit in every arm is laid d
 and released many times at once, by the very functions that a release calls (the mechanism's counts,
 sums and randomised response, the estimators of the product), so a simulation cannot be kinder than
 the product. :func:`simulate` does it all, and says how estimates are spread, how often intervals
-cover the truth and how often effects are found; :mod:`privatizers.lab.simulation.trial` has its parts.
+cover the truth and how often effects are found; :mod:`privatizers.lab.simulation.trial` has its
+parts.
 """
 
 from dataclasses import dataclass, replace
@@ -114,8 +115,8 @@ def simulate(
     ``generator`` draws the assignments (complete within clusters), and nothing else. ``inside``,
     shape [n], is a segment to estimate in, which has no histogram; ``same_shares`` says that arm
     shares are meant to be the same in all clusters. Effects are those of
-    :func:`estimators.arm_effects.effects`, interval for interval. Where clusters cannot be compared the
-    truth is that of the others.
+    :func:`estimators.arm_effects.effects`, interval for interval. Where clusters cannot be compared
+    the truth is that of the others.
 
     Raises:
         ValueError: Shapes do not fit, or there are fewer than two releases.

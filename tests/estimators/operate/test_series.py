@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
+from estimators.intervals import interval_degrees
 from estimators.operate.people import CrossTerms
-from estimators.operate.series import PeriodEffects, always_valid, interval_degrees, pool
+from estimators.operate.series import PeriodEffects, always_valid, pool
 from schemas.arrays import Floats
 
 

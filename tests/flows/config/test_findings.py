@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.cli.main import run
-from flows.config.load import load, load_effects, load_site
+from flows.config.load import load
+from flows.effects.house import load_effects, load_site
 from schemas.errors import ConfigError, SeveralConfigError
 
 MANY_FAULTS = """

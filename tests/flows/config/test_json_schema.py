@@ -2,17 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from flows.cli.main import run
-from flows.config.json_schema import Kind, json_schema
+from flows.config.json_schema import json_schema
 from flows.config.keys import fields
 from flows.config.model.experiment import Config
 from flows.config.model.sections import Privacy
 
-kinds = pytest.mark.parametrize("kind", get_args(Kind))
+kinds = pytest.mark.parametrize("kind", ["release", "site", "cate"])
 
 
 def sections(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -21,7 +21,7 @@ def sections(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @kinds
-def test_every_key_is_explained(kind: Kind) -> None:
+def test_every_key_is_explained(kind: str) -> None:
     for place, section in sections(json_schema(kind)):
         assert section["additionalProperties"] is False
         for name, key in section["properties"].items():
@@ -31,7 +31,7 @@ def test_every_key_is_explained(kind: Kind) -> None:
 
 
 @kinds
-def test_every_reference_leads_somewhere(kind: Kind) -> None:
+def test_every_reference_leads_somewhere(kind: str) -> None:
     schema = json_schema(kind)
     text = json.dumps(schema)
     for name in schema["$defs"]:
@@ -61,7 +61,7 @@ def test_it_has_the_keys_of_the_loader() -> None:
 def test_the_program_prints_it(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert run(["schema", *arguments]) == 0
     kind = arguments[0] if arguments else "release"
-    assert json.loads(capsys.readouterr().out) == json_schema(kind)  # type: ignore[arg-type] # a parameter is any text
+    assert json.loads(capsys.readouterr().out) == json_schema(kind)
 
 
 def test_no_other_kind_is_known(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from flows.cli import sites as site_commands
 from flows.cli.main import app
 from flows.cli.show.sites import site_text
-from flows.config.load import load_site
 from flows.effects.config.site import Covariate
+from flows.effects.house import load_site
 from flows.effects.multisite import SiteResult, report_period
 from flows.effects.raw.site_rows import cell_of, ingest_site
 from flows.effects.released.aggregate import aggregate_reports
@@ -283,7 +283,7 @@ def test_cells_of_several_covariates_are_all_different(hospital: Hospital) -> No
     )
     built = hospital(log, design="matching")
     config = load_site(built.config)
-    rows, _, _ = validate(config, ingest_site(config, "once"))
+    rows, _, _ = validate(config.log_facts, ingest_site(config, "once"))
     frame = pl.concat(rows.open().frames())
     expected = [3 * [0, 1, 2, 2][n % 4] + [0, 1, 2][n % 3] for n in range(12)]
     assert frame["cluster"].to_list() == list(map(str, expected))

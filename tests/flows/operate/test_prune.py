@@ -13,7 +13,6 @@ from unittest.mock import patch
 
 import polars as pl
 import pytest
-from tests.flows.operate.test_verify import digest, rewrite, verified
 
 import clusterdp
 from flows.cli.main import run
@@ -28,6 +27,7 @@ from flows.released.lists import read_lists
 from flows.runtime import clock
 from schemas.errors import ConfigError, ConflictError, InputError
 from tests.conftest import Builder, Experiment, a_log, released, write_content
+from tests.flows.operate.test_verify import digest, rewrite, verified
 from tests.support.made_once import made_once
 
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}

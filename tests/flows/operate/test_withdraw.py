@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flows.operate.test_verify import digest, rewrite, signing_key, verified
 
 import clusterdp
 from flows.cli.main import run
@@ -22,6 +21,7 @@ from flows.operate.withdraw import withdraw
 from flows.released.lists import read_lists
 from schemas.errors import ClusterdpError, ConfigError, InputError
 from tests.conftest import Builder, Experiment, a_log, released, write_content
+from tests.flows.operate.test_verify import digest, rewrite, signing_key, verified
 from tests.support.made_once import made_once
 
 LIGHT = {"mechanism": "uniform-prior-dp", "strata_statistic": "none"}

@@ -340,8 +340,8 @@ def test_workers_draw_every_one_of_several_outcomes(
     )
     (built.folder / "key").write_bytes(b"k" * 32)
     config = built.load()
-    with open_workspace(config) as workspace:
-        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
         chosen = resolve_release(config, known_sizes(config, rows))
         name = ReleaseName("trial", "once", 1)
         units = made_units(privatize(chosen.config, rows, chosen.designs, name, workspace))
@@ -643,7 +643,7 @@ def test_what_fails_on_a_worker_tells_no_row(experiment: Builder, watch: Watch) 
     planted = plant(partial(experiment, run=TWO))
     canary = planted.named("covariate")
     errors: list[BaseException] = []
-    with open_workspace(planted.built.load()) as workspace:
+    with open_workspace(planted.built.load().spill) as workspace:
         rows = pl.DataFrame(
             {"cluster": [canary.marks[0].decode()], "arm": ["mail"], "outcome": [1.0]}
         )

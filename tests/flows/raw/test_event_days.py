@@ -66,8 +66,8 @@ def scheduled(
 
 def outcomes(built: Experiment) -> list[float]:
     config = built.load()
-    with open_workspace(config) as workspace:
-        rows, _, _ = validate(config, ingest(config, PERIOD), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, _ = validate(config.log_facts, ingest(config, PERIOD), workspace)
         return plain_rows(rows.open())["outcome"].to_list()
 
 

@@ -1,7 +1,8 @@
 """Who benefits, learnt privately: the experiment of Niu et al. (2022), §5, and sound learners.
 
 Set-ups A to E of the authors' code and a stand-in for their seventh data set
-(:mod:`~flows.lab.replication.cate.setups`), n from 500 to 32,000, ε from 1 to 16, δ = 1e-5. Learners:
+(:mod:`~flows.lab.replication.cate.setups`), n from 500 to 32,000, ε from 1 to 16, δ = 1e-5.
+Learners:
 
 - the moment effect model, for one row replaced and for one outcome replaced;
 - the DR-, R- and S-learner of their Algorithm 1 with sound stages;
@@ -98,10 +99,10 @@ class CateReplication:
 def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) -> CateReplication:
     """Run everything and draw figures into ``folder``.
 
-    ``data`` is a folder that holds :data:`~flows.lab.replication.cate.setups.HILLSTROM`; by default the
-    one that the environment's CLUSTERDP_TEST_DATA names. Where neither is given, set-up H is left
-    out. Raises InputError where it is not there, or where ``folder`` cannot be written to, before
-    anything is run.
+    ``data`` is a folder that holds :data:`~flows.lab.replication.cate.setups.HILLSTROM`; by default
+    the one that the environment's CLUSTERDP_TEST_DATA names. Where neither is given, set-up H is
+    left out. Raises InputError where it is not there, or where ``folder`` cannot be written to,
+    before anything is run.
     """
     from flows.lab.replication.cate.figure import draw  # noqa: PLC0415 - matplotlib
     from flows.runtime.plots import folder_for_figures  # noqa: PLC0415 - matplotlib

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from flows.config.rules.schedule import schedule_of
 from schemas.errors import ConfigError
 from tests.conftest import Builder, Experiment
 
@@ -39,7 +38,7 @@ def refused(built: Experiment) -> str:
 
 def test_a_schedule_of_units(experiment: Builder) -> None:
     built = of_units(experiment, timezone="Europe/Zurich", lateness="3h", missing_after="1d")
-    found = schedule_of(built.load())
+    found = built.load().calendar
     assert found is not None
     assert (found.since, str(found.zone)) == (date(2026, 11, 1), "Europe/Zurich")
     assert (found.window, found.lateness) == (timedelta(), timedelta(hours=3))
@@ -50,27 +49,27 @@ def test_a_day_may_be_written_as_toml_writes_days(experiment: Builder) -> None:
     built = of_units(experiment)
     text = built.config.read_text().replace('since = "2026-11-01"', "since = 2026-11-01")
     built.config.write_text(text)
-    found = schedule_of(built.load())
+    found = built.load().calendar
     assert found is not None
     assert found.since == date(2026, 11, 1)
 
 
 def test_a_schedule_may_have_an_end(experiment: Builder) -> None:
-    found = schedule_of(of_units(experiment, until="2026-11-01").load())  # of a single day
+    found = of_units(experiment, until="2026-11-01").load().calendar  # of a single day
     assert found is not None
     assert (found.since, found.until) == (date(2026, 11, 1), date(2026, 11, 1))
 
 
 def test_defaults(experiment: Builder) -> None:
-    found = schedule_of(of_units(experiment).load())
+    found = of_units(experiment).load().calendar
     assert found is not None
     assert (str(found.zone), found.lateness) == ("UTC", timedelta(hours=2))
     assert found.missing_after == timedelta(days=2)
-    assert schedule_of(experiment().load()) is None
+    assert experiment().load().calendar is None
 
 
 def test_a_schedule_of_events_waits_for_the_window(experiment: Builder) -> None:
-    found = schedule_of(of_events(experiment, {}, events="may_be_absent").load())
+    found = of_events(experiment, {}, events="may_be_absent").load().calendar
     assert found is not None
     assert (found.window, found.whole_days) == (timedelta(days=1), True)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from estimators.effects.models.table import PREDICTED
-from flows.config.load import load_any, load_effects
+from flows.config.load import load_any
 from flows.effects.config.effects import EffectConfig
+from flows.effects.house import load_effects
 from flows.ledger.account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.effects.design import TAKEN
@@ -76,13 +77,13 @@ def loaded(folder: Path, text: str) -> EffectConfig:
 def test_a_model_by_its_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, WHOLE)
     assert config.series == "mail+cate"
-    assert config.models == tmp_path / "releases" / "mail"
+    assert config.releases == tmp_path / "releases" / "mail"
     assert (config.population, config.cost) == ("mail", Budget(1.5, 1e-6))
     assert config.budget == Budget(math.inf, math.inf)
     assert config.treatment == "mail"
     assert (config.privacy.neighbours, config.privacy.learner) == ("row", "moments")
     assert config.outcome.missing_value == 0.0
-    assert config.spill_directory == tmp_path / "quarantine"
+    assert config.spill.directory == tmp_path / "quarantine"
 
 
 def test_it_becomes_the_design_of_a_model(tmp_path: Path) -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.config.load import load_any, load_site
+from flows.config.load import load_any
 from flows.config.model.experiment import Config
 from flows.effects.config.site import SiteConfig
+from flows.effects.house import load_site
 from flows.ledger.account import account_of
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError
@@ -63,13 +64,13 @@ def test_a_trial_by_its_defaults(tmp_path: Path) -> None:
     config = loaded(tmp_path, TRIAL)
     assert config.estimator == "difference-in-means"
     assert config.series == "stroke@north"
-    assert config.reports == tmp_path / "reports" / "stroke@north"
+    assert config.releases == tmp_path / "reports" / "stroke@north"
     assert config.population == "stroke"
     assert config.cost == Budget(1.5, 0.0)
     assert config.outcome.bound == 5.0
     assert config.split == {"effect": 4.0, "variance": 1.0}
     assert config.outcome.missing_value == -1.0
-    assert config.reports.is_absolute()
+    assert config.releases.is_absolute()
 
 
 def test_matching_by_its_defaults(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ __all__ = ["campaign"]  # a fixture
 def read(built: AtHome) -> EffectRows:
     """All rows of a log, as one batch."""
     config = built.load()
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         units, _, _ = arrange(config, ingest_effects(config, "once"), workspace)
         (rows,) = opened(units).batches(10_000)
     return rows

@@ -27,7 +27,7 @@ def arranged(config: EffectConfig, workspace: Workspace) -> tuple[EffectUnits, E
 def spends(built: AtHome) -> tuple[list[float], EffectRoster]:
     """The outcomes of all units in order, in the unit of the log, and what is told."""
     config = built.load()
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         units, roster = arranged(config, workspace)
         found = [float(y) * 2.0 + 1.0 for rows in units.batches() for y in rows.outcome]
     return found, roster
@@ -67,7 +67,7 @@ def test_ids_of_files_with_numbers_are_numbers(campaign: Campaign) -> None:
 @pytest.mark.usefixtures("tmp_path")
 def test_batches_are_full_and_always_the_same(campaign: Campaign) -> None:
     config = campaign(people(20_000)).load()
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         units, _ = arranged(config, workspace)
         sizes = [len(rows.outcome) for rows in units.batches()]
         assert sizes == [BATCH, BATCH, 20_000 - 2 * BATCH]
@@ -90,7 +90,7 @@ def test_what_does_not_fit_into_memory_gives_the_same_and_is_gone_at_the_end(
         config = config.model_copy(
             update={"run": config.run.model_copy(update={"memory_limit": limit})}
         )
-        with open_workspace(config) as workspace:
+        with open_workspace(config.spill) as workspace:
             units, _ = arranged(config, workspace)
             rows = list(units.batches())
             found[limit] = [batch.outcome for batch in rows] + [b.features for b in rows]
@@ -104,7 +104,7 @@ def test_what_does_not_fit_into_memory_gives_the_same_and_is_gone_at_the_end(
 
 def digests(built: AtHome) -> tuple[str, str]:
     config = built.load()
-    with open_workspace(config) as workspace:
+    with open_workspace(config.spill) as workspace:
         units, _, _ = arrange(config, ingest_effects(config, "once"), workspace)
         assert isinstance(units, Sealed)
         found = effect_fingerprint(config, units)

@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.flows.operate.test_due import DAYS, bring, caught_up, night, scheduled
 
 from flows.cli.main import run
 from flows.ledger.attempts import AttemptState, Began
@@ -23,6 +22,7 @@ from flows.runtime import logs
 from schemas.errors import ConflictError, InputError
 from schemas.roster import Repeats
 from tests.conftest import SENTINEL, Builder, Experiment, a_log
+from tests.flows.operate.test_due import DAYS, bring, caught_up, night, scheduled
 from tests.flows.operate.watch.servers import Web, web_server
 from tests.support.modes import mode
 

@@ -46,8 +46,8 @@ def several(experiment: Builder, log: Log | None = None, *rest: Any, **sections:
 
 
 def tables_of(config: Config) -> tuple[ReleaseTables, ResolvedRelease]:
-    with open_workspace(config) as workspace:
-        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
         chosen = resolve_release(config, known_sizes(config, rows))
         return privatize(chosen.config, rows, chosen.designs, NAME), chosen
 
@@ -150,8 +150,8 @@ def test_they_are_written_in_columns_of_their_own(
     built = several(experiment, privacy=EXACT, publish=publish_keys)
     (built.folder / "ids.key").write_bytes(b"k" * 32)
     config, path = built.load(), tmp_path / "release.duckdb"
-    with open_workspace(config) as workspace:
-        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
         chosen = resolve_release(config, known_sizes(config, rows))
         with new_draft(path) as draft:
             publish(privatize(chosen.config, rows, chosen.designs, NAME, workspace), draft)
@@ -239,8 +239,8 @@ def test_events_come_to_each_outcome_by_its_own_aggregate(experiment: Builder) -
         privacy=EXACT,
     )
     config = built.load()
-    with open_workspace(config) as workspace:
-        rows, _, _ = validate(config, ingest(config, "once"), workspace)
+    with open_workspace(config.spill) as workspace:
+        rows, _, _ = validate(config.log_facts, ingest(config, "once"), workspace)
         frame = pl.concat(rows.open().frames()).sort("unit")
     found = {name: frame[name].to_list()[:3] for name in frame.columns if "outcome" in name}
     assert found == {

@@ -158,15 +158,15 @@ def spilling(experiment: Builder) -> Experiment:
 def test_what_a_dead_run_left_is_removed_by_the_next(experiment: Builder) -> None:
     built = spilling(experiment)
     dead = left_by_the_dead(built.folder / "spill")
-    with open_workspace(built.load()):
+    with open_workspace(built.load().spill):
         assert not dead.exists()
 
 
 def test_a_living_runs_room_is_never_touched(experiment: Builder) -> None:
     built = spilling(experiment)
-    with open_workspace(built.load()) as workspace:
+    with open_workspace(built.load().spill) as workspace:
         path = workspace.write(FRAME, "rows")
-        with open_workspace(built.load()) as other:
+        with open_workspace(built.load().spill) as other:
             assert path.exists()
             other.write(FRAME, "rows")
             assert other.folder != workspace.folder
@@ -181,9 +181,9 @@ def test_a_folder_whose_lock_is_held_is_a_living_runs(experiment: Builder) -> No
     folder = left_by_the_dead(built.folder / "spill")
     with (folder / "lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with open_workspace(built.load()):
+        with open_workspace(built.load().spill):
             assert (folder / "rows-run-0-x.arrow").exists()
-    with open_workspace(built.load()):
+    with open_workspace(built.load().spill):
         assert not folder.exists()
 
 
@@ -193,6 +193,6 @@ def test_whatever_else_is_in_its_place_stays(experiment: Builder) -> None:
         (built.folder / "spill" / name).parent.mkdir(parents=True, exist_ok=True)
         (built.folder / "spill" / name).touch()
     before = built.entries
-    with open_workspace(built.load()) as workspace:
+    with open_workspace(built.load().spill) as workspace:
         workspace.write(FRAME, "rows")
     assert built.entries == before

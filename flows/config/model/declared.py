@@ -1,0 +1,171 @@
+"""What follows alike from every kind of configuration: places, who pays, and what judges a log."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from flows.config.model.sections import ConfigSection
+from flows.runtime.paths import absolute
+from flows.schedule.periods import Schedule
+from privatizers.accounting.budget import Budget
+from schemas.errors import shown
+
+if TYPE_CHECKING:
+    from flows.config.model.sections import LedgerSection, NamedOutcome, Quarantine
+
+
+class _Directory(Protocol):
+    """A section that says where published files go."""
+
+    directory: str
+
+
+class _Payer(Protocol):
+    """A section that says who pays, and how much they may."""
+
+    population: str | None
+    budget_epsilon: float | None
+    budget_delta: float | None
+
+
+@dataclass(frozen=True)
+class Payment:
+    """Who of a population pays for a release."""
+
+    by_unit: bool = False
+    """Whether each unit has an account of its own."""
+    once: bool = False
+    """Whether units that have paid before are left out."""
+    spares: bool = False
+    """Whether units that cannot pay are left out."""
+    together: bool = False
+    """Whether several units pay as one, such as those of a household."""
+
+
+class Declared(ConfigSection):
+    """A configuration of any kind: what one kind alone can declare, the others do not."""
+
+    if TYPE_CHECKING:
+        experiment: str
+        directory: Path
+        publish: _Directory
+        privacy: _Payer
+        ledger: LedgerSection
+        quarantine: Quarantine
+
+    @property
+    def payment(self) -> Payment:
+        """How units pay: each the same, whatever it has paid before."""
+        return Payment()
+
+    def path(self, relative: str) -> Path:
+        """A path that the configuration names, made absolute."""
+        return absolute(self.directory, relative, shown(relative))
+
+    @property
+    def series(self) -> str:
+        """The first part of the names of what it publishes, there and in the ledger."""
+        return self.experiment
+
+    @property
+    def releases(self) -> Path:
+        """The folder of what it publishes."""
+        return self.path(self.publish.directory) / self.series
+
+    @property
+    def quarantine_folder(self) -> Path:
+        """The folder of rows in quarantine, and of the key of digests of logs."""
+        return self.path(self.quarantine.directory)
+
+    @property
+    def quarantined(self) -> Path:
+        """The folder of its own rows in quarantine."""
+        return self.quarantine_folder / self.series
+
+    @property
+    def population(self) -> str:
+        """The name of who pays: the same for experiments on the same people."""
+        return self.privacy.population or self.experiment
+
+    @property
+    def budget(self) -> Budget:
+        """The total that the population may pay; infinite where nothing is declared."""
+        declared = (self.privacy.budget_epsilon, self.privacy.budget_delta)
+        return Budget(*(math.inf if limit is None else limit for limit in declared))
+
+    @property
+    def calendar(self) -> Schedule | None:
+        """When it is due; None where no schedule is declared."""
+        return None
+
+    @property
+    def signing_key_path(self) -> Path | None:
+        """Where the key is that signs lists; None where they are not signed."""
+        return None
+
+    @property
+    def id_key_path(self) -> Path | None:
+        """Where the key is that ids in releases are digested under; None where none is."""
+        return None
+
+    @property
+    def needs_account_key(self) -> bool:
+        """Whether digests under the ledger's key are made: of units that pay, or of groups."""
+        return self.payment.by_unit
+
+    @property
+    def cost(self) -> Budget:
+        """The cost of what is published at a time."""
+        raise NotImplementedError
+
+    @property
+    def charged(self) -> Budget:
+        """What one who pays is charged for it."""
+        return self.cost
+
+
+@dataclass(frozen=True)
+class Spill:
+    """Where rows are put that do not fit into memory, and who works on them."""
+
+    directory: Path
+    memory_limit: str
+    workers: int | str | None = None
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What judges the rows of a log; nothing else of a configuration goes to workers."""
+
+    arms: tuple[str, ...]
+    """Control first."""
+    unit_column: str
+    arm_column: str
+    at_most: float | None
+    """The greatest share of rows with a fault; None for any."""
+    facts: tuple[str, ...] = ()
+    """The public facts that rows state beside their unit, arm and cluster."""
+    shares: tuple[float, ...] | None = None
+    """The intended shares of the arms; None where they are not declared."""
+    clusters: Literal["public", "private", "dropped"] = "public"
+    """Whether they may be told of rows set aside; dropped where they are no column of the log."""
+    n_clusters: int | None = None
+    """How many there are, where it is declared."""
+    asks_for_groups: bool = False
+    """Whether to ask if arms were given to clusters, where it looks so."""
+    outcomes: "tuple[NamedOutcome, ...]" = ()
+    """Outcomes made of events; none where rows have them, or one outcome alone."""
+    n_outcomes: int = 1
+    of_events: bool = False
+    """Whether rows are exposures of units."""
+    window: int | None = None
+    """For how many microseconds after an exposure events count."""
+    first_counts: bool = False
+    """Whether the first row of a unit that has several is kept, where they agree."""
+    least_in_arm: int = 1
+    """How many units every arm needs."""
+    tells_arms: bool = True
+    """Whether it may be told how many units each arm has."""
+    tells_rows: bool = True
+    """Whether it may be told which arms rows set aside have, and what several rows of a unit do."""

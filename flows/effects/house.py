@@ -1,0 +1,78 @@
+"""What effect models and sites offer the night: the kinds of their configurations and pages."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.config.kinds import Kind
+from flows.config.load import load_as
+from flows.effects.config.effect_rules import check_effect_config
+from flows.effects.config.effects import EffectConfig
+from flows.effects.config.site import SiteConfig
+from flows.effects.config.site_rules import check_site_config
+from privatizers.accounting.budget import Budget
+
+if TYPE_CHECKING:
+    from flows.released.loss.loss import Loss
+
+
+def _report(path: Path) -> tuple[str, Budget]:
+    from flows.effects.released.site_report import read_report  # noqa: PLC0415 - pandera, seldom
+
+    report = read_report(path)
+    return report.report_id, Budget(report.epsilon, report.delta)
+
+
+def _model(path: Path) -> tuple[str, Budget]:
+    from flows.effects.released.model_file import read_model  # noqa: PLC0415 - SciPy, likewise
+
+    file = read_model(path)
+    design = file.model.design
+    return file.head.model_id, Budget(design.epsilon, design.delta)
+
+
+def _model_page(path: Path) -> str:
+    from flows.effects.released.report_model import model_page  # noqa: PLC0415 - likewise
+
+    return model_page(path)
+
+
+def document_loss(path: Path) -> "Loss":
+    """Work out what a model or a report costs, by its file alone; InputError where it is none."""
+    from flows.effects.released.loss.document import document_loss as loss  # noqa: PLC0415 - likewise
+
+    return loss(path)
+
+
+SITE = Kind(
+    "site",
+    SiteConfig,
+    check_site_config,
+    keys=("site", "design"),
+    what="a site's report",
+    suffix=".json",
+    has_latest=False,
+    read=_report,
+)
+EFFECTS = Kind(
+    "cate",
+    EffectConfig,
+    check_effect_config,
+    keys=("features", "propensity"),
+    what="an effect model",
+    suffix=".json",
+    has_latest=False,
+    read=_model,
+)
+KINDS = (SITE, EFFECTS)
+PAGES = {".json": _model_page}
+"""What makes a page of a file, by how its name ends."""
+
+
+def load_site(path: Path) -> SiteConfig:
+    """Read and check a site's configuration; raises ConfigError naming the key at fault."""
+    return load_as(SITE, path)
+
+
+def load_effects(path: Path) -> EffectConfig:
+    """Read and check an effect model's configuration; raises ConfigError naming the key."""
+    return load_as(EFFECTS, path)
