@@ -38,7 +38,7 @@ def _model_page(path: Path) -> str:
 
 def document_loss(path: Path) -> "Loss":
     """Work out what a model or a report costs, by its file alone; InputError where it is none."""
-    from flows.effects.released.loss.document import document_loss as loss  # noqa: PLC0415 - likewise
+    from flows.effects.released.document_loss import document_loss as loss  # noqa: PLC0415 - likewise
 
     return loss(path)
 

@@ -24,10 +24,14 @@ PURE = "mechanisms and estimators are pure: no orchestration, no database"
 FACTS = "facts about tables depend on no engine"
 DOOR = "one door for privacy randomness"
 UNSOUND = "what has no guarantee is for replication alone"
-REPLICATION = "nothing but the command line runs replications"
+LAB = "nothing but its commands imports the lab"
+OPERATE = "the night, effects and sites import nothing of the operator's house"
+EFFECTS = "the night and the operator's house import nothing of effects and sites"
+IN_OPERATE = "inside the operator's house"
+IN_EFFECTS = "inside the house of effects and sites"
 LIBRARY = "the library of published effect models is for replication alone"
 IN_FLOWS = (
-    "inside flows: commands over pages, pages over steps, steps over the account, all over files"
+    "inside flows: commands over houses, pages over steps, steps over the account, all over files"
 )
 IN_PRIVATIZERS = "inside privatizers: from noise up to plans, audits and simulations"
 CIRCLES = "no circles, at any depth"
@@ -86,21 +90,22 @@ PLANTED: list[Planted] = [
         "flows/cli/main.py",
         "def later():\n    import privatizers.lab.unprotected.as_printed",
     ),
-    (REPLICATION, "flows/config/model/experiment.py", "from flows import replication"),
-    (
-        REPLICATION,
-        "flows/release.py",
-        "from flows.lab.replication.efficiency.study import replicate",
-    ),
-    (
-        REPLICATION,
-        "privatizers/planning/planner.py",
-        "import flows.lab.replication.efficiency.study",
-    ),
-    (REPLICATION, "flows/cli/main.py", "import flows.lab.replication.cate.library"),
+    (LAB, "flows/release.py", "from flows.lab.replication.efficiency.study import replicate"),
+    (LAB, "flows/operate/due.py", "from flows import lab"),
+    (LAB, "privatizers/planning/planner.py", "import privatizers.lab.audit.checks"),
+    (LAB, "flows/effects/cate.py", "def later():\n    import privatizers.lab.simulation.simulate"),
+    (OPERATE, "flows/release.py", "import flows.operate.watch.run"),
+    (OPERATE, "estimators/means.py", "from estimators.operate.series import pool"),
+    (OPERATE, "flows/effects/cate.py", "def later():\n    import flows.operate.series.renew"),
+    (EFFECTS, "flows/config/load.py", "from flows.effects.config.site import SiteConfig"),
+    (EFFECTS, "flows/operate/verify.py", "def later():\n    import flows.effects.house"),
+    (EFFECTS, "privatizers/planning/planner.py", "import privatizers.effects.toolbox.bounded_mean"),
+    (EFFECTS, "schemas/released.py", "import schemas.effects.site"),
+    (IN_OPERATE, "flows/operate/watch/run.py", "import flows.operate.status"),
+    (IN_EFFECTS, "flows/effects/released/forest.py", "import flows.effects.config.site"),
     (LIBRARY, "flows/release.py", "def later():\n    import interpret.privacy"),
     (LIBRARY, "privatizers/effects/models/rows.py", "from interpret.privacy import x"),
-    (LIBRARY, "estimators/arm_effects/models/model.py", "import interpret"),
+    (LIBRARY, "estimators/effects/models/model.py", "import interpret"),
     (UNSOUND, "flows/raw/privatize.py", "from privatizers.lab.unprotected import as_printed"),
     (
         UNSOUND,
