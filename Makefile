@@ -39,7 +39,7 @@ test: lint ## lint, types, import contracts and all tests but those of tests/sup
 test-all: test ## and those, as CI does
 	@$(MAKE) --no-print-directory tests TIER="slow and not soak"
 
-quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for one room
+quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for a room, IN=effects for a house
 	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow"
 
 slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on this machine
@@ -88,7 +88,7 @@ contracts: $(VENV)/test # a page where one is broken, else a line
 
 tests: $(VENV)/test
 	@$(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
-		-n auto --maxprocesses 4 --dist worksteal $(if $(IN),tests/$(IN))
+		-n $(or $(N),3) --dist worksteal $(if $(IN),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
 
 fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .

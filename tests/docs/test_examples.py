@@ -90,7 +90,7 @@ RUN: dict[str, list[str]] = {
     "CONTRIBUTING.md": ["sh", "sh"],  # the second for root, who runs all tests by it
     "docs/analyst.md": ["sh", "python", "sql"],
     "docs/debian.md": ["sh"] * 6,  # for root on Debian: tests/deploy runs what it can of them
-    "docs/runbooks.md": ["sh"] * 3,  # likewise, and tests/flows/test_recovery.py its commands
+    "docs/runbooks.md": ["sh"] * 3,  # likewise, and test_recovery.py its commands
     # Secrets of the compose file: as for the page above; and a block of Prefect's: tests/deploy.
     "deploy/README.md": ["sh", "sh"],
     "docs/r.md": ["r", "sh", "r"],  # no R is run: its formula is computed anew below

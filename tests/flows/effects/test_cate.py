@@ -38,7 +38,7 @@ __all__ = ["campaign"]  # a fixture
 
 pytestmark = pytest.mark.release
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DRAW = "flows.effects.raw.draw.moments.draw_sums"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.test_serve_real import write_experiment
+from tests.flows.operate.test_serve_real import write_experiment
 from tests.support.zygote import run_program
 
 pytestmark = pytest.mark.process

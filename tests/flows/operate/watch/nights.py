@@ -156,7 +156,7 @@ class Nights:
         config = self.places[name].config
         done = subprocess.run(
             [sys.executable, "-c", _KILLED, config, self.moment.isoformat(), place],
-            cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=PATIENCE,
+            cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=PATIENCE,
             check=False,
         )  # fmt: skip
         assert done.returncode == -9, done.stderr

@@ -1,6 +1,6 @@
 """Gaussian noise: the continuous formulas for reference, and the discrete curve that is used.
 
-Exact audits at every distance are in tests/statistical/test_toolbox_audit.py.
+Exact audits at every distance are in tests/statistical/effects/test_toolbox_audit.py.
 """
 
 import math

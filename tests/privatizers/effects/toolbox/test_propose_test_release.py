@@ -1,6 +1,6 @@
 """Propose-test-release: its threshold, and what it does on either side of it.
 
-Exact audits are in tests/statistical/test_toolbox_audit.py.
+Exact audits are in tests/statistical/effects/test_toolbox_audit.py.
 """
 
 import math

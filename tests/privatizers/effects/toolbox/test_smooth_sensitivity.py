@@ -1,7 +1,7 @@
 """Smooth sensitivity: private bounds of bounds, and how far noise at once may go.
 
-Exact audits are in tests/statistical/test_toolbox_audit.py. Statistical tests here state the
-probability with which they fail although everything is right.
+Exact audits are in tests/statistical/effects/test_toolbox_audit.py. Statistical tests here state
+the probability with which they fail although everything is right.
 """
 
 import math

@@ -24,7 +24,7 @@ from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response import pair_table as tables
 from tests.conftest import Builder, Experiment, Section, Sections, a_log
-from tests.statistical import planted
+from tests.statistical.lab import planted
 
 pytestmark = pytest.mark.statistical
 
