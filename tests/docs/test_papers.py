@@ -77,7 +77,8 @@ def test_every_folder_says_what_it_is_in_ten_lines_or_so() -> None:
     for folder in ("flows", *houses, "privatizers", "estimators", "schemas", "tests"):
         lines = (ROOT / folder / "README.md").read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith(f"# {Path(folder).name}: ")
-        assert len(lines) <= (24 if folder == "flows" else 14), folder  # it has the map of the houses
+        most = 24 if folder == "flows" else 14  # it has the map of the houses
+        assert len(lines) <= most, folder
 
 
 def test_the_first_version_is_dated() -> None:
