@@ -14,7 +14,7 @@ from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.states import running_flow
 from flows.orchestration.step import plain_step
-from flows.raw.charge import PeriodRows, look
+from flows.raw.charge import Designed, PeriodRows, look
 from flows.raw.ingest import ingest, outcome_type_warnings
 from flows.raw.outcome_shares import OutcomeShares, outcome_shares, with_sides
 from flows.raw.spill.workspace import open_workspace
@@ -104,8 +104,8 @@ def check(config_path: Path, period: str | None, *, outcomes: bool = False) -> C
             log = with_sides(config, log)
         rows, _, roster = plain_step(validate)(config.log_facts, log, workspace)
         shares = outcome_shares(config, log, rows) if outcomes else ()
-        left = look(account, PeriodRows(config, period, rows, roster), workspace)
-        roster, chosen = left.roster, left.chosen
+        left = look(account, PeriodRows(Designed(config, rows), period, roster), workspace)
+        roster, chosen = left.roster, left.designed.chosen
     warnings = (
         *(key.warnings if key else ()),
         *notify_problems(config),

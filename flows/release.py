@@ -16,7 +16,7 @@ from flows.ledger.watch import Watch, watched
 from flows.orchestration.flow import as_flow, day_before, flow_of_module
 from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.step import step
-from flows.raw.charge import PeriodRows, charge_rows
+from flows.raw.charge import Designed, PeriodRows, charge_rows
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.quarantine import write_quarantine
@@ -98,10 +98,9 @@ def _release_period(
         log = step(ingest)(config, period)
         rows, aside, roster = step(validate)(config.log_facts, log, workspace)
         # Before any draw; what is charged may be fewer rows than were read.
-        charge, asked = charge_rows(
-            account, PeriodRows(config, period, rows, roster), folder, workspace, revise=revise
-        )
-        roster, chosen = asked.roster, asked.chosen
+        read = PeriodRows(Designed(config, rows), period, roster)
+        charge, asked = charge_rows(account, read, folder, workspace, revise=revise)
+        roster, chosen = asked.roster, asked.designed.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
             known += account.renew_series()  # a run may have died
@@ -115,7 +114,7 @@ def _release_period(
             )
             with new_draft(charge.draft, workspace.engine_bytes) as draft:
                 step(publish)(tables, draft)
-                made = step(estimate)(draft, asked.forecast)
+                made = step(estimate)(draft, asked.designed.forecast)
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
         warnings += account.renew_series(made.night)

@@ -22,13 +22,11 @@ from schemas.roster import Roster
 
 
 @dataclass(frozen=True)
-class PeriodRows:
-    """Rows to be released of a period, and what follows from their public facts."""
+class Designed:
+    """Rows, and the designs of their release, which follow from public facts about them."""
 
     config: Config
-    period: str
     rows: Sealed[Rows]
-    roster: Roster
 
     @cached_property
     def chosen(self) -> ResolvedRelease:
@@ -39,6 +37,25 @@ class PeriodRows:
     def forecast(self) -> dict[tuple[str, str, str], float]:
         """The standard errors that are to be expected, by outcome, arm and estimator."""
         return predicted_errors(self.config, self.chosen, known_sizes(self.config, self.rows))
+
+
+@dataclass(frozen=True)
+class PeriodRows:
+    """Rows to be released of a period, and public facts about them."""
+
+    designed: Designed
+    period: str
+    roster: Roster
+
+    @property
+    def config(self) -> Config:
+        """Their configuration."""
+        return self.designed.config
+
+    @property
+    def rows(self) -> Sealed[Rows]:
+        """The rows."""
+        return self.designed.rows
 
 
 def charge_rows(
@@ -54,7 +71,8 @@ def charge_rows(
     guards = revise or not account.has_released(read.period)
     if guards and not _leaves_out(read.config):  # before a key is made
         check_sample_ratio(read.config, read.roster)
-    made_from = step(fingerprint)(read.chosen.config, read.rows, read.chosen.designs)
+    chosen = read.designed.chosen
+    made_from = step(fingerprint)(chosen.config, read.rows, chosen.designs)
     begun = account.has_accounts
     if read.config.columns.assigned_by is not None:  # made, or found to be lost, before any charge
         read_assignment_key(read.config, begun=begun or account.has_released(read.period))
@@ -122,18 +140,12 @@ def _left(
     """The rows that are left after the rules that read accounts, and the accounts of these."""
     known = step(set_known_aside)(read.config, read.rows, read.roster, accounts, workspace)
     if known.rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
-        return _told(read, known.roster), known.accounts
-    left = PeriodRows(read.config, read.period, known.rows, known.roster)
+        return replace(read, roster=known.roster), known.accounts
+    left = PeriodRows(Designed(read.config, known.rows), read.period, known.roster)
     return left, known.accounts
 
 
 def _counted(read: PeriodRows) -> PeriodRows:
     """The same rows, with how many are whose, where accounts are not looked at."""
-    return _told(read, told_together(read.roster, step(count_units)(read.config, read.rows)))
-
-
-def _told(read: PeriodRows, roster: Roster) -> PeriodRows:
-    """The same rows with other facts about them; what is known of their design stays."""
-    told = replace(read, roster=roster)
-    vars(told).update({k: v for k, v in vars(read).items() if k in ("chosen", "forecast")})
-    return told
+    counts = step(count_units)(read.config, read.rows)
+    return replace(read, roster=told_together(read.roster, counts))

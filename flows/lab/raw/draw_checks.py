@@ -201,7 +201,7 @@ def rounding(config: Config, who: People, name: str, error: float) -> Check:
     problems: list[str] = []
     events: list[Events] = []
     with read_values(config, who, values, "off-grid") as (read, _):
-        rows, chosen = read.rows.open(), read.chosen
+        rows, chosen = read.rows.open(), read.designed.chosen
         columns = several(OUTCOME, len(grids))
         for view, one, column, given in zip(
             chosen.config.views, chosen.outcomes, columns, values, strict=True

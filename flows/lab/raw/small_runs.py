@@ -16,7 +16,7 @@ from flows.lab.raw.draws import Truth
 from flows.lab.raw.made_up_log import People
 from flows.lab.raw.published import Published, of_tables
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.charge import PeriodRows
+from flows.raw.charge import Designed, PeriodRows
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
 from flows.raw.spill.workspace import Workspace, open_workspace
@@ -41,7 +41,7 @@ class SmallRun:
 
     def release(self) -> Published:
         """Draw them once more."""
-        chosen = self.read.chosen
+        chosen = self.read.designed.chosen
         name = ReleaseName(self.read.config.experiment, self.read.period, 1)
         made = privatize(
             chosen.config, self.rows, chosen.designs, name, self.workspace, self.read.roster
@@ -57,7 +57,7 @@ def small_run(
     grids = [np.array(one.grid) for one in config.outcomes]
     values = [grid[level] for grid, level in zip(grids, levels, strict=True)]
     with read_values(config, who, values, period) as (read, workspace):
-        chosen = read.chosen
+        chosen = read.designed.chosen
         truth = Truth(chosen.config, chosen.designs, who, levels, who.numbers(0))
         yield SmallRun(read, truth, workspace)
 
@@ -70,4 +70,4 @@ def read_values(
     who.write(period, who.numbers(0), values)
     with open_workspace(config.spill) as workspace:
         rows, _, roster = validate(config.log_facts, ingest(config, period), workspace)
-        yield PeriodRows(config, period, rows, roster), workspace
+        yield PeriodRows(Designed(config, rows), period, roster), workspace
