@@ -633,7 +633,8 @@ def open_model(path: str | Path) -> EffectModel:
 def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:
     """Make an effect model of one period of an experiment.
 
-    As :func:`release` in all but the answer's ``path``, which :func:`open_model` takes.
+    Stable besides: ``path`` (which :func:`open_model` takes), ``status`` and ``warnings``.
+    ``revise`` and the errors are those of :func:`release`.
     """
     from flows.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
