@@ -26,50 +26,56 @@ code that ever sees an unprotected outcome. :func:`plan`, :func:`check`, :func:`
 whoever may read the raw log. :func:`status`, :func:`withdraw`, :func:`backup`, :func:`restore`, and
 :func:`verify` against a ledger, are for whoever may read the ledger.
 
+**Commands as functions.** A function with the name of a command does the same as it, in this
+process and without a Prefect server; so do ``release_due`` (``release --due``) and ``verify_loss``
+(``verify --loss``). ``config`` is the file of a configuration; ``period`` may be left out where the
+log's path needs none. The answer's ``as_json()`` is the document of the command with ``--json``;
+what else of it is stable stands with each function.
+
+**Tables of yours.** ``Table`` is a polars or a pandas frame; what comes back as a frame is polars
+unless it says otherwise. ``segments`` has ``unit_id`` and ``segment``; a unit may be in several.
+``covariates`` has ``unit_id`` and columns of numbers, text or booleans from before the experiment.
+Ids are matched as text. ``level`` is the confidence level of the intervals.
+
 **Errors** are :class:`ClusterdpError` and its kinds; their text says what is wrong and what to do,
 ``kind`` what it is in a word, ``key`` which key of a configuration it is about (or None), and
-``exit_code`` how a command would end. What does not fit between a release and a table of yours, and
-effects that compare few of the people they are meant for, are a :class:`ClusterdpWarning`.
+``exit_code`` how a command would end. Whatever is called here may raise
+
+- :class:`InputError` where a file is not there, cannot be read or written or is not sound, where a
+  table of yours does not fit the release, or where a log or a ledger cannot be used;
+- :class:`ConfigError` where a configuration cannot be used, or an argument: a level that is not
+  between 0 and 1, a name that the release does not have, two things that do not go together.
+
+:class:`BudgetError` and :class:`ConflictError` stand with the functions that raise them; before
+either, nothing is drawn, written or touched. What does not fit between a release and a table of
+yours, and effects that compare few of the people they are meant for, are a
+:class:`ClusterdpWarning`.
 """
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 
 import polars as pl
 
 from estimators.arm_effects import Estimate
 from estimators.operate.series import LOOKS
-from flows.operate.series.estimates import (
-    ByAttribute,
-    ForAttributes,
-    SeriesEstimates,
-    Split,
-    covariates_table,
-    estimate_series,
-    people_of,
-    segments_table,
-)
+from flows.effects.released import frames as effect_frames
+from flows.effects.released.from_release import effects_from_release
+from flows.operate.series import estimates as series
 from flows.operate.series.frames import frame_by_period
 from flows.operate.series.nights import Nights, find_nights
 from flows.operate.series.pooling import PooledAttributeEstimate, PooledEstimate
 from flows.operate.series.queries import series_sql
-from flows.released.estimates.by_attribute import (
-    AttributeEstimate,
-    estimate_by,
-)
-from flows.released.estimates.frames import (
-    as_polars,
-    check_asked,
-    decisions_frame,
-    frame,
-    like,
-)
+from flows.released.estimates import by_attribute, frames
+from flows.released.estimates.adjusted import estimate_adjusted
+from flows.released.estimates.covariates import estimate_covariates
 from flows.released.estimates.notebook import release_html
 from flows.released.estimates.release import estimate_release
 from flows.released.estimates.segments import estimate_segments
+from flows.released.export import export as write_table
 from flows.released.file.evidence import read_frame
 from flows.released.file.read import ReleaseFile, open_release, read_release
 from flows.released.file.sql import quote_name
@@ -86,12 +92,13 @@ from schemas.released import TABLES, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, Literal, TypeAlias, TypeVar
 
     import pandas as pd
 
     from flows.check import CheckResult
     from flows.effects.cate import CateResult
+    from flows.effects.released.findings import Findings
     from flows.effects.released.from_release import ReleaseEffects
     from flows.effects.released.model_file import ModelFile
     from flows.operate.backup import BackupResult
@@ -103,6 +110,18 @@ if TYPE_CHECKING:
     from flows.operate.withdraw import WithdrawResult
     from flows.plan import PlanResult
     from flows.release import ReleaseResult
+    from flows.released.estimates.covariates import CovariateEstimates
+    from flows.released.estimates.release import ReleaseEstimates
+    from flows.released.estimates.segments import SegmentEstimates
+
+    _Estimates = (
+        ReleaseEstimates | SegmentEstimates | CovariateEstimates | by_attribute.AttributeEstimates
+    )
+    Table: TypeAlias = pl.DataFrame | pd.DataFrame
+    T = TypeVar("T", pl.DataFrame, pd.DataFrame)
+    Names = str | Sequence[str]
+    Paths = str | Path | Sequence[str | Path]
+    People = Literal["disjoint", "returning"] | None
 
 __all__ = [
     "BudgetError",
@@ -143,11 +162,7 @@ class ClusterdpWarning(UserWarning):
 
 
 class Release:
-    """A released file, opened by :func:`open`.
-
-    Nothing is held open and nothing is kept: a release never changes, and every method reads it
-    anew, as far as it has to.
-    """
+    """A released file, opened by :func:`open`; it never changes, and every method reads it anew."""
 
     def __init__(self, file: ReleaseFile) -> None:
         """Take what the file says of itself; use :func:`open`."""
@@ -172,21 +187,17 @@ class Release:
 
     @property
     def manifest(self) -> Manifest:
-        """What was done and what is promised of it, from the tables ``release`` and ``metrics``.
+        """What was done and what is promised of it: the columns of ``release`` and ``metrics``.
 
         First of all ``release_id``, ``mechanism``, ``epsilon``, ``delta``, ``n_units``,
         ``n_clusters``, ``n_set_aside`` (rows that were left out), ``sample_ratio_p`` and
-        ``created_at`` (UTC). The fields are the columns of the two tables.
+        ``created_at`` (UTC).
         """
         return self._file.manifest
 
     @property
     def withdrawn(self) -> str | None:
-        """Why its publisher has withdrawn it, as a list beside the file says; None: it has not.
-
-        Raises:
-            InputError: The list beside the file cannot be read.
-        """
+        """Why its publisher has withdrawn it, as a list beside the file says; None: it has not."""
         found = withdrawal_of(self.path)
         return None if found is None else found.reason
 
@@ -196,39 +207,28 @@ class Release:
         return dict(self._file.row_counts)
 
     @overload
-    def ate(self, *, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
-    @overload
     def ate(
-        self, *, segments: pl.DataFrame, level: float = ..., metric: str | None = ...
+        self, *, by: str = ..., adjust: Names = ..., level: float = ..., metric: str | None = ...
     ) -> pl.DataFrame: ...
     @overload
-    def ate(
-        self, *, segments: pd.DataFrame, level: float = ..., metric: str | None = ...
-    ) -> pd.DataFrame: ...
-    @overload
-    def ate(
-        self, *, covariates: pl.DataFrame, level: float = ..., metric: str | None = ...
-    ) -> pl.DataFrame: ...
-    @overload
-    def ate(
-        self, *, covariates: pd.DataFrame, level: float = ..., metric: str | None = ...
-    ) -> pd.DataFrame: ...
-    @overload
-    def ate(self, *, by: str, level: float = ..., metric: str | None = ...) -> pl.DataFrame: ...
-    @overload
-    def ate(
-        self, *, adjust: str | Sequence[str], level: float = ..., metric: str | None = ...
-    ) -> pl.DataFrame: ...
     def ate(
         self,
         *,
-        segments: pl.DataFrame | pd.DataFrame | None = None,
-        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        segments: T = ...,
+        covariates: T = ...,
+        level: float = ...,
+        metric: str | None = ...,
+    ) -> T: ...
+    def ate(
+        self,
+        *,
+        segments: Table | None = None,
+        covariates: Table | None = None,
         by: str | None = None,
-        adjust: str | Sequence[str] | None = None,
+        adjust: Names | None = None,
         level: float = 0.95,
         metric: str | None = None,
-    ) -> pl.DataFrame | pd.DataFrame:
+    ) -> Table:
         """Estimate the effect of every treatment arm against control.
 
         A row is an effect by one estimator, metric by metric, the sharpest estimator first. The
@@ -239,10 +239,8 @@ class Release:
         compared; where it is under 0.9 a :class:`ClusterdpWarning` says what to do.
 
         Args:
-            segments: A table of yours with ``unit_id`` and ``segment``: an effect in each segment.
-                A unit may be in several. Ids are matched as text.
-            covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
-                from before the experiment: effects adjusted for them, beside those without.
+            segments: A table of yours: an effect in each segment.
+            covariates: A table of yours: effects adjusted for it, beside those without.
             by: An attribute that the release publishes: an effect for each of its values. Five
                 columns more say what it is among the others: ``p_value_holm_segments``, adjusted
                 for their number, and ``shrunken`` with ``shrunken_std_error``,
@@ -253,39 +251,27 @@ class Release:
 
         Returns:
             A polars frame, or a pandas frame where the table is one.
-
-        Raises:
-            InputError: The table does not fit the release, or the file is none any more.
-            ConfigError: The level is not between 0 and 1, there is no such attribute or metric, or
-                two things are asked for that do not go together.
         """
-        check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
+        frames.check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
         metrics = () if metric is None else (metric,)
+        given = segments if covariates is None else covariates
+        found: _Estimates
         if by is not None:
-            by_value = estimate_by(self.path, by, level, metrics=metrics)
-            _warn(by_value.warnings)
-            return frame(by_value.estimates, AttributeEstimate)
-        if adjust is not None:
-            from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
-
-            for_attributes = estimate_adjusted(self.path, _names(adjust), level, metrics=metrics)
-            _warn(for_attributes.warnings)
-            return frame(for_attributes.estimates)
-        if segments is not None:
-            table = as_polars(segments, "segments")
-            in_segments = estimate_segments(self.path, Path("segments"), level, table, metrics)
-            _warn(in_segments.warnings)
-            return like(segments, frame(in_segments.estimates))
-        if covariates is not None:
-            from flows.released.estimates.covariates import estimate_covariates  # noqa: PLC0415 - statsmodels
-
-            table = as_polars(covariates, "covariates")
-            adjusted = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
-            _warn(adjusted.warnings)
-            return like(covariates, frame(adjusted.estimates))
-        whole = estimate_release(self.path, level, metrics)
-        _warn(whole.warnings)
-        return frame(whole.estimates)
+            found = by_attribute.estimate_by(self.path, by, level, metrics=metrics)
+        elif adjust is not None:
+            found = estimate_adjusted(self.path, _names(adjust), level, metrics)
+        elif segments is not None:
+            table = frames.as_polars(segments, "segments")
+            found = estimate_segments(self.path, Path("segments"), level, table, metrics)
+        elif covariates is not None:
+            table = frames.as_polars(covariates, "covariates")
+            found = estimate_covariates(self.path, Path("covariates"), level, table, metrics)
+        else:
+            found = estimate_release(self.path, level, metrics)
+        _warn(found.warnings)
+        kind = Estimate if by is None else by_attribute.AttributeEstimate
+        answer = frames.frame(found.estimates, kind)
+        return answer if given is None else frames.like(given, answer)
 
     def decisions(self, *, level: float = 0.95) -> pl.DataFrame:
         """What the rule that was declared for the release says of every arm.
@@ -294,53 +280,35 @@ class Release:
         metric has such a role. ``verdict`` is "better", "worse", "not worse than the margin" or
         "undecided"; it goes by ``p_value_adjusted``. ``least_benefit`` is the end of the interval
         on the bad side, below 0 where that is a harm. ``keep`` says whether the arm gains as
-        declared and holds all guardrails.
-
-        Args:
-            level: The confidence level; guardrails are tested one-sided at half its complement.
-
-        Raises:
-            InputError: The file is no release any more.
-            ConfigError: The level is not between 0 and 1.
+        declared and holds all guardrails, which are tested one-sided at (1 - ``level``) / 2.
         """
-        check_asked(level)
-        return decisions_frame(estimate_release(self.path, level).decisions)
+        frames.check_asked(level)
+        return frames.decisions_frame(estimate_release(self.path, level).decisions)
 
     def effects(
         self,
         *,
-        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        covariates: Table | None = None,
         features: Sequence[str] | None = None,
         arm: str | None = None,
         metric: str | None = None,
         level: float = 0.95,
     ) -> Effects:
-        """Find out who benefits from one treatment arm, along attributes or columns of yours.
-
-        The same as ``clusterdp effects``; it costs no privacy.
+        """Find out who benefits from one treatment arm; as ``clusterdp effects``, it costs nothing.
 
         Args:
-            covariates: A table of yours with ``unit_id`` and columns of numbers, text or booleans
-                from before the experiment. Ids are matched as text. Without one, effects are along
-                the attributes that the release publishes.
+            covariates: A table of yours; without one, effects are along the attributes that the
+                release publishes. A release without units has none.
             features: The columns, or attributes, to use; all of them unless you say.
             arm: The treatment arm; the first one unless you say.
             metric: The outcome that effects are on; has to be said where there are several.
             level: The confidence level of the intervals.
-
-        Raises:
-            InputError: The table does not fit the release, or the release publishes no units.
-            ConfigError: There is no such arm, metric, column or attribute, a metric is to be
-                named, or the level is not between 0 and 1.
         """
-        from flows.effects.released.from_release import (  # noqa: PLC0415 - scipy, seldom
-            effects_from_release,
-        )
-
+        table = None if covariates is None else frames.as_polars(covariates, "covariates")
         found = effects_from_release(
             self.path,
-            None if covariates is None else Path("covariates"),
-            frame=None if covariates is None else as_polars(covariates, "covariates"),
+            None if table is None else Path("covariates"),
+            frame=table,
             features=features,
             arm=arm,
             metric=metric,
@@ -360,84 +328,65 @@ class Release:
     def export(
         self, path: str | Path, table: str = "units", *, keep_formulas: bool = False
     ) -> Path:
-        """Write a table to a CSV or Parquet file, by its name; returns the absolute path.
+        """Write a table to a new CSV or Parquet file, by its name; returns the absolute path.
 
-        The same as ``clusterdp export``; memory does not grow with the units.
-
-        Args:
-            path: The file to write; one that is there is not overwritten.
-            table: ``units``, ``estimates``, ``counts`` or ``debias``.
-            keep_formulas: Write CSV even if text begins as a formula of a spreadsheet does.
-
-        Raises:
-            ConfigError: The table is none of these.
-            InputError: The table is empty, or the file cannot be written or is there.
+        As ``clusterdp export``: memory does not grow with the units. ``table`` is ``units``,
+        ``estimates``, ``counts`` or ``debias``, and has rows. ``keep_formulas`` writes CSV even if
+        text begins as a formula of a spreadsheet does.
         """
-        from flows.released.export import export  # noqa: PLC0415 - pyarrow's writers, seldom
-
-        return export(self.path, Path(path), table, keep_formulas=keep_formulas).path
+        return write_table(self.path, Path(path), table, keep_formulas=keep_formulas).path
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the file as it stands there; :attr:`row_counts` names them all.
-
-        Raises:
-            ConfigError: There is no table of that name in a release.
-        """
+        """A table of the file as it stands there; :attr:`row_counts` names them all."""
         if name not in TABLES:
             raise ConfigError("name", f"{name!r} is none of the tables: {', '.join(TABLES)}")
         with open_release(self.path) as connection:
             return read_frame(connection, f"SELECT * FROM main.{quote_name(name)}")  # noqa: S608 - ours
 
 
-class Effects:
-    """Who benefits from a treatment, by :meth:`Release.effects`."""
+class _Benefits:
+    """What :class:`Effects` and :class:`EffectModel` both say of who benefits."""
 
-    def __init__(self, found: ReleaseEffects) -> None:
-        """Take what was found; use :meth:`Release.effects`."""
+    def __init__(self, found: Findings) -> None:
         self._found = found
 
-    def __repr__(self) -> str:
-        """Which effects they are, and by which features."""
-        names = ", ".join(feature.name for feature in self._found.design.features)
-        return f"<clusterdp effects of {self._found.arm} by {names}>"
-
     def ate(self) -> pl.DataFrame:
-        """The average effect with its interval, of everybody in the release: one row, or none."""
-        from flows.effects.released.frames import ate_frame  # noqa: PLC0415 - seldom
+        """The average effect of everybody, with its interval (of a model, at 95 %).
 
-        return ate_frame(self._found)
+        One row; none where there is no interval.
+        """
+        return effect_frames.ate_frame(self._found)
 
     def subgroups(self) -> pl.DataFrame:
         """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
-        from flows.effects.released.frames import subgroups_frame  # noqa: PLC0415 - seldom
-
-        return subgroups_frame(self._found)
+        return effect_frames.subgroups_frame(self._found)
 
     def curves(self) -> pl.DataFrame:
         """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
 
         ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
         """
-        from flows.effects.released.frames import curves_frame  # noqa: PLC0415 - seldom
+        return effect_frames.curves_frame(self._found)
 
-        return curves_frame(self._found)
+
+class Effects(_Benefits):
+    """Who benefits from a treatment, by :meth:`Release.effects`."""
+
+    _found: ReleaseEffects
+
+    def __repr__(self) -> str:
+        """Which effects they are, and by which features."""
+        names = ", ".join(feature.name for feature in self._found.design.features)
+        return f"<clusterdp effects of {self._found.arm} by {names}>"
 
     def importance(self) -> pl.DataFrame:
         """By ``feature`` the variance of its curve (``importance``), the greatest first."""
-        from flows.effects.released.frames import importance_frame  # noqa: PLC0415 - seldom
-
-        return importance_frame(self._found)
+        return effect_frames.importance_frame(self._found)
 
     def report(self, path: str | Path) -> Path:
-        """Write a web page about them, or replace one; returns its absolute path.
-
-        Raises:
-            InputError: It cannot be written there.
-        """
-        from flows.effects.released.report_model import (  # noqa: PLC0415 - matplotlib
-            write_effects_report,
-        )
-        from flows.released.report import check_output  # noqa: PLC0415 - likewise
+        """Write a web page about them, or replace one; returns its absolute path."""
+        from flows.effects.released.report_model import write_effects_report  # noqa: PLC0415 - matplotlib
+        from flows.released.report import check_output  # noqa: PLC0415 - matplotlib
 
         check_output(Path(path))
         return write_effects_report(self._found, Path(path))
@@ -494,141 +443,71 @@ class Series:
     def ate(
         self,
         *,
-        segments: pl.DataFrame | pd.DataFrame | None = None,
-        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        segments: Table | None = None,
+        covariates: Table | None = None,
         by: str | None = None,
-        adjust: str | Sequence[str] | None = None,
+        adjust: Names | None = None,
         level: float = 0.95,
-        people: Literal["disjoint", "returning"] | None = None,
+        people: People = None,
         looks: int = LOOKS,
     ) -> pl.DataFrame:
         """Estimate the effect of every treatment arm over all releases together.
 
-        A row is an effect by one estimator, as in :meth:`Release.ate`, weighted by units. Besides,
-        it has ``ci_lower_always`` and ``ci_upper_always`` (the interval for those who look after
-        every release; null where the first states no forecast), ``n_releases`` and ``people``:
-        whether nobody is in two releases (``disjoint``), some are (``returning``), or it is not
-        known (``unknown``), which makes intervals wide.
+        A row is an effect by one estimator, weighted by units. Besides what :meth:`Release.ate`
+        has, there are ``ci_lower_always`` and ``ci_upper_always`` (the interval for those who look
+        after every release; null where the first states no forecast), ``n_releases`` and
+        ``people``: whether nobody is in two releases (``disjoint``), some are (``returning``), or
+        it is not known (``unknown``), which makes intervals wide.
 
-        Args:
-            segments: A table of yours with ``unit_id`` and ``segment``; ids of any release.
-            covariates: A table of yours with ``unit_id`` and columns from before the experiment.
-            by: An attribute that all releases publish, as in :meth:`Release.ate`.
-            adjust: Attributes that all releases publish, to adjust for.
-            level: The confidence level of the intervals.
-            people: Whether anybody is in two releases, where you know better than the ids show.
-            looks: The look at which the interval for every look is to be at its narrowest.
-
-        Raises:
-            InputError: A table fits no release, or a file is none any more.
-            ConfigError: An argument is impossible.
+        ``segments`` to ``level`` are as in :meth:`Release.ate`: tables with ids of any release, and
+        attributes that all of them publish. ``people`` says whether anybody is in two releases,
+        where you know better than the ids show; ``looks`` is the look at which the interval for
+        every look is to be at its narrowest.
         """
-        table = _split(segments, covariates, by, adjust, level)
-        found = self._estimate(table, level, people, looks)
-        kind = PooledEstimate if by is None else PooledAttributeEstimate
-        return frame(found.pooled, kind)
+        found = self._estimate(
+            _split(segments, covariates, by, adjust, level), level, people, looks
+        )
+        return frames.frame(found.pooled, PooledEstimate if by is None else PooledAttributeEstimate)
 
     def by_period(
         self,
         *,
-        segments: pl.DataFrame | pd.DataFrame | None = None,
-        covariates: pl.DataFrame | pd.DataFrame | None = None,
+        segments: Table | None = None,
+        covariates: Table | None = None,
         by: str | None = None,
-        adjust: str | Sequence[str] | None = None,
+        adjust: Names | None = None,
         level: float = 0.95,
     ) -> pl.DataFrame:
         """Estimate the effects of every release alone: as :meth:`Release.ate`, after ``period``."""
         table = _split(segments, covariates, by, adjust, level)
         found = self._estimate(table, level, "disjoint", LOOKS)
-        kind = Estimate if by is None else AttributeEstimate
+        kind = Estimate if by is None else by_attribute.AttributeEstimate
         return frame_by_period(found, [(one.estimates, kind) for one in found.periods])
 
     def cumulative(
-        self,
-        *,
-        level: float = 0.95,
-        people: Literal["disjoint", "returning"] | None = None,
-        looks: int = LOOKS,
+        self, *, level: float = 0.95, people: People = None, looks: int = LOOKS
     ) -> pl.DataFrame:
         """Estimate the effects over all releases up to each: as :meth:`ate`, after ``period``."""
-        check_asked(level)
+        frames.check_asked(level)
         found = self._estimate(None, level, people, looks)
         rows = [found.cumulative.after(place) for place in range(len(found.periods))]
         return frame_by_period(found, [(one, PooledEstimate) for one in rows])
 
     def _estimate(
-        self, table: Split | None, level: float, people: str | None, looks: int
-    ) -> SeriesEstimates:
-        told = people_of("people", people)
-        found = estimate_series(self._paths, level, table=table, told=told, looks=looks)
+        self, table: series.Split | None, level: float, people: People, looks: int
+    ) -> series.SeriesEstimates:
+        told = series.people_of("people", people)
+        found = series.estimate_series(self._paths, level, table=table, told=told, looks=looks)
         _warn(found.warnings, 4)
         return found
 
 
-def _split(
-    segments: pl.DataFrame | pd.DataFrame | None,
-    covariates: pl.DataFrame | pd.DataFrame | None,
-    by: str | None,
-    adjust: str | Sequence[str] | None,
-    level: float,
-) -> Split | None:
-    """What effects of several releases are asked for by, or adjusted for."""
-    check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
-    if segments is not None:
-        return segments_table(Path("segments"), as_polars(segments, "segments"))
-    if covariates is not None:
-        return covariates_table(Path("covariates"), as_polars(covariates, "covariates"))
-    if by is not None:
-        return ByAttribute(by)
-    return None if adjust is None else ForAttributes(_names(adjust))
-
-
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-def open_series(paths: str | Path | Sequence[str | Path]) -> Series:
-    """Open several releases of one experiment: the folder that they are in, or a list of files.
-
-    Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
-    over. Files are read by the same rules as by :func:`open`.
-
-    Raises:
-        InputError: There is no release, one is not sound, or one is not about the same effects as
-            the first (experiment, arms, metrics, range of outcomes); it names the file.
-    """
-    given = [paths] if isinstance(paths, str | Path) else paths
-    several = [Path(path) for path in given]
-    return Series(find_nights(several), several)
-
-
-def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
-    """Open a released file, whoever made it.
-
-    The file is read by the same rules as on the command line: it can reach no other file, runs
-    nothing of its maker's, and is refused where it contradicts itself. Where a list beside it says
-    that it was withdrawn, a :class:`ClusterdpWarning` says so.
-
-    Raises:
-        InputError: There is no such file, or it is not a sound release.
-    """
-    if Path(path).is_dir():
-        raise InputError(
-            f"{Path(path).absolute()}: a folder; clusterdp.open_series reads its releases together,"
-            " and clusterdp.open one of them, latest.duckdb say"
-        )
-    file = read_release(Path(path))
-    found = withdrawal_of(file.path)
-    _warn(() if found is None else (found.warning,))
-    return Release(file)
-
-
-class EffectModel:
+class EffectModel(_Benefits):
     """An effect model: who benefits, and how much; opened by :func:`open_model`."""
 
     def __init__(self, file: ModelFile) -> None:
         """Take what was read and worked out; use :func:`open_model`."""
+        super().__init__(file.model)
         self._file = file
 
     def __repr__(self) -> str:
@@ -652,7 +531,7 @@ class EffectModel:
     @property
     def guarantee(self) -> str:
         """What is promised, in words."""
-        from schemas.effects.file import guarantee  # noqa: PLC0415 - with the model's file
+        from schemas.effects.file import guarantee  # noqa: PLC0415 - pydantic, seldom
 
         return guarantee(self._file.model.design)
 
@@ -661,53 +540,88 @@ class EffectModel:
         """What the noisy sums show of the declaration: bounds too wide, say."""
         return self._file.model.warnings
 
-    def ate(self) -> pl.DataFrame:
-        """The average effect with its 95 % interval: one row; none where there is no interval."""
-        from flows.effects.released.frames import ate_frame  # noqa: PLC0415 - likewise
-
-        return ate_frame(self._file.model)
-
-    def subgroups(self) -> pl.DataFrame:
-        """The average effect in each subgroup (``name``, ``level``), or why it is ``refused``."""
-        from flows.effects.released.frames import subgroups_frame  # noqa: PLC0415 - likewise
-
-        return subgroups_frame(self._file.model)
-
-    def curves(self) -> pl.DataFrame:
-        """The effect along each ``feature``, at numbers (``at``) or levels (``level``).
-
-        ``noise_std_error`` is of noise and sampling, not of what the curve cannot follow.
-        """
-        from flows.effects.released.frames import curves_frame  # noqa: PLC0415 - likewise
-
-        return curves_frame(self._file.model)
-
-    @overload
-    def predict(self, features: pl.DataFrame) -> pl.DataFrame: ...
-    @overload
-    def predict(self, features: pd.DataFrame) -> pd.DataFrame: ...
-    def predict(self, features: pl.DataFrame | pd.DataFrame) -> pl.DataFrame | pd.DataFrame:
+    def predict(self, features: T) -> T:
         """Return the table with the columns ``effect`` and ``noise_std_error`` added.
 
         The latter is null where the propensity was learnt. All in memory: for large files there is
-        ``clusterdp cate-predict``.
-
-        Raises:
-            InputError: A feature is missing, or has values that the model does not know.
+        ``clusterdp cate-predict``. It is an :class:`InputError` where a feature is missing, or has
+        values that the model does not know.
         """
-        from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - likewise
+        from flows.effects.released.predict import predict_frame  # noqa: PLC0415 - pydantic, seldom
 
-        table = as_polars(features, "features")
-        return like(features, predict_frame(self._file.model, table, "features"))
+        table = frames.as_polars(features, "features")
+        return frames.like(features, predict_frame(self._file.model, table, "features"))
+
+
+def _split(
+    segments: Table | None,
+    covariates: Table | None,
+    by: str | None,
+    adjust: Names | None,
+    level: float,
+) -> series.Split | None:
+    """What effects of several releases are asked for by, or adjusted for."""
+    frames.check_asked(level, segments=segments, covariates=covariates, by=by, adjust=adjust)
+    if segments is not None:
+        return series.segments_table(Path("segments"), frames.as_polars(segments, "segments"))
+    if covariates is not None:
+        return series.covariates_table(
+            Path("covariates"), frames.as_polars(covariates, "covariates")
+        )
+    if by is not None:
+        return series.ByAttribute(by)
+    return None if adjust is None else series.ForAttributes(_names(adjust))
+
+
+def _names(given: Names) -> tuple[str, ...]:
+    """One name, or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _paths(given: Paths) -> list[Path]:
+    """One path, or several."""
+    return [Path(one) for one in ([given] if isinstance(given, str | Path) else given)]
+
+
+def _warn(texts: Sequence[str], level: int = 3) -> None:
+    for text in texts:
+        warnings.warn(text, ClusterdpWarning, stacklevel=level)
+
+
+def open(path: str | Path) -> Release:  # noqa: A001 - clusterdp.open reads well, and is never starred
+    """Open a released file, whoever made it.
+
+    The file is read by the same rules as on the command line: it can reach no other file, runs
+    nothing of its maker's, and is refused where it contradicts itself. Where a list beside it says
+    that it was withdrawn, a :class:`ClusterdpWarning` says so.
+    """
+    if Path(path).is_dir():
+        raise InputError(
+            f"{Path(path).absolute()}: a folder; clusterdp.open_series reads its releases together,"
+            " and clusterdp.open one of them, latest.duckdb say"
+        )
+    file = read_release(Path(path))
+    found = withdrawal_of(file.path)
+    _warn(() if found is None else (found.warning,))
+    return Release(file)
+
+
+def open_series(paths: Paths) -> Series:
+    """Open several releases of one experiment: the folder that they are in, or a list of files.
+
+    Of each period the greatest revision counts; ``latest.duckdb`` and ``series.duckdb`` are passed
+    over. Files are read by the same rules as by :func:`open`. One that is not about the same
+    effects as the first (experiment, arms, metrics, range of outcomes) is named by the error.
+    """
+    several = _paths(paths)
+    return Series(find_nights(several), several)
 
 
 def open_model(path: str | Path) -> EffectModel:
     """Open the file of an effect model, whoever made it.
 
-    Nothing in it is run. Everything but the noisy sums is worked out anew.
-
-    Raises:
-        InputError: There is no such file, or it is not a sound model, or was altered.
+    Nothing in it is run. Everything but the noisy sums is worked out anew, and an altered file is
+    refused.
     """
     from flows.effects.released.model_file import read_model  # noqa: PLC0415 - pydantic, seldom
 
@@ -717,20 +631,8 @@ def open_model(path: str | Path) -> EffectModel:
 def cate(config: str | Path, period: str | None = None, *, revise: bool = False) -> CateResult:
     """Make an effect model of one period of an experiment.
 
-    The same as ``clusterdp cate``, in this process and without a Prefect server. Stable of the
-    answer: ``path`` (which :func:`open_model` takes), ``status`` (``"published"`` or
-    ``"unchanged"``), ``warnings`` and ``as_json()``, the document of ``clusterdp cate --json``.
-
-    Args:
-        config: The effect model's configuration file.
-        period: The period to make it of; where the log's path needs none it may be left out.
-        revise: Draw a published model anew, as its next revision; everybody pays again.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-        InputError: The log cannot be used.
-        BudgetError: The population's budget does not cover it; nothing was drawn or written.
-        ConflictError: There is one from other rows or settings; nothing was touched.
+    Stable besides: ``path`` (which :func:`open_model` takes), ``status`` and ``warnings``.
+    ``revise`` and the errors are those of :func:`release`.
     """
     from flows.effects.cate import fit_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -740,17 +642,7 @@ def cate(config: str | Path, period: str | None = None, *, revise: bool = False)
 def plan(config: str | Path, period: str | None = None, *, nights: int | None = None) -> PlanResult:
     """The design that a release would have and how sharp it would be; reads no outcome.
 
-    The same as ``clusterdp plan``. Stable of the answer: ``as_json()``, the document of
-    ``clusterdp plan --json``.
-
-    Args:
-        config: The configuration file.
-        period: The period; where the log's path needs none it may be left out.
-        nights: Say too what so many nights like this one cost, and tell together.
-
-    Raises:
-        ConfigError: The configuration cannot be used, or there are no such ``nights``.
-        InputError: The log cannot be used.
+    ``nights`` says too what so many nights like this one cost, and tell together.
     """
     from flows.plan import plan as plan_release  # noqa: PLC0415 - inside the privacy boundary
 
@@ -760,18 +652,9 @@ def plan(config: str | Path, period: str | None = None, *, nights: int | None = 
 def check(config: str | Path, period: str | None = None, *, outcomes: bool = False) -> CheckResult:
     """Read and validate configuration and log; nothing is drawn, charged or written.
 
-    The same as ``clusterdp check``. Stable of the answer: ``warnings`` and ``as_json()``, the
-    document of ``clusterdp check --json``.
-
-    Args:
-        config: The configuration file.
-        period: The period; where the log's path needs none it may be left out.
-        outcomes: Say too, coarsely, how many outcomes are missing, unreadable or beyond the grid.
-            Nothing protects this: keep it to yourself, and choose neither grid nor guess by it.
-
-    Raises:
-        ConfigError: The configuration cannot be used; or ``outcomes`` within a flow or a service.
-        InputError: The log cannot be used.
+    Stable besides: ``warnings``. ``outcomes`` says too, coarsely, how many outcomes are missing,
+    unreadable or beyond the grid. Nothing protects this: keep it to yourself, and choose neither
+    grid nor guess by it. It is a :class:`ConfigError` within a flow or a service.
     """
     from flows.check import check as dry_run  # noqa: PLC0415 - inside the privacy boundary
 
@@ -783,20 +666,13 @@ def release(
 ) -> ReleaseResult:
     """Release one period of an experiment, once: the nightly run as a plain function.
 
-    The same as ``clusterdp release``, in this process and without a Prefect server. Stable of the
-    answer: ``release_id``, ``path`` (which :func:`open` takes), ``status`` (``"published"`` or
-    ``"unchanged"``), ``warnings`` and ``as_json()``, the document of ``clusterdp release --json``.
-
-    Args:
-        config: The configuration file.
-        period: The period to release; where the log's path needs none it may be left out.
-        revise: Draw a published period anew, as its next revision; everybody in it pays again.
+    Stable besides: ``release_id``, ``path`` (which :func:`open` takes), ``status``
+    (``"published"`` or ``"unchanged"``) and ``warnings``. ``revise`` draws a published period
+    anew, as its next revision; everybody in it pays again.
 
     Raises:
-        ConfigError: The configuration cannot be used.
-        InputError: The log cannot be used.
-        BudgetError: The population's budget does not cover it; nothing was drawn or written.
-        ConflictError: The period was released from other rows or settings; nothing was touched.
+        BudgetError: The population's budget does not cover it.
+        ConflictError: The period was released from other rows or settings.
     """
     from flows.release import release_period  # noqa: PLC0415 - inside the privacy boundary
 
@@ -806,17 +682,9 @@ def release(
 def release_due(config: str | Path) -> DueResult:
     """Release every period that is due by ``[schedule]`` and not published, the oldest first.
 
-    The same as ``clusterdp release --due``. One that is refused or fails is no error and does not
-    stop the others. Stable of the answer: ``exit_code``, ``failure`` (one error for all that are
-    left, or None), ``warnings``, ``as_json()``, and ``period``, ``status``, ``reason`` and
-    ``release_id`` of each of its ``releases``.
-
-    Args:
-        config: The configuration file, with a schedule.
-
-    Raises:
-        ConfigError: The configuration cannot be used, or has no schedule.
-        InputError: The ledger cannot be used.
+    One that is refused or fails is no error and does not stop the others. Stable besides:
+    ``exit_code``, ``failure`` (one error for all that are left, or None), ``warnings``, and
+    ``period``, ``status``, ``reason`` and ``release_id`` of each of its ``releases``.
     """
     from flows.operate.due import release_due as catch_up  # noqa: PLC0415 - inside the privacy boundary
 
@@ -824,34 +692,18 @@ def release_due(config: str | Path) -> DueResult:
 
 
 def status(*configs: str | Path) -> StatusResult:
-    """Where every period of every experiment stands, and why; reads no log, changes nothing.
-
-    The same as ``clusterdp status``. Stable of the answer: ``as_json()``, the document of
-    ``clusterdp status --json``.
-
-    Raises:
-        ConfigError: A configuration cannot be used.
-        InputError: A ledger cannot be used.
-    """
+    """Where every period of every experiment stands, and why; reads no log, changes nothing."""
     from flows.operate.status import status as find_status  # noqa: PLC0415 - reads ledgers
 
     return find_status([Path(config) for config in configs])
 
 
-def backup(configs: str | Path | Sequence[str | Path], *, output: str | Path) -> BackupResult:
+def backup(configs: Paths, *, output: str | Path) -> BackupResult:
     """Copy a ledger, who is in which release, and keys into a new private folder.
 
-    The same as ``clusterdp backup``. Stable of the answer: ``warnings``, and ``as_json()``, the
-    document of ``clusterdp backup --json``.
-
-    Args:
-        configs: The configurations of all experiments that use the ledger.
-        output: The folder, which appears whole or not at all.
-
-    Raises:
-        ConfigError: A configuration cannot be used, they use several ledgers, a key is missing, or
-            there is something of the folder's name.
-        InputError: There is no ledger yet, or something cannot be read or written.
+    Stable besides: ``warnings``. ``configs`` are those of all experiments that use the ledger;
+    ``output`` is the folder, which appears whole or not at all. It is a :class:`ConfigError` where
+    they use several ledgers, a key is missing, or there is something of the folder's name.
     """
     from flows.operate.backup import backup as take  # noqa: PLC0415 - reads ledgers
 
@@ -860,27 +712,24 @@ def backup(configs: str | Path | Sequence[str | Path], *, output: str | Path) ->
 
 def restore(
     folder: str | Path | None,
-    configs: str | Path | Sequence[str | Path],
+    configs: Paths,
     *,
     lost: Sequence[str] = (),
     complete: bool = False,
 ) -> RestoreResult:
     """Put a ledger and keys back from a backup, so that never less is said to be spent.
 
-    The same as ``clusterdp restore``. Stable of the answer: ``warnings``, and ``as_json()``, the
-    document of ``clusterdp restore --json``.
+    Stable besides: ``warnings``. It is a :class:`ConfigError` where something is to be said first.
 
     Args:
         folder: The backup; None where there is none: then what is published and the ledger does not
             know is charged to it.
-        configs: The configurations of all experiments that use the ledger; it goes where they say.
+        configs: Those of all experiments that use the ledger; it goes where they say.
         lost: Ids of releases that may have been published since, and whose files are gone.
         complete: That no other release was published since than those whose files are there, and
             those. Without it nothing is put back.
 
     Raises:
-        InputError: The backup is damaged, or a file cannot be read.
-        ConfigError: Something is to be said first, or a configuration cannot be used.
         ConflictError: A ledger with less in it, another key, or a run at work is in the way.
     """
     from flows.operate.restore import restore as put_back  # noqa: PLC0415 - writes ledgers
@@ -889,32 +738,20 @@ def restore(
     return put_back(backup, _paths(configs), lost=lost, complete=complete)
 
 
-def _paths(given: str | Path | Sequence[str | Path]) -> list[Path]:
-    several = [given] if isinstance(given, str | Path) else given
-    return [Path(one) for one in several]
-
-
 def verify(
-    releases: str | Path | Sequence[str | Path],
-    *,
-    ledger: str | Path | None = None,
-    key: str | Path | Sequence[str | Path] | None = None,
+    releases: Paths, *, ledger: str | Path | None = None, key: Paths | None = None
 ) -> VerifyResult:
     """Whether released files are what was published, by the SHA-256 of their bytes.
 
-    The same as ``clusterdp verify``. Stable of the answer: ``exit_code`` (4 where one differs, 2
-    where no digest of one is known), and ``path``, ``release_id``, ``intact``, ``reason``,
-    ``withdrawn`` and ``pruned_at`` of each of its ``releases``.
+    Stable besides: ``exit_code`` (4 where one differs, 2 where no digest of one is known), and
+    ``path``, ``release_id``, ``intact``, ``reason``, ``withdrawn`` and ``pruned_at`` of each of its
+    ``releases``.
 
     Args:
         releases: A released file, or several, ``latest.duckdb`` and copies, too; or a folder.
-        ledger: A configuration whose ledger knows them.
+        ledger: A configuration whose ledger knows them; not with ``key``.
         key: The public key (Ed25519, PEM) of the operator who has signed the list beside them; or
             several, of which one has to fit. Without either, that list is taken as it is.
-
-    Raises:
-        ConfigError: Both were given, or one of them cannot be used.
-        InputError: A file, or a list that was asked for, cannot be read.
     """
     from flows.operate.verify import verify as verify_files  # noqa: PLC0415 - hashlib and lists, seldom
 
@@ -922,18 +759,12 @@ def verify(
     return verify_files(_paths(releases), beside, [] if key is None else _paths(key))
 
 
-def verify_loss(files: str | Path | Sequence[str | Path]) -> LossResult:
+def verify_loss(files: Paths) -> LossResult:
     """What released files cost, worked out from their tables and noise scales alone.
 
-    The same as ``clusterdp verify --loss``. Stable of the answer: ``exit_code`` (4 where one costs
-    more than it states), and ``path``, ``release_id``, ``holds``, ``broken``, ``trusted``,
-    ``epsilon``, ``delta``, ``stated_epsilon`` and ``stated_delta`` of each of its ``releases``.
-
-    Args:
-        files: A released file, or several.
-
-    Raises:
-        InputError: A file is no release that can be read.
+    Stable besides: ``exit_code`` (4 where one costs more than it states), and ``path``,
+    ``release_id``, ``holds``, ``broken``, ``trusted``, ``epsilon``, ``delta``, ``stated_epsilon``
+    and ``stated_delta`` of each of its ``releases``.
     """
     from flows.operate.verify import verify_losses  # noqa: PLC0415 - DuckDB, seldom
 
@@ -943,17 +774,9 @@ def verify_loss(files: str | Path | Sequence[str | Path]) -> LossResult:
 def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
 
-    The same as ``clusterdp prune``. Stable of the answer: ``warnings`` and ``as_json()``, the
-    document of ``clusterdp prune --json``.
-
-    Args:
-        config: The configuration file, with a section ``[retention]``.
-        dry_run: Say what would be removed, and remove nothing.
-
-    Raises:
-        ConfigError: The configuration cannot be used, says nothing of retention, or asks for the
-            history of a Prefect server that is not ours.
-        InputError: The ledger cannot be used.
+    Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing. It is
+    a :class:`ConfigError` where nothing is said of retention, or where the history of a Prefect
+    server that is not ours is to be removed.
     """
     from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
 
@@ -965,25 +788,9 @@ def withdraw(
 ) -> WithdrawResult:
     """Tell everybody that a release is not to be used any more; its file and its charge stay.
 
-    The same as ``clusterdp withdraw``. Stable of the answer: ``warnings`` and ``as_json()``, the
-    document of ``clusterdp withdraw --json``.
-
-    Args:
-        config: The configuration file.
-        release_id: The release, such as ``autumn.2026-11-20.r1``.
-        reason: Why, in one line; it is published.
-        undo: Take a withdrawal back instead.
-
-    Raises:
-        ConfigError: The configuration cannot be used, there is no such release that is public, or
-            no reason that can be published.
-        InputError: The ledger cannot be used.
+    Stable besides: ``warnings``. ``reason`` says why, in one line, and is published; ``undo`` takes
+    a withdrawal of ``release_id``, such as ``autumn.2026-11-20.r1``, back instead.
     """
     from flows.operate.withdraw import withdraw as take_back  # noqa: PLC0415 - reads ledgers
 
     return take_back(Path(config), release_id, reason, undo=undo)
-
-
-def _warn(texts: Sequence[str], level: int = 3) -> None:
-    for text in texts:
-        warnings.warn(text, ClusterdpWarning, stacklevel=level)

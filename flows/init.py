@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.config.draft_lines import Arms, Given, draft_of
+from flows.config.draft import Given, Value, draft_of
 from flows.config.guesses import Kind, Meaning, control_of, recognised
 from flows.config.rules.checks import check_length
 from flows.raw.boundary.guard import values_free
@@ -65,15 +65,39 @@ def init(log: str, output: Path | None, given: Given) -> InitResult:
     columns = columns_of(files[0])
     if columns is not None:
         check_columns(files[0], Wanted(tuple(given.columns), keys=given.columns), columns)
-    kinds = _kinds(columns or {}, files[0])
+    kinds = {name: _kind(kind) for name, kind in (columns or {}).items()}
     found = recognised(kinds, given.columns, given.meanings)
-    arms = _arms(files, given)
+    labels = _labels(files, given)
+    known = _known(given, found, labels or frozenset())
+    known |= {"experiment": experiment, "path": _source(pattern, path.parent)}
     listed = _listed(columns or {}, files[0], are_named=bool(found or given.columns))
-    draft = draft_of(experiment, _source(pattern, path.parent), given, found, arms, listed)
+    draft = draft_of(path, known, found, listed, sorted(labels or ()))
     draft.check(path.parent)
-    _write(path, draft.text(path))
-    notes = () if arms.note is None else (arms.note,)
-    return InitResult(path, found, draft.blanks, notes)
+    _write(path, draft.text)
+    note = (
+        f"{given.arm}: not text with at most {MOST_LABELS} labels, so its labels are not written "
+        "down; name them with --control and --treatments"
+    )
+    return InitResult(path, found, tuple(draft.blanks), (note,) if labels is None else ())
+
+
+def _known(
+    given: Given, found: Mapping[Meaning, str], labels: frozenset[str]
+) -> dict[str, Value | None]:
+    """The values of keys that were given, or told by names and labels."""
+    control = given.control
+    if control is None:
+        control = control_of(labels.difference(given.treatments))
+    others = tuple(sorted(labels - {control})) if control else ()
+    is_auto = given.low is not None and given.levels is None
+    return {
+        **vars(given),
+        **{str(key): name for key, name in found.items()},
+        "cluster": given.cluster[0] if len(given.cluster) == 1 else given.cluster,
+        "control": control,
+        "treatments": given.treatments or others,
+        "levels": "auto" if is_auto else given.levels,
+    }
 
 
 def _name(stem: str) -> str:
@@ -100,11 +124,6 @@ def _source(pattern: str, folder: Path) -> str:
     home = Path(glob.escape(str(folder)))
     inside = whole.relative_to(home) if whole.is_relative_to(home) else whole
     return str(inside)
-
-
-def _kinds(columns: Mapping[str, pl.DataType], path: LogFile) -> dict[str, Kind]:
-    is_text = suffix(path) == ".csv"  # where nothing is known of types
-    return {name: "text" if is_text else _kind(kind) for name, kind in columns.items()}
 
 
 def _kind(kind: pl.DataType) -> Kind:
@@ -139,23 +158,20 @@ def _type(kind: pl.DataType) -> str:
     return kind.base_type().__name__.lower() if known == "other" else known
 
 
-def _arms(files: tuple[LogFile, ...], given: Given) -> Arms:
-    """The arms, read only from a column that was named as theirs, and only if they were not."""
+def _labels(files: tuple[LogFile, ...], given: Given) -> frozenset[str] | None:
+    """The labels of the arms; None where the column that was named as theirs may be no such column.
+
+    It is read only if it was named, and they were not.
+    """
+    labels: frozenset[str] = frozenset()
     if given.arm is None or (given.control is not None and given.treatments):
-        return Arms(given.control, given.treatments)
-    labels: set[str] = set()
+        return labels
     for file in files:
         more = labels_of(file, given.arm)
-        labels |= more or set()
-        if more is None or len(labels) > MOST_LABELS:
-            note = (
-                f"{given.arm}: not text with at most {MOST_LABELS} labels, so its labels are not "
-                "written down; name them with --control and --treatments"
-            )
-            return Arms(given.control, given.treatments, note=note)
-    control = given.control or control_of(labels - set(given.treatments))
-    treatments = given.treatments or tuple(sorted(labels - {control})) if control else ()
-    return Arms(control, treatments or given.treatments, tuple(sorted(labels)))
+        if more is None or len(labels | more) > MOST_LABELS:
+            return None
+        labels |= more
+    return labels
 
 
 def _check_new(path: Path) -> None:
@@ -169,9 +185,7 @@ def _write(path: Path, text: str) -> None:
     try:
         content = text.encode()
     except UnicodeEncodeError:
-        content = None
-    if content is None:
-        raise InputError("a name that was given is not text in UTF-8")
+        raise InputError("a name that was given is not text in UTF-8") from None
     try:
         with replace_file(path, mode=0o644) as file:
             _check_new(path)  # nobody else's, meanwhile

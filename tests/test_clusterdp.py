@@ -169,7 +169,7 @@ def test_a_level_is_a_share(release: clusterdp.Release, level: float) -> None:
 def test_segments_and_covariates_do_not_go_together(release: clusterdp.Release) -> None:
     table = sliced(release)
     with pytest.raises(clusterdp.ConfigError, match=r"^covariates: "):
-        release.ate(segments=table, covariates=table)  # type: ignore[call-overload]
+        release.ate(segments=table, covariates=table)
 
 
 def test_what_does_not_fit_is_said(release: clusterdp.Release) -> None:

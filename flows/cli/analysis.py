@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFiles, ReleaseOrFolder, ReportedFiles, files
+from flows.cli.options import TABLES, ReleaseFile, ReleaseFiles, ReleaseOrFolder, ReportedFiles
 from flows.cli.withdrawn import of_withdrawn
 from schemas.errors import ConfigError
 
@@ -340,12 +340,7 @@ def report(
 
 
 def export(
-    release: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RELEASE", help="A released DuckDB file.", autocompletion=files(".duckdb")
-        ),
-    ],
+    release: ReleaseFile,
     output: Annotated[
         Path,
         typer.Option(

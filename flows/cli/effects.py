@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, Period, files
+from flows.cli.options import TABLES, Period, Prefect, files
 
 
 def cate(
@@ -29,10 +29,7 @@ def cate(
             help="Draw a published model anew, as its next revision. Costs everybody again.",
         ),
     ] = False,
-    prefect: Annotated[
-        bool,
-        typer.Option("--prefect", help="Run as a Prefect flow, on a temporary server if need be."),
-    ] = False,
+    prefect: Prefect = False,
 ) -> Answer:
     """Make an effect model: who benefits, by declared features.
 

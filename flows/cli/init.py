@@ -122,7 +122,7 @@ def init(  # noqa: PLR0913, PLR0917 - an option each
     that was not named. What it cannot know stays a blank, which `clusterdp check` asks for. Writes
     a new file, never over another.
     """
-    from flows.config.draft_lines import Given
+    from flows.config.draft import Given
     from flows.init import init as write
 
     given = Given(

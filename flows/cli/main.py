@@ -31,7 +31,7 @@ from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.headings import UnderHeadings
 from flows.cli.init import init
 from flows.cli.keeping import prune, withdraw
-from flows.cli.options import ConfigFiles, Json, Period
+from flows.cli.options import ConfigFiles, Json, Period, Prefect
 from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
@@ -65,14 +65,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "color": False},
     epilog=_EPILOG,
 )
-
-Prefect = Annotated[
-    bool,
-    typer.Option(
-        "--prefect",
-        help="Run as a Prefect flow: on the server that is configured, else on a temporary one.",
-    ),
-]
 
 _PREFECT_AS_JSON = {  # Prefect reads its configuration of logs from here, and so do its children
     "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",

@@ -108,6 +108,13 @@ Period = Annotated[
         "the paths of CONFIG, and is needed only where a path has {period}.",
     ),
 ]
+Prefect = Annotated[
+    bool,
+    typer.Option(
+        "--prefect",
+        help="Run as a Prefect flow: on the server that is configured, else on a temporary one.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 TABLES = files(".csv", ".parquet")

@@ -11,14 +11,12 @@ from typing import Annotated
 import typer
 
 from flows.cli.answer import Answer
+from flows.cli.options import Period, Prefect
 
 
 def site(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="The site's TOML file.")],
-    period: Annotated[
-        str | None,
-        typer.Option(help="Period to report on, usually a date; fills {period} in the log's path."),
-    ] = None,
+    period: Period = None,
     revise: Annotated[
         bool,
         typer.Option(
@@ -26,10 +24,7 @@ def site(
             help="Draw a published report anew, as its next revision. Costs everybody in it again.",
         ),
     ] = False,
-    prefect: Annotated[
-        bool,
-        typer.Option("--prefect", help="Run as a Prefect flow, on a temporary server if need be."),
-    ] = False,
+    prefect: Prefect = False,
 ) -> Answer:
     """Make a site's report: a noised effect, and no row of data.
 

@@ -1,144 +1,257 @@
 """The text of a new configuration: every line explained, and blanks for what is not known."""
 
 import json
+import math
+import re
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from pydantic import ValidationError
 
 from flows.config.findings import plain
+from flows.config.guesses import Meaning
 from flows.config.json_schema import SCHEMA_FILE
 from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_config
+from schemas.errors import ConfigError
 from schemas.visible import visible
 
-Value = str | float | bool | tuple[str, ...] | tuple[float, ...]
+Value = str | float | tuple[str, ...] | tuple[float, ...]
 
+_TEMPLATE = """%(schema)s\
+# An experiment for clusterdp. Lines that begin with # are comments. Of the log, nothing was read
+# but the names and types of its columns%(read)s. Look through all lines
+# before the first release: ids, arms and clusters are published as they are. Then try it, which
+# writes nothing:
+#     clusterdp check %(file)s
+
+# The experiment's name (letters, digits, - and _). Releases are named so.
+# experiment = "autumn-campaign"
+
+[source]
+# The log, a row a unit with its outcome, relative to this file. Patterns (*, ?, **) and {period},
+# such as 2026-11-20, may stand in it.
+# path = "logs/{period}/*.parquet"
+
+%(columns)s[columns]
+# TO BE GIVEN: The column of the units' ids. They are published.
+# unit = "customer_id"
+# TO BE GIVEN: The column of the arm that a unit was given. It is published.
+# arm = "variant"
+# TO BE GIVEN: The column of the outcome, which is protected.
+# outcome = "clicks"
+# The column of a group that a unit is known to belong to, such as its region, or a list of
+# columns. It makes effects more exact. It is published, so none is taken unasked.
+# cluster = %(cluster)s
+# Columns of public facts of a unit, to look at effects by. They are published with every unit as
+# they are, so name none that follows from the outcome, and none that is nobody's business.
+# attributes = ["country"]
+# The column of what was given its arm as one, such as a household, where that is not the unit.
+# Standard errors follow it, and a digest of it is published.
+# assigned_by = "household_id"
+
+%(labels)s[arms]
+# TO BE GIVEN: The label of the arm that every other is compared with.
+# control = "none"
+# TO BE GIVEN: The labels of all other arms. Rows with any other label are set aside.
+# treatments = ["mail"]
+# Whether every cluster was randomised with the same arm shares. True lets small clusters be
+# compared together.
+# same_shares = true
+# Intended sizes of the arms, such as { none = 1, mail = 2 }; equal if left out, and "undeclared"
+# for no check of them.
+# shares = "undeclared"
+
+[outcome]
+# TO BE GIVEN: The values that an outcome can have, the least first. A number between them is
+# rounded; any text besides is a missing outcome. Choose them, or the range in place of them, by
+# what you know beforehand, not by looking at outcomes.
+# values = [0, 1]
+# TO BE GIVEN: The numbers that texts in values stand for, increasing; effects are effects on
+# these numbers. If left out, two texts are 0 and 1.
+# scores = %(scores)s
+# Of a wide range, in place of values: the least outcome; one below it counts as it.
+# low = 0
+# The greatest outcome; one above it counts as it.
+# high = 500
+# How many values of the range are kept apart; "auto" lets the plan choose.
+# levels = "auto"
+# What a missing or unreadable outcome counts as; if left out, the least value.
+# missing = %(missing)s
+
+[privacy]
+# TO BE GIVEN: What one release costs everybody in it: less is more private, and less exact.
+# `clusterdp plan` shows how exact.
+# epsilon = 2
+# The most that one person may pay over all releases. Without it nothing limits that.
+# budget_epsilon = 20
+
+[publish]
+# The folder of releases, relative to this file.
+directory = "releases"
+"""
+"""Every key with an example in a comment, above which stands whether it has to be given."""
+_KEY = re.compile(r"^((?:# .*\n)+?)# (\w+) = (.+)", re.MULTILINE)
+"""A key's comment, its name and its example."""
+_SECTION = re.compile(r"^\[(\w+)\]\n((?:.+\n)+)", re.MULTILINE)
 BLANK = "TO BE GIVEN: "
 """What the comment above a blank begins with."""
-
+_QUOTED = re.compile(r'"[^"]*"')
+_BY_NAME = "# It was recognised by its name: is it the one?\n"
 _WIDTH = 96
-_HEAD = (
-    "An experiment for clusterdp. Lines that begin with # are comments. Of the log, nothing was "
-    "read but the names and types of its columns{labels}. Look through all lines before the first "
-    "release: ids, arms and clusters are published as they are. Then try it, which writes nothing:"
-)
 
 
 @dataclass(frozen=True)
-class Line:
-    """A key of the configuration, with what is said above it."""
+class Given:
+    """What was said of the log; None and empty for what was not."""
 
-    key: str
-    comment: str
-    value: Value | None = None
-    """None for a key that is left out, which ``example`` shows in a comment."""
-    example: Value = ""
-    is_needed: bool = True
-    """Whether it has to be given: a blank then, if there is no value."""
+    experiment: str | None = None
+    unit: str | None = None
+    arm: str | None = None
+    outcome: str | None = None
+    cluster: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    assigned_by: str | None = None
+    control: str | None = None
+    treatments: tuple[str, ...] = ()
+    values: tuple[float, ...] | tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    low: float | None = None
+    high: float | None = None
+    levels: int | Literal["auto"] | None = None
+    epsilon: float | None = None
+    budget_epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what does not go together."""
+        ranged = {"--low": self.low, "--high": self.high}
+        for option, value in {**ranged, "--levels": self.levels}.items():
+            if value is not None and self.values:
+                raise ConfigError(option, "given together with --values: give one of them")
+        if (self.low is None) != (self.high is None):
+            raise ConfigError("--low", "goes with --high: give both, or neither")
+        if self.scores and not self.texts:
+            raise ConfigError("--scores", "goes with texts in --values, such as no,yes")
+        if self.levels is not None and self.low is None:
+            raise ConfigError("--levels", "goes with --low and --high, which are missing")
+        for option, number in {
+            **ranged,
+            "--epsilon": self.epsilon,
+            "--budget-epsilon": self.budget_epsilon,
+            "--values": 0 if self.texts else math.fsum(map(float, self.values)),
+            "--scores": math.fsum(self.scores),
+        }.items():
+            if number is not None and not math.isfinite(number):
+                raise ConfigError(option, "has to be a finite number")
 
     @property
-    def is_blank(self) -> bool:
-        """Whether somebody has to fill it in."""
-        return self.is_needed and self.value is None
+    def texts(self) -> tuple[str, ...]:
+        """What outcomes are in the log, where they are text."""
+        return tuple(value for value in self.values if isinstance(value, str))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that were named, and the option that named each."""
+        named = [
+            (self.unit, "--unit"),
+            (self.arm, "--arm"),
+            (self.outcome, "--outcome"),
+            *((name, "--cluster") for name in self.cluster),
+            *((name, "--attributes") for name in self.attributes),
+            (self.assigned_by, "--assigned-by"),
+        ]
+        return {name: option for name, option in reversed(named) if name is not None}
+
+    @property
+    def meanings(self) -> tuple[Meaning, ...]:
+        """What columns were named for."""
+        meanings: tuple[Meaning, ...] = ("unit", "arm", "outcome", "cluster")
+        return tuple(meaning for meaning in meanings if getattr(self, meaning))
 
 
 @dataclass(frozen=True)
 class Draft:
-    """The lines of a configuration by section; "" for those above all sections."""
+    """The text of a configuration, and what is still to be given in it."""
 
-    sections: Mapping[str, tuple[Line, ...]]
-    reads_labels: bool = False
-    """Whether the labels of the arms were read from the log."""
-    notes: Mapping[str, str] = field(default_factory=dict)
-    """What to say above a section."""
-
-    @property
-    def blanks(self) -> tuple[str, ...]:
-        """The keys that are still to be given."""
-        return tuple(
-            f"{section}.{line.key}" if section else line.key
-            for section, lines in self.sections.items()
-            for line in lines
-            if line.is_blank
-        )
-
-    def text(self, file: Path) -> str:
-        """The file's text; ``file`` is where it will be.
-
-        It names the schema for editors, where that lies beside it.
-        """
-        labels = " and the labels of the arms" if self.reads_labels else ""
-        schema = file.parent / SCHEMA_FILE
-        parts = [
-            *([f"#:schema ./{SCHEMA_FILE}"] if schema.is_file() else []),
-            *_comment(_HEAD.format(labels=labels)),
-            f"#     clusterdp check {visible(file.name)}",
-        ]
-        for section, lines in self.sections.items():
-            parts += ["", *_comment(self.notes.get(section, ""))]
-            parts += [f"[{section}]"] if section else []
-            for line in lines:
-                parts += _shown(line)
-        return "\n".join(parts) + "\n"
+    text: str
+    blanks: Mapping[str, str]
+    """The keys that are still to be given, each with a line that stands in for it in a trial."""
 
     def check(self, directory: Path) -> None:
         """Raise ConfigError for a value that the loader would refuse; blanks are filled in."""
-        lines = [
-            line
-            for section, keys in self.sections.items()
-            for line in [f"[{section}]" if section else "", *_filled(keys)]
-        ]
+        content = tomllib.loads(self.text)
+        for key, line in self.blanks.items():
+            content[key.partition(".")[0]] |= tomllib.loads(line)
         try:
-            config = Config.model_validate(tomllib.loads("\n".join(lines)))
+            config = Config.model_validate(content)
         except ValidationError as error:
             raise plain(error, Config) from None
         check_config(config.model_copy(update={"directory": directory}))
 
 
-def _filled(lines: tuple[Line, ...]) -> Iterator[str]:
-    """The keys that will stand in the file, with a blank's example as its value."""
-    for line in lines:
-        if line.value is not None:
-            yield f"{line.key} = {spelt(line.value)}"
-        elif line.is_needed:
-            stands_in = f"\N{HORIZONTAL ELLIPSIS} {line.key}"  # hardly a name in a log
-            yield f"{line.key} = {spelt(_example(line, stands_in))}"
+def draft_of(
+    file: Path,
+    known: Mapping[str, Value | None],
+    found: Mapping[Meaning, str],
+    columns: str,
+    labels: Sequence[str],
+) -> Draft:
+    """The template with the values that are ``known``, for the text of ``file``.
+
+    It says which columns were ``found`` by their names, which ``columns`` the log has, and which
+    ``labels`` were read; and it names the schema for editors where that lies beside the file.
+    """
+    values = known.get("values")
+    texts = [one for one in values if isinstance(one, str)] if isinstance(values, tuple) else []
+    choose = f"Labels in the log: {', '.join(map(repr, labels))}."
+    slots = {
+        "schema": f"#:schema ./{SCHEMA_FILE}\n" if (file.parent / SCHEMA_FILE).is_file() else "",
+        "read": " and the labels of the arms" if labels else "",
+        "file": visible(file.name),
+        "columns": _comment(columns),
+        "labels": _comment(choose) if labels and known.get("control") is None else "",
+        "cluster": spelt(found.get("cluster", "region")),
+        "scores": spelt(tuple(range(len(texts) or 2))),
+        "missing": spelt(texts[0] if texts else 0),
+    }
+    may_lack = {"scores"} if len(texts) < 3 else set()
+    may_lack |= {"values"} if known.get("low") is not None else set()
+    text = _KEY.sub(partial(_filled, known, set(found), may_lack), _TEMPLATE) % slots
+    blanks = {
+        f"{section}.{key}": _QUOTED.sub(f'"\N{HORIZONTAL ELLIPSIS} {key}"', f"{key} = {example}")
+        for section, keys in _SECTION.findall(text)
+        for comment, key, example in _KEY.findall(keys)
+        if BLANK in comment
+    }
+    return Draft(text, blanks)
 
 
-def _example(line: Line, stands_in: str) -> Value:
-    if isinstance(line.example, str):
-        return stands_in
-    if isinstance(line.example, tuple) and isinstance(line.example[0], str):
-        return (stands_in,)
-    return line.example
+def _filled(
+    known: Mapping[str, Value | None], by_name: Set[str], may_lack: Set[str], line: re.Match[str]
+) -> str:
+    """A key with its value; where there is none, as it stands in the template."""
+    comment, key, _ = line.groups()
+    explained, value = comment.replace(BLANK, ""), known.get(key)
+    if value is not None and value != ():
+        told = _BY_NAME if key in by_name else ""
+        return f"{explained}{told}{key} = {spelt(value).replace('%', '%%')}"
+    return line[0].replace(BLANK, "") if key in may_lack else line[0]
 
 
-def _shown(line: Line) -> list[str]:
-    known = line.value is not None
-    comment = _comment((BLANK if line.is_blank else "") + line.comment)
-    value = line.value if line.value is not None else line.example
-    return [*comment, f"{'' if known else '# '}{line.key} = {spelt(value)}"]
-
-
-def _comment(text: str) -> list[str]:
-    return [f"# {line}" for line in textwrap.wrap(text, _WIDTH, break_on_hyphens=False)]
+def _comment(text: str) -> str:
+    lines = textwrap.wrap(text, _WIDTH, break_on_hyphens=False)
+    return "".join(f"# {line}\n" for line in lines)
 
 
 def spelt(value: Value) -> str:
     """A value as TOML spells it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, tuple):
         return f"[{', '.join(map(spelt, value))}]"
-    return _number(value)
-
-
-def _number(value: Any) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(value)

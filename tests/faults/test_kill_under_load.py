@@ -44,8 +44,7 @@ import gc, random
 import _strptime, encodings.utf_8_sig
 import numpy.testing, pandera.backends.polars.container, pyarrow.compute, pyarrow.pandas_compat
 import schemas.raw_frame, scipy.special, scipy.stats, sqlalchemy.dialects.sqlite.pysqlite
-import flows.release, flows.operate.backup, flows.operate.restore
-import flows.cli.show.results, flows.cli.show.recovery
+import flows.release, flows.operate.backup, flows.operate.restore, flows.cli.show.results
 from flows.cli.main import run, _program
 
 _program()

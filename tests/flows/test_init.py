@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from flows.check import check
 from flows.cli.main import run
-from flows.config.draft_lines import Given
+from flows.config.draft import Given
 from flows.config.load import load
 from flows.init import init
 from schemas.errors import ConfigError, InputError
@@ -318,8 +319,28 @@ def test_every_key_has_its_comment(folder: Path) -> None:
     assert max(map(len, lines)) <= 100
 
 
+@pytest.mark.parametrize(
+    ("given", "others"),
+    [
+        (Given(), "scores|low|high|levels"),
+        (Given(values=("no", "yes", "often")), "low|high|levels"),
+        (Given(low=0.0, high=9.0), "values|scores"),
+    ],
+)
+def test_examples_are_sound_once_they_are_uncommented(
+    folder: Path, given: Given, others: str
+) -> None:
+    """But for the ``others``, which describe another outcome."""
+    write_content(folder / "log.jsonl", a_log())  # without names, so that all columns are blanks
+    path = init("log.jsonl", None, given).path
+    text, n_keys = re.subn(rf"(?m)^# (?!{others})(?=\w+ = )", "", path.read_text())
+    assert n_keys > 10
+    path.write_text(text)
+    assert load(path).columns.attributes == ("country",)
+
+
 def test_names_are_spelt_whatever_is_in_them(folder: Path) -> None:
-    odd = 'a"b\\c\x7f\u202e\U0001f600'
+    odd = 'a"b\\c%(file)s\x7f\u202e\U0001f600'
     pl.DataFrame({"id": [1, 2], odd: ["none", "x#y = 1"], "y": [0, 1]}).write_parquet(
         "log [1].parquet"
     )

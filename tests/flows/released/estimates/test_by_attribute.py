@@ -213,7 +213,7 @@ def test_python_gives_the_same(path: Path) -> None:
     for one in found.to_dicts():
         assert AttributeEstimate(**one) == rows[one["segment"], one["arm"], one["estimator"]]
     with pytest.raises(ConfigError, match="adjust: cannot go with by"):
-        front.open(path).ate(by="country", adjust="age")  # type: ignore[call-overload] # on purpose
+        front.open(path).ate(by="country", adjust="age")
 
 
 # several releases
