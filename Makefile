@@ -86,9 +86,14 @@ types: $(VENV)/test
 contracts: $(VENV)/test # a page where one is broken, else a line
 	@told=$$($(BIN)/lint-imports) && echo "$$told" | grep "^Contracts:" || (echo "$$told"; false)
 
+# A house's tests stand in folders of its name; the night's are those of the code that are in no other's.
+HOUSES := operate effects lab
+NIGHT := $(addprefix tests/,flows privatizers estimators schemas) $(HOUSES:%=--ignore-glob='tests/*/%')
+WHERE = $(if $(filter night,$(IN)),$(NIGHT),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
+
 tests: $(VENV)/test
 	@$(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
-		-n $(or $(N),3) --dist worksteal $(if $(IN),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
+		-n $(or $(N),3) --dist worksteal $(if $(IN),$(WHERE))
 
 fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .
