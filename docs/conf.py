@@ -24,7 +24,7 @@ project_copyright = "the maintainers. Licence: Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**", "deploy/*.md", "flows/*.md", "privatizers/**.md"]
-include_patterns += ["estimators/*.md", "schemas/*.md", "tests/*.md"]
+include_patterns += ["estimators/*.md", "schemas/*.md", "tests/*.md", "tests/nights/*.md"]
 exclude_patterns = [".*", "site", "build", "**/__pycache__", "docs/_*"]
 
 myst_heading_anchors = 4
