@@ -28,7 +28,7 @@ def plain_step(function: Callable[P, R]) -> Callable[P, R]:
         begin = time.perf_counter()
         result = function(*args, **kwargs)
         seconds = time.perf_counter() - begin
-        log.info("%s", of_night(f"{function.__name__}: {seconds:.2f} s"))
+        log.info(of_night("%s: %.2f s"), function.__name__, seconds)
         return result
 
     return timed

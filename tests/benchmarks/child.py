@@ -70,7 +70,7 @@ class _Steps(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if self.begin is None:
             self.begin = time.monotonic()
-        if record.msg == "%s: %.2f s" and isinstance(record.args, tuple):
+        if record.msg.endswith("%s: %.2f s") and isinstance(record.args, tuple):
             name, seconds = str(record.args[0]), record.args[1]
             if isinstance(seconds, float):
                 self.seconds[name] = self.seconds.get(name, 0.0) + seconds

@@ -125,7 +125,7 @@ READING_NIGHTS: tuple[tuple[str, ...], ...] = (
     ("report", "nights", "-o", "pages"),
     ("verify", "nights"),
     ("inspect", "nights"),
-    ("estimate", "nights", "--json", "--last", "2"),
+    ("estimate", "nights", "--json", "--looks", "2"),
 )
 _LEFT = ("page.html", "out.csv", "out.parquet", "pages", "pages/*")
 _NIGHT = f"nights/trial.{NIGHTS[1]}.r1.duckdb"

@@ -155,7 +155,9 @@ PLANTED = {
     _told_in_the_middle: "a release came after|asked again after no answer",
     _webhook_is_waited_for: "a run waited for the webhook",
     _silent_webhook_is_asked_again: "asked again after no answer",
-    _webhook_fails_the_night: "nobody was told|ended well|the exit code|run and status differ",
+    _webhook_fails_the_night: (
+        "nobody was told|the end was never said|ended well|the exit code|run and status differ"
+    ),
     _charge_is_dropped: "a file that nobody has paid for",
 }
 

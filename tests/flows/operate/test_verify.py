@@ -184,7 +184,7 @@ def test_what_cannot_be_read_is_named(
     path = built.run("a").path
     wrong = {
         str(tmp_path / "none.duckdb"): "there is no such file",
-        str(tmp_path): "is a folder, not a file",
+        str(tmp_path): "no release in it; name the folder of one experiment",
     }
     for name, says in wrong.items():
         assert run(["verify", name]) == 2
