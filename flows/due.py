@@ -257,10 +257,10 @@ def _farewell(config: Config, account: Account, closing: Closing) -> str | None:
     """Say that an experiment has ended, unless it was said already."""
     told = (closing.last_period, _CLOSED)
     try:
-        if told in account.told_notices():
+        if told in account.log.notices():
             return None
         account.settle()  # lets the list beside the releases say so, whatever the last run did
-        account.note_told(*told, clock.now())
+        account.log.note_told(*told, clock.now())
     except ClusterdpError:  # it is said once too often then
         pass
     return (

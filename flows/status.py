@@ -10,7 +10,8 @@ from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
-from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
+from flows.ledger.rules import utc_text
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.released.file.stated_ends import stated_warnings
 from flows.released.lists import Closing
 from flows.runtime import clock

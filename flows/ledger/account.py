@@ -8,7 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -19,17 +19,15 @@ from flows.config.load import AnyConfig, load_any
 from flows.config.model.experiment import Config
 from flows.config.rules.schedule import schedule_of
 from flows.config.signing_key import SigningKey, read_signing_key
-from flows.ledger.attempts import AttemptLog, AttemptState, Began
+from flows.ledger.attempts import AttemptLog
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
-from flows.ledger.digests import digests, entries_of
 from flows.ledger.files import Files, Found
 from flows.ledger.marks import (
     closing_of,
     lists_of,
     note_pruned,
     note_withdrawal,
-    unfinished_folders,
 )
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import ledger_url
@@ -45,7 +43,6 @@ from flows.ledger.rules import (
     check_accounts,
     of_period,
 )
-from flows.ledger.runs import RunRecord, note_told, read_runs, told_notices, write_run
 from flows.ledger.shelf import shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
@@ -132,6 +129,7 @@ class Account:
             spares=isinstance(config, Config) and config.privacy.spent == "set_aside",
         )
         self._config = config
+        self.log = AttemptLog(self._ledger, self._shelf.experiment)
         self._files = Files(self._ledger, self._shelf)
         self._notes: list[str] = []
 
@@ -284,8 +282,15 @@ class Account:
         ]
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of the file of each release, by its id, as it was when it was published."""
-        return digests(self._ledger, self._shelf.experiment)
+        """The SHA-256 of the file of each release, by its id, as it was when it was published.
+
+        A release that is known from its file alone has none: the file may have been altered.
+        """
+        return {
+            entry.name.release_id: entry.file_sha256
+            for entry in self.entries()
+            if entry.counts and entry.file_sha256 is not None
+        }
 
     def settle(self) -> list[str]:
         """Finish what dead runs left, without a release of one's own; gives warnings.
@@ -320,30 +325,6 @@ class Account:
         with suppress(ClusterdpError):  # they are read once more then
             self._files.note()
 
-    def attempt(self, period: str) -> AbstractContextManager[Began]:
-        """Note in the ledger how the attempt at ``period`` ends that the block is."""
-        return AttemptLog(self._ledger, self._shelf.experiment).attempt(period)
-
-    def ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
-        """How an attempt at ``period`` ended by ``error``, and why, as ``status`` shows it."""
-        return AttemptLog(self._ledger, self._shelf.experiment).ending(period, error)
-
-    def keep_run(self, record: RunRecord) -> None:
-        """Keep how a run ended, in the ledger."""
-        write_run(self._ledger, self._shelf.experiment, record)
-
-    def runs(self) -> list[RunRecord]:
-        """The runs that are kept, the oldest end first; changes nothing."""
-        return read_runs(self._ledger, self._shelf.experiment)
-
-    def told_notices(self) -> set[tuple[str, str]]:
-        """The periods and events that people were told of; changes nothing."""
-        return told_notices(self._ledger, self._shelf.experiment)
-
-    def note_told(self, period: str, event: str, now: datetime) -> None:
-        """Note that people were told of an event of a period."""
-        note_told(self._ledger, self._shelf.experiment, period, event, now)
-
     def standings(self, schedule: Schedule | None, now: datetime) -> list[Standing]:
         """Where every period stands that anybody knows of; changes nothing."""
         ledger, shelf = self._ledger, self._shelf
@@ -352,8 +333,7 @@ class Account:
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
         known = {entry.name.release_id for entry in ours if entry.counts}
         strays = [name for name in names if name.release_id not in known]
-        attempts = AttemptLog(ledger, shelf.experiment).last()
-        return standings(schedule, now, ours, attempts, self._files.look(ours), strays)
+        return standings(schedule, now, ours, self.log.last(), self._files.look(ours), strays)
 
     @contextmanager
     def publishing(self, charge: Charge) -> Iterator[list[str]]:
@@ -394,11 +374,11 @@ class Account:
 
     def entries(self) -> list[Entry]:
         """All charges for the experiment, the oldest first; changes nothing."""
-        return entries_of(self._ledger, self._shelf.experiment)
+        return self._ledger.entries_of(self._shelf.experiment)
 
     def unfinished(self) -> set[Path]:
         """Working folders of charges that are not settled, which nobody may clear away."""
-        return unfinished_folders(self._ledger)
+        return self._ledger.unfinished_folders()
 
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""

@@ -8,13 +8,13 @@ nobody can set. So a night costs a look at each name, and the few files are read
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger, told_plainly
+from flows.ledger.database import Ledger
 from flows.ledger.rules import Entry, State
 from flows.ledger.shelf import Shelf
 from flows.ledger.tables import FILES
@@ -141,11 +141,24 @@ class Files:
     def _of(self, path: Path) -> dict[str, str]:
         """The stamps that a file was seen with, by its digest."""
         if self._noted is None:
-            self._noted = _read_notes(self._ledger, self._shelf.experiment)
+            noted: dict[str, dict[str, str]] = {}
+            for row in self._ledger.find(FILES, experiment=self._shelf.experiment):
+                stamps = noted.setdefault(str(row["path"]), {})
+                stamps[str(row["sha256"])] = str(row["stamp"])
+            self._noted = noted
         return self._noted.get(str(path), {})
 
-    def _write(self, rows: Iterable[tuple[str, str, str]]) -> None:
-        _write_notes(self._ledger, self._shelf.experiment, list(rows))
+    def _write(self, rows: list[tuple[str, str, str]]) -> None:
+        """Replace what this machine has noted of these paths: rows of path, digest and stamp."""
+        noted = {"experiment": self._shelf.experiment, "host": socket.gethostname()}
+        changes: list[sa.Executable] = []
+        for path, sha256, _ in rows:
+            same = sa.or_(FILES.c.host == noted["host"], FILES.c.sha256 == sha256)
+            changes.append(sa.delete(FILES).where(FILES.c.path == path, same))
+        for path, sha256, stamp in rows:
+            row = {"path": path, "sha256": sha256, "stamp": stamp, **noted}
+            changes.append(sa.insert(FILES).values(row))
+        self._ledger.write(*changes)
         self._noted = None
 
 
@@ -160,32 +173,3 @@ def _stamp(path: Path) -> Stamp | None:
 def _is_young(stamp: Stamp) -> bool:
     changed = int(stamp[1])
     return time.time_ns() - changed < (_YOUNG if changed % _SECOND else 2 * _SECOND)
-
-
-@told_plainly
-def _read_notes(ledger: Ledger, experiment: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    with ledger.reading() as connection:
-        if connection is not None and sa.inspect(connection).has_table(FILES.name):
-            query = sa.select(FILES).where(FILES.c.experiment == experiment)
-            for row in connection.execute(query):
-                found.setdefault(str(row.path), {})[str(row.sha256)] = str(row.stamp)
-    return found
-
-
-@told_plainly
-def _write_notes(ledger: Ledger, experiment: str, rows: list[tuple[str, str, str]]) -> None:
-    """Replace what this machine has noted of these paths: rows of path, digest and stamp."""
-    host = socket.gethostname()
-    with ledger.alone() as connection:
-        for path, sha256, _ in rows:
-            same = sa.or_(FILES.c.host == host, FILES.c.sha256 == sha256)
-            connection.execute(sa.delete(FILES).where(FILES.c.path == path, same))
-        connection.execute(
-            sa.insert(FILES),
-            [
-                {"path": path, "sha256": sha256, "stamp": stamp}
-                | {"experiment": experiment, "host": host}
-                for path, sha256, stamp in rows
-            ],
-        )

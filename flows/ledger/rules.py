@@ -73,7 +73,7 @@ class Withdrawal:
     reason: str
     """The operator's words, which are published."""
     at: datetime
-    """UTC, without a time zone attached."""
+    """UTC, as all times of a ledger."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,6 @@ class Entry:
     """The working folder of its run; None where the entry was made from a published file."""
     host: str
     created_at: datetime
-    """UTC, without a time zone attached."""
     fingerprint: Fingerprint | None = None
     """None where the entry was made from a published file."""
     roster: str | None = None
@@ -103,7 +102,7 @@ class Entry:
     withdrawal: Withdrawal | None = None
     """Why it is not to be used any more; its charge stays."""
     pruned_at: datetime | None = None
-    """When its file was removed as too old, UTC without a time zone attached; its charge stays."""
+    """When its file was removed as too old; its charge stays."""
 
     @property
     def counts(self) -> bool:
@@ -120,10 +119,10 @@ class Entry:
             "epsilon": self.cost.epsilon,
             "delta": self.cost.delta,
             "state": str(self.state),
-            "created_at": self.created_at.isoformat() + "Z",
+            "created_at": utc_text(self.created_at),
             "run": None if self.draft is None else run_of(self.draft),
             "withdrawn": None if self.withdrawal is None else self.withdrawal.reason,
-            "pruned_at": None if self.pruned_at is None else self.pruned_at.isoformat() + "Z",
+            "pruned_at": None if self.pruned_at is None else utc_text(self.pruned_at),
         }
 
     def same_as(self, asked: "ChargeRequest") -> bool:
@@ -200,6 +199,11 @@ class Decision:
 
     name: ReleaseName
     unchanged: Entry | None = None
+
+
+def utc_text(moment: datetime) -> str:
+    """A moment in UTC as documents have it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def amount_text(amount: float) -> str:

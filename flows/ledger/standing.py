@@ -12,7 +12,7 @@ from typing import Any
 
 from flows.ledger.attempts import Attempt, AttemptState
 from flows.ledger.files import Found
-from flows.ledger.rules import Entry, State
+from flows.ledger.rules import Entry, State, utc_text
 from flows.released.file.draft import draft_in
 from flows.runtime.working_folders import is_alive
 from flows.schedule.periods import Schedule, day_of
@@ -86,11 +86,6 @@ class Standing:
             "due_at": None if self.due_at is None else utc_text(self.due_at),
             "reason": self.reason,
         }
-
-
-def utc_text(moment: datetime) -> str:
-    """A moment in UTC as documents have it."""
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def standings(
