@@ -8,7 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -119,7 +119,7 @@ class Account:
         """Take the terms from a configuration; nothing is read or made yet."""
         self._shelf = shelf_of(config)
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
-        self._terms = Terms(
+        self.terms = Terms(
             experiment=self._shelf.experiment,
             population=config.population,
             cost=config.charged if isinstance(config, Config) else config.cost,
@@ -137,42 +137,35 @@ class Account:
     def _signing_key(self) -> SigningKey | None:
         return read_signing_key(self._config) if isinstance(self._config, Config) else None
 
-    @property
-    def terms(self) -> Terms:
-        """Who pays, how much for one release, and how much in all."""
-        return self._terms
-
     def check_key_named(self) -> None:
         """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
-        if isinstance(self._config, Config) and self._terms.by_unit:
+        if isinstance(self._config, Config) and self.terms.by_unit:
             account_key_path(self._config)
 
     @property
     def has_accounts(self) -> bool:
         """Whether accounts of units were begun, under some key."""
-        return self._ledger.has_accounts(self._terms.population)
+        return self._ledger.has_accounts(self.terms.population)
 
     @property
     def register_marks(self) -> set[str]:
         """How the units of earlier releases were digested: marks of their registers."""
-        return self._ledger.register_marks(self._terms.population)
+        return self._ledger.register_marks(self.terms.population)
 
     def statement(self, *, exact: bool = False) -> Statement:
         """What the population has paid, with all its entries; changes nothing.
 
         If it is to be ``exact``, the accounts of all units are added up, which takes a while.
         """
-        return self._ledger.statement(self._terms, exact=exact)
+        return self._ledger.statement(self.terms, exact=exact)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Look at accounts and charge them, while no other run of the population does."""
-        with self._ledger.turn(self._terms.population):
-            yield
+        return self._ledger.turn(self.terms.population)
 
     def abandon(self, release_id: str) -> State:
         """Settle an unfinished charge of the experiment, as an operator says; its new state."""
-        return self._ledger.abandon(self._terms.experiment, release_id)
+        return self._ledger.abandon(self.terms.experiment, release_id)
 
     def refuse_early(self, period: str, *, revise: bool, most_paid: int = 1) -> None:
         """Raise BudgetError where no log could make the charge fit; changes nothing.
@@ -186,22 +179,22 @@ class Account:
         _ = self._signing_key
         self.check_key_named()
         self._shelf.check_known(self._ledger)
-        terms = replace(self._terms, cost=of_group(self._terms.cost, most_paid))
+        terms = replace(self.terms, cost=of_group(self.terms.cost, most_paid))
         refuse_early(self._ledger.entries(terms), terms, period, revise=revise)
 
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
         self._notes += self.settle()
-        return self._ledger.accounts(self._terms, members, period)
+        return self._ledger.accounts(self.terms, members, period)
 
     def sum_up(self, members: Members) -> None:
         """Let a later run read fewer registers; in the turn, once it is charged."""
         with suppress(ClusterdpError):  # nothing depends on it
-            self._ledger.sum_up(self._terms.population, members)
+            self._ledger.sum_up(self.terms.population, members)
 
     def look_at_accounts(self, members: Members, period: str) -> Accounts | None:
         """The same for a dry run: changes nothing; None where no accounts were begun."""
-        return self._ledger.look_at_accounts(self._terms, members, period)
+        return self._ledger.look_at_accounts(self.terms, members, period)
 
     def check_accounts(self, accounts: Accounts, period: str) -> None:
         """Raise BudgetError where a release of units with these accounts would be refused.
@@ -209,11 +202,11 @@ class Account:
         One of a period that was released may turn out unchanged, and is not.
         """
         if not self.has_released(period):
-            check_accounts(self._ledger.entries(self._terms), self._terms, accounts)
+            check_accounts(self._ledger.entries(self.terms), self.terms, accounts)
 
     def has_released(self, period: str) -> bool:
         """Whether a release of the period was charged: it may turn out unchanged."""
-        return bool(of_period(self._ledger.entries(self._terms), self._terms.experiment, period))
+        return bool(of_period(self._ledger.entries(self.terms), self.terms.experiment, period))
 
     def reserve(
         self,
@@ -231,11 +224,11 @@ class Account:
         of its rows. Finishes what dead runs left,
         first. Raises ConflictError and BudgetError; nothing is charged then.
         """
-        if self._terms.by_unit and accounts is None:
+        if self.terms.by_unit and accounts is None:
             raise AssertionError("each unit has an account here, and nobody has looked at it")
-        shelf = self._shelf
+        shelf, key = self._shelf, self._signing_key
         asked = ChargeRequest(
-            self._terms,
+            self.terms,
             period,
             made_from,
             shelf.directory,
@@ -245,7 +238,6 @@ class Account:
             accounts,
             most_paid,
         )
-        key = self._signing_key
         notes = [*self._notes, *([] if key is None else key.warnings)]
         shelf.check_known(self._ledger)
         try:
@@ -329,7 +321,7 @@ class Account:
         """Where every period stands that anybody knows of; changes nothing."""
         ledger, shelf = self._ledger, self._shelf
         names = shelf.names()  # first: what is published after it is no stray
-        entries = ledger.entries(self._terms)
+        entries = ledger.entries(self.terms)
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
         known = {entry.name.release_id for entry in ours if entry.counts}
         strays = [name for name in names if name.release_id not in known]

@@ -38,9 +38,9 @@ from flows.ledger.tables import (
     REGISTERS,
     VERSION_TABLE,
     concerns,
-    entries_for,
     insert,
     new_row,
+    replacing,
     select,
     unfinished,
     update,
@@ -106,7 +106,9 @@ class Ledger:
         """Connect to nothing yet; :func:`ledger_url` checks what a configuration says."""
         self.file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         hidden = [name for name in url.query if "password" in name]
-        self.shelves = Shelves(None if self.file is None else self._folder)
+        file = self.file
+        self._folder = None if file is None else file.with_name(f"{file.name}.accounts")
+        self.shelves = Shelves(self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
         self._is_complete = False  # whether this has seen that all tables are there
         if self.file is not None:
@@ -136,16 +138,9 @@ class Ledger:
         """Where it is, without a password."""
         return self._shown
 
-    @property
-    def _folder(self) -> Path:
-        """Where the accounts by unit are, of a ledger in a file."""
-        if self.file is None:
-            raise AssertionError("a ledger on a server has no folder")
-        return self.file.with_name(f"{self.file.name}.accounts")
-
     def turn(self, population: str) -> AbstractContextManager[None]:
         """Let no other run look at the population's accounts or charge them meanwhile."""
-        if self.file is None:
+        if self.file is None or self._folder is None:
             return turn_by_server(self.engine, population)
         make_private(self.file)
         return turn_by_file(self._folder, population)
@@ -200,7 +195,9 @@ class Ledger:
         """
         self.settle(resolve_charge)
         with self.alone() as connection:
-            entries = entries_for(connection, asked)
+            # Of the population, of the experiment, and of the same units elsewhere.
+            same_units = CHARGES.c.units_digest == asked.fingerprint.units
+            entries = select(connection, sa.or_(concerns(asked.terms), same_units))
             decision = decide(entries, asked)
             path = asked.path_of(decision.name)
             charge = None
@@ -238,8 +235,8 @@ class Ledger:
         written = self.shelves.write(connection, name, [members.words])
         histories = members.histories(asked.terms.cost)
         row = new_register(population, name, members.mark, written, histories, met=accounts.met)
-        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == name))
-        connection.execute(sa.insert(REGISTERS).values(row))
+        for change in replacing(REGISTERS, row, "name"):
+            connection.execute(change)
         connection.execute(sa.update(CHARGES).where(CHARGES.c.id == charge).values(roster=name))
 
     def begin_publishing(self, charge: int, file_sha256: str | None = None) -> None:

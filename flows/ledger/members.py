@@ -237,10 +237,6 @@ class Accounts:
     found_in: Mapping[int, int] = field(default_factory=dict)
     """Where units cannot pay: how many of these are in the release of which charge."""
 
-    def knowing(self, found_in: Mapping[int, int]) -> "Accounts":
-        """The same, with what units that cannot pay were in."""
-        return replace(self, found_in=found_in)
-
     @cached_property
     def released_before(self) -> Bools:
         """Which digests were in a release of the experiment, of another period; shape [words]."""

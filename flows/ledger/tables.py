@@ -113,12 +113,6 @@ def concerns(terms: Terms) -> sa.ColumnElement[bool]:
     )
 
 
-def entries_for(connection: sa.Connection, asked: ChargeRequest) -> list[Entry]:
-    """Entries of the population, of the experiment, and of the same units elsewhere."""
-    units = CHARGES.c.units_digest == asked.fingerprint.units
-    return select(connection, sa.or_(concerns(asked.terms), units))
-
-
 def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
     """The entries that fulfil a condition, the oldest first."""
     version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar() or 0

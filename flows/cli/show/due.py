@@ -6,30 +6,26 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.due import ConfigResult, DueResult, SeveralDue
+    from flows.due import DueResult, SeveralDue
     from flows.status import ExperimentStatus, StatusResult
     from flows.verify import Verdict, VerifyResult
 
 
 def due_text(result: "DueResult") -> str:
-    """What became of each period that was due."""
+    """What became of each period that was due, or why nobody knows which there are."""
+    if result.error is not None:
+        return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
     if not result.releases:
         return f"{result.experiment}: nothing is due that is not published."
     rows = [(one.period, one.status, one.release_id or "–") for one in result.releases]
     reasons = {one.period: one.reason for one in result.releases if one.reason}
     listed = table(("period", "status", "release"), rows)
-    return "\n".join([result.experiment, "", *listed, *_reasons(reasons)])
+    return "\n".join([f"{result.experiment}", "", *listed, *_reasons(reasons)])
 
 
 def several_due_text(several: "SeveralDue") -> str:
     """What became of each period that was due, experiment by experiment."""
-    return "\n\n".join(_config_text(one) for one in several.configs)
-
-
-def _config_text(one: "ConfigResult") -> str:
-    if one.result is not None:
-        return due_text(one.result)
-    return "\n".join([one.config, "", *pairs({"failed": str(one.error)})])
+    return "\n\n".join(due_text(one) for one in several.configs)
 
 
 def status_text(result: "StatusResult") -> str:
