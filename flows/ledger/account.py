@@ -266,11 +266,11 @@ class Account:
             return []
         problems = {Found.GONE: "is gone", Found.ALTERED: "is not the file that was published"}
         entries = self.entries()
-        found = self._files.look(entries)
+        files = self._files.look(entries)
         return [
-            f"{one.path}: {problems[found[one.id]]}; put it back from a copy"
-            for one in entries
-            if one.state == State.PUBLISHED and found[one.id] in problems
+            f"{entry.path}: {problems[files[entry.id]]}; put it back from a copy"
+            for entry in entries
+            if entry.state == State.PUBLISHED and files[entry.id] in problems
         ]
 
     def digests(self) -> dict[str, str]:
@@ -309,9 +309,9 @@ class Account:
         from flows.released.series.renew import renew_series  # noqa: PLC0415 - DuckDB
 
         shelf, files = self._shelf, self._files
-        found = renew_series(shelf.directory, shelf.experiment, self.known, files, made)
+        warnings = renew_series(shelf.directory, shelf.experiment, self.known, files, made)
         self._note_files()
-        return found
+        return warnings
 
     def _note_files(self) -> None:
         with suppress(ClusterdpError):  # they are read once more then
@@ -323,8 +323,8 @@ class Account:
         names = shelf.names()  # first: what is published after it is no stray
         entries = ledger.entries(self.terms)
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
-        known = {entry.name.release_id for entry in ours if entry.counts}
-        strays = [name for name in names if name.release_id not in known]
+        charged = {entry.name.release_id for entry in ours if entry.counts}
+        strays = [name for name in names if name.release_id not in charged]
         return standings(schedule, now, ours, self.log.last(), self._files.look(ours), strays)
 
     @contextmanager
@@ -383,17 +383,17 @@ class Account:
     def known(self) -> Known:
         """What there is to say of the releases, and which files in their folder are these."""
         shelf, entries = self._shelf, self.entries()
-        found = self._files.look(entries)
+        files = self._files.look(entries)
         there = [
-            one
-            for one in entries
-            if one.state == State.PUBLISHED or (one.state == State.LOST and one.file_sha256)
-            if os.path.lexists(shelf.path_of(one.name))
+            e
+            for e in entries
+            if e.state == State.PUBLISHED or (e.state == State.LOST and e.file_sha256)
+            if os.path.lexists(shelf.path_of(e.name))
         ]
         return Known(
             lists_of(entries, self.closing(clock.now())),
-            [one.name for one in there if found[one.id] == Found.HERE],
-            {shelf.path_of(one.name).name: one.file_sha256 for one in there if not one.pruned_at},
+            [e.name for e in there if files[e.id] == Found.HERE],
+            {shelf.path_of(e.name).name: e.file_sha256 for e in there if not e.pruned_at},
         )
 
     def lists(self) -> Lists:

@@ -301,11 +301,11 @@ class Ledger:
         with self.reading() as connection:
             if connection is None:
                 return Statement(terms, ())
-            found = _statement(connection, terms)
-            if exact and any(entry.roster is not None for entry in found.entries):
-                counted = tally(connection, self.shelves, found.entries, terms.population)
-                return replace(found, tally=counted)
-            return found
+            statement = _statement(connection, terms)
+            if exact and any(entry.roster is not None for entry in statement.entries):
+                of_units = tally(connection, self.shelves, statement.entries, terms.population)
+                return replace(statement, tally=of_units)
+            return statement
 
     def entries(self, terms: Terms) -> list[Entry]:
         """All entries of a population or of an experiment; changes nothing."""

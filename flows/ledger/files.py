@@ -55,12 +55,12 @@ class Files:
 
     def look(self, entries: Sequence[Entry]) -> dict[int, Found]:
         """Where the file of each charge is, by the charge's id."""
-        expected = [one for one in entries if one.counts]
-        paths = {one.id: self._shelf.path_of(one.name) for one in expected}
-        held = {one.id: self.holds(paths[one.id], one) for one in expected}
-        hosts = {one.host for one in expected if held[one.id]} | {socket.gethostname()}
+        charges = [entry for entry in entries if entry.counts]
+        paths = {entry.id: self._shelf.path_of(entry.name) for entry in charges}
+        held = {entry.id: self.holds(paths[entry.id], entry) for entry in charges}
+        hosts = {entry.host for entry in charges if held[entry.id]} | {socket.gethostname()}
 
-        def found(entry: Entry) -> Found:
+        def where_is(entry: Entry) -> Found:
             is_held, where = held[entry.id], Found.HERE
             if is_held is None:
                 is_held, where = self.holds(entry.path, entry), Found.ELSEWHERE
@@ -71,7 +71,7 @@ class Files:
             was_here = entry.host in hosts or is_shared or entry.state != State.PUBLISHED
             return Found.GONE if was_here else Found.ELSEWHERE
 
-        return {one.id: found(one) for one in expected}
+        return {entry.id: where_is(entry) for entry in charges}
 
     def holds(self, path: Path, entry: Entry) -> bool | None:
         """Whether the file at ``path`` is the very one of a charge; None where there is none.
@@ -127,16 +127,16 @@ class Files:
 
     def _digest(self, path: Path, stamp: Stamp) -> str | None:
         """The SHA-256 of a file, read once a run; None where it is none, or cannot be read."""
-        known = self._read.get((str(path), stamp[0]))
-        if known is not None:
-            return known[0]
+        read_before = self._read.get((str(path), stamp[0]))
+        if read_before is not None:
+            return read_before[0]
         try:
-            found = digest_of(path)
+            digest = digest_of(path)
         except InputError:
             return None
         if stamp == _stamp(path):
-            self._read[str(path), stamp[0]] = found, stamp[1]
-        return found
+            self._read[str(path), stamp[0]] = digest, stamp[1]
+        return digest
 
     def _of(self, path: Path) -> dict[str, str]:
         """The stamps that a file was seen with, by its digest."""
@@ -164,10 +164,10 @@ class Files:
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return f"{found.st_size} {found.st_ino} {found.st_mtime_ns}", str(found.st_ctime_ns)
+    return f"{status.st_size} {status.st_ino} {status.st_mtime_ns}", str(status.st_ctime_ns)
 
 
 def _is_young(stamp: Stamp) -> bool:

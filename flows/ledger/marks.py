@@ -79,20 +79,20 @@ def closing_of(
     """
     if schedule is None or schedule.until is None or schedule.next_due(now) is not None:
         return None
-    found = [one for one in periods if one.due_at is not None]
-    if not found or not all(one.is_settled for one in found):
+    due = [one for one in periods if one.due_at is not None]
+    if not due or not all(one.is_settled for one in due):
         return None
 
     def those(*states: PeriodState) -> tuple[str, ...]:
-        return tuple(one.period for one in found if one.state in states)
+        return tuple(one.period for one in due if one.state in states)
 
     return Closing(
         experiment,
         schedule.since.isoformat(),
         schedule.until.isoformat(),
-        len(found),
+        len(due),
         not_published=those(*FOR_A_PERSON),
         withdrawn=those(PeriodState.WITHDRAWN),
         pruned=those(PeriodState.PRUNED),
-        elsewhere=tuple(one.period for one in found if one.is_elsewhere),
+        elsewhere=tuple(one.period for one in due if one.is_elsewhere),
     )

@@ -65,9 +65,9 @@ class Sought:
             places = self.places[there]
             first = np.ones(len(there), dtype=np.bool_)
             np.not_equal(places[1:], places[:-1], out=first[1:])
-            found = np.zeros(n_words, dtype=np.uint16)
-            found[places[first]] = codes[there[first]]
-            yield found
+            numbers = np.zeros(n_words, dtype=np.uint16)
+            numbers[places[first]] = codes[there[first]]
+            yield numbers
             there = there[~first]
 
 
@@ -180,9 +180,9 @@ class Members:
         begins = np.flatnonzero(first_of_each(self.digests[order]))
         sizes = np.diff(np.append(begins, len(order)))
         rank = np.arange(len(order)) - np.repeat(begins, sizes)
-        found = np.empty(len(order), dtype=np.bool_)
-        found[order] = rank < n
-        return found
+        among = np.empty(len(order), dtype=np.bool_)
+        among[order] = rank < n
+        return among
 
     def kept(self, rows: Bools) -> "Members":
         """Those of some rows, shape [n]."""
@@ -241,8 +241,8 @@ class Accounts:
     def released_before(self) -> Bools:
         """Which digests were in a release of the experiment, of another period; shape [words]."""
         mine = self.members.experiment
-        known = [any(way.experiment == mine for way, _ in history) for history in self.histories]
-        return np.array(known, dtype=np.bool_)[self.codes_without_own]
+        is_mine = [any(way.experiment == mine for way, _ in history) for history in self.histories]
+        return np.array(is_mine, dtype=np.bool_)[self.codes_without_own]
 
     @property
     def n_arm_changed(self) -> int:
@@ -281,10 +281,10 @@ class Accounts:
         """
         short = np.zeros(len(codes), dtype=np.bool_)
         for n, mine in self._by_rows():
-            found = np.zeros(len(self.histories), dtype=np.bool_)
+            too_much = np.zeros(len(self.histories), dtype=np.bool_)
             for number, paid in self.paid(codes[mine]).items():
-                found[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
-            short[mine] = found[codes[mine]]
+                too_much[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
+            short[mine] = too_much[codes[mine]]
         return short
 
     def _by_rows(self) -> Iterator[tuple[int, Bools | slice]]:

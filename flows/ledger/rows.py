@@ -62,7 +62,9 @@ class RowCodec(Generic[R]):
             has_parts = is_dataclass(kind)
             kinds = get_type_hints(kind).values() if has_parts else [kind]
             columns = dict(zip(parts.get(name, (name,)), kinds, strict=True))
-            self._fields[name] = _Field(kind if has_parts else _itself, is_optional, columns)
+            self._fields[name] = _Field(
+                kind if has_parts else lambda value: value, is_optional, columns
+            )
 
     def read(self, row: Mapping[Any, Any]) -> R:
         """The record that a row is; raises InputError where it is none."""
@@ -99,10 +101,6 @@ class RowCodec(Generic[R]):
             parts = [getattr(value, each.name) for each in fields(value)] if whole else [value]
             row |= zip(columns, parts if value is not None else [None] * len(columns), strict=True)
         return {name: _written(value, self._table.c[name]) for name, value in row.items()}
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _value(kind: Any, value: Any, *, may_be_empty: bool) -> Any:

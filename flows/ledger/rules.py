@@ -127,8 +127,8 @@ class Entry:
 
     def same_as(self, asked: "ChargeRequest") -> bool:
         """Whether it was made from the same rows with the same settings."""
-        found, wanted = self.fingerprint, asked.fingerprint
-        return found is not None and (found.rows, found.settings) == (wanted.rows, wanted.settings)
+        mine, theirs = self.fingerprint, asked.fingerprint
+        return mine is not None and (mine.rows, mine.settings) == (theirs.rows, theirs.settings)
 
 
 @dataclass(frozen=True)
@@ -362,30 +362,36 @@ def of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[En
 def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
     kept = [entry for entry in period if entry.pruned_at is None]
     if not kept:  # said alike whatever the rows are
-        raise _pruned(max(period, key=lambda entry: entry.name))
+        pruned = max(period, key=lambda entry: entry.name)
+        raise ConflictError(
+            f"period {pruned.name.period!r} was released as {pruned.name.release_id}, whose file "
+            f"was pruned on {pruned.pruned_at:%Y-%m-%d} as older than retention.releases; nothing "
+            "was done. Another draw on the same people costs privacy again: ask for it with "
+            "--revise"
+        )
     same = [entry for entry in kept if entry.same_as(asked)]
     if not same:
         raise _conflict(max(kept, key=lambda entry: entry.name), asked)
-    found = max(same, key=lambda entry: entry.name)
-    for path in (asked.path_of(found.name), found.path):
+    last = max(same, key=lambda entry: entry.name)
+    for path in (asked.path_of(last.name), last.path):
         if path.is_file():
-            return Decision(found.name, replace(found, path=path))
+            return Decision(last.name, replace(last, path=path))
     raise ConflictError(
-        f"period {asked.period!r} was released as {found.name.release_id}, from the same rows and "
-        f"settings, but its file is gone from {found.path.parent}; nothing was done. Put the file "
+        f"period {asked.period!r} was released as {last.name.release_id}, from the same rows and "
+        f"settings, but its file is gone from {last.path.parent}; nothing was done. Put the file "
         "back from a copy, or ask for another draw, which costs privacy again, with --revise"
     )
 
 
 def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
-    known = latest.fingerprint
-    if known is None:
+    before = latest.fingerprint
+    if before is None:
         why = "the ledger knows it from its file alone, so the rows cannot be compared"
-    elif not known.same_key(asked.fingerprint):
+    elif not before.same_key(asked.fingerprint):
         why = "the key its rows could be compared with is not the one in the quarantine folder"
-    elif known.settings != asked.fingerprint.settings:
+    elif before.settings != asked.fingerprint.settings:
         why = "with other settings" + (
-            "" if known.rows == asked.fingerprint.rows else ", and from other rows"
+            "" if before.rows == asked.fingerprint.rows else ", and from other rows"
         )
     else:
         why = "from other rows; rows that came late need a revision"
@@ -393,14 +399,6 @@ def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
         f"period {asked.period!r} is published already, as {latest.name.release_id} ({why}); "
         "nothing was done. Another draw on the same people costs privacy again: ask for it with "
         "--revise"
-    )
-
-
-def _pruned(entry: Entry) -> ConflictError:
-    return ConflictError(
-        f"period {entry.name.period!r} was released as {entry.name.release_id}, whose file was "
-        f"pruned on {entry.pruned_at:%Y-%m-%d} as older than retention.releases; nothing was done. "
-        "Another draw on the same people costs privacy again: ask for it with --revise"
     )
 
 

@@ -6,13 +6,17 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.due import DueResult, SeveralDue
+    from flows.due import DueResult
     from flows.status import ExperimentStatus, StatusResult
     from flows.verify import Verdict, VerifyResult
 
 
-def due_text(result: "DueResult") -> str:
-    """What became of each period that was due, or why nobody knows which there are."""
+def due_text(*results: "DueResult") -> str:
+    """What became of each period that was due, experiment by experiment."""
+    return "\n\n".join(_due_text(result) for result in results)
+
+
+def _due_text(result: "DueResult") -> str:
     if result.error is not None:
         return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
     if not result.releases:
@@ -21,11 +25,6 @@ def due_text(result: "DueResult") -> str:
     reasons = {one.period: one.reason for one in result.releases if one.reason}
     listed = table(("period", "status", "release"), rows)
     return "\n".join([f"{result.experiment}", "", *listed, *_reasons(reasons)])
-
-
-def several_due_text(several: "SeveralDue") -> str:
-    """What became of each period that was due, experiment by experiment."""
-    return "\n\n".join(due_text(one) for one in several.configs)
 
 
 def status_text(result: "StatusResult") -> str:

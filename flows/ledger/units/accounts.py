@@ -70,13 +70,11 @@ def check_key(connection: sa.Connection, population: str, fingerprint: str, *, b
     The first key that is asked about is the one, where they are to ``begin``. A second one could
     make somebody who has paid already look like somebody new.
     """
-    known = known_key(connection, population)
-    if known is None:
-        if not begin:
-            return
+    begun = known_key(connection, population)
+    if begun is None and begin:
         row = {"population": population, "key_fingerprint": fingerprint}
         connection.execute(sa.insert(POPULATIONS).values(row))
-    elif known != fingerprint:
+    elif begun not in (None, fingerprint):
         raise ConfigError(
             "ledger.key_file",
             f"is not the key that the accounts of population {population!r} were begun with, so "
@@ -269,11 +267,11 @@ def _compared(
     mine: Collection[int],
 ) -> Accounts:
     """The same with how many units came back, and a warning where nobody did, unlike before."""
-    known = accounts.charges - accounts.lost - set(mine)
+    charges = accounts.charges - accounts.lost - set(mine)
     others = [
         rows.get(entry.roster or "")
         for entry in entries
-        if entry.id in known and entry.name.experiment == experiment
+        if entry.id in charges and entry.name.experiment == experiment
     ]
     if not others:
         return accounts

@@ -181,20 +181,20 @@ class Shelves:
 def register_rows(connection: sa.Connection, population: str) -> dict[str, RegisterRow]:
     """The registers of a population, by name; those that cannot be understood are left out."""
     query = sa.select(REGISTERS).where(REGISTERS.c.population == population)
-    rows = (_row_of(found) for found in connection.execute(query).mappings())
+    rows = map(_row_of, connection.execute(query).mappings())
     return {row.name: row for row in rows if row is not None}
 
 
-def _row_of(found: Any) -> RegisterRow | None:
+def _row_of(row: sa.RowMapping) -> RegisterRow | None:
     """What a row of the table says; None where somebody has altered it."""
     try:
-        charges, document = found["charges"], json.loads(found["histories"])
+        charges, document = row["charges"], json.loads(row["histories"])
         met = document.get("met")
         return RegisterRow(
-            name=str(found["name"]),
-            mark=str(found["key_fingerprint"]),
-            n_words=int(found["n_words"]),
-            checksum=str(found["checksum"]),
+            name=str(row["name"]),
+            mark=str(row["key_fingerprint"]),
+            n_words=int(row["n_words"]),
+            checksum=str(row["checksum"]),
             histories=_histories_of(document),
             charges=frozenset(int(each) for each in json.loads(charges))
             if charges
