@@ -22,7 +22,7 @@ from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
-from flows.ledger.files import Files, Found
+from flows.ledger.files import Files, FileState
 from flows.ledger.marks import (
     closing_of,
     lists_of,
@@ -264,7 +264,10 @@ class Account:
         """Models and reports, of which no status tells, that are gone or altered."""
         if self._shelf.has_latest:
             return []
-        problems = {Found.GONE: "is gone", Found.ALTERED: "is not the file that was published"}
+        problems = {
+            FileState.GONE: "is gone",
+            FileState.ALTERED: "is not the file that was published",
+        }
         entries = self.entries()
         files = self._files.look(entries)
         return [
@@ -392,7 +395,7 @@ class Account:
         ]
         return Known(
             lists_of(entries, self.closing(clock.now())),
-            [e.name for e in there if files[e.id] == Found.HERE],
+            [e.name for e in there if files[e.id] == FileState.HERE],
             {shelf.path_of(e.name).name: e.file_sha256 for e in there if not e.pruned_at},
         )
 

@@ -145,13 +145,13 @@ class AttemptLog:
         return {attempt.period: attempt for attempt in map(_ATTEMPT.read, rows)}
 
     @contextmanager
-    def attempt(self, period: str) -> Iterator["Began"]:
+    def attempt(self, period: str) -> Iterator["OpenAttempt"]:
         """Note how the attempt at ``period`` ends that this block is.
 
         An error passes on as it is, and is noted in its own words, unless these say how rows
         compare with those of a published period.
         """
-        began = Began(self._ledger, self._experiment, period, clock.now())
+        began = OpenAttempt(self._ledger, self._experiment, period, clock.now())
         try:
             yield began
         except BaseException as error:
@@ -230,7 +230,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @dataclass
-class Began:
+class OpenAttempt:
     """An attempt that has begun."""
 
     _ledger: Ledger

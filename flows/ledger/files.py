@@ -29,7 +29,7 @@ _YOUNG = 50_000_000
 """Nanoseconds for which a file may change again under the same time; of coarse clocks 2 s."""
 
 
-class Found(StrEnum):
+class FileState(StrEnum):
     """Where the file of a release is that was charged."""
 
     HERE = "here"
@@ -53,23 +53,23 @@ class Files:
         self._right: dict[str, str] = {}
         self._noted: dict[str, dict[str, str]] | None = None
 
-    def look(self, entries: Sequence[Entry]) -> dict[int, Found]:
+    def look(self, entries: Sequence[Entry]) -> dict[int, FileState]:
         """Where the file of each charge is, by the charge's id."""
         charges = [entry for entry in entries if entry.counts]
         paths = {entry.id: self._shelf.path_of(entry.name) for entry in charges}
         held = {entry.id: self.holds(paths[entry.id], entry) for entry in charges}
         hosts = {entry.host for entry in charges if held[entry.id]} | {socket.gethostname()}
 
-        def where_is(entry: Entry) -> Found:
-            is_held, where = held[entry.id], Found.HERE
+        def where_is(entry: Entry) -> FileState:
+            is_held, where = held[entry.id], FileState.HERE
             if is_held is None:
-                is_held, where = self.holds(entry.path, entry), Found.ELSEWHERE
+                is_held, where = self.holds(entry.path, entry), FileState.ELSEWHERE
             if is_held is not None:
-                return where if is_held else Found.ALTERED
+                return where if is_held else FileState.ALTERED
             # Several machines, or containers, may write into one folder, or each into its own.
             is_shared = len(hosts) > 1 and entry.path == paths[entry.id]
             was_here = entry.host in hosts or is_shared or entry.state != State.PUBLISHED
-            return Found.GONE if was_here else Found.ELSEWHERE
+            return FileState.GONE if was_here else FileState.ELSEWHERE
 
         return {entry.id: where_is(entry) for entry in charges}
 

@@ -1,6 +1,6 @@
 """Who is in a release, as the accounts by unit know it, and what they have paid before."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -212,6 +212,12 @@ def _each_once(place: Ints, rows: tuple[Words, ...]) -> Sought:
     return Sought(digests[new], places[new])
 
 
+def greatest(amounts: Iterable[Budget]) -> Budget:
+    """The greatest ε and the greatest δ of some amounts; 0 of none."""
+    budgets = [Budget(), *amounts]
+    return Budget(max(each.epsilon for each in budgets), max(each.delta for each in budgets))
+
+
 @dataclass(frozen=True)
 class Accounts:
     """What the units of a log have paid, by all charges that count; public facts alone."""
@@ -315,5 +321,5 @@ class Accounts:
             paid + of_group(cost, n)
             for n, mine in self._by_rows()
             for paid in self.paid(self.codes[mine]).values()
-        ] or [cost]
-        return Budget(max(b.epsilon for b in after), max(b.delta for b in after))
+        ]
+        return greatest(after or [cost])

@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from flows.ledger.members import Accounts
+from flows.ledger.members import Accounts, greatest
 from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, of_group, total
@@ -218,11 +218,7 @@ def spent(entries: Iterable[Entry], population: str, lost: Collection[int] = ())
     each tells what its units had paid by then; charges given back since may make that too much.
     """
     counted = [entry for entry in entries if entry.population == population and entry.counts]
-    most = [entry.most for entry in counted if entry.roster is not None]
-    of_units = Budget(
-        max((each.epsilon for each in most), default=0.0),
-        max((each.delta for each in most), default=0.0),
-    )
+    of_units = greatest(entry.most for entry in counted if entry.roster is not None)
     return total((of_everybody(counted, population, lost), of_units))
 
 
@@ -272,11 +268,10 @@ def check_accounts(entries: Sequence[Entry], terms: Terms, accounts: Accounts) -
     if n_short == 0:
         return
     paid = [everybody + each for each in accounts.paid(accounts.codes[short]).values()]
-    most = Budget(max(b.epsilon for b in paid), max(b.delta for b in paid))
     n_rows = int(accounts.members.n_paid[short].max())
     cost = of_group(terms.cost, n_rows)
     name = "epsilon" if any((b + cost).epsilon > limit.epsilon for b in paid) else "delta"
-    amounts = terms.cost, cost, limit.left_after(most), limit
+    amounts = terms.cost, cost, limit.left_after(greatest(paid)), limit
     costs, for_rows, left, whole = (amount_text(getattr(b, name)) for b in amounts)
     twice = f" ({for_rows} for {n_rows} rows whose ids are one)" if n_rows > 1 else ""
     raise BudgetError(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from flows.ledger.attempts import Attempt, AttemptState
-from flows.ledger.files import Found
+from flows.ledger.files import FileState
 from flows.ledger.rules import OPEN, Entry, State, utc_text
 from flows.released.file.draft import draft_in
 from flows.runtime.working_folders import is_alive
@@ -120,7 +120,7 @@ def standings(
     now: datetime,
     entries: Iterable[Entry],
     attempts: Mapping[str, Attempt],
-    files: Mapping[int, Found],
+    files: Mapping[int, FileState],
     strays: Collection[ReleaseName] = (),
 ) -> list[Standing]:
     """Where every period stands that the schedule, the ledger or the folder of releases knows.
@@ -155,7 +155,7 @@ def _period(schedule: Schedule | None, name: str, now: datetime) -> _Period:
 
 
 def _by_charges(
-    period: _Period, entries: Sequence[Entry], files: Mapping[int, Found]
+    period: _Period, entries: Sequence[Entry], files: Mapping[int, FileState]
 ) -> Standing | None:
     """By the charges for it, the last that is public first; None where none of them counts."""
     outlooks = [(entry, _outlook(entry, files)) for entry in entries]
@@ -166,24 +166,26 @@ def _by_charges(
     if running := [entry for entry, outlook in outlooks if outlook in OPEN]:
         return period.stands(PeriodState.RUNNING, _running_text(running[0]))
     if drafted := [entry for entry, outlook in outlooks if outlook is None]:
-        if files.get(drafted[0].id) == Found.ALTERED:
+        if files.get(drafted[0].id) == FileState.ALTERED:
             return _by_stray(period, drafted[0].name)
         reason = "its run died while publishing; the next run finishes it"
         return period.stands(PeriodState.DUE, reason, is_due=period.is_due)
     return None
 
 
-def _by_public(period: _Period, public: Sequence[Entry], files: Mapping[int, Found]) -> Standing:
+def _by_public(
+    period: _Period, public: Sequence[Entry], files: Mapping[int, FileState]
+) -> Standing:
     """By the releases of a period that are public, or were: the one to be used, if there is one."""
     good = [entry for entry in public if entry.withdrawal is None]
     kept = [entry for entry in good if entry.pruned_at is None]
     last = max(kept or good or public, key=lambda entry: entry.name)
     release_id = last.name.release_id
-    if kept and files.get(last.id) in (Found.GONE, Found.ALTERED):
+    if kept and files.get(last.id) in (FileState.GONE, FileState.ALTERED):
         return _without_file(period, last, files)
     if kept:
         where = f"its file is not here: {last.host} released it into {last.path.parent}"
-        is_elsewhere = files.get(last.id) == Found.ELSEWHERE
+        is_elsewhere = files.get(last.id) == FileState.ELSEWHERE
         reason = where if is_elsewhere else None
         return period.stands(PeriodState.PUBLISHED, reason, release_id, is_elsewhere=is_elsewhere)
     if last.withdrawal is not None:
@@ -196,13 +198,13 @@ def _by_public(period: _Period, public: Sequence[Entry], files: Mapping[int, Fou
     return period.stands(PeriodState.PRUNED, reason, release_id)
 
 
-def _without_file(period: _Period, last: Entry, files: Mapping[int, Found]) -> Standing:
+def _without_file(period: _Period, last: Entry, files: Mapping[int, FileState]) -> Standing:
     """A release that may have been seen, and whose file is not what was drawn, or not there."""
     release_id, state = last.name.release_id, PeriodState.LOST
     what = f"the file of {release_id} is gone"
     if last.state != State.PUBLISHED:
         what = f"the run of {release_id} died while publishing, and its file is gone"
-    if files.get(last.id) == Found.ALTERED:
+    if files.get(last.id) == FileState.ALTERED:
         what, state = f"{last.path.name} is not the file that was published", PeriodState.ALTERED
     withdraw = "withdraw it, " if last.state == State.PUBLISHED else ""
     reason = (
@@ -212,12 +214,12 @@ def _without_file(period: _Period, last: Entry, files: Mapping[int, Found]) -> S
     return period.stands(state, reason, release_id)
 
 
-def _outlook(entry: Entry, files: Mapping[int, Found]) -> State | None:
+def _outlook(entry: Entry, files: Mapping[int, FileState]) -> State | None:
     """What the next run will make of a charge; None where it will publish it from its draft.
 
     One that was lost is published again once its file is put back.
     """
-    is_there = files.get(entry.id) in (Found.HERE, Found.ELSEWHERE)
+    is_there = files.get(entry.id) in (FileState.HERE, FileState.ELSEWHERE)
     if entry.state == State.LOST and is_there:
         return State.PUBLISHED
     if entry.state not in OPEN or entry.draft is None:

@@ -1,7 +1,7 @@
 """What a population has paid and may still pay, as it is told to people and programs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -66,7 +66,7 @@ class Statement:
             [Budget(way.epsilon, way.delta) for way, n in history for _ in range(n)]
             for history in theirs
         ] or [[]]
-        return {tuple(sorted(common + more, key=_by_size)) for more in of_units}
+        return {tuple(sorted(common + more, key=astuple)) for more in of_units}
 
     def composed_json(self) -> dict[str, float | None]:
         """The fields of ``clusterdp ledger --json`` on :attr:`composed`; null where it is None."""
@@ -95,7 +95,3 @@ class Statement:
             "budget_delta": None if limit.delta == float("inf") else limit.delta,
             "n_releases": self.n_releases,
         }
-
-
-def _by_size(price: Budget) -> tuple[float, float]:
-    return price.epsilon, price.delta

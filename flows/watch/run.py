@@ -16,7 +16,7 @@ from flows.config.model.experiment import Config
 from flows.config.model.notify import Event
 from flows.config.rules.schedule import schedule_of
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState, Began, RunRecord, reason_of
+from flows.ledger.attempts import AttemptState, OpenAttempt, RunRecord, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.runtime import clock, logs
 from flows.watch.metrics import write_metrics
@@ -48,7 +48,7 @@ class Watch:
 
     run: str
     """Its identifier: drawn when it begins. The ledger's charge has it in its working folder."""
-    _began: Began | None = None
+    _began: OpenAttempt | None = None
     _made: tuple[str, Roster, tuple[str, ...]] | None = None
 
     def works_in(self, folder: Path) -> None:

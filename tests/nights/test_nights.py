@@ -17,7 +17,7 @@ import pytest
 
 from flows.ledger import marks
 from flows.ledger.attempts import AttemptLog
-from flows.ledger.files import Files, Found
+from flows.ledger.files import Files, FileState
 from flows.raw.reading import stores
 from flows.watch import sending
 from schemas.errors import InputError
@@ -101,8 +101,8 @@ def _two_folders_are_one() -> Iterator[Plant]:
     """What lies in another folder of the experiment is taken for what lies here."""
     look = Files.look
 
-    def found(files: Files, entries: Any) -> dict[int, Found]:
-        here = {Found.ELSEWHERE: Found.HERE}
+    def found(files: Files, entries: Any) -> dict[int, FileState]:
+        here = {FileState.ELSEWHERE: FileState.HERE}
         return {entry: here.get(one, one) for entry, one in look(files, entries).items()}
 
     yield patch.object(Files, "look", found)

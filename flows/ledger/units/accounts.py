@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from flows.ledger.members import Accounts, Members
+from flows.ledger.members import Accounts, Members, greatest
 from flows.ledger.rules import OPEN, Entry, Terms, of_everybody, spent
 from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
 from flows.ledger.units.registers import (
@@ -378,10 +378,7 @@ def tally(
         if 2 * seen >= n_units:
             middle = amount.epsilon
             break
-    most = Budget(
-        max((amount.epsilon for amount, _ in paid), default=everybody.epsilon),
-        max((amount.delta for amount, _ in paid), default=everybody.delta),
-    )
+    most = greatest([everybody, *(amount for amount, _ in paid)])
     return Tally(n_units, most, middle, counts, frozenset(sources.lost))
 
 
