@@ -383,23 +383,16 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
         raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
     with server_for_one_run(configs[0], wanted=prefect) as server:
         from flows import release as page
-        from flows.cli.show.due import due_text, several_due_text
-        from flows.operate.due import release_all_due, release_due
+        from flows.cli.show.due import due_text
+        from flows.operate.due import DueResult, release_all_due, release_due
 
         if server is not None:
             server.wait()
         way = page.release_period if server is None else page.release
         paths = [str(config.absolute()) for config in configs]
-        if is_one:
-            one = release_due(paths[0], way)
-            text = partial(due_text, one)
-            said = one.farewells
-            return Answer(text, one.as_json(), one.warnings, said, exit_code=one.exit_code)
-        all_of_them = release_all_due(paths, way)
-    text = partial(several_due_text, all_of_them)
-    code = all_of_them.exit_code
-    document, said = all_of_them.as_json(), all_of_them.farewells
-    return Answer(text, document, all_of_them.warnings, said, exit_code=code)
+        due = release_due(paths[0], way) if is_one else release_all_due(paths, way)
+        text = partial(due_text, *([due] if isinstance(due, DueResult) else due.configs))
+    return Answer(text, due.as_json(), due.warnings, due.farewells, exit_code=due.exit_code)
 
 
 def serve(

@@ -18,17 +18,15 @@ from typing import TYPE_CHECKING
 from flows.config.load import load_any
 from flows.config.model.declared import Declared
 from flows.config.signing_key import SigningKey, read_signing_key
-from flows.ledger.attempts import AttemptLog, AttemptState, Began
+from flows.ledger.attempts import AttemptLog
 from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
-from flows.ledger.digests import digests, entries_of
-from flows.ledger.files import Files, Found
+from flows.ledger.files import Files, FileState
 from flows.ledger.marks import (
     closing_of,
     lists_of,
     note_pruned,
     note_withdrawal,
-    unfinished_folders,
 )
 from flows.ledger.members import Accounts, Members
 from flows.ledger.place import ledger_url
@@ -44,7 +42,6 @@ from flows.ledger.rules import (
     check_accounts,
     of_period,
 )
-from flows.ledger.runs import RunRecord, note_told, read_runs, told_notices, write_run
 from flows.ledger.shelf import shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
@@ -122,7 +119,7 @@ class Account:
         """Take the terms from a configuration; nothing is read or made yet."""
         self._shelf = shelf_of(config)
         self._ledger = Ledger(ledger_url(config.ledger.url, config.directory))
-        self._terms = Terms(
+        self.terms = Terms(
             experiment=self._shelf.experiment,
             population=config.population,
             cost=config.charged,
@@ -132,6 +129,7 @@ class Account:
             spares=config.payment.spares,
         )
         self._config = config
+        self.log = AttemptLog(self._ledger, self._shelf.experiment)
         self._files = Files(self._ledger, self._shelf)
         self._notes: list[str] = []
 
@@ -139,42 +137,35 @@ class Account:
     def _signing_key(self) -> SigningKey | None:
         return read_signing_key(self._config.signing_key_path)
 
-    @property
-    def terms(self) -> Terms:
-        """Who pays, how much for one release, and how much in all."""
-        return self._terms
-
     def check_key_named(self) -> None:
         """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
-        if self._terms.by_unit:
+        if self.terms.by_unit:
             account_key_path(self._config)
 
     @property
     def has_accounts(self) -> bool:
         """Whether accounts of units were begun, under some key."""
-        return self._ledger.has_accounts(self._terms.population)
+        return self._ledger.has_accounts(self.terms.population)
 
     @property
     def register_marks(self) -> set[str]:
         """How the units of earlier releases were digested: marks of their registers."""
-        return self._ledger.register_marks(self._terms.population)
+        return self._ledger.register_marks(self.terms.population)
 
     def statement(self, *, exact: bool = False) -> Statement:
         """What the population has paid, with all its entries; changes nothing.
 
         If it is to be ``exact``, the accounts of all units are added up, which takes a while.
         """
-        return self._ledger.statement(self._terms, exact=exact)
+        return self._ledger.statement(self.terms, exact=exact)
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self) -> AbstractContextManager[None]:
         """Look at accounts and charge them, while no other run of the population does."""
-        with self._ledger.turn(self._terms.population):
-            yield
+        return self._ledger.turn(self.terms.population)
 
     def abandon(self, release_id: str) -> State:
         """Settle an unfinished charge of the experiment, as an operator says; its new state."""
-        return self._ledger.abandon(self._terms.experiment, release_id)
+        return self._ledger.abandon(self.terms.experiment, release_id)
 
     def refuse_early(self, period: str, *, revise: bool, most_paid: int = 1) -> None:
         """Raise BudgetError where no log could make the charge fit; changes nothing.
@@ -188,22 +179,22 @@ class Account:
         _ = self._signing_key
         self.check_key_named()
         self._shelf.check_known(self._ledger)
-        terms = replace(self._terms, cost=of_group(self._terms.cost, most_paid))
+        terms = replace(self.terms, cost=of_group(self.terms.cost, most_paid))
         refuse_early(self._ledger.entries(terms), terms, period, revise=revise)
 
     def accounts(self, members: Members, period: str) -> Accounts:
         """What the units of a log have paid; to be called in the population's turn."""
         self._notes += self.settle()
-        return self._ledger.accounts(self._terms, members, period)
+        return self._ledger.accounts(self.terms, members, period)
 
     def sum_up(self, members: Members) -> None:
         """Let a later run read fewer registers; in the turn, once it is charged."""
         with suppress(ClusterdpError):  # nothing depends on it
-            self._ledger.sum_up(self._terms.population, members)
+            self._ledger.sum_up(self.terms.population, members)
 
     def look_at_accounts(self, members: Members, period: str) -> Accounts | None:
         """The same for a dry run: changes nothing; None where no accounts were begun."""
-        return self._ledger.look_at_accounts(self._terms, members, period)
+        return self._ledger.look_at_accounts(self.terms, members, period)
 
     def check_accounts(self, accounts: Accounts, period: str) -> None:
         """Raise BudgetError where a release of units with these accounts would be refused.
@@ -211,11 +202,11 @@ class Account:
         One of a period that was released may turn out unchanged, and is not.
         """
         if not self.has_released(period):
-            check_accounts(self._ledger.entries(self._terms), self._terms, accounts)
+            check_accounts(self._ledger.entries(self.terms), self.terms, accounts)
 
     def has_released(self, period: str) -> bool:
         """Whether a release of the period was charged: it may turn out unchanged."""
-        return bool(of_period(self._ledger.entries(self._terms), self._terms.experiment, period))
+        return bool(of_period(self._ledger.entries(self.terms), self.terms.experiment, period))
 
     def reserve(
         self,
@@ -233,11 +224,11 @@ class Account:
         of its rows. Finishes what dead runs left,
         first. Raises ConflictError and BudgetError; nothing is charged then.
         """
-        if self._terms.by_unit and accounts is None:
+        if self.terms.by_unit and accounts is None:
             raise AssertionError("each unit has an account here, and nobody has looked at it")
-        shelf = self._shelf
+        shelf, key = self._shelf, self._signing_key
         asked = ChargeRequest(
-            self._terms,
+            self.terms,
             period,
             made_from,
             shelf.directory,
@@ -247,7 +238,6 @@ class Account:
             accounts,
             most_paid,
         )
-        key = self._signing_key
         notes = [*self._notes, *([] if key is None else key.warnings)]
         shelf.check_known(self._ledger)
         try:
@@ -274,18 +264,28 @@ class Account:
         """Models and reports, of which no status tells, that are gone or altered."""
         if self._shelf.has_latest:
             return []
-        problems = {Found.GONE: "is gone", Found.ALTERED: "is not the file that was published"}
+        problems = {
+            FileState.GONE: "is gone",
+            FileState.ALTERED: "is not the file that was published",
+        }
         entries = self.entries()
-        found = self._files.look(entries)
+        files = self._files.look(entries)
         return [
-            f"{one.path}: {problems[found[one.id]]}; put it back from a copy"
-            for one in entries
-            if one.state == State.PUBLISHED and found[one.id] in problems
+            f"{entry.path}: {problems[files[entry.id]]}; put it back from a copy"
+            for entry in entries
+            if entry.state == State.PUBLISHED and files[entry.id] in problems
         ]
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of the file of each release, by its id, as it was when it was published."""
-        return digests(self._ledger, self._shelf.experiment)
+        """The SHA-256 of the file of each release, by its id, as it was when it was published.
+
+        A release that is known from its file alone has none: the file may have been altered.
+        """
+        return {
+            entry.name.release_id: entry.file_sha256
+            for entry in self.entries()
+            if entry.counts and entry.file_sha256 is not None
+        }
 
     def settle(self) -> list[str]:
         """Finish what dead runs left, without a release of one's own; gives warnings.
@@ -309,50 +309,25 @@ class Account:
 
         ``made`` is the night that this run has released.
         """
-        shelf, found = self._shelf, tuple[str, ...]()
+        shelf, warnings = self._shelf, tuple[str, ...]()
         for renew in offered("renew_series"):
-            found += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
+            warnings += renew(shelf.directory, shelf.experiment, self.known, self._files, made)
         self._note_files()
-        return found
+        return warnings
 
     def _note_files(self) -> None:
         with suppress(ClusterdpError):  # they are read once more then
             self._files.note()
 
-    def attempt(self, period: str) -> AbstractContextManager[Began]:
-        """Note in the ledger how the attempt at ``period`` ends that the block is."""
-        return AttemptLog(self._ledger, self._shelf.experiment).attempt(period)
-
-    def ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
-        """How an attempt at ``period`` ended by ``error``, and why, as ``status`` shows it."""
-        return AttemptLog(self._ledger, self._shelf.experiment).ending(period, error)
-
-    def keep_run(self, record: RunRecord) -> None:
-        """Keep how a run ended, in the ledger."""
-        write_run(self._ledger, self._shelf.experiment, record)
-
-    def runs(self) -> list[RunRecord]:
-        """The runs that are kept, the oldest end first; changes nothing."""
-        return read_runs(self._ledger, self._shelf.experiment)
-
-    def told_notices(self) -> set[tuple[str, str]]:
-        """The periods and events that people were told of; changes nothing."""
-        return told_notices(self._ledger, self._shelf.experiment)
-
-    def note_told(self, period: str, event: str, now: datetime) -> None:
-        """Note that people were told of an event of a period."""
-        note_told(self._ledger, self._shelf.experiment, period, event, now)
-
     def standings(self, schedule: Schedule | None, now: datetime) -> list[Standing]:
         """Where every period stands that anybody knows of; changes nothing."""
         ledger, shelf = self._ledger, self._shelf
         names = shelf.names()  # first: what is published after it is no stray
-        entries = ledger.entries(self._terms)
+        entries = ledger.entries(self.terms)
         ours = [entry for entry in entries if entry.name.experiment == shelf.experiment]
-        known = {entry.name.release_id for entry in ours if entry.counts}
-        strays = [name for name in names if name.release_id not in known]
-        attempts = AttemptLog(ledger, shelf.experiment).last()
-        return standings(schedule, now, ours, attempts, self._files.look(ours), strays)
+        charged = {entry.name.release_id for entry in ours if entry.counts}
+        strays = [name for name in names if name.release_id not in charged]
+        return standings(schedule, now, ours, self.log.last(), self._files.look(ours), strays)
 
     @contextmanager
     def publishing(self, charge: Charge) -> Iterator[list[str]]:
@@ -393,11 +368,11 @@ class Account:
 
     def entries(self) -> list[Entry]:
         """All charges for the experiment, the oldest first; changes nothing."""
-        return entries_of(self._ledger, self._shelf.experiment)
+        return self._ledger.entries_of(self._shelf.experiment)
 
     def unfinished(self) -> set[Path]:
         """Working folders of charges that are not settled, which nobody may clear away."""
-        return unfinished_folders(self._ledger)
+        return self._ledger.unfinished_folders()
 
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""
@@ -410,17 +385,17 @@ class Account:
     def known(self) -> Known:
         """What there is to say of the releases, and which files in their folder are these."""
         shelf, entries = self._shelf, self.entries()
-        found = self._files.look(entries)
+        files = self._files.look(entries)
         there = [
-            one
-            for one in entries
-            if one.state == State.PUBLISHED or (one.state == State.LOST and one.file_sha256)
-            if os.path.lexists(shelf.path_of(one.name))
+            e
+            for e in entries
+            if e.state == State.PUBLISHED or (e.state == State.LOST and e.file_sha256)
+            if os.path.lexists(shelf.path_of(e.name))
         ]
         return Known(
             lists_of(entries, self.closing(clock.now())),
-            [one.name for one in there if found[one.id] == Found.HERE],
-            {shelf.path_of(one.name).name: one.file_sha256 for one in there if not one.pruned_at},
+            [e.name for e in there if files[e.id] == FileState.HERE],
+            {shelf.path_of(e.name).name: e.file_sha256 for e in there if not e.pruned_at},
         )
 
     def lists(self) -> Lists:

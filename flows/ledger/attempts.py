@@ -1,23 +1,27 @@
-"""How the last attempt at each period went, kept beside the charges: why a period is not there yet.
+"""What a ledger keeps of runs, beside the charges: how they ended, and what people were told.
 
-A row a period of an experiment, replaced by the next attempt. No reason holds an outcome or hangs
-on one: whether a published period was unchanged or in conflict is left out (both are "published").
+Of each period of an experiment the last attempt, replaced by the next: why it is not there yet. For
+metrics, and for who looks into one, of each period the last run that published it, and the last one
+that did not; and of what was told to people, that it was. No reason holds an outcome or hangs on
+one: a run that found its period public already, with the same rows or with others, is "published",
+or is not kept: which it was hangs on outcomes. All else here is public.
 """
 
+import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger, told_plainly
-from flows.ledger.rules import OPEN, Entry
-from flows.ledger.tables import CHARGES, METADATA, select
+from flows.ledger.database import Ledger
+from flows.ledger.rows import RowCodec
+from flows.ledger.rules import OPEN
+from flows.ledger.tables import CHARGES, METADATA, replacing
 from flows.runtime import clock
 from flows.runtime.interruption import was_interrupted
 from schemas.errors import (
@@ -26,10 +30,9 @@ from schemas.errors import (
     ConflictError,
     InputError,
     NoFileError,
-    shown,
 )
 
-_TABLE = sa.Table(
+_ATTEMPTS = sa.Table(
     "clusterdp_attempts",
     METADATA,
     sa.Column("experiment", sa.Text, primary_key=True),
@@ -42,8 +45,25 @@ _TABLE = sa.Table(
     # The working folder of the run; whoever can lock it knows that the run is dead.
     sa.Column("folder", sa.Text),
 )
-_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in _TABLE.c]
-
+_RUNS = sa.Table(
+    "clusterdp_runs",
+    METADATA,
+    sa.Column("run", sa.Text, primary_key=True),
+    sa.Column("experiment", sa.Text, nullable=False, index=True),
+    sa.Column("period", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("ended_at", sa.Text, nullable=False),
+    sa.Column("release_id", sa.Text),
+    sa.Column("facts", sa.Text, nullable=False),
+)
+_NOTICES = sa.Table(
+    "clusterdp_notices",
+    METADATA,
+    sa.Column("experiment", sa.Text, primary_key=True),
+    sa.Column("period", sa.Text, primary_key=True),
+    sa.Column("event", sa.Text, primary_key=True),
+    sa.Column("sent_at", sa.Text, nullable=False),
+)
 _LONGEST = 2000  # characters of a reason
 
 
@@ -62,6 +82,10 @@ class AttemptState(StrEnum):
     """For any other reason."""
 
 
+ENDED = tuple(state for state in AttemptState if state != AttemptState.RUNNING)
+"""How an attempt may have ended."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """The last attempt at a period."""
@@ -76,8 +100,39 @@ class Attempt:
     folder: Path | None
 
 
+@dataclass(frozen=True)
+class RunRecord:
+    """How a run ended; nothing in it hangs on an outcome, but that its length may, faintly."""
+
+    run: str
+    """The identifier that its log has."""
+    period: str
+    state: AttemptState
+    """One of those that have :data:`ENDED`."""
+    ended_at: datetime
+    """UTC, in whole seconds."""
+    release_id: str | None = None
+    seconds: int | None = None
+    """How long it took, rounded up to whole seconds."""
+    n_units: int | None = None
+    n_read: int | None = None
+    sample_ratio_p: float | None = None
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    """Rows by rule."""
+
+
+_ATTEMPT = RowCodec(
+    _ATTEMPTS,
+    Attempt,
+    "period",
+    ", or delete it: it says how the last attempt went, and nothing hangs on it",
+)
+_RUN = RowCodec(_RUNS, RunRecord, "run")
+_FACTS = ("seconds", "n_units", "n_read", "sample_ratio_p", "set_aside")
+
+
 class AttemptLog:
-    """The attempts of an experiment in its ledger."""
+    """What the ledger of an experiment keeps of its runs."""
 
     def __init__(self, ledger: Ledger, experiment: str) -> None:
         """Take the ledger; nothing is read or made yet."""
@@ -86,35 +141,83 @@ class AttemptLog:
 
     def last(self) -> dict[str, Attempt]:
         """The last attempt at each period; changes nothing."""
-        return _read(self._ledger, self._experiment)
+        rows = self._ledger.find(_ATTEMPTS, experiment=self._experiment)
+        return {attempt.period: attempt for attempt in map(_ATTEMPT.read, rows)}
 
     @contextmanager
-    def attempt(self, period: str) -> Iterator["Began"]:
+    def attempt(self, period: str) -> Iterator["OpenAttempt"]:
         """Note how the attempt at ``period`` ends that this block is.
 
         An error passes on as it is, and is noted in its own words, unless these say how rows
         compare with those of a published period.
         """
-        began = Began(self._ledger, self._experiment, period, clock.now())
+        began = OpenAttempt(self._ledger, self._experiment, period, clock.now())
         try:
             yield began
         except BaseException as error:
             with suppress(ClusterdpError):  # then the error is worth more than this note
-                state, reason = self.ending(period, error)
-                began.note(state, reason)
+                began.note(*self.ending(period, error))
             raise
         with suppress(ClusterdpError):  # the release is public, which the ledger knows better
             began.note(AttemptState.PUBLISHED)
 
     def ending(self, period: str, error: BaseException) -> tuple[AttemptState, str | None]:
         """How an attempt ended by ``error``, and why; nothing of how rows compare."""
-        if isinstance(error, ConflictError) and _is_public(self._ledger, self._experiment, period):
+        if isinstance(error, ConflictError) and self._is_public(period):
             return AttemptState.PUBLISHED, None
         if isinstance(error, BudgetError):
             return AttemptState.REFUSED, str(error)
         if isinstance(error, NoFileError):
             return AttemptState.NO_FILE, str(error)
         return AttemptState.FAILED, reason_of(error)
+
+    def _of(self, table: sa.Table, period: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return table.c.experiment == self._experiment, table.c.period == period
+
+    def _is_public(self, period: str) -> bool:
+        """Whether a release of the period is, or may have been, public."""
+        entries = self._ledger.charges(*self._of(CHARGES, period))
+        return any(entry.counts and entry.state not in OPEN for entry in entries)
+
+    def keep(self, run: RunRecord) -> None:
+        """Keep how a run ended, in place of the last one of its period that ended likewise."""
+        is_published = run.state == AttemptState.PUBLISHED
+        facts = {name: getattr(run, name) for name in _FACTS}
+        row = {"experiment": self._experiment, "facts": json.dumps(facts)}
+        row |= _RUN.values(
+            **{name: value for name, value in vars(run).items() if name not in facts}
+        )
+        published = AttemptState.PUBLISHED.value
+        alike = _RUNS.c.state == published if is_published else _RUNS.c.state != published
+        changes = [
+            sa.delete(_RUNS).where(alike, *self._of(_RUNS, run.period)),
+            sa.insert(_RUNS).values(row),
+        ]
+        if is_published:  # what comes of this release, or after it, is news again
+            changes.append(sa.delete(_NOTICES).where(*self._of(_NOTICES, run.period)))
+        self._ledger.write(*changes)
+
+    def runs(self) -> list[RunRecord]:
+        """The runs that are kept, the oldest end first; changes nothing.
+
+        A row that is none of this program's is left out: nothing hangs on it.
+        """
+        runs = []
+        for row in self._ledger.find(_RUNS, experiment=self._experiment):
+            with suppress(InputError, KeyError, TypeError, ValueError):
+                runs.append(_RUN.read({**json.loads(row["facts"]), **row}))
+        return sorted(runs, key=lambda run: run.ended_at)
+
+    def notices(self) -> set[tuple[str, str]]:
+        """The periods and events that people were told of; changes nothing."""
+        rows = self._ledger.find(_NOTICES, experiment=self._experiment)
+        return {(str(row["period"]), str(row["event"])) for row in rows}
+
+    def note_told(self, period: str, event: str, now: datetime) -> None:
+        """Note that people were told of an event of a period."""
+        named = {"experiment": self._experiment, "period": period, "event": event}
+        row = {**named, "sent_at": now.isoformat()}
+        self._ledger.write(*replacing(_NOTICES, row, *named))
 
 
 def reason_of(error: BaseException) -> str:
@@ -127,7 +230,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @dataclass
-class Began:
+class OpenAttempt:
     """An attempt that has begun."""
 
     _ledger: Ledger
@@ -144,81 +247,13 @@ class Began:
     def note(self, state: AttemptState, reason: str | None = None) -> None:
         """Replace what is noted of the period."""
         is_running = state == AttemptState.RUNNING
-        row = {
-            "experiment": self._experiment,
-            "period": self._period,
-            "state": state.value,
-            "reason": reason if reason is None else reason[:_LONGEST],
-            "started_at": _plain(self._started_at),
-            "ended_at": None if is_running else _plain(clock.now()),
-            "host": socket.gethostname(),
-            "folder": str(self._folder) if is_running and self._folder else None,
-        }
-        _write(self._ledger, row)
-
-
-@told_plainly
-def _write(ledger: Ledger, row: dict[str, Any]) -> None:
-    named = sa.and_(_TABLE.c.experiment == row["experiment"], _TABLE.c.period == row["period"])
-    with ledger.alone() as connection:
-        connection.execute(sa.delete(_TABLE).where(named))
-        connection.execute(sa.insert(_TABLE).values(row))
-
-
-@told_plainly
-def _read(ledger: Ledger, experiment: str) -> dict[str, Attempt]:
-    with ledger.reading() as connection:
-        if connection is None or not sa.inspect(connection).has_table(_TABLE.name):
-            return {}
-        query = sa.select(*_READ).where(_TABLE.c.experiment == experiment)
-        attempts = [_attempt(row._mapping) for row in connection.execute(query)]
-        return {attempt.period: attempt for attempt in attempts}
-
-
-@told_plainly
-def _is_public(ledger: Ledger, experiment: str, period: str) -> bool:
-    """Whether a release of the period is, or may have been, public."""
-    of_period = sa.and_(CHARGES.c.experiment == experiment, CHARGES.c.period == period)
-    with ledger.reading() as connection:
-        entries: list[Entry] = [] if connection is None else select(connection, of_period)
-    return any(entry.counts and entry.state not in OPEN for entry in entries)
-
-
-def _attempt(values: Any) -> Attempt:
-    """An attempt, read back; a row that this program cannot have written is refused."""
-    try:
-        folder = values["folder"]
-        return Attempt(
-            period=_text(values["period"]),
-            state=AttemptState(values["state"]),
-            reason=None if values["reason"] is None else _text(values["reason"]),
-            started_at=_time(values["started_at"]),
-            ended_at=None if values["ended_at"] is None else _time(values["ended_at"]),
-            host=_text(values["host"]),
-            folder=None if folder is None else Path(_text(folder)),
+        row = {"experiment": self._experiment} | _ATTEMPT.values(
+            period=self._period,
+            state=state,
+            reason=reason if reason is None else reason[:_LONGEST],
+            started_at=self._started_at,
+            ended_at=None if is_running else clock.now(),
+            host=socket.gethostname(),
+            folder=self._folder if is_running else None,
         )
-    except (TypeError, ValueError):
-        named = shown(values["period"])
-    raise InputError(
-        f"the ledger's table {_TABLE.name}: the row of the period {named} is none of this "
-        "program's; nobody but clusterdp may write to a ledger. Put the row back as it was, from a "
-        "copy, or delete it: it says how the last attempt went, and nothing hangs on it"
-    )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value:
-        raise TypeError
-    return value
-
-
-def _time(value: object) -> datetime:
-    """UTC; SQLite keeps times as text."""
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    if not isinstance(found, datetime):
-        raise TypeError
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-
-
-def _plain(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0)
+        self._ledger.write(*replacing(_ATTEMPTS, row, "experiment", "period"))

@@ -20,6 +20,7 @@ from flows.ledger.members import Accounts, Members
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.place import PATIENCE, is_there, make_durable, make_private
 from flows.ledger.questions import same_people
+from flows.ledger.rows import raw_columns
 from flows.ledger.rules import (
     OPEN,
     ChargeRequest,
@@ -33,17 +34,18 @@ from flows.ledger.statement import Statement
 from flows.ledger.tables import (
     CHARGES,
     METADATA,
+    POPULATIONS,
     REGISTERS,
     VERSION_TABLE,
     concerns,
-    entries_for,
     insert,
     new_row,
+    replacing,
     select,
     unfinished,
     update,
 )
-from flows.ledger.units.accounts import known_key, read_accounts, sum_up, tally
+from flows.ledger.units.accounts import read_accounts, sum_up, tally
 from flows.ledger.units.registers import Shelves, new_register, prefix_of
 from flows.ledger.units.turn import turn_by_file, turn_by_server
 from privatizers.accounting.budget import Budget
@@ -104,7 +106,9 @@ class Ledger:
         """Connect to nothing yet; :func:`ledger_url` checks what a configuration says."""
         self.file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         hidden = [name for name in url.query if "password" in name]
-        self.shelves = Shelves(None if self.file is None else self._folder)
+        file = self.file
+        self._folder = None if file is None else file.with_name(f"{file.name}.accounts")
+        self.shelves = Shelves(self._folder)
         self._shown = url.difference_update_query(hidden).render_as_string(hide_password=True)
         self._is_complete = False  # whether this has seen that all tables are there
         if self.file is not None:
@@ -134,16 +138,9 @@ class Ledger:
         """Where it is, without a password."""
         return self._shown
 
-    @property
-    def _folder(self) -> Path:
-        """Where the accounts by unit are, of a ledger in a file."""
-        if self.file is None:
-            raise AssertionError("a ledger on a server has no folder")
-        return self.file.with_name(f"{self.file.name}.accounts")
-
     def turn(self, population: str) -> AbstractContextManager[None]:
         """Let no other run look at the population's accounts or charge them meanwhile."""
-        if self.file is None:
+        if self.file is None or self._folder is None:
             return turn_by_server(self.engine, population)
         make_private(self.file)
         return turn_by_file(self._folder, population)
@@ -177,24 +174,13 @@ class Ledger:
             return None
         return read_accounts(None, self.engine.connect, self.shelves, terms, members, period)
 
-    @told_plainly
     def register_marks(self, population: str) -> set[str]:
         """The marks of the population's registers: how, and under what keys, they were digested."""
-        with self.reading() as connection:
-            if connection is None or not sa.inspect(connection).has_table(REGISTERS.name):
-                return set()
-            of_mine = REGISTERS.c.population == population
-            found = sa.select(REGISTERS.c.key_fingerprint).where(of_mine).distinct()
-            return set(connection.execute(found).scalars())
+        return {row["key_fingerprint"] for row in self.find(REGISTERS, population=population)}
 
-    @told_plainly
     def has_accounts(self, population: str) -> bool:
         """Whether accounts by unit were begun, under some key."""
-        with self.reading() as connection:
-            return connection is not None and (
-                sa.inspect(connection).has_table("clusterdp_populations")
-                and known_key(connection, population) is not None
-            )
+        return bool(self.find(POPULATIONS, population=population))
 
     @told_plainly
     def reserve(
@@ -209,7 +195,9 @@ class Ledger:
         """
         self.settle(resolve_charge)
         with self.alone() as connection:
-            entries = entries_for(connection, asked)
+            # Of the population, of the experiment, and of the same units elsewhere.
+            same_units = CHARGES.c.units_digest == asked.fingerprint.units
+            entries = select(connection, sa.or_(concerns(asked.terms), same_units))
             decision = decide(entries, asked)
             path = asked.path_of(decision.name)
             charge = None
@@ -247,8 +235,8 @@ class Ledger:
         written = self.shelves.write(connection, name, [members.words])
         histories = members.histories(asked.terms.cost)
         row = new_register(population, name, members.mark, written, histories, met=accounts.met)
-        connection.execute(sa.delete(REGISTERS).where(REGISTERS.c.name == name))
-        connection.execute(sa.insert(REGISTERS).values(row))
+        for change in replacing(REGISTERS, row, "name"):
+            connection.execute(change)
         connection.execute(sa.update(CHARGES).where(CHARGES.c.id == charge).values(roster=name))
 
     def begin_publishing(self, charge: int, file_sha256: str | None = None) -> None:
@@ -292,14 +280,17 @@ class Ledger:
             update(connection, entry, new)
             return new
 
-    @told_plainly
     def known(self, experiment: str) -> set[str]:
         """The release ids of an experiment that are charged."""
-        with self.reading() as connection:
-            if connection is None:
-                return set()
-            query = sa.select(CHARGES.c.slot).where(CHARGES.c.experiment == experiment)
-            return {slot for slot in connection.execute(query).scalars() if slot is not None}
+        return {entry.name.release_id for entry in self.entries_of(experiment) if entry.counts}
+
+    def unfinished_folders(self) -> set[Path]:
+        """Working folders of charges that are not settled, which nobody may clear away."""
+        return {e.draft for e in self.charges(CHARGES.c.state.in_(OPEN)) if e.draft is not None}
+
+    def entries_of(self, experiment: str) -> list[Entry]:
+        """All charges for an experiment, the oldest first; changes nothing."""
+        return self.charges(CHARGES.c.experiment == experiment)
 
     @told_plainly
     def statement(self, terms: Terms, *, exact: bool = False) -> Statement:
@@ -310,17 +301,15 @@ class Ledger:
         with self.reading() as connection:
             if connection is None:
                 return Statement(terms, ())
-            found = _statement(connection, terms)
-            if exact and any(entry.roster is not None for entry in found.entries):
-                counted = tally(connection, self.shelves, found.entries, terms.population)
-                return replace(found, tally=counted)
-            return found
+            statement = _statement(connection, terms)
+            if exact and any(entry.roster is not None for entry in statement.entries):
+                of_units = tally(connection, self.shelves, statement.entries, terms.population)
+                return replace(statement, tally=of_units)
+            return statement
 
-    @told_plainly
     def entries(self, terms: Terms) -> list[Entry]:
         """All entries of a population or of an experiment; changes nothing."""
-        with self.reading() as connection:
-            return [] if connection is None else select(connection, concerns(terms))
+        return self.charges(concerns(terms))
 
     @told_plainly
     def _move(self, charge: int, before: State, after: State, **columns: str | None) -> bool:
@@ -332,6 +321,29 @@ class Ledger:
                 if after == State.VOID and entry.roster is not None:
                     self.shelves.remove(connection, [entry.roster])
             return bool(entries)
+
+    @told_plainly
+    def charges(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+        """The charges that fulfil all conditions, the oldest first; changes nothing."""
+        with self.reading() as connection:
+            return [] if connection is None else select(connection, sa.and_(*conditions))
+
+    @told_plainly
+    def find(self, table: sa.Table, **same: str) -> list[sa.RowMapping]:
+        """The rows of a table that have these values, as they are; changes nothing."""
+        with self.reading() as connection:
+            if connection is None or not sa.inspect(connection).has_table(table.name):
+                return []
+            alike = (table.c[name] == value for name, value in same.items())
+            query = sa.select(*raw_columns(table)).where(*alike)
+            return list(connection.execute(query).mappings())
+
+    @told_plainly
+    def write(self, *changes: sa.Executable) -> None:
+        """Make changes in one transaction, in their order."""
+        with self.alone() as connection:
+            for change in changes:
+                connection.execute(change)
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection | None]:

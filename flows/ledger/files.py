@@ -8,13 +8,13 @@ nobody can set. So a night costs a look at each name, and the few files are read
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
 import sqlalchemy as sa
 
-from flows.ledger.database import Ledger, told_plainly
+from flows.ledger.database import Ledger
 from flows.ledger.rules import Entry, State
 from flows.ledger.shelf import Shelf
 from flows.ledger.tables import FILES
@@ -29,7 +29,7 @@ _YOUNG = 50_000_000
 """Nanoseconds for which a file may change again under the same time; of coarse clocks 2 s."""
 
 
-class Found(StrEnum):
+class FileState(StrEnum):
     """Where the file of a release is that was charged."""
 
     HERE = "here"
@@ -53,25 +53,25 @@ class Files:
         self._right: dict[str, str] = {}
         self._noted: dict[str, dict[str, str]] | None = None
 
-    def look(self, entries: Sequence[Entry]) -> dict[int, Found]:
+    def look(self, entries: Sequence[Entry]) -> dict[int, FileState]:
         """Where the file of each charge is, by the charge's id."""
-        expected = [one for one in entries if one.counts]
-        paths = {one.id: self._shelf.path_of(one.name) for one in expected}
-        held = {one.id: self.holds(paths[one.id], one) for one in expected}
-        hosts = {one.host for one in expected if held[one.id]} | {socket.gethostname()}
+        charges = [entry for entry in entries if entry.counts]
+        paths = {entry.id: self._shelf.path_of(entry.name) for entry in charges}
+        held = {entry.id: self.holds(paths[entry.id], entry) for entry in charges}
+        hosts = {entry.host for entry in charges if held[entry.id]} | {socket.gethostname()}
 
-        def found(entry: Entry) -> Found:
-            is_held, where = held[entry.id], Found.HERE
+        def where_is(entry: Entry) -> FileState:
+            is_held, where = held[entry.id], FileState.HERE
             if is_held is None:
-                is_held, where = self.holds(entry.path, entry), Found.ELSEWHERE
+                is_held, where = self.holds(entry.path, entry), FileState.ELSEWHERE
             if is_held is not None:
-                return where if is_held else Found.ALTERED
+                return where if is_held else FileState.ALTERED
             # Several machines, or containers, may write into one folder, or each into its own.
             is_shared = len(hosts) > 1 and entry.path == paths[entry.id]
             was_here = entry.host in hosts or is_shared or entry.state != State.PUBLISHED
-            return Found.GONE if was_here else Found.ELSEWHERE
+            return FileState.GONE if was_here else FileState.ELSEWHERE
 
-        return {one.id: found(one) for one in expected}
+        return {entry.id: where_is(entry) for entry in charges}
 
     def holds(self, path: Path, entry: Entry) -> bool | None:
         """Whether the file at ``path`` is the very one of a charge; None where there is none.
@@ -127,65 +127,49 @@ class Files:
 
     def _digest(self, path: Path, stamp: Stamp) -> str | None:
         """The SHA-256 of a file, read once a run; None where it is none, or cannot be read."""
-        known = self._read.get((str(path), stamp[0]))
-        if known is not None:
-            return known[0]
+        read_before = self._read.get((str(path), stamp[0]))
+        if read_before is not None:
+            return read_before[0]
         try:
-            found = digest_of(path)
+            digest = digest_of(path)
         except InputError:
             return None
         if stamp == _stamp(path):
-            self._read[str(path), stamp[0]] = found, stamp[1]
-        return found
+            self._read[str(path), stamp[0]] = digest, stamp[1]
+        return digest
 
     def _of(self, path: Path) -> dict[str, str]:
         """The stamps that a file was seen with, by its digest."""
         if self._noted is None:
-            self._noted = _read_notes(self._ledger, self._shelf.experiment)
+            noted: dict[str, dict[str, str]] = {}
+            for row in self._ledger.find(FILES, experiment=self._shelf.experiment):
+                stamps = noted.setdefault(str(row["path"]), {})
+                stamps[str(row["sha256"])] = str(row["stamp"])
+            self._noted = noted
         return self._noted.get(str(path), {})
 
-    def _write(self, rows: Iterable[tuple[str, str, str]]) -> None:
-        _write_notes(self._ledger, self._shelf.experiment, list(rows))
+    def _write(self, rows: list[tuple[str, str, str]]) -> None:
+        """Replace what this machine has noted of these paths: rows of path, digest and stamp."""
+        noted = {"experiment": self._shelf.experiment, "host": socket.gethostname()}
+        changes: list[sa.Executable] = []
+        for path, sha256, _ in rows:
+            same = sa.or_(FILES.c.host == noted["host"], FILES.c.sha256 == sha256)
+            changes.append(sa.delete(FILES).where(FILES.c.path == path, same))
+        for path, sha256, stamp in rows:
+            row = {"path": path, "sha256": sha256, "stamp": stamp, **noted}
+            changes.append(sa.insert(FILES).values(row))
+        self._ledger.write(*changes)
         self._noted = None
 
 
 def _stamp(path: Path) -> Stamp | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return f"{found.st_size} {found.st_ino} {found.st_mtime_ns}", str(found.st_ctime_ns)
+    return f"{status.st_size} {status.st_ino} {status.st_mtime_ns}", str(status.st_ctime_ns)
 
 
 def _is_young(stamp: Stamp) -> bool:
     changed = int(stamp[1])
     return time.time_ns() - changed < (_YOUNG if changed % _SECOND else 2 * _SECOND)
-
-
-@told_plainly
-def _read_notes(ledger: Ledger, experiment: str) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    with ledger.reading() as connection:
-        if connection is not None and sa.inspect(connection).has_table(FILES.name):
-            query = sa.select(FILES).where(FILES.c.experiment == experiment)
-            for row in connection.execute(query):
-                found.setdefault(str(row.path), {})[str(row.sha256)] = str(row.stamp)
-    return found
-
-
-@told_plainly
-def _write_notes(ledger: Ledger, experiment: str, rows: list[tuple[str, str, str]]) -> None:
-    """Replace what this machine has noted of these paths: rows of path, digest and stamp."""
-    host = socket.gethostname()
-    with ledger.alone() as connection:
-        for path, sha256, _ in rows:
-            same = sa.or_(FILES.c.host == host, FILES.c.sha256 == sha256)
-            connection.execute(sa.delete(FILES).where(FILES.c.path == path, same))
-        connection.execute(
-            sa.insert(FILES),
-            [
-                {"path": path, "sha256": sha256, "stamp": stamp}
-                | {"experiment": experiment, "host": host}
-                for path, sha256, stamp in rows
-            ],
-        )

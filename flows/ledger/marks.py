@@ -4,15 +4,14 @@ Neither changes what was charged.
 """
 
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from flows.ledger.database import Ledger, told_plainly
-from flows.ledger.rules import Entry, State
-from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
-from flows.ledger.tables import CHARGES, select, unfinished
+from flows.ledger.rules import Entry, State, Withdrawal, utc_text
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
+from flows.ledger.tables import CHARGES, ENTRY, select
 from flows.released.lists import Closing, Lists, PrunedRelease, WithdrawnRelease
 from flows.schedule.periods import Schedule
 from schemas.errors import ConfigError, shown
@@ -40,26 +39,17 @@ def note_withdrawal(
         before = None if entry.withdrawal is None else entry.withdrawal.reason
         if before == reason:
             return False
-        values = {"withdrawn": reason, "withdrawn_at": None if reason is None else _plain(now)}
-        connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(values))
+        row = ENTRY.values(withdrawal=None if reason is None else Withdrawal(reason, now))
+        connection.execute(sa.update(CHARGES).where(CHARGES.c.id == entry.id).values(row))
         return True
 
 
-@told_plainly
 def note_pruned(ledger: Ledger, charges: Collection[int], now: datetime) -> None:
     """Note that the files of these charges are pruned from now on."""
-    with ledger.alone() as connection:
-        for charge in charges:
-            one = sa.and_(CHARGES.c.id == charge, CHARGES.c.pruned_at.is_(None))
-            connection.execute(sa.update(CHARGES).where(one).values(pruned_at=_plain(now)))
-
-
-@told_plainly
-def unfinished_folders(ledger: Ledger) -> set[Path]:
-    """Working folders of charges that are not settled, which nobody may clear away."""
-    with ledger.reading() as connection:
-        found = [] if connection is None else unfinished(connection)
-    return {entry.draft for entry in found if entry.draft is not None}
+    noted = sa.update(CHARGES).values(ENTRY.values(pruned_at=now))
+    ledger.write(
+        *(noted.where(CHARGES.c.id == one, CHARGES.c.pruned_at.is_(None)) for one in charges)
+    )
 
 
 def lists_of(entries: Iterable[Entry], closing: Closing | None) -> Lists:
@@ -89,24 +79,20 @@ def closing_of(
     """
     if schedule is None or schedule.until is None or schedule.next_due(now) is not None:
         return None
-    found = [one for one in periods if one.due_at is not None]
-    if not found or not all(one.is_settled for one in found):
+    due = [one for one in periods if one.due_at is not None]
+    if not due or not all(one.is_settled for one in due):
         return None
 
     def those(*states: PeriodState) -> tuple[str, ...]:
-        return tuple(one.period for one in found if one.state in states)
+        return tuple(one.period for one in due if one.state in states)
 
     return Closing(
         experiment,
         schedule.since.isoformat(),
         schedule.until.isoformat(),
-        len(found),
+        len(due),
         not_published=those(*FOR_A_PERSON),
         withdrawn=those(PeriodState.WITHDRAWN),
         pruned=those(PeriodState.PRUNED),
-        elsewhere=tuple(one.period for one in found if one.is_elsewhere),
+        elsewhere=tuple(one.period for one in due if one.is_elsewhere),
     )
-
-
-def _plain(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0)

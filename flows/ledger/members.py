@@ -1,6 +1,6 @@
 """Who is in a release, as the accounts by unit know it, and what they have paid before."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -65,9 +65,9 @@ class Sought:
             places = self.places[there]
             first = np.ones(len(there), dtype=np.bool_)
             np.not_equal(places[1:], places[:-1], out=first[1:])
-            found = np.zeros(n_words, dtype=np.uint16)
-            found[places[first]] = codes[there[first]]
-            yield found
+            numbers = np.zeros(n_words, dtype=np.uint16)
+            numbers[places[first]] = codes[there[first]]
+            yield numbers
             there = there[~first]
 
 
@@ -180,9 +180,9 @@ class Members:
         begins = np.flatnonzero(first_of_each(self.digests[order]))
         sizes = np.diff(np.append(begins, len(order)))
         rank = np.arange(len(order)) - np.repeat(begins, sizes)
-        found = np.empty(len(order), dtype=np.bool_)
-        found[order] = rank < n
-        return found
+        among = np.empty(len(order), dtype=np.bool_)
+        among[order] = rank < n
+        return among
 
     def kept(self, rows: Bools) -> "Members":
         """Those of some rows, shape [n]."""
@@ -212,6 +212,12 @@ def _each_once(place: Ints, rows: tuple[Words, ...]) -> Sought:
     return Sought(digests[new], places[new])
 
 
+def greatest(amounts: Iterable[Budget]) -> Budget:
+    """The greatest ε and the greatest δ of some amounts; 0 of none."""
+    budgets = [Budget(), *amounts]
+    return Budget(max(each.epsilon for each in budgets), max(each.delta for each in budgets))
+
+
 @dataclass(frozen=True)
 class Accounts:
     """What the units of a log have paid, by all charges that count; public facts alone."""
@@ -237,16 +243,12 @@ class Accounts:
     found_in: Mapping[int, int] = field(default_factory=dict)
     """Where units cannot pay: how many of these are in the release of which charge."""
 
-    def knowing(self, found_in: Mapping[int, int]) -> "Accounts":
-        """The same, with what units that cannot pay were in."""
-        return replace(self, found_in=found_in)
-
     @cached_property
     def released_before(self) -> Bools:
         """Which digests were in a release of the experiment, of another period; shape [words]."""
         mine = self.members.experiment
-        known = [any(way.experiment == mine for way, _ in history) for history in self.histories]
-        return np.array(known, dtype=np.bool_)[self.codes_without_own]
+        is_mine = [any(way.experiment == mine for way, _ in history) for history in self.histories]
+        return np.array(is_mine, dtype=np.bool_)[self.codes_without_own]
 
     @property
     def n_arm_changed(self) -> int:
@@ -285,10 +287,10 @@ class Accounts:
         """
         short = np.zeros(len(codes), dtype=np.bool_)
         for n, mine in self._by_rows():
-            found = np.zeros(len(self.histories), dtype=np.bool_)
+            too_much = np.zeros(len(self.histories), dtype=np.bool_)
             for number, paid in self.paid(codes[mine]).items():
-                found[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
-            short[mine] = found[codes[mine]]
+                too_much[number] = not (everybody + paid + of_group(cost, n)).fits_into(limit)
+            short[mine] = too_much[codes[mine]]
         return short
 
     def _by_rows(self) -> Iterator[tuple[int, Bools | slice]]:
@@ -319,5 +321,5 @@ class Accounts:
             paid + of_group(cost, n)
             for n, mine in self._by_rows()
             for paid in self.paid(self.codes[mine]).values()
-        ] or [cost]
-        return Budget(max(b.epsilon for b in after), max(b.delta for b in after))
+        ]
+        return greatest(after or [cost])

@@ -1,144 +1,160 @@
-"""Rows of a ledger, read back: a row that this program did not write so is refused, by its number.
+"""One codec for the rows of a ledger's tables: a row is read as a frozen dataclass, and written so.
 
 Somebody may have edited a ledger by hand, or another program may have written to it. What such a
-row means nobody knows, and a guess could let people pay more than they may.
+row means nobody knows, and a guess could let people pay more than they may: so a row that this
+program did not write is refused, by its table and column.
 """
 
 import math
-import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
 
-from flows.ledger.rules import Entry, Fingerprint, State, Withdrawal
-from privatizers.accounting.budget import Budget
 from schemas.errors import InputError, shown
-from schemas.names import ReleaseName
 
-_TABLE = "clusterdp_charges"
-_DIGESTS = ("rows_digest", "units_digest", "settings_digest")
+R = TypeVar("R")
 
 
-def entry_of(row: sa.Row[Any]) -> Entry:
-    """Return the charge that a row of the ledger stands for; raises InputError where it is none."""
-    found = _Row(row)
-    name = ReleaseName(found.text("experiment"), found.text("period"), found.revision())
-    state = found.state()
-    slot = found.text_or_nothing("slot")
-    if slot != (None if state == State.VOID else name.release_id):
-        raise found.wrong("slot", f"not what a charge in the state {state} has")
-    digests = [found.text_or_nothing(each) for each in _DIGESTS]
-    rows, units, settings = digests
-    return Entry(
-        id=found.number,
-        population=found.text("population"),
-        name=name,
-        cost=Budget(found.amount("epsilon"), found.amount("delta")),
-        state=state,
-        path=Path(found.place("path")),
-        draft=None if found.text_or_nothing("draft") is None else Path(found.place("draft")),
-        host=found.text("host"),
-        created_at=found.time("created_at"),
-        fingerprint=None
-        if rows is None or units is None or settings is None
-        else Fingerprint(rows, units, settings),
-        roster=found.text_or_nothing("roster"),
-        most=found.most(),
-        file_sha256=found.digest("file_sha256"),
-        withdrawal=found.withdrawal(),
-        pruned_at=found.time_or_nothing("pruned_at"),
-    )
+def raw_columns(table: sa.Table) -> list[sa.ColumnElement[Any]]:
+    """All columns as the database gives them: SQLite keeps values of any type."""
+    return [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in table.c]
 
 
-class _Row:
-    """A row, whose values may be of any type: SQLite keeps whatever it is given."""
+@dataclass(frozen=True)
+class _Field:
+    """A field of a record: a column, or several that are the fields of a dataclass."""
 
-    def __init__(self, row: sa.Row[Any]) -> None:
-        self._values = row._mapping
-        number = self._values["id"]
-        self.number: int = number if isinstance(number, int) else -1
+    make: Callable[..., Any]
+    """Makes it of the values of its columns."""
+    is_optional: bool
+    columns: dict[str, Any]
+    """The type of each."""
 
-    def wrong(self, column: str, why: str) -> InputError:
+
+class RowCodec(Generic[R]):
+    """Reads rows of a table as records of a frozen dataclass, and writes such records."""
+
+    def __init__(
+        self,
+        table: sa.Table,
+        record: type[R],
+        named_by: str = "id",
+        advice: str = "",
+        **parts: tuple[str, ...],
+    ) -> None:
+        """A field is the column of its name, or the columns that ``parts`` has for it.
+
+        A row that is refused is ``named_by`` a column; ``advice`` says what else can be done.
+        """
+        self._table, self._record = table, record
+        self._named_by, self._advice = named_by, advice
+        self._fields: dict[str, _Field] = {}
+        for name, hint in get_type_hints(record).items():
+            is_optional = NoneType in get_args(hint)
+            kind = get_args(hint)[0] if is_optional else hint
+            has_parts = is_dataclass(kind)
+            kinds = get_type_hints(kind).values() if has_parts else [kind]
+            columns = dict(zip(parts.get(name, (name,)), kinds, strict=True))
+            self._fields[name] = _Field(
+                kind if has_parts else lambda value: value, is_optional, columns
+            )
+
+    def read(self, row: Mapping[Any, Any]) -> R:
+        """The record that a row is; raises InputError where it is none."""
+        return self._record(**{name: self._read(row, each) for name, each in self._fields.items()})
+
+    def _read(self, row: Mapping[Any, Any], field: _Field) -> Any:
+        """A field of a record: None where it may be, and its first column is null."""
+        if field.is_optional and row[next(iter(field.columns))] is None:
+            return None
+        values = []
+        for column, kind in field.columns.items():
+            try:
+                values.append(_value(kind, row[column], may_be_empty=field.is_optional))
+            except ValueError as error:
+                raise self.wrong(row, column, str(error)) from None
+        return field.make(*values)
+
+    def wrong(self, row: Mapping[Any, Any], column: str, why: str) -> InputError:
         """Say what is wrong with a column; digests are not for anybody's eyes."""
-        value = self._values[column]
-        said = "" if column in _DIGESTS or value is None else f" {shown(value)}"
+        value = row[column]
+        said = "" if column.endswith("_digest") or value is None else f" {shown(value)}"
         return InputError(
-            f"the ledger's table {_TABLE}: {column}{said} in the row with the id {self.number} is "
-            f"{why}; nobody but clusterdp may write to a ledger, so put the row back as it was, "
-            "from a copy"
+            f"the ledger's table {self._table.name}: {column}{said} in the row with the "
+            f"{self._named_by} {shown(row[self._named_by])} is {why}; nobody but clusterdp may "
+            f"write to a ledger, so put the row back as it was, from a copy{self._advice}"
         )
 
-    def text(self, column: str) -> str:
-        """A text that has to be there."""
-        found = self.text_or_nothing(column)
-        if not found:
-            raise self.wrong(column, "empty")
-        return found
+    def values(self, **record: Any) -> dict[str, Any]:
+        """What is written of some fields of a record, by column."""
+        row: dict[str, Any] = {}
+        for name, value in record.items():
+            columns = self._fields[name].columns
+            whole = is_dataclass(value)
+            parts = [getattr(value, each.name) for each in fields(value)] if whole else [value]
+            row |= zip(columns, parts if value is not None else [None] * len(columns), strict=True)
+        return {name: _written(value, self._table.c[name]) for name, value in row.items()}
 
-    def text_or_nothing(self, column: str) -> str | None:
-        value = self._values[column]
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(column, "not text")
-        return value
 
-    def digest(self, column: str) -> str | None:
-        """A SHA-256 in small hexadecimals; None where none was known."""
-        value = self.text_or_nothing(column)
-        if value is not None and not re.fullmatch("[0-9a-f]{64}", value):
-            raise self.wrong(column, "not a SHA-256")
-        return value
+def _value(kind: Any, value: Any, *, may_be_empty: bool) -> Any:
+    """A value of a column as one of a ``kind``; raises ValueError that says what it is instead."""
+    if kind is int:
+        if isinstance(value, int) and value >= 0:
+            return value
+        raise ValueError("not a whole number from 0 on")
+    if kind is datetime:
+        return _moment(value)
+    if kind is float and isinstance(value, int | float):  # in JSON
+        return _amount(value)
+    if get_origin(kind) is Mapping and isinstance(value, dict):  # likewise
+        return {str(name): _value(int, n, may_be_empty=False) for name, n in value.items()}
+    if value is None or (value == "" and not (may_be_empty and kind is str)):
+        raise ValueError("empty")
+    if not isinstance(value, str):
+        raise ValueError("not text")
+    return _amount(value) if kind is float else _of_text(kind, value)
 
-    def place(self, column: str) -> str:
-        """A path, which may be of another machine."""
-        found = self.text(column)
-        if "\0" in found:
-            raise self.wrong(column, "no path")
-        return found
 
-    def revision(self) -> int:
-        value = self._values["revision"]
-        if not isinstance(value, int) or value < 1:
-            raise self.wrong("revision", "not a whole number from 1 on")
-        return value
+def _of_text(kind: type[str | Path | StrEnum], text: str) -> str | Path | StrEnum:
+    if issubclass(kind, Path) and "\0" in text:
+        raise ValueError("no path")
+    if issubclass(kind, StrEnum) and text not in tuple(kind):
+        raise ValueError(f"none of {', '.join(kind)}")
+    return kind(text)
 
-    def amount(self, column: str) -> float:
-        """An ε or δ as it is written: text, for a double would say more digits than were meant."""
-        try:
-            found = float(self.text(column))
-        except ValueError:
-            found = math.nan
-        if not (found >= 0.0 and math.isfinite(found)):
-            raise self.wrong(column, "not a number from 0 on")
-        return found
 
-    def most(self) -> Budget:
-        """The most that a unit had paid; nothing where the release has no register."""
-        if self.text_or_nothing("roster") is None:
-            return Budget()
-        return Budget(self.amount("most_epsilon"), self.amount("most_delta"))
+def _amount(value: str | float) -> float:
+    """An ε or δ as it is written: text, for a double would say more digits than were meant."""
+    number = math.nan
+    with suppress(ValueError, OverflowError):
+        number = float(value)
+    if not (number >= 0.0 and math.isfinite(number)):
+        raise ValueError("not a number from 0 on")
+    return number
 
-    def state(self) -> State:
-        found = self.text("state")
-        if found not in tuple(State):
-            raise self.wrong("state", f"none of {', '.join(State)}")
-        return State(found)
 
-    def withdrawal(self) -> Withdrawal | None:
-        reason = self.text_or_nothing("withdrawn")
-        return None if reason is None else Withdrawal(reason, self.time("withdrawn_at"))
+def _moment(value: Any) -> datetime:
+    """UTC; SQLite keeps times as text, and so do some columns."""
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(moment, datetime):
+            return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    raise ValueError("not a time")
 
-    def time_or_nothing(self, column: str) -> datetime | None:
-        return None if self._values[column] is None else self.time(column)
 
-    def time(self, column: str) -> datetime:
-        """UTC, without a time zone attached; SQLite keeps it as text."""
-        value = self._values[column]
-        try:
-            found = datetime.fromisoformat(value) if isinstance(value, str) else value
-        except ValueError:
-            found = None
-        if not isinstance(found, datetime):
-            raise self.wrong(column, "not a time")
-        return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+def _written(value: Any, column: sa.Column[Any]) -> Any:
+    """A value as the ledger has it: amounts with all their digits, times in whole seconds."""
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC).replace(microsecond=0)
+        in_text = isinstance(column.type, sa.Text)
+        return moment.isoformat() if in_text else moment.replace(tzinfo=None)
+    if isinstance(value, float):
+        return repr(value)
+    return str(value) if isinstance(value, Path | StrEnum) else value

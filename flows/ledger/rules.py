@@ -18,7 +18,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from flows.ledger.members import Accounts
+from flows.ledger.members import Accounts, greatest
 from flows.released.file.draft import run_of
 from flows.runtime.terminal import shown
 from privatizers.accounting.budget import Budget, of_group, total
@@ -73,7 +73,7 @@ class Withdrawal:
     reason: str
     """The operator's words, which are published."""
     at: datetime
-    """UTC, without a time zone attached."""
+    """UTC, as all times of a ledger."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,6 @@ class Entry:
     """The working folder of its run; None where the entry was made from a published file."""
     host: str
     created_at: datetime
-    """UTC, without a time zone attached."""
     fingerprint: Fingerprint | None = None
     """None where the entry was made from a published file."""
     roster: str | None = None
@@ -103,7 +102,7 @@ class Entry:
     withdrawal: Withdrawal | None = None
     """Why it is not to be used any more; its charge stays."""
     pruned_at: datetime | None = None
-    """When its file was removed as too old, UTC without a time zone attached; its charge stays."""
+    """When its file was removed as too old; its charge stays."""
 
     @property
     def counts(self) -> bool:
@@ -120,16 +119,16 @@ class Entry:
             "epsilon": self.cost.epsilon,
             "delta": self.cost.delta,
             "state": str(self.state),
-            "created_at": self.created_at.isoformat() + "Z",
+            "created_at": utc_text(self.created_at),
             "run": None if self.draft is None else run_of(self.draft),
             "withdrawn": None if self.withdrawal is None else self.withdrawal.reason,
-            "pruned_at": None if self.pruned_at is None else self.pruned_at.isoformat() + "Z",
+            "pruned_at": None if self.pruned_at is None else utc_text(self.pruned_at),
         }
 
     def same_as(self, asked: "ChargeRequest") -> bool:
         """Whether it was made from the same rows with the same settings."""
-        found, wanted = self.fingerprint, asked.fingerprint
-        return found is not None and (found.rows, found.settings) == (wanted.rows, wanted.settings)
+        mine, theirs = self.fingerprint, asked.fingerprint
+        return mine is not None and (mine.rows, mine.settings) == (theirs.rows, theirs.settings)
 
 
 @dataclass(frozen=True)
@@ -202,6 +201,11 @@ class Decision:
     unchanged: Entry | None = None
 
 
+def utc_text(moment: datetime) -> str:
+    """A moment in UTC as documents have it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def amount_text(amount: float) -> str:
     """An ε or δ as people write it, with all its digits."""
     return repr(amount).removesuffix(".0")
@@ -214,11 +218,7 @@ def spent(entries: Iterable[Entry], population: str, lost: Collection[int] = ())
     each tells what its units had paid by then; charges given back since may make that too much.
     """
     counted = [entry for entry in entries if entry.population == population and entry.counts]
-    most = [entry.most for entry in counted if entry.roster is not None]
-    of_units = Budget(
-        max((each.epsilon for each in most), default=0.0),
-        max((each.delta for each in most), default=0.0),
-    )
+    of_units = greatest(entry.most for entry in counted if entry.roster is not None)
     return total((of_everybody(counted, population, lost), of_units))
 
 
@@ -268,11 +268,10 @@ def check_accounts(entries: Sequence[Entry], terms: Terms, accounts: Accounts) -
     if n_short == 0:
         return
     paid = [everybody + each for each in accounts.paid(accounts.codes[short]).values()]
-    most = Budget(max(b.epsilon for b in paid), max(b.delta for b in paid))
     n_rows = int(accounts.members.n_paid[short].max())
     cost = of_group(terms.cost, n_rows)
     name = "epsilon" if any((b + cost).epsilon > limit.epsilon for b in paid) else "delta"
-    amounts = terms.cost, cost, limit.left_after(most), limit
+    amounts = terms.cost, cost, limit.left_after(greatest(paid)), limit
     costs, for_rows, left, whole = (amount_text(getattr(b, name)) for b in amounts)
     twice = f" ({for_rows} for {n_rows} rows whose ids are one)" if n_rows > 1 else ""
     raise BudgetError(
@@ -358,30 +357,36 @@ def of_period(entries: Sequence[Entry], experiment: str, period: str) -> list[En
 def _unchanged(period: Sequence[Entry], asked: ChargeRequest) -> Decision:
     kept = [entry for entry in period if entry.pruned_at is None]
     if not kept:  # said alike whatever the rows are
-        raise _pruned(max(period, key=lambda entry: entry.name))
+        pruned = max(period, key=lambda entry: entry.name)
+        raise ConflictError(
+            f"period {pruned.name.period!r} was released as {pruned.name.release_id}, whose file "
+            f"was pruned on {pruned.pruned_at:%Y-%m-%d} as older than retention.releases; nothing "
+            "was done. Another draw on the same people costs privacy again: ask for it with "
+            "--revise"
+        )
     same = [entry for entry in kept if entry.same_as(asked)]
     if not same:
         raise _conflict(max(kept, key=lambda entry: entry.name), asked)
-    found = max(same, key=lambda entry: entry.name)
-    for path in (asked.path_of(found.name), found.path):
+    last = max(same, key=lambda entry: entry.name)
+    for path in (asked.path_of(last.name), last.path):
         if path.is_file():
-            return Decision(found.name, replace(found, path=path))
+            return Decision(last.name, replace(last, path=path))
     raise ConflictError(
-        f"period {asked.period!r} was released as {found.name.release_id}, from the same rows and "
-        f"settings, but its file is gone from {found.path.parent}; nothing was done. Put the file "
+        f"period {asked.period!r} was released as {last.name.release_id}, from the same rows and "
+        f"settings, but its file is gone from {last.path.parent}; nothing was done. Put the file "
         "back from a copy, or ask for another draw, which costs privacy again, with --revise"
     )
 
 
 def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
-    known = latest.fingerprint
-    if known is None:
+    before = latest.fingerprint
+    if before is None:
         why = "the ledger knows it from its file alone, so the rows cannot be compared"
-    elif not known.same_key(asked.fingerprint):
+    elif not before.same_key(asked.fingerprint):
         why = "the key its rows could be compared with is not the one in the quarantine folder"
-    elif known.settings != asked.fingerprint.settings:
+    elif before.settings != asked.fingerprint.settings:
         why = "with other settings" + (
-            "" if known.rows == asked.fingerprint.rows else ", and from other rows"
+            "" if before.rows == asked.fingerprint.rows else ", and from other rows"
         )
     else:
         why = "from other rows; rows that came late need a revision"
@@ -389,14 +394,6 @@ def _conflict(latest: Entry, asked: ChargeRequest) -> ConflictError:
         f"period {asked.period!r} is published already, as {latest.name.release_id} ({why}); "
         "nothing was done. Another draw on the same people costs privacy again: ask for it with "
         "--revise"
-    )
-
-
-def _pruned(entry: Entry) -> ConflictError:
-    return ConflictError(
-        f"period {entry.name.period!r} was released as {entry.name.release_id}, whose file was "
-        f"pruned on {entry.pruned_at:%Y-%m-%d} as older than retention.releases; nothing was done. "
-        "Another draw on the same people costs privacy again: ask for it with --revise"
     )
 
 

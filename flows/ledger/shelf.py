@@ -47,8 +47,8 @@ class Shelf:
         The folder is looked at first, so that what is being published now is not among them.
         """
         names = self.names()
-        known = ledger.known(self.experiment) if names else ()
-        strays = [str(self.path_of(one)) for one in names if one.release_id not in known]
+        charged = ledger.known(self.experiment) if names else ()
+        strays = [str(self.path_of(name)) for name in names if name.release_id not in charged]
         if strays:
             raise ConflictError(not_drawn(strays))
 
@@ -58,22 +58,20 @@ class Shelf:
         if not self.has_latest:
             return [self.read_stray(name) for name in unknown]
         lists = read_lists(self.directory)
-        found = [
-            self.read_stray(name, lists) for name in unknown if name.release_id not in lists.pruned
-        ]
+        there = [name for name in unknown if name.release_id not in lists.pruned]
         pruned = [one for one in lists.pruned.values() if one.release_id not in known]
-        return [*found, *(self._pruned(one, lists) for one in pruned)]
+        return [
+            *(self.read_stray(name, lists) for name in there),
+            *(self._pruned(one, lists) for one in pruned),
+        ]
 
     def marks(self) -> dict[str, dict[str, str | datetime]]:
         """What a ledger notes of releases that lists beside them name, by release id."""
         if not self.has_latest:
             return {}
         lists = read_lists(self.directory)
-        found = {release_id: _marks(release_id, lists) for release_id in lists.withdrawn}
-        for one in lists.pruned.values():
-            pruned: dict[str, str | datetime] = {"pruned_at": _moment(one.pruned_at)}
-            found[one.release_id] = found.get(one.release_id, {}) | pruned
-        return found
+        listed = {*lists.withdrawn, *lists.pruned}
+        return {release_id: _marks(release_id, lists) for release_id in listed}
 
     def path_of(self, name: ReleaseName) -> Path:
         """Where a file of that name lies."""
@@ -89,7 +87,7 @@ class Shelf:
                 "again"
             )
         path = self.path_of(name)
-        marks = {**_marks(one.release_id, lists), "pruned_at": _moment(one.pruned_at)}
+        marks = _marks(one.release_id, lists)
         if one.sha256 is not None:
             marks["file_sha256"] = one.sha256
         return UnknownRelease(name, Budget(one.epsilon, one.delta), path, marks)
@@ -128,19 +126,22 @@ def not_drawn(paths: Sequence[str]) -> str:
 
 
 def _marks(release_id: str, lists: Lists) -> dict[str, str | datetime]:
-    """What a ledger notes of a withdrawn release, as the list beside it says."""
-    one = lists.withdrawn.get(release_id)
-    if one is None:
-        return {}
-    return {"withdrawn": one.reason, "withdrawn_at": _moment(one.withdrawn_at)}
+    """What a ledger notes of a release that was withdrawn or pruned, as lists beside it say."""
+    marks: dict[str, str | datetime] = {}
+    if (withdrawn := lists.withdrawn.get(release_id)) is not None:
+        moment = _moment(withdrawn.withdrawn_at)
+        marks |= {"withdrawn": withdrawn.reason, "withdrawn_at": moment}
+    if (pruned := lists.pruned.get(release_id)) is not None:
+        marks["pruned_at"] = _moment(pruned.pruned_at)
+    return marks
 
 
 def _moment(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
-        found = clock.now()
-    return found.astimezone(UTC).replace(tzinfo=None)
+        moment = clock.now()
+    return moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def shelf_of(config: Declared) -> Shelf:

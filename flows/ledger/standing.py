@@ -6,13 +6,13 @@ there are files for a period is found out by trying it.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from flows.ledger.attempts import Attempt, AttemptState
-from flows.ledger.files import Found
-from flows.ledger.rules import Entry, State
+from flows.ledger.files import FileState
+from flows.ledger.rules import OPEN, Entry, State, utc_text
 from flows.released.file.draft import draft_in
 from flows.runtime.working_folders import is_alive
 from flows.schedule.periods import Schedule, day_of
@@ -88,9 +88,31 @@ class Standing:
         }
 
 
-def utc_text(moment: datetime) -> str:
-    """A moment in UTC as documents have it."""
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+@dataclass(frozen=True)
+class _Period:
+    """A period that the schedule, the ledger or the folder of releases knows, at this moment."""
+
+    name: str
+    now: datetime
+    due_at: datetime | None = None
+    missing_at: datetime | None = None
+
+    @property
+    def is_due(self) -> bool:
+        return self.due_at is not None and self.due_at <= self.now
+
+    def stands(
+        self,
+        state: PeriodState,
+        reason: str | None = None,
+        release_id: str | None = None,
+        **more: bool,
+    ) -> Standing:
+        return Standing(self.name, state, self.due_at, release_id, reason, **more)
+
+    def untried(self, reason: str | None = None) -> Standing:
+        state = PeriodState.DUE if self.is_due else PeriodState.WAITING
+        return self.stands(state, reason, is_due=self.is_due)
 
 
 def standings(
@@ -98,12 +120,12 @@ def standings(
     now: datetime,
     entries: Iterable[Entry],
     attempts: Mapping[str, Attempt],
-    found: Mapping[int, Found],
+    files: Mapping[int, FileState],
     strays: Collection[ReleaseName] = (),
 ) -> list[Standing]:
     """Where every period stands that the schedule, the ledger or the folder of releases knows.
 
-    ``entries`` and ``attempts`` are those of the experiment, ``found`` says where the file of each
+    ``entries`` and ``attempts`` are those of the experiment, ``files`` says where the file of each
     entry is, ``strays`` are files with names of releases that the ledger does not know.
     """
     charged: dict[str, list[Entry]] = {}
@@ -111,112 +133,96 @@ def standings(
         if entry.counts:
             charged.setdefault(entry.name.period, []).append(entry)
     planted = {name.period: name for name in strays}
-    begun = [] if schedule is None else [day.isoformat() for day in schedule.begun(now)]
-    periods = sorted({*begun, *charged, *attempts, *planted})
-    of_schedule = set(begun)
-    told = []
-    for period in periods:
-        day = None if schedule is None else _scheduled_day(schedule, period)
-        due_at = None if schedule is None or day is None else schedule.due_at(day)
-        missing_at = None if schedule is None or day is None else schedule.missing_at(day)
-        standing = (
-            _by_stray(period, due_at, planted.get(period))
-            or _by_charges(period, due_at, charged.get(period, ()), found, now)
-            or _by_attempt(period, due_at, missing_at, attempts.get(period), now)
-        )
-        if standing is None and period in of_schedule:
-            standing = _untried(period, due_at, now)
-        if standing is not None:
-            told.append(standing)
-    return told
+    begun = set() if schedule is None else {day.isoformat() for day in schedule.begun(now)}
+    periods = (
+        _period(schedule, name, now) for name in sorted({*begun, *charged, *attempts, *planted})
+    )
+    of_each = (
+        _by_stray(period, planted.get(period.name))
+        or _by_charges(period, charged.get(period.name, ()), files)
+        or _by_attempt(period, attempts.get(period.name))
+        or (period.untried() if period.name in begun else None)
+        for period in periods
+    )
+    return [standing for standing in of_each if standing is not None]
 
 
-def _scheduled_day(schedule: Schedule, period: str) -> date | None:
-    day = day_of(period)
-    return day if day is not None and schedule.has(day) else None
+def _period(schedule: Schedule | None, name: str, now: datetime) -> _Period:
+    day = day_of(name)
+    if schedule is None or day is None or not schedule.has(day):
+        return _Period(name, now)
+    return _Period(name, now, schedule.due_at(day), schedule.missing_at(day))
 
 
 def _by_charges(
-    period: str,
-    due_at: datetime | None,
-    entries: Sequence[Entry],
-    found: Mapping[int, Found],
-    now: datetime,
+    period: _Period, entries: Sequence[Entry], files: Mapping[int, FileState]
 ) -> Standing | None:
     """By the charges for it, the last that is public first; None where none of them counts."""
-    seen = [(entry, _outlook(entry, found)) for entry in entries]
-    public = [entry for entry, outlook in seen if outlook == State.PUBLISHED]
-    if public:
-        return _by_public(period, due_at, public, found)
-    lost = [entry for entry, outlook in seen if outlook == State.LOST]
-    if lost:
-        return _without_file(period, due_at, max(lost, key=lambda entry: entry.name), found)
-    for entry, outlook in seen:
-        if outlook in (State.RESERVED, State.PUBLISHING):
-            return Standing(period, PeriodState.RUNNING, due_at, None, _running_text(entry))
-    for entry, outlook in seen:
-        if outlook is None:
-            if found.get(entry.id) == Found.ALTERED:
-                return _by_stray(period, due_at, entry.name)
-            reason = "its run died while publishing; the next run finishes it"
-            is_due = due_at is not None and due_at <= now
-            return Standing(period, PeriodState.DUE, due_at, None, reason, is_due)
+    outlooks = [(entry, _outlook(entry, files)) for entry in entries]
+    if public := [entry for entry, outlook in outlooks if outlook == State.PUBLISHED]:
+        return _by_public(period, public, files)
+    if lost := [entry for entry, outlook in outlooks if outlook == State.LOST]:
+        return _without_file(period, max(lost, key=lambda entry: entry.name), files)
+    if running := [entry for entry, outlook in outlooks if outlook in OPEN]:
+        return period.stands(PeriodState.RUNNING, _running_text(running[0]))
+    if drafted := [entry for entry, outlook in outlooks if outlook is None]:
+        if files.get(drafted[0].id) == FileState.ALTERED:
+            return _by_stray(period, drafted[0].name)
+        reason = "its run died while publishing; the next run finishes it"
+        return period.stands(PeriodState.DUE, reason, is_due=period.is_due)
     return None
 
 
 def _by_public(
-    period: str, due_at: datetime | None, public: Sequence[Entry], found: Mapping[int, Found]
+    period: _Period, public: Sequence[Entry], files: Mapping[int, FileState]
 ) -> Standing:
     """By the releases of a period that are public, or were: the one to be used, if there is one."""
     good = [entry for entry in public if entry.withdrawal is None]
-    files = [entry for entry in good if entry.pruned_at is None]
-    last = max(files or good or public, key=lambda entry: entry.name)
+    kept = [entry for entry in good if entry.pruned_at is None]
+    last = max(kept or good or public, key=lambda entry: entry.name)
     release_id = last.name.release_id
-    if files and found.get(last.id) in (Found.GONE, Found.ALTERED):
-        return _without_file(period, due_at, last, found)
-    if files:
+    if kept and files.get(last.id) in (FileState.GONE, FileState.ALTERED):
+        return _without_file(period, last, files)
+    if kept:
         where = f"its file is not here: {last.host} released it into {last.path.parent}"
-        is_elsewhere = found.get(last.id) == Found.ELSEWHERE
+        is_elsewhere = files.get(last.id) == FileState.ELSEWHERE
         reason = where if is_elsewhere else None
-        state = PeriodState.PUBLISHED
-        return Standing(period, state, due_at, release_id, reason, is_elsewhere=is_elsewhere)
+        return period.stands(PeriodState.PUBLISHED, reason, release_id, is_elsewhere=is_elsewhere)
     if last.withdrawal is not None:
         reason = (
             f"withdrawn on {last.withdrawal.at:%Y-%m-%d}: {last.withdrawal.reason} (another draw "
-            f"costs privacy again: clusterdp release CONFIG --period {period} --revise)"
+            f"costs privacy again: clusterdp release CONFIG --period {period.name} --revise)"
         )
-        return Standing(period, PeriodState.WITHDRAWN, due_at, release_id, reason)
+        return period.stands(PeriodState.WITHDRAWN, reason, release_id)
     reason = f"its file was pruned on {last.pruned_at:%Y-%m-%d}, as retention.releases says"
-    return Standing(period, PeriodState.PRUNED, due_at, release_id, reason)
+    return period.stands(PeriodState.PRUNED, reason, release_id)
 
 
-def _without_file(
-    period: str, due_at: datetime | None, last: Entry, found: Mapping[int, Found]
-) -> Standing:
+def _without_file(period: _Period, last: Entry, files: Mapping[int, FileState]) -> Standing:
     """A release that may have been seen, and whose file is not what was drawn, or not there."""
     release_id, state = last.name.release_id, PeriodState.LOST
     what = f"the file of {release_id} is gone"
     if last.state != State.PUBLISHED:
         what = f"the run of {release_id} died while publishing, and its file is gone"
-    if found.get(last.id) == Found.ALTERED:
+    if files.get(last.id) == FileState.ALTERED:
         what, state = f"{last.path.name} is not the file that was published", PeriodState.ALTERED
     withdraw = "withdraw it, " if last.state == State.PUBLISHED else ""
     reason = (
         f"{what}: put it back from a copy, {withdraw}or ask for another draw, which costs "
-        f"privacy again: clusterdp release CONFIG --period {period} --revise"
+        f"privacy again: clusterdp release CONFIG --period {period.name} --revise"
     )
-    return Standing(period, state, due_at, release_id, reason)
+    return period.stands(state, reason, release_id)
 
 
-def _outlook(entry: Entry, found: Mapping[int, Found]) -> State | None:
+def _outlook(entry: Entry, files: Mapping[int, FileState]) -> State | None:
     """What the next run will make of a charge; None where it will publish it from its draft.
 
     One that was lost is published again once its file is put back.
     """
-    is_there = found.get(entry.id) in (Found.HERE, Found.ELSEWHERE)
+    is_there = files.get(entry.id) in (FileState.HERE, FileState.ELSEWHERE)
     if entry.state == State.LOST and is_there:
         return State.PUBLISHED
-    if entry.state not in (State.RESERVED, State.PUBLISHING) or entry.draft is None:
+    if entry.state not in OPEN or entry.draft is None:
         return entry.state
     alive = is_alive(entry.draft, entry.host)
     if alive is None or alive:
@@ -237,46 +243,41 @@ def _running_text(entry: Entry) -> str:
     )
 
 
-def _by_stray(period: str, due_at: datetime | None, name: ReleaseName | None) -> Standing | None:
+def _by_stray(period: _Period, name: ReleaseName | None) -> Standing | None:
     if name is None:
         return None
     reason = (
         f"a file is called {name.release_id} that this ledger has not drawn: move it out of the "
         "folder; or, if the ledger was lost, charge for it (clusterdp restore)"
     )
-    return Standing(period, PeriodState.ALTERED, due_at, None, reason)
+    return period.stands(PeriodState.ALTERED, reason)
 
 
-def _by_attempt(
-    period: str,
-    due_at: datetime | None,
-    missing_at: datetime | None,
-    attempt: Attempt | None,
-    now: datetime,
-) -> Standing | None:
+def _by_attempt(period: _Period, attempt: Attempt | None) -> Standing | None:
     """By the last attempt at it; None where there is none, or it is none of the schedule's.
 
     (One that says "published" has lost its charge with a ledger that was replaced, and its file.)
     """
-    if attempt is None or attempt.state == AttemptState.PUBLISHED or due_at is None:
+    if attempt is None or attempt.state == AttemptState.PUBLISHED or period.due_at is None:
         return None
     if attempt.state == AttemptState.RUNNING:
         when = f"{attempt.started_at:%Y-%m-%d %H:%M} UTC"
-        if _is_running(attempt, now):
+        if _is_running(attempt, period.now):
             reason = f"a run on {attempt.host} has been at it since {when}"
-            return Standing(period, PeriodState.RUNNING, due_at, None, reason)
-        untried = _untried(period, due_at, now)
-        reason = f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
-        return Standing(period, untried.state, due_at, None, reason, untried.is_due)
-    if now < due_at:
+            return period.stands(PeriodState.RUNNING, reason)
+        return period.untried(
+            f"a run on {attempt.host}, begun {when}, died; the next run begins anew"
+        )
+    if not period.is_due:
         reason = f"was tried before it was due: {attempt.reason}"
-        return Standing(period, PeriodState.WAITING, due_at, None, reason)
-    if attempt.state == AttemptState.NO_FILE and missing_at is not None and now < missing_at:
+        return period.stands(PeriodState.WAITING, reason)
+    missing_at = period.missing_at
+    if attempt.state == AttemptState.NO_FILE and missing_at is not None and period.now < missing_at:
         reason = f"{attempt.reason} (waits for it until {utc_text(missing_at)})"
-        return Standing(period, PeriodState.WAITING, due_at, None, reason, is_due=True)
-    refused = attempt.state == AttemptState.REFUSED
-    state = PeriodState.REFUSED if refused else PeriodState.FAILED
-    return Standing(period, state, due_at, None, attempt.reason, is_due=True)
+        return period.stands(PeriodState.WAITING, reason, is_due=True)
+    is_refused = attempt.state == AttemptState.REFUSED
+    state = PeriodState.REFUSED if is_refused else PeriodState.FAILED
+    return period.stands(state, attempt.reason, is_due=True)
 
 
 def _is_running(attempt: Attempt, now: datetime) -> bool:
@@ -285,9 +286,3 @@ def _is_running(attempt: Attempt, now: datetime) -> bool:
         return False
     alive = is_alive(attempt.folder, attempt.host)
     return abs(now - attempt.started_at) < _UNSEEN if alive is None else alive
-
-
-def _untried(period: str, due_at: datetime | None, now: datetime) -> Standing:
-    if due_at is None or now < due_at:
-        return Standing(period, PeriodState.WAITING, due_at)
-    return Standing(period, PeriodState.DUE, due_at, is_due=True)

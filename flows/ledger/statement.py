@@ -1,7 +1,7 @@
 """What a population has paid and may still pay, as it is told to people and programs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -57,32 +57,31 @@ class Statement:
     @property
     def _histories(self) -> set[tuple[Budget, ...]]:
         """The prices of each history of releases that a member of the population has."""
-        counted = [entry for entry in self.entries if entry.counts]
+        charges = [entry for entry in self.entries if entry.counts]
         lost = self.lost if self.tally is None else self.tally.lost
-        known = self.tally is not None and self.tally.n_units > 0
-        common = [e.cost for e in counted if not known or e.roster is None or e.id in lost]
+        by_unit = self.tally is not None and self.tally.n_units > 0
+        common = [e.cost for e in charges if not by_unit or e.roster is None or e.id in lost]
         theirs: Iterable[History] = () if self.tally is None else self.tally.histories
         of_units = [
             [Budget(way.epsilon, way.delta) for way, n in history for _ in range(n)]
             for history in theirs
         ] or [[]]
-        return {tuple(sorted(common + more, key=_by_size)) for more in of_units}
+        return {tuple(sorted(common + more, key=astuple)) for more in of_units}
 
     def composed_json(self) -> dict[str, float | None]:
         """The fields of ``clusterdp ledger --json`` on :attr:`composed`; null where it is None."""
-        found = self.composed
+        amount = self.composed
         return {
-            "composed_epsilon": None if found is None else found.epsilon,
-            "composed_delta": None if found is None else found.delta,
+            "composed_epsilon": None if amount is None else amount.epsilon,
+            "composed_delta": None if amount is None else amount.delta,
         }
 
     def tally_json(self) -> dict[str, float | int | None]:
         """What ``clusterdp ledger --json`` says of all units; null where it is not known."""
-        counted = self.tally
-        known = counted is not None and counted.n_units > 0
+        tally = self.tally if self.tally is not None and self.tally.n_units else None
         return {
-            "median_epsilon": counted.median_epsilon if counted and known else None,
-            "n_units": counted.n_units if counted and known else None,
+            "median_epsilon": None if tally is None else tally.median_epsilon,
+            "n_units": None if tally is None else tally.n_units,
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -96,7 +95,3 @@ class Statement:
             "budget_delta": None if limit.delta == float("inf") else limit.delta,
             "n_releases": self.n_releases,
         }
-
-
-def _by_size(price: Budget) -> tuple[float, float]:
-    return price.epsilon, price.delta

@@ -1,12 +1,14 @@
 """The tables of a ledger, and what is read from and written to them within a transaction."""
 
+import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from flows.ledger.rows import entry_of
+from flows.ledger.rows import RowCodec, raw_columns
 from flows.ledger.rules import OPEN, ChargeRequest, Entry, State, Terms
 from flows.runtime import clock
 from privatizers.accounting.budget import Budget
@@ -88,13 +90,20 @@ FILES = sa.Table(
 )
 """Published files as they were last seen: the stamp under which a file had this digest."""
 
-_READ = [sa.type_coerce(column, sa.types.NullType()).label(column.name) for column in CHARGES.c]
-"""All columns as the database gives them: :func:`entry_of` finds out what they are."""
 _SINCE = {
     **dict.fromkeys(("roster", "most_epsilon", "most_delta", "file_sha256"), 2),
     **dict.fromkeys(("withdrawn", "withdrawn_at", "pruned_at"), 3),
 }
 """The version of the ledger that a column came with, where it is not the first."""
+ENTRY = RowCodec(
+    CHARGES,
+    Entry,
+    name=("experiment", "period", "revision"),
+    cost=("epsilon", "delta"),
+    fingerprint=("rows_digest", "units_digest", "settings_digest"),
+    most=("most_epsilon", "most_delta"),
+    withdrawal=("withdrawn", "withdrawn_at"),
+)
 
 
 def concerns(terms: Terms) -> sa.ColumnElement[bool]:
@@ -104,20 +113,29 @@ def concerns(terms: Terms) -> sa.ColumnElement[bool]:
     )
 
 
-def entries_for(connection: sa.Connection, asked: ChargeRequest) -> list[Entry]:
-    """Entries of the population, of the experiment, and of the same units elsewhere."""
-    units = CHARGES.c.units_digest == asked.fingerprint.units
-    return select(connection, sa.or_(concerns(asked.terms), units))
-
-
 def select(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[Entry]:
     """The entries that fulfil a condition, the oldest first."""
     version = connection.execute(sa.select(VERSION_TABLE.c.version)).scalar() or 0
     columns = [  # it may be read before it is brought up to date
-        sa.null().label(c.name) if _SINCE.get(c.name, 0) > version else c for c in _READ
+        sa.null().label(c.name) if _SINCE.get(c.name, 0) > version else c
+        for c in raw_columns(CHARGES)
     ]
     query = sa.select(*columns).where(condition).order_by(CHARGES.c.id)
-    return [entry_of(row) for row in connection.execute(query)]
+    return [_entry(dict(row)) for row in connection.execute(query).mappings()]
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    """The charge that a row is; raises InputError where it is none."""
+    if row["roster"] is None:  # it counts for everybody, whatever units had paid
+        row |= ENTRY.values(most=Budget())
+    entry = ENTRY.read(row)
+    if entry.name.revision < 1:
+        raise ENTRY.wrong(row, "revision", "not a whole number from 1 on")
+    if row["slot"] != (entry.name.release_id if entry.counts else None):
+        raise ENTRY.wrong(row, "slot", f"not what a charge in the state {entry.state} has")
+    if entry.file_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", entry.file_sha256):
+        raise ENTRY.wrong(row, "file_sha256", "not a SHA-256")
+    return entry
 
 
 def unfinished(connection: sa.Connection) -> list[Entry]:
@@ -127,43 +145,41 @@ def unfinished(connection: sa.Connection) -> list[Entry]:
 
 def new_row(asked: ChargeRequest, name: ReleaseName, path: Path) -> dict[str, Any]:
     """The row of a charge that is granted; its register is named once it is written."""
-    digests, terms, accounts = asked.fingerprint, asked.terms, asked.accounts
-    most = None if accounts is None else accounts.most(terms.cost)
-    return row_of(terms.population, name, asked.cost, State.RESERVED, path) | {
-        "most_epsilon": None if most is None else repr(most.epsilon),
-        "most_delta": None if most is None else repr(most.delta),
-        "draft": None if asked.draft is None else str(asked.draft),
-        "rows_digest": digests.rows,
-        "units_digest": digests.units,
-        "settings_digest": digests.settings,
-    }
+    accounts = asked.accounts
+    return row_of(asked.terms.population, name, asked.cost, State.RESERVED, path) | ENTRY.values(
+        draft=asked.draft,
+        fingerprint=asked.fingerprint,
+        most=None if accounts is None else accounts.most(asked.terms.cost),
+    )
 
 
 def row_of(
     population: str, name: ReleaseName, cost: Budget, state: State, path: Path
 ) -> dict[str, Any]:
     """The row of a charge, without digests, made now by this machine."""
-    return {
-        "population": population,
-        "experiment": name.experiment,
-        "period": name.period,
-        "revision": name.revision,
-        "slot": name.release_id,
-        "epsilon": repr(cost.epsilon),
-        "delta": repr(cost.delta),
-        "state": state.value,
-        "path": str(path),
-        "host": socket.gethostname(),
-        "created_at": clock.now().replace(tzinfo=None, microsecond=0),
-    }
+    return {"slot": name.release_id} | ENTRY.values(
+        population=population,
+        name=name,
+        cost=cost,
+        state=state,
+        path=path,
+        host=socket.gethostname(),
+        created_at=clock.now(),
+    )
 
 
 def insert(connection: sa.Connection, row: dict[str, Any]) -> int:
-    """Write a row; returns its id."""
+    """Write the row of a charge; returns its id."""
     key = connection.execute(sa.insert(CHARGES).values(row)).inserted_primary_key
     if key is None:
         raise AssertionError("the database returned no key")
     return int(key[0])
+
+
+def replacing(table: sa.Table, row: Mapping[str, Any], *same: str) -> list[sa.Executable]:
+    """What puts a row in the place of those that have the same in some columns."""
+    alike = (table.c[name] == row[name] for name in same)
+    return [sa.delete(table).where(*alike), sa.insert(table).values(row)]
 
 
 def update(connection: sa.Connection, entry: Entry, state: State, **columns: str | None) -> None:

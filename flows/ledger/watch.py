@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import Began
+from flows.ledger.attempts import OpenAttempt
 from flows.runtime import logs
 from flows.runtime.houses import offered
 from privatizers.noise.randomness import secret_key
@@ -21,7 +21,7 @@ class Watch:
 
     run: str = field(default_factory=lambda: secret_key().hex()[:_LETTERS])
     """Its identifier: drawn when it begins. The ledger's charge has it in its working folder."""
-    began: Began | None = None
+    began: OpenAttempt | None = None
     done: tuple[str, Roster, tuple[str, ...]] | None = None
     """The release that it has made, the roster, and metrics of one value."""
 

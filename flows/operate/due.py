@@ -73,26 +73,28 @@ class PeriodResult:
 
 @dataclass(frozen=True)
 class DueResult:
-    """What became of all periods that were due and not public."""
+    """What became of all periods of a configuration that were due and not public."""
 
-    experiment: str
-    releases: tuple[PeriodResult, ...]
+    config: str
+    """Its absolute path."""
+    experiment: str | None
+    """None where its periods could not be found out."""
+    releases: tuple[PeriodResult, ...] = ()
     """The oldest first."""
     notes: tuple[str, ...] = ()
     """Warnings about what dead runs left."""
     closing: Closing | None = None
     """How the experiment ended; None while one of its periods may still come by itself."""
-    farewell: str | None = None
+    farewells: tuple[str, ...] = ()
     """That it has ended, and what is left to do; said once."""
-
-    @property
-    def farewells(self) -> tuple[str, ...]:
-        """That the experiment has ended, where it is said."""
-        return () if self.farewell is None else (self.farewell,)
+    error: ClusterdpError | None = None
+    """Why its periods could not be found out."""
 
     @property
     def exit_code(self) -> int:
         """0 where nothing that is due is left; else the code of the oldest that is not public."""
+        if self.error is not None:
+            return self.error.exit_code
         return next((one.exit_code for one in self.releases if one.exit_code), 0)
 
     @property
@@ -115,6 +117,15 @@ class DueResult:
             "closing": None if self.closing is None else self.closing.as_json(),
         }
 
+    def ending_as_json(self) -> dict[str, Any]:
+        """One of the ``experiments`` of ``clusterdp release CONFIG… --due --json``."""
+        return {
+            "config": self.config,
+            "experiment": self.experiment,
+            "exit_code": self.exit_code,
+            "reason": None if self.error is None else str(self.error),
+        }
+
     def releases_as_json(self) -> list[dict[str, Any]]:
         """Each of the ``releases``, with the experiment that it is of."""
         return [{"experiment": self.experiment, **one.as_json()} for one in self.releases]
@@ -124,7 +135,7 @@ class DueResult:
         """One error for all periods that are left; None where none is."""
         left = [one for one in self.releases if one.exit_code]
         if not left:
-            return None
+            return self.error
         named = "; ".join(f"{one.period} ({one.status}): {one.reason}" for one in left[:_FIRST])
         more = f"; and {len(left) - _FIRST:,} more" if len(left) > _FIRST else ""
         kind = _KINDS.get(self.exit_code, ClusterdpError)
@@ -135,38 +146,10 @@ class DueResult:
 
 
 @dataclass(frozen=True)
-class ConfigResult:
-    """What became of one of several configurations."""
-
-    config: str
-    """Its absolute path."""
-    result: DueResult | None
-    """None where its periods could not be found out."""
-    error: ClusterdpError | None = None
-    """Why they could not."""
-
-    @property
-    def exit_code(self) -> int:
-        """That of ``clusterdp release CONFIG --due``."""
-        if self.error is not None:
-            return self.error.exit_code
-        return 0 if self.result is None else self.result.exit_code
-
-    def as_json(self) -> dict[str, Any]:
-        """One of the ``experiments`` of ``clusterdp release CONFIG… --due --json``."""
-        return {
-            "config": self.config,
-            "experiment": None if self.result is None else self.result.experiment,
-            "exit_code": self.exit_code,
-            "reason": None if self.error is None else str(self.error),
-        }
-
-
-@dataclass(frozen=True)
 class SeveralDue:
     """What became of all that was due in several experiments."""
 
-    configs: tuple[ConfigResult, ...]
+    configs: tuple[DueResult, ...]
     """In the order that they were named in."""
 
     @property
@@ -177,21 +160,18 @@ class SeveralDue:
     @property
     def farewells(self) -> tuple[str, ...]:
         """That experiments have ended, each said once."""
-        found = (one.result for one in self.configs if one.result is not None)
-        return tuple(said for one in found for said in one.farewells)
+        return tuple(farewell for one in self.configs for farewell in one.farewells)
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the operator should look into."""
-        found = (one.result for one in self.configs if one.result is not None)
-        return tuple(f"{one.experiment}: {warning}" for one in found for warning in one.warnings)
+        return tuple(f"{one.experiment}: {said}" for one in self.configs for said in one.warnings)
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp release CONFIG… --due --json``."""
-        found = (one.result for one in self.configs if one.result is not None)
         return {
-            "experiments": [one.as_json() for one in self.configs],
-            "releases": [made for one in found for made in one.releases_as_json()],
+            "experiments": [one.ending_as_json() for one in self.configs],
+            "releases": [made for one in self.configs for made in one.releases_as_json()],
             "warnings": list(self.warnings),
         }
 
@@ -208,15 +188,15 @@ def release_all_due(
         return SeveralDue(tuple(_due_of(path, release) for path in paths))
 
 
-def _due_of(path: str, release: ReleasePeriod) -> ConfigResult:
+def _due_of(path: str, release: ReleasePeriod) -> DueResult:
     try:
-        return ConfigResult(path, release_due(path, release))
+        return release_due(path, release)
     except ClusterdpError as error:
-        return ConfigResult(path, None, error)
+        return DueResult(path, None, error=error)
     except Exception as error:  # whatever it is, it must not stop the others
         stop_if_interrupted()
         words = f"{reason_of(error)}; clusterdp release CONFIG --due --debug shows where"
-        return ConfigResult(path, None, ClusterdpError(words))
+        return DueResult(path, None, error=ClusterdpError(words))
 
 
 @telling_at_the_end()
@@ -231,7 +211,12 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
         release: What releases one of them.
     """
     path = Path(config_path).absolute()
-    config, schedule = _scheduled(path)
+    config = load(path)
+    schedule = config.calendar
+    if schedule is None:
+        raise ConfigError(
+            "schedule", f"missing in {path}: it says which periods there are, and when each is due"
+        )
     account = Account(config)
     try:
         notes = account.settle()
@@ -241,41 +226,31 @@ def release_due(config_path: str, release: ReleasePeriod = release_period) -> Du
         tell_of_failure(config, account, error)
         raise
     before_all(config, account)
-    results = [
+    releases = tuple(
         _caught_up(str(path), account, schedule, one, release)
         for one in standings
         if one.is_to_try or one.state in (*FOR_A_PERSON, PeriodState.RUNNING)
-    ]
+    )
     after_all(config, account, standings)
     closing = account.closing(clock.now())
-    farewell = None if closing is None else _farewell(config, account, closing)
-    return DueResult(config.experiment, tuple(results), tuple(notes), closing, farewell)
+    farewells = () if closing is None else _farewells(config, account, closing)
+    return DueResult(str(path), config.experiment, releases, tuple(notes), closing, farewells)
 
 
-def _farewell(config: Config, account: Account, closing: Closing) -> str | None:
+def _farewells(config: Config, account: Account, closing: Closing) -> tuple[str, ...]:
     """Say that an experiment has ended, unless it was said already."""
-    told = (closing.last_period, _CLOSED)
+    notice = (closing.last_period, _CLOSED)
     try:
-        if told in account.told_notices():
-            return None
+        if notice in account.log.notices():
+            return ()
         account.settle()  # lets the list beside the releases say so, whatever the last run did
-        account.note_told(*told, clock.now())
+        account.log.note_told(*notice, clock.now())
     except ClusterdpError:  # it is said once too often then
         pass
     return (
         f"{config.experiment} {closing.in_words}; nothing more comes by itself. Write the final "
-        f"report: clusterdp report {config.releases} -o FOLDER"
+        f"report: clusterdp report {config.releases} -o FOLDER",
     )
-
-
-def _scheduled(path: Path) -> tuple[Config, Schedule]:
-    config = load(path)
-    schedule = config.calendar
-    if schedule is None:
-        raise ConfigError(
-            "schedule", f"missing in {path}: it says which periods there are, and when each is due"
-        )
-    return config, schedule
 
 
 def _caught_up(
@@ -297,10 +272,10 @@ def _caught_up(
 def _standing(account: Account, schedule: Schedule, before: Standing) -> Standing:
     """Where a period stands by now; as before where the ledger cannot be asked."""
     try:
-        found = account.standings(schedule, clock.now())
+        standings = account.standings(schedule, clock.now())
     except ClusterdpError:
         return before
-    return next((one for one in found if one.period == before.period), before)
+    return next((one for one in standings if one.period == before.period), before)
 
 
 def _untouched(standing: Standing) -> PeriodResult:
@@ -313,12 +288,11 @@ def _not_made(after: Standing, error: Exception) -> PeriodResult:
     """What became of a period whose release ended by an error.
 
     Where it is public now, or being made, another run was faster: the error may say how rows
-    compare, which is for nobody who only catches up.
+    compare, which is for nobody who only catches up. And it may wait for its files.
     """
-    if after.state in (PeriodState.PUBLISHED, PeriodState.RUNNING, *FOR_A_PERSON):
+    settled = (PeriodState.PUBLISHED, PeriodState.RUNNING, PeriodState.WAITING, *FOR_A_PERSON)
+    if after.state in settled:
         return _untouched(after)
-    if after.state == PeriodState.WAITING:  # for its files
-        return PeriodResult(after.period, str(after.state), after.reason, 0, None)
     status = PeriodState.REFUSED if isinstance(error, BudgetError) else PeriodState.FAILED
     reason = reason_of(error)
     if not isinstance(error, ClusterdpError):
@@ -348,8 +322,7 @@ def _nightly(
         day = None if schedule_timezone is None else day_before(schedule_timezone)
         return release(config_path, day)
     result = release_due(config_path, release)
-    failure = result.failure
-    if failure is not None:
+    if (failure := result.failure) is not None:
         raise failure
     return result
 

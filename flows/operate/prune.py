@@ -164,7 +164,7 @@ class _Work:
             for entry in entries
             if entry.state == State.PUBLISHED
             and entry.name.release_id != latest
-            and (entry.pruned_at is not None or entry.created_at.replace(tzinfo=UTC) < before)
+            and (entry.pruned_at is not None or entry.created_at < before)
             and _release_file(folder, entry).is_file()
         ]
         if chosen and not self._dry_run:

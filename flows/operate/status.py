@@ -9,7 +9,8 @@ from typing import Any
 from flows.config.load import load
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing, utc_text
+from flows.ledger.rules import utc_text
+from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.metrics import write_metrics
 from flows.released.file.stated_ends import stated_warnings
 from flows.released.lists import Closing

@@ -148,7 +148,7 @@ from flows.ledger.rules import Fingerprint
 from flows.ledger.account import Account
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
-import flows.ledger.attempts, flows.ledger.runs, alembic.operations, alembic.migration
+import flows.ledger.attempts, alembic.operations, alembic.migration
 import alembic.ddl.sqlite
 from flows.config.model.experiment import Config
 from flows.config.load import load

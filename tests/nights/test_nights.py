@@ -16,8 +16,8 @@ from unittest.mock import patch
 import pytest
 
 from flows.ledger import marks
-from flows.ledger.account import Account
-from flows.ledger.files import Files, Found
+from flows.ledger.attempts import AttemptLog
+from flows.ledger.files import Files, FileState
 from flows.operate.watch import sending
 from flows.raw.reading import stores
 from schemas.errors import InputError
@@ -88,21 +88,21 @@ def _closed_a_period_early() -> Iterator[Plant]:
 
 def _end_is_said_each_night() -> Iterator[Plant]:
     """Nobody notes that the end was said."""
-    note_told = Account.note_told
+    note_told = AttemptLog.note_told
 
-    def note(account: Account, period: str, event: str, now: Any) -> None:
+    def note(log: AttemptLog, period: str, event: str, now: Any) -> None:
         if event != "closed":
-            note_told(account, period, event, now)
+            note_told(log, period, event, now)
 
-    yield patch.object(Account, "note_told", note)
+    yield patch.object(AttemptLog, "note_told", note)
 
 
 def _two_folders_are_one() -> Iterator[Plant]:
     """What lies in another folder of the experiment is taken for what lies here."""
     look = Files.look
 
-    def found(files: Files, entries: Any) -> dict[int, Found]:
-        here = {Found.ELSEWHERE: Found.HERE}
+    def found(files: Files, entries: Any) -> dict[int, FileState]:
+        here = {FileState.ELSEWHERE: FileState.HERE}
         return {entry: here.get(one, one) for entry, one in look(files, entries).items()}
 
     yield patch.object(Files, "look", found)

@@ -6,30 +6,25 @@ from flows.ledger.rules import amount_text
 from flows.runtime.terminal import pairs, paragraph, table
 
 if TYPE_CHECKING:
-    from flows.operate.due import ConfigResult, DueResult, SeveralDue
+    from flows.operate.due import DueResult
     from flows.operate.status import ExperimentStatus, StatusResult
     from flows.operate.verify import Verdict, VerifyResult
 
 
-def due_text(result: "DueResult") -> str:
-    """What became of each period that was due."""
+def due_text(*results: "DueResult") -> str:
+    """What became of each period that was due, experiment by experiment."""
+    return "\n\n".join(_due_text(result) for result in results)
+
+
+def _due_text(result: "DueResult") -> str:
+    if result.error is not None:
+        return "\n".join([result.config, "", *pairs({"failed": str(result.error)})])
     if not result.releases:
         return f"{result.experiment}: nothing is due that is not published."
     rows = [(one.period, one.status, one.release_id or "–") for one in result.releases]
     reasons = {one.period: one.reason for one in result.releases if one.reason}
     listed = table(("period", "status", "release"), rows)
-    return "\n".join([result.experiment, "", *listed, *_reasons(reasons)])
-
-
-def several_due_text(several: "SeveralDue") -> str:
-    """What became of each period that was due, experiment by experiment."""
-    return "\n\n".join(_config_text(one) for one in several.configs)
-
-
-def _config_text(one: "ConfigResult") -> str:
-    if one.result is not None:
-        return due_text(one.result)
-    return "\n".join([one.config, "", *pairs({"failed": str(one.error)})])
+    return "\n".join([f"{result.experiment}", "", *listed, *_reasons(reasons)])
 
 
 def status_text(result: "StatusResult") -> str:

@@ -4,7 +4,8 @@ Who calls these has the turn of the population (:mod:`flows.ledger.units.turn`),
 is made meanwhile.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
 
-from flows.ledger.members import Accounts, Members
+from flows.ledger.members import Accounts, Members, greatest
 from flows.ledger.rules import OPEN, Entry, Terms, of_everybody, spent
 from flows.ledger.tables import CHARGES, POPULATIONS, REGISTERS, select
 from flows.ledger.units.registers import (
@@ -37,7 +38,6 @@ from privatizers.accounting.histories import (
     merged,
     united,
 )
-from schemas.arrays import Words
 from schemas.errors import ConfigError, InputError
 
 _AT_ONCE = 2  # registers that are read at once: checking and searching need no lock
@@ -70,13 +70,11 @@ def check_key(connection: sa.Connection, population: str, fingerprint: str, *, b
     The first key that is asked about is the one, where they are to ``begin``. A second one could
     make somebody who has paid already look like somebody new.
     """
-    known = known_key(connection, population)
-    if known is None:
-        if not begin:
-            return
+    begun = known_key(connection, population)
+    if begun is None and begin:
         row = {"population": population, "key_fingerprint": fingerprint}
         connection.execute(sa.insert(POPULATIONS).values(row))
-    elif known != fingerprint:
+    elif begun not in (None, fingerprint):
         raise ConfigError(
             "ledger.key_file",
             f"is not the key that the accounts of population {population!r} were begun with, so "
@@ -102,8 +100,8 @@ class _Sources:
         rows: Mapping[str, RegisterRow],
         marks: Collection[str],
     ) -> None:
-        self._shelves = shelves
-        self._own = {entry.id: rows.get(entry.roster or "") for entry in entries}
+        self.shelves = shelves
+        self._of_charges = {e.id: rows[e.roster] for e in entries if e.roster and e.roster in rows}
         self.charges = frozenset(e.id for e in entries if e.counts and e.roster is not None)
         self.settled = frozenset(
             e.id for e in entries if e.id in self.charges and e.state not in OPEN
@@ -123,7 +121,7 @@ class _Sources:
     def _take_own(self, charges: Collection[int]) -> None:
         """Read of these charges what each release has itself."""
         for charge in sorted(charges):
-            row = self._own.get(charge)
+            row = self._of_charges.get(charge)
             if row is None or row.mark not in self._marks:
                 self.lost.add(charge)
             else:
@@ -142,22 +140,19 @@ class _Sources:
 
     def own_of(self, charges: Collection[int]) -> list[tuple[int, RegisterRow]]:
         """Each release's own register, of these charges, where there is one."""
-        found = ((charge, self._own.get(charge)) for charge in sorted(charges))
-        return [(charge, row) for charge, row in found if row is not None]
+        return [(charge, row) for charge, row in self._of_charges.items() if charge in charges]
+
+    def registers(self, connection: sa.Connection, rows: Iterable[RegisterRow]) -> list[Register]:
+        """Some of them, to be read word by word."""
+        return [
+            Register(partial(self.shelves.blocks, connection, row), row.histories, row.n_words)
+            for row in rows
+        ]
 
     @property
     def rows(self) -> list[RegisterRow]:
         """All of them."""
         return [*self.sums, *self.own.values()]
-
-    @property
-    def in_files(self) -> bool:
-        """Whether several may be read at once."""
-        return self._shelves.in_files
-
-    def blocks(self, connection: sa.Connection, row: RegisterRow) -> Iterator[Words]:
-        """The words of one."""
-        return self._shelves.blocks(connection, row)
 
 
 def read_accounts(
@@ -189,11 +184,14 @@ def read_accounts(
         }
         without_own = codes
         for charge, row in sources.own_of((sources.charges - sources.lost) & mine):
-            try:
-                found = _numbers_in(connection, sources, row, members)
-            except DamagedRegisterError:  # a sum has it all the same
-                raise _lost_one(charge, entries) from None
-            for theirs in found:
+            numbers = _numbers_in(connection, sources, members, row)
+            if numbers is None:  # a sum has it all the same
+                name = next(e.name.release_id for e in entries if e.id == charge)
+                raise InputError(
+                    f"the ledger's list of the units in {name} is lost or damaged, so nobody can "
+                    "tell who was released by it; nothing was charged. Put it back from a copy"
+                )
+            for theirs in numbers:
                 without_own = histories.joined(without_own, theirs, row.histories, sign=-1)
         accounts = Accounts(
             members=members,
@@ -219,47 +217,45 @@ def read_accounts(
             return accounts
         found_in: dict[int, int] = {}
         for charge, row in sources.own_of(sources.charges - sources.lost):
-            try:
-                found = _numbers_in(connection, sources, row, members)
-            except DamagedRegisterError:
-                continue
-            found_in[charge] = int((found[0][short] > 0).sum()) if found else 0
-        return accounts.knowing(found_in)
+            numbers = _numbers_in(connection, sources, members, row)
+            if numbers is not None:
+                found_in[charge] = int((numbers[0][short] > 0).sum()) if numbers else 0
+        return replace(accounts, found_in=found_in)
 
 
 def _looked_up(
     connection: sa.Connection, sources: _Sources, members: Members, histories: Histories
 ) -> Codes:
     """Look all digests up in all registers, in two at once; what is damaged is given up."""
-
-    def codes_of(row: RegisterRow) -> list[NDArray[np.uint16]] | None:
-        try:
-            return _numbers_in(connection, sources, row, members)
-        except DamagedRegisterError:
-            return None
-
+    numbers_in = partial(_numbers_in, connection, sources, members)
     codes = np.zeros(len(members.words), dtype=np.int32)
     read: list[RegisterRow] = []
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while left := [row for row in sources.rows if row not in read]:
-            some = left[: _IN_HAND if sources.in_files else 1]
+            some = left[: _IN_HAND if sources.shelves.in_files else 1]
             read += some
-            for row, found in zip(some, pool.map(codes_of, some), strict=True):
-                if found is None:
+            for row, numbers in zip(some, pool.map(numbers_in, some), strict=True):
+                if numbers is None:
                     sources.give_up(row)
-                for theirs in found or ():
+                for theirs in numbers or ():
                     codes = histories.joined(codes, theirs, row.histories)
     return codes
 
 
 def _numbers_in(
-    connection: sa.Connection, sources: _Sources, row: RegisterRow, members: Members
-) -> list[NDArray[np.uint16]]:
-    """The numbers that a register has for each digest, shape [words]: one list a spelling."""
+    connection: sa.Connection, sources: _Sources, members: Members, row: RegisterRow
+) -> list[NDArray[np.uint16]] | None:
+    """The numbers that a register has for each digest, shape [words]: one list a spelling.
+
+    None where it is damaged.
+    """
     sought = members.sought(row.mark)
-    codes = codes_in(sought.digests, sources.blocks(connection, row))
+    try:
+        codes = codes_in(sought.digests, sources.shelves.blocks(connection, row))
+    except DamagedRegisterError:
+        return None
     if codes.max(initial=0) >= len(row.histories):
-        raise DamagedRegisterError
+        return None
     return list(sought.by_turns(codes, len(members.words)))
 
 
@@ -271,11 +267,11 @@ def _compared(
     mine: Collection[int],
 ) -> Accounts:
     """The same with how many units came back, and a warning where nobody did, unlike before."""
-    known = accounts.charges - accounts.lost - set(mine)
+    charges = accounts.charges - accounts.lost - set(mine)
     others = [
         rows.get(entry.roster or "")
         for entry in entries
-        if entry.id in known and entry.name.experiment == experiment
+        if entry.id in charges and entry.name.experiment == experiment
     ]
     if not others:
         return accounts
@@ -291,14 +287,6 @@ def _compared(
             "them as new ones, and who comes back is not known",
         )
     return replace(accounts, met=(n_met, n_units), warnings=warnings)
-
-
-def _lost_one(charge: int, entries: Sequence[Entry]) -> InputError:
-    (name,) = [entry.name.release_id for entry in entries if entry.id == charge]
-    return InputError(
-        f"the ledger's list of the units in {name} is lost or damaged, so nobody can tell who was "
-        "released by it; nothing was charged. Put it back from a copy"
-    )
 
 
 def _lost_warnings(entries: Sequence[Entry], lost: Collection[int]) -> tuple[str, ...]:
@@ -340,10 +328,7 @@ def sum_up(begin: Connect, connect: Connect, shelves: Shelves, population: str, 
     name = f"{prefix_of(population)}-{max(charges)}-{len(charges)}"
     histories = Histories()
     with connect() as connection:
-        registers = [
-            Register(partial(shelves.blocks, connection, row), row.histories, row.n_words)
-            for row in taken
-        ]
+        registers = sources.registers(connection, taken)
         try:
             written = shelves.write(connection, name, merged(registers, histories))
         except (DamagedRegisterError, TooManyHistoriesError, InputError):
@@ -375,20 +360,17 @@ def tally(
     ours = [mark for mark in marks if mark.rpartition(":")[2] == key]
     sources = _Sources(shelves, entries, registers, ours)
     while True:
-        counts: dict[History, int] = {}
-        rows = sources.rows
-        reading: list[RegisterRow] = []
         try:
-            _count(connection, sources, rows, counts, reading)
-        except DamagedRegisterError:
-            sources.give_up(reading[-1])
-            continue
-        break
+            counts = _counts(connection, sources)
+            break
+        except DamagedRegisterError as damage:
+            sources.give_up(damage.row)
     everybody = of_everybody(entries, population, sources.lost)
     if len({row.mark for row in sources.rows}) > 1:
-        known = spent(entries, population, sources.lost)
-        return Tally(0, known, everybody.epsilon, {}, frozenset(sources.lost))
-    paid = sorted(((everybody + cost_of(h), n) for h, n in counts.items()), key=_epsilon)
+        most = spent(entries, population, sources.lost)
+        return Tally(0, most, everybody.epsilon, {}, frozenset(sources.lost))
+    amounts = [(everybody + cost_of(history), n) for history, n in counts.items()]
+    paid = sorted(amounts, key=lambda each: each[0].epsilon)
     n_units = sum(counts.values())
     middle, seen = everybody.epsilon, 0
     for amount, n in paid:
@@ -396,35 +378,16 @@ def tally(
         if 2 * seen >= n_units:
             middle = amount.epsilon
             break
-    most = Budget(
-        max((amount.epsilon for amount, _ in paid), default=everybody.epsilon),
-        max((amount.delta for amount, _ in paid), default=everybody.delta),
-    )
+    most = greatest([everybody, *(amount for amount, _ in paid)])
     return Tally(n_units, most, middle, counts, frozenset(sources.lost))
 
 
-def _epsilon(one: tuple[Budget, int]) -> float:
-    return one[0].epsilon
-
-
-def _count(
-    connection: sa.Connection,
-    sources: _Sources,
-    rows: Sequence[RegisterRow],
-    counts: dict[History, int],
-    reading: list[RegisterRow],
-) -> None:
-    def blocks(row: RegisterRow) -> Iterator[Words]:
-        try:
-            yield from sources.blocks(connection, row)
-        except DamagedRegisterError:
-            reading.append(row)
-            raise
-
+def _counts(connection: sa.Connection, sources: _Sources) -> dict[History, int]:
+    """How many units have which history."""
+    counts: Counter[History] = Counter()
     histories = Histories()
-    registers = [Register(partial(blocks, row), row.histories, row.n_words) for row in rows]
-    for _, codes in united(registers, histories):
-        there = np.bincount(codes, minlength=len(histories))
-        known = histories.known
-        for number in np.flatnonzero(there).tolist():
-            counts[known[number]] = counts.get(known[number], 0) + int(there[number])
+    for _, codes in united(sources.registers(connection, sources.rows), histories):
+        n_units, ways = np.bincount(codes, minlength=len(histories)), histories.known
+        for number in np.flatnonzero(n_units).tolist():
+            counts[ways[number]] += int(n_units[number])
+    return counts

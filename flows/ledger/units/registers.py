@@ -29,10 +29,6 @@ _PIECE = 1 << 20
 _WORD = np.dtype("<u8")
 
 
-class DamagedRegisterError(Exception):
-    """A register is missing, or is not what was written."""
-
-
 @dataclass(frozen=True)
 class RegisterRow:
     """What the ledger knows of a register."""
@@ -47,6 +43,14 @@ class RegisterRow:
     """The charges that it sums up; of a release's own none are said here."""
     met: tuple[int, int] | None = None
     """Of a release's own: how many of how many units were released before; None: not known."""
+
+
+class DamagedRegisterError(Exception):
+    """A register is missing, or is not what was written."""
+
+    def __init__(self, row: RegisterRow) -> None:
+        """Keep what the ledger knows of it."""
+        self.row = row
 
 
 @dataclass(frozen=True)
@@ -122,37 +126,37 @@ class Shelves:
         try:
             checksum, n_words = Checksum.like(row.checksum), 0
         except ValueError:
-            raise DamagedRegisterError from None
-        for content in self._contents(connection, row.name):
+            raise DamagedRegisterError(row) from None
+        for content in self._contents(connection, row):
             if len(content) % _WORD.itemsize:
-                raise DamagedRegisterError
+                raise DamagedRegisterError(row)
             checksum.update(memoryview(content))
             n_words += len(content) // _WORD.itemsize
             if n_words > row.n_words:
-                raise DamagedRegisterError
+                raise DamagedRegisterError(row)
             yield np.frombuffer(content, _WORD)
         if (n_words, checksum.result()) != (row.n_words, row.checksum):
-            raise DamagedRegisterError
+            raise DamagedRegisterError(row)
 
-    def _contents(self, connection: sa.Connection, name: str) -> Iterator[bytes]:
+    def _contents(self, connection: sa.Connection, row: RegisterRow) -> Iterator[bytes]:
         if self._folder is None:
             piece = 0
             while True:
-                one = sa.and_(PIECES.c.name == name, PIECES.c.piece == piece)
-                found = connection.execute(sa.select(PIECES.c.words).where(one)).scalar()
-                if found is None:
+                one = sa.and_(PIECES.c.name == row.name, PIECES.c.piece == piece)
+                words = connection.execute(sa.select(PIECES.c.words).where(one)).scalar()
+                if words is None:
                     return
-                yield bytes(found)
+                yield bytes(words)
                 piece += 1
-        path = self._folder / name
+        path = self._folder / row.name
         try:
             if not path.is_file():
-                raise DamagedRegisterError
+                raise DamagedRegisterError(row)
             with path.open("rb") as file:
                 while content := file.read(BLOCK * _WORD.itemsize):
                     yield content
         except OSError:
-            raise DamagedRegisterError from None
+            raise DamagedRegisterError(row) from None
 
     def remove(self, connection: sa.Connection, names: Iterable[str]) -> None:
         """Remove words that no register of the ledger has any more."""
@@ -164,33 +168,33 @@ class Shelves:
 
     def strays(self, connection: sa.Connection, population: str) -> list[str]:
         """Names of what killed runs left of this population, whose turn it is."""
-        known = set(connection.execute(sa.select(REGISTERS.c.name)).scalars())
+        registers = set(connection.execute(sa.select(REGISTERS.c.name)).scalars())
         mine = f"{prefix_of(population)}-"
         if self._folder is None:
             pieces = sa.select(PIECES.c.name).where(PIECES.c.name.startswith(mine)).distinct()
-            found = list(connection.execute(pieces).scalars())
+            names = list(connection.execute(pieces).scalars())
         else:
-            found = [path.name for path in self._folder.glob(f"{mine}*")]
-        return [name for name in found if name not in known]
+            names = [path.name for path in self._folder.glob(f"{mine}*")]
+        return [name for name in names if name not in registers]
 
 
 def register_rows(connection: sa.Connection, population: str) -> dict[str, RegisterRow]:
     """The registers of a population, by name; those that cannot be understood are left out."""
     query = sa.select(REGISTERS).where(REGISTERS.c.population == population)
-    rows = (_row_of(found) for found in connection.execute(query).mappings())
+    rows = map(_row_of, connection.execute(query).mappings())
     return {row.name: row for row in rows if row is not None}
 
 
-def _row_of(found: Any) -> RegisterRow | None:
+def _row_of(row: sa.RowMapping) -> RegisterRow | None:
     """What a row of the table says; None where somebody has altered it."""
     try:
-        charges, document = found["charges"], json.loads(found["histories"])
+        charges, document = row["charges"], json.loads(row["histories"])
         met = document.get("met")
         return RegisterRow(
-            name=str(found["name"]),
-            mark=str(found["key_fingerprint"]),
-            n_words=int(found["n_words"]),
-            checksum=str(found["checksum"]),
+            name=str(row["name"]),
+            mark=str(row["key_fingerprint"]),
+            n_words=int(row["n_words"]),
+            checksum=str(row["checksum"]),
             histories=_histories_of(document),
             charges=frozenset(int(each) for each in json.loads(charges))
             if charges

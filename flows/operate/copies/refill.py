@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
-from flows.ledger import attempts, runs  # noqa: F401 - their tables are part of a ledger
+from flows.ledger import attempts  # noqa: F401 - its tables are part of a ledger
 from flows.ledger.database import VERSION, Ledger, told_plainly
 from flows.ledger.migrations import OLDEST, migrate
 from flows.ledger.rules import OPEN, Entry, amount_text

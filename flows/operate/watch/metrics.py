@@ -14,14 +14,11 @@ from pathlib import Path
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.runs import PUBLISHED, RunRecord
+from flows.ledger.attempts import ENDED, AttemptState, RunRecord
 from flows.ledger.standing import PeriodState, Standing
 from flows.runtime import clock
 from flows.runtime.files import replace_file
 from schemas.errors import InputError
-
-STATES = ("published", "refused", "no_file", "failed")
-"""How an attempt may have ended."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def _facts(config: Config, account: Account) -> Facts:
     left = statement.terms.limit.left_after(statement.spent).epsilon
     return Facts(
         experiment=config.experiment,
-        runs=tuple(account.runs()),
+        runs=tuple(account.log.runs()),
         periods=tuple(account.standings(schedule, now)),
         next_due_at=None if schedule is None else schedule.next_due(now),
         least_epsilon_left=None if left == float("inf") else left,
@@ -85,7 +82,7 @@ def metrics_text(facts: Facts) -> str:
     """The metrics in Prometheus' text format; what is not known has no line."""
     runs, counts = facts.runs, Counter(str(one.state) for one in facts.periods)
     last = runs[-1] if runs else None
-    made = next((run for run in reversed(runs) if run.state == PUBLISHED), None)
+    made = next((run for run in reversed(runs) if run.state == AttemptState.PUBLISHED), None)
     found = _Lines(facts.experiment)
     if made is not None:
         found.add(
@@ -99,7 +96,7 @@ def metrics_text(facts: Facts) -> str:
             "When a run last ended that published something or could not.",
             last.ended_at.timestamp(),
         )
-        states = {state: float(last.state == state) for state in STATES}
+        states = {state.value: float(last.state == state) for state in ENDED}
         found.add_by("last_run_state", "How that run ended.", "state", states)
     if made is not None:
         found.add(

@@ -6,11 +6,8 @@ released file. That has no rules of rows set aside, and of event logs not how ma
 
 from flows.config.model.experiment import Config
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptLog, AttemptState
-from flows.ledger.database import Ledger
-from flows.ledger.place import ledger_url
+from flows.ledger.attempts import AttemptState, RunRecord
 from flows.ledger.rules import Entry, State
-from flows.ledger.runs import RunRecord
 from flows.operate.watch.notices import news_of_release, tell_people, untold
 from flows.released.file.draft import run_of
 from flows.released.file.read import read_release
@@ -26,10 +23,10 @@ def tell_of_missed(config: Config, account: Account) -> None:
 
     Raises InputError where the ledger or a file cannot be read.
     """
-    dead, unsent = _ended_without_a_word(config), untold(config, account)
+    dead, unsent = _ended_without_a_word(account), untold(config, account)
     if not dead | unsent:
         return
-    told = {run.release_id for run in account.runs()}
+    told = {run.release_id for run in account.log.runs()}
     last: dict[str, Entry] = {}
     for entry in account.statement().entries:
         if entry.name.experiment == config.experiment and entry.state == State.PUBLISHED:
@@ -43,13 +40,11 @@ def tell_of_missed(config: Config, account: Account) -> None:
             _tell(config, account, entry, run_of(entry.draft), keep=missed)
 
 
-def _ended_without_a_word(config: Config) -> set[str]:
+def _ended_without_a_word(account: Account) -> set[str]:
     """Periods whose last attempt began and never said how it ended, though its run is dead."""
-    ledger = Ledger(ledger_url(config.ledger.url, config.directory))
-    attempts = AttemptLog(ledger, config.experiment).last()
     return {
         period
-        for period, one in attempts.items()
+        for period, one in account.log.last().items()
         if one.state == AttemptState.RUNNING
         and one.folder is not None
         and is_alive(one.folder, one.host) is False
@@ -64,7 +59,7 @@ def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, ke
     record = RunRecord(
         run=run,
         period=period,
-        state=AttemptState.PUBLISHED.value,
+        state=AttemptState.PUBLISHED,
         ended_at=clock.now().replace(microsecond=0),
         release_id=release_id,
         n_units=roster.n_units,
@@ -72,7 +67,7 @@ def _tell(config: Config, account: Account, entry: Entry, run: str | None, *, ke
         sample_ratio_p=roster.sample_ratio_p,
     )
     if keep:
-        account.keep_run(record)
+        account.log.keep(record)
     found = news_of_release(config, period, roster, stated_warnings(entry.path))
     tell_people(config, account, found, run=run, release_id=release_id)
 

@@ -66,7 +66,7 @@ class Waiting:
         """Note an event of the period, if there is one, in the ledger."""
         if self.news.period is not None:
             try:
-                self.account.note_told(self.news.period, event, clock.now())
+                self.account.log.note_told(self.news.period, event, clock.now())
             except ClusterdpError as error:
                 named = self.news.of(self.config.experiment)
                 logs.warn(f"{named}: may be told again ({self.news.event}): {error}")
@@ -159,7 +159,7 @@ def untold(config: Config, account: Account) -> set[str]:
 
 def _told(account: Account) -> set[tuple[str, str]]:
     try:
-        return account.told_notices()
+        return account.log.notices()
     except ClusterdpError:  # the news may be that the ledger cannot be reached
         return set()
 

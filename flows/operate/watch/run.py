@@ -13,8 +13,7 @@ from typing import Literal
 from flows.config.model.experiment import Config
 from flows.config.model.notify import Event
 from flows.ledger.account import Account
-from flows.ledger.attempts import AttemptState, reason_of
-from flows.ledger.runs import RunRecord
+from flows.ledger.attempts import AttemptState, RunRecord, reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.ledger.watch import Watch
 from flows.operate.watch.metrics import write_metrics
@@ -43,7 +42,7 @@ def watched(config: Config, account: Account, period: str) -> Iterator[Watch]:
     """Keep and tell what becomes of the run that the block is."""
     watch = Watch()
     begun = time.monotonic()
-    attempt = nullcontext(None) if config.schedule is None else account.attempt(period)
+    attempt = nullcontext(None) if config.schedule is None else account.log.attempt(period)
     with logs.known(experiment=config.experiment, period=period, run=watch.run):
         logs.tell(logging.INFO, "the run begins")
         try:
@@ -117,7 +116,7 @@ def _after_success(
     record = RunRecord(
         run=watch.run,
         period=period,
-        state=AttemptState.PUBLISHED.value,
+        state=AttemptState.PUBLISHED,
         ended_at=clock.now().replace(microsecond=0),
         release_id=release_id,
         seconds=math.ceil(seconds),
@@ -129,7 +128,7 @@ def _after_success(
     logs.tell(
         logging.INFO,
         "the run ends: published",
-        state=record.state,
+        state=record.state.value,
         seconds=record.seconds,
         n_units=record.n_units,
         set_aside=dict(record.set_aside),
@@ -143,7 +142,7 @@ def _after_success(
 def _after_failure(
     config: Config, account: Account, period: str, watch: Watch, error: BaseException
 ) -> None:
-    state, reason = account.ending(period, error)
+    state, reason = account.log.ending(period, error)
     if state == AttemptState.PUBLISHED or _is_public(account, period):
         logs.tell(logging.INFO, "the run ends: the period was published before")
         _metrics(config, account)
@@ -151,7 +150,7 @@ def _after_failure(
     level = logging.WARNING if state == AttemptState.NO_FILE else logging.ERROR
     logs.tell(level, f"the run ends: {state}", state=state.value, reason=reason)
     ended_at = clock.now().replace(microsecond=0)
-    _keep(config, account, RunRecord(watch.run, period, state.value, ended_at))
+    _keep(config, account, RunRecord(watch.run, period, state, ended_at))
     _metrics(config, account)
     if isinstance(error, Exception) and not isinstance(error, ConflictError):
         news = _news_of_failure(config, account, period, state, reason)
@@ -193,7 +192,7 @@ def _keep(config: Config, account: Account, record: RunRecord) -> None:
     """Keep how the run ended, where somebody asks for it."""
     asked = (config.schedule, config.notify, config.run.metrics_directory)
     if any(one is not None for one in asked):
-        _warning(lambda: account.keep_run(record))
+        _warning(lambda: account.log.keep(record))
 
 
 def _metrics(config: Config, account: Account) -> None:

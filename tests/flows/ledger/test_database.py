@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -101,7 +102,7 @@ def test_a_charge_is_there_before_anything_is_drawn(ledger: Ledger) -> None:
     assert (entry.id, entry.state, entry.cost) == (receipt.charge, RESERVED, Budget(1.0))
     assert (entry.population, entry.name) == ("people", receipt.decision.name)
     assert (entry.path, entry.draft) == (receipt.path, HERE / ".draft-x")
-    assert entry.created_at.tzinfo is None
+    assert entry.created_at.tzinfo is UTC
 
 
 def test_digests_are_kept_to_compare_with_and_are_in_no_statement(ledger: Ledger) -> None:

@@ -10,13 +10,11 @@ import pytest
 import sqlalchemy as sa
 
 from flows.ledger.database import VERSION, Ledger
-from flows.ledger.digests import entries_of
 from flows.ledger.marks import (
     closing_of,
     lists_of,
     note_pruned,
     note_withdrawal,
-    unfinished_folders,
 )
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import ChargeRequest, Fingerprint, State, Terms
@@ -57,17 +55,17 @@ def test_what_is_noted_is_read_back_and_changes_no_amount(ledger: Ledger, tmp_pa
     assert not note_withdrawal(ledger, "trial", "trial.a.r1", "wrong", NOW)
     note_pruned(ledger, charges, NOW)
     note_pruned(ledger, charges, NOW.replace(year=2027))  # the first time counts
-    lists = lists_of(entries_of(ledger, "trial"), None)
+    lists = lists_of(ledger.entries_of("trial"), None)
     one = lists.withdrawn["trial.a.r1"]
     assert (one.reason, one.withdrawn_at) == ("wrong", "2026-11-20T03:15:30Z")
     assert [(p.pruned_at, p.epsilon, p.delta, p.sha256) for p in lists.pruned.values()] == [
         ("2026-11-20T03:15:30Z", 1.0, 0.25, "0" * 64)
     ] * 2
     assert ledger.statement(TERMS).spent == before == Budget(2.0, 0.5)
-    found = standings(None, NOW, entries_of(ledger, "trial"), {}, {})
+    found = standings(None, NOW, ledger.entries_of("trial"), {}, {})
     assert [str(one.state) for one in found] == ["withdrawn", "pruned"]
     assert note_withdrawal(ledger, "trial", "trial.a.r1", None, NOW)
-    assert lists_of(entries_of(ledger, "trial"), None).withdrawn == {}
+    assert lists_of(ledger.entries_of("trial"), None).withdrawn == {}
 
 
 @pytest.mark.parametrize("named", ["trial.a.r1", "trial.b.r1", "other.c.r1"])
@@ -76,8 +74,8 @@ def test_what_is_not_public_cannot_be_withdrawn(ledger: Ledger, tmp_path: Path, 
     ledger.reserve(ChargeRequest(TERMS, "a", made_from, tmp_path, tmp_path / "run"))
     with pytest.raises(ConfigError, match="only a published release of 'trial'"):
         note_withdrawal(ledger, "trial", named, "wrong", NOW)
-    assert unfinished_folders(ledger) == {tmp_path / "run"}
-    assert {one.state for one in entries_of(ledger, "trial")} == {State.RESERVED}
+    assert ledger.unfinished_folders() == {tmp_path / "run"}
+    assert {one.state for one in ledger.entries_of("trial")} == {State.RESERVED}
 
 
 def test_a_ledger_of_version_2_is_read_as_it_is_and_brought_up_to_date(
@@ -88,11 +86,11 @@ def test_a_ledger_of_version_2_is_read_as_it_is_and_brought_up_to_date(
         for name in ("withdrawn", "withdrawn_at", "pruned_at"):
             connection.execute(sa.text(f"ALTER TABLE clusterdp_charges DROP COLUMN {name}"))
         connection.execute(sa.text("UPDATE clusterdp_ledger SET version = 2"))
-    (entry,) = entries_of(ledger, "trial")
+    (entry,) = ledger.entries_of("trial")
     assert (entry.withdrawal, entry.pruned_at, entry.file_sha256) == (None, None, "0" * 64)
     note_pruned(ledger, [charge], NOW)
-    (entry,) = entries_of(ledger, "trial")
-    assert entry.pruned_at == NOW.replace(tzinfo=None)
+    (entry,) = ledger.entries_of("trial")
+    assert entry.pruned_at == NOW
     with database(url) as connection:
         version = connection.execute(sa.text("SELECT version FROM clusterdp_ledger")).scalar()
     assert version == VERSION
@@ -107,7 +105,7 @@ def test_a_time_that_is_none_is_told_by_its_row(
     with database(url) as connection:
         connection.execute(sa.text("UPDATE clusterdp_charges SET pruned_at = 'soon'"))
     with pytest.raises(InputError, match="pruned_at 'soon' in the row with the id 1"):
-        entries_of(ledger, "trial")
+        ledger.entries_of("trial")
 
 
 def test_without_an_end_nothing_closes() -> None:
@@ -119,6 +117,6 @@ def test_a_ledger_that_was_written_down_has_its_notes(tmp_path: Path) -> None:
     url = ledger_url("sqlite:///ledger.sqlite", tmp_path)
     with closing(sqlite3.connect(str(url.database))) as connection:
         connection.executescript(text)
-    lists = lists_of(entries_of(Ledger(url), "trial"), None)
+    lists = lists_of(Ledger(url).entries_of("trial"), None)
     assert [one.reason for one in lists.withdrawn.values()] == ["wrong prices"]
-    assert set(lists_of(entries_of(Ledger(url), "winter"), None).pruned) == {"winter.published.r1"}
+    assert set(lists_of(Ledger(url).entries_of("winter"), None).pruned) == {"winter.published.r1"}

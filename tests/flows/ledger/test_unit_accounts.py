@@ -543,6 +543,7 @@ def test_a_night_in_which_nobody_comes_back_unlike_before_is_told(filed: Ledger)
 def test_where_all_lists_are_lost_everybody_pays(filed: Ledger) -> None:
     for night in "ab":
         publish(filed, terms(), night, members([1, 2, 3]))
+    assert filed._folder is not None
     for path in filed._folder.glob("*-*"):
         path.unlink()
     statement = filed.statement(terms(), exact=True)

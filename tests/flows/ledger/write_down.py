@@ -49,12 +49,11 @@ def tell(ledger: Ledger) -> None:
 
 def _note(ledger: Ledger) -> None:
     """Withdraw a release, and prune another."""
-    from flows.ledger.digests import entries_of  # noqa: PLC0415 - since version 3
-    from flows.ledger.marks import note_pruned, note_withdrawal  # noqa: PLC0415 - likewise
+    from flows.ledger.marks import note_pruned, note_withdrawal  # noqa: PLC0415 - since version 3
 
     moment = datetime(2026, 11, 20, 3, 15, tzinfo=UTC)
     note_withdrawal(ledger, "trial", "trial.published.r1", "wrong prices", moment)
-    note_pruned(ledger, [one.id for one in entries_of(ledger, "winter")], moment)
+    note_pruned(ledger, [one.id for one in ledger.entries_of("winter")], moment)
 
 
 def tell_of_units(ledger: Ledger) -> None:

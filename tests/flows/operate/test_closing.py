@@ -99,7 +99,7 @@ def test_a_withdrawn_period_does_not_keep_it_open(
     release_due(str(built.config))
     withdraw(built.config, f"trial.{DAYS[1]}.r1", "wrong prices")
     result = release_due(str(built.config))
-    assert (result.releases, result.farewell) == ((), None)
+    assert (result.releases, result.farewells) == ((), ())
     assert result.closing is not None
     series = clusterdp.open_series(built.releases)
     assert [one.period for one in series.manifests] == [DAYS[0], DAYS[2]]

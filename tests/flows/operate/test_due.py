@@ -238,7 +238,7 @@ def begun(built: Experiment, day: str, *, publishing: bool, draft: bool = True) 
     config = built.load()
     by_everybody = config.privacy.model_copy(update={"account": "population"})
     account = Account(config.model_copy(update={"privacy": by_everybody}))
-    with account.attempt(day) as attempt:
+    with account.log.attempt(day) as attempt:
         attempt.works_in(folder)
         charge = account.reserve(day, MADE, folder, revise=False)
     attempt.works_in(folder)  # it did not end
@@ -429,7 +429,10 @@ def test_an_attempt_that_this_program_did_not_note_is_refused(
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
             (kept,) = ledger.execute(f"SELECT {column} FROM clusterdp_attempts").fetchone()
             ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (value,))
-        with pytest.raises(InputError, match="the row of the period '2026-11-01' is none of this"):
+        with pytest.raises(
+            InputError,
+            match=f"clusterdp_attempts: {column} .*in the row with the period '2026-11-01' is",
+        ):
             status([built.config])
         with closing(sqlite3.connect(built.folder / "ledger.sqlite")) as ledger, ledger:
             ledger.execute(f"UPDATE clusterdp_attempts SET {column} = ?", (kept,))
@@ -569,7 +572,7 @@ def test_a_query_that_was_interrupted_is_no_failure_to_go_on_after(
     def is_stopped(path: str, period: str) -> Any:
         tried.append(period)
         if period == DAYS[1]:
-            with Account(built.load()).attempt(period):
+            with Account(built.load()).log.attempt(period):
                 interruption.note_interruption()
                 raise RuntimeError("Query interrupted")
         return built.run(period)

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from flows.cli.main import run
-from flows.ledger.attempts import AttemptState, Began
+from flows.ledger.attempts import AttemptState, OpenAttempt
 from flows.operate.due import release_due
 from flows.release import release_period
 from flows.runtime import logs
@@ -28,7 +28,7 @@ from tests.support.modes import mode
 
 pytestmark = pytest.mark.release
 
-_note = Began.note
+_note = OpenAttempt.note
 Samples = dict[tuple[str, ...], float]
 
 
@@ -422,7 +422,7 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     night(monkeypatch, DAYS[1])
     with monkeypatch.context() as dies:
         dies.setattr("flows.operate.watch.run._after_success", lambda *_: None)
-        dies.setattr(Began, "note", _only_that_it_began)
+        dies.setattr(OpenAttempt, "note", _only_that_it_began)
         caught_up(built)
     web.got.clear()
     night(monkeypatch, DAYS[1], "09:00")
@@ -439,7 +439,7 @@ def test_what_a_dead_run_could_not_tell_is_told_by_the_next(
     assert ("release_duration_seconds",) not in found
 
 
-def _only_that_it_began(began: Began, state: AttemptState, reason: str | None = None) -> None:
+def _only_that_it_began(began: OpenAttempt, state: AttemptState, reason: str | None = None) -> None:
     if state == AttemptState.RUNNING:
         _note(began, state, reason)
 
