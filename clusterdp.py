@@ -775,8 +775,7 @@ def prune(config: str | Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what is older than ``[retention]`` of a configuration keeps it; charges stay.
 
     Stable besides: ``warnings``. ``dry_run`` says what would be removed, and removes nothing. It is
-    a :class:`ConfigError` where nothing is said of retention, or where the history of a Prefect
-    server that is not ours is to be removed.
+    a :class:`ConfigError` where nothing is said of retention.
     """
     from flows.operate.prune import prune as remove  # noqa: PLC0415 - inside the privacy boundary
 

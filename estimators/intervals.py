@@ -30,7 +30,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Ratio:
+class RatioEstimate:
     """Relative effects and their bounds; all NaN where no interval exists."""
 
     estimate: Floats
@@ -76,17 +76,6 @@ def minimum_detectable_effect(
     return (quantile(degrees_of_freedom, level) + of_power) * positive
 
 
-def power_of(effect: Floats, std_error: Floats, degrees_of_freedom: Floats, level: float) -> Floats:
-    """Return the probability that a true ``effect`` is found at 1 − ``level``, in its direction.
-
-    P(T > t_{(1+level)/2} − |effect|/std_error), the inverse of :func:`minimum_detectable_effect`.
-    """
-    from scipy.special import stdtr  # noqa: PLC0415 - takes a quarter of a second
-
-    shift = np.abs(effect) / std_error - quantile(degrees_of_freedom, level)
-    return np.asarray(stdtr(degrees_of_freedom, shift), dtype=np.float64)
-
-
 def holm(p_values: Floats) -> Floats:
     """Return p-values adjusted for the number of hypotheses, the first axis (Holm 1979).
 
@@ -108,7 +97,7 @@ def relative_effect(
     control: tuple[Floats, Floats],
     degrees_of_freedom: Floats,
     level: float,
-) -> Ratio:
+) -> RatioEstimate:
     """Return the lift μ₁/μ₀ − 1 with Fieller's interval.
 
     ``treated`` and ``control`` are (mean, variance) pairs, independent of each other. All NaN
@@ -124,7 +113,7 @@ def relative_effect(
         kept &= np.abs(mean_0) >= MIN_CONTROL_ERRORS * np.sqrt(var_0)
         root = np.sqrt(discriminant)
         parts = (mean_1 / mean_0 - 1.0, (half_b - root) / a - 1.0, (half_b + root) / a - 1.0)
-    return Ratio(*(np.where(kept, part, np.nan) for part in parts))
+    return RatioEstimate(*(np.where(kept, part, np.nan) for part in parts))
 
 
 def interval_degrees(half_width: Floats, std_error: Floats, level: float) -> Floats:

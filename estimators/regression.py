@@ -19,7 +19,7 @@ from estimators.arm_effects import AdjustedName, Contrasts, Estimate, difference
 from estimators.means import SHARPEST_FIRST, EstimatorName, arm_means, pool_weights
 from estimators.response.debias import response_noise_variance
 from estimators.strata.arm_means import ArmMean
-from estimators.strata.assigned import Side, added, parties_of
+from estimators.strata.assigned import ArmSide, added, parties_of
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
 from estimators.strata.evidence import Evidence, sum_by
 from schemas.arrays import Bools, Floats, Ints, Words
@@ -381,7 +381,7 @@ def _with_parties(
         2 * size,
     )
     sides = [
-        Side(
+        ArmSide(
             rows=np.arange(size) + at * size,
             stratum=np.arange(size),
             from_mean=np.zeros(size),

@@ -9,7 +9,7 @@ from typing import Any
 
 from estimators.coverage import LEAST_COVERAGE, forecast_warning, segment_words
 from flows.config.load import check_period, load
-from flows.config.model.experiment import AnyDesign, Config
+from flows.config.model.experiment import Config
 from flows.config.model.sections import NamedOutcome
 from flows.config.resolve import ResolvedDesign, ResolvedRelease, question, resolve_release
 from flows.orchestration.step import plain_step
@@ -328,12 +328,6 @@ def _nothing_to_compare(chosen: ResolvedDesign) -> str:
             "others share one, which counts only with arms.same_shares = true)"
         )
     return f"no effect can be estimated: no cluster has {units}"
-
-
-def design_of(config_path: Path, period: str | None) -> AnyDesign:
-    """Return the design of a release of one outcome; as :func:`resolved_release_of`."""
-    (design,) = resolved_release_of(config_path, period).designs
-    return design
 
 
 def resolved_release_of(config_path: Path, period: str | None) -> ResolvedRelease:

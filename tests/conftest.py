@@ -277,8 +277,9 @@ class Experiment:
     def read(self, period: str = "once") -> pl.DataFrame:
         """The log as the private steps see it."""
         from flows.raw.ingest import ingest  # noqa: PLC0415 - see the top of this file
+        from tests.support.whole_log import whole_log  # noqa: PLC0415 - likewise
 
-        return ingest(self.load(), period).open().frame
+        return whole_log(ingest(self.load(), period).open())
 
 
 def sealed_rows(frame: pl.DataFrame, arms: tuple[str, ...]) -> "Sealed[Rows]":

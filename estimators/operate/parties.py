@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimators.operate.people import Members, to_slices
+from estimators.operate.people import Returners, to_slices
 from estimators.strata.contrast_strata import ContrastStrata, contrast_strata
 from estimators.strata.evidence import distinct, sum_by
 from schemas.arrays import Bools, Floats, Ints, Words
@@ -34,7 +34,7 @@ class PartyContributions:
 
 
 def party_contributions(
-    members: Members, arm: int, control: int, *, same_shares: bool
+    members: Returners, arm: int, control: int, *, same_shares: bool
 ) -> PartyContributions:
     """Return what units contribute, whose parties are known.
 
@@ -101,7 +101,7 @@ class _Compared:
     """v̄_sa, shape [2 S]."""
 
     @classmethod
-    def of(cls, members: Members, strata: ContrastStrata) -> "_Compared":
+    def of(cls, members: Returners, strata: ContrastStrata) -> "_Compared":
         code, slices = to_slices(members)
         party = np.arange(len(code)) if members.party is None else members.party
         side_of = np.full(len(slices.n_units), -1)

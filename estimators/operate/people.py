@@ -14,7 +14,7 @@ from schemas.arrays import Floats, Ints, Words
 
 
 @dataclass(frozen=True)
-class Members:
+class Returners:
     """Units of one release in groups (segments); one row a unit in a group, shape [M] each."""
 
     group: Ints
@@ -36,7 +36,7 @@ class CrossTerms:
     """What it adds to half the variance of the sum of all totals."""
 
 
-def contributions(members: Members, arm: int, control: int, *, same_shares: bool) -> Floats:
+def contributions(members: Returners, arm: int, control: int, *, same_shares: bool) -> Floats:
     """Return c_u = n ψ_u, what each unit contributes to n τ̂_Q of ``arm`` in its group; shape [M].
 
     ψ_u = ± b_s (v_u − v̄_sa)/n_sa · √(n_sa/(n_sa − 1)), where
@@ -63,8 +63,8 @@ def contributions(members: Members, arm: int, control: int, *, same_shares: bool
 
 
 def of_ratio(
-    numerator: Members, denominator: Floats, arm: int, control: int, *, same_shares: bool
-) -> Members:
+    numerator: Returners, denominator: Floats, arm: int, control: int, *, same_shares: bool
+) -> Returners:
     """Return the units with ℓ = (v_N − ρ̂_a v_D)/μ̂_D,a in place of v, for :func:`contributions`.
 
     ρ̂_a = μ̂_N,a/μ̂_D,a are the ratios of ``arm`` and ``control`` as τ̂_Q has them
@@ -95,7 +95,7 @@ def of_ratio(
     return replace(numerator, debiased=linear)
 
 
-def to_slices(members: Members) -> tuple[Ints, Slices]:
+def to_slices(members: Returners) -> tuple[Ints, Slices]:
     """Return the slice of each row, and the slices: they know sizes, and nothing of outcomes."""
     n_clusters = int(members.cluster.max(initial=0)) + 1
     n_arms = int(members.arm.max(initial=0)) + 1

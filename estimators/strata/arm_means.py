@@ -238,7 +238,7 @@ def _with_parties(
     That is tau_q's (:func:`estimators.strata.assigned.added`) for every estimator.
     """
     given = [
-        assigned.Side(
+        assigned.ArmSide(
             rows=side.rows,
             stratum=side.stratum,
             from_mean=side.deviations(),

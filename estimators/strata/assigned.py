@@ -31,7 +31,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Side:
+class ArmSide:
     """One arm's slices in the strata of a contrast, and what V̂ makes of them."""
 
     rows: Ints
@@ -70,7 +70,7 @@ class Added:
 
 
 def added(
-    parties: Parties, group: Ints, share: Floats, sides: Sequence[Side], n_groups: int
+    parties: Parties, group: Ints, share: Floats, sides: Sequence[ArmSide], n_groups: int
 ) -> list[Added]:
     """Return what parties add to the variance of each arm of a contrast.
 
@@ -195,7 +195,7 @@ class _Cells:
     """Parties among the cells of every stratum, shape [S]."""
 
 
-def _side_cells(parties: Parties, side: Side, n_strata: int) -> _Cells:
+def _side_cells(parties: Parties, side: ArmSide, n_strata: int) -> _Cells:
     size = int(max(side.rows.max(initial=-1), parties.slice.max(initial=-1))) + 1
     place = np.full(size, -1)
     place[side.rows] = np.arange(len(side.rows))
@@ -217,7 +217,7 @@ def _side_cells(parties: Parties, side: Side, n_strata: int) -> _Cells:
 
 
 def _find_lone(
-    parties: Parties, strata: _Strata, sides: Sequence[Side], cells: Sequence[_Cells]
+    parties: Parties, strata: _Strata, sides: Sequence[ArmSide], cells: Sequence[_Cells]
 ) -> tuple[Bools, Bools]:
     """Return the strata to be collapsed, and the groups that have too few parties for anything."""
     size = len(strata.share)
@@ -259,7 +259,7 @@ class _Collapsed:
     """Σ b² s²/n of all sides in its place."""
 
 
-def _collapse(strata: _Strata, lone: Bools, sides: Sequence[Side]) -> _Collapsed:
+def _collapse(strata: _Strata, lone: Bools, sides: Sequence[ArmSide]) -> _Collapsed:
     weight = np.where(lone, strata.share, 0.0)
     total = strata.by_group(weight)[strata.group]
     beta = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
@@ -279,14 +279,14 @@ def _collapse(strata: _Strata, lone: Bools, sides: Sequence[Side]) -> _Collapsed
     )
 
 
-def _unit_variance(strata: _Strata, side: Side) -> Floats:
+def _unit_variance(strata: _Strata, side: ArmSide) -> Floats:
     """Return k b² s²/n of every stratum, which V̂ has of it."""
     found: Floats = side.kept * strata.share**2 * side.spread / side.n_units
     return found
 
 
 @dataclass(frozen=True)
-class _Sums:
+class _SliceSums:
     """Sums over an arm's parties, of every group; shape [G]."""
 
     products: Floats
@@ -300,19 +300,19 @@ class _Sums:
     fourth: Floats
     """Σ d²."""
 
-    def __add__(self, other: "_Sums") -> "_Sums":
-        return _Sums(
+    def __add__(self, other: "_SliceSums") -> "_SliceSums":
+        return _SliceSums(
             *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
         )
 
 
-def _squares(nested: Nested, side: Side, cells: _Cells, n_strata: int) -> Floats:
+def _squares(nested: Nested, side: ArmSide, cells: _Cells, n_strata: int) -> Floats:
     """Return Σ m² over the arm's parties in every stratum."""
     of_cells = sum_by(cells.stratum, cells.n_units * cells.part, n_strata) * side.n_units
     return of_cells + sum_by(side.stratum, nested.second[side.rows], n_strata)
 
 
-def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _Sums:
+def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: ArmSide) -> _SliceSums:
     """Return the sums over parties that lie in one slice; it is a stratum of its own."""
     of, rows = side.stratum, side.rows
     factor = np.where(lone, 0.0, side.kept * (strata.share / side.n_units) ** 2)
@@ -322,7 +322,7 @@ def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _S
     def by_group(values: Floats) -> Floats:
         return sum_by(strata.group[of], values, strata.n_groups)
 
-    return _Sums(
+    return _SliceSums(
         products=by_group(factor[of] * nested.products[rows]),
         room=by_group(square * (nested.second - nested.n_units)[rows]),
         square=by_group(square**2 * second),
@@ -332,8 +332,8 @@ def _nested_sums(nested: Nested, strata: _Strata, lone: Bools, side: Side) -> _S
 
 
 def _cell_sums(
-    strata: _Strata, lone: Bools, together: _Collapsed, side: Side, cells: _Cells
-) -> _Sums:
+    strata: _Strata, lone: Bools, together: _Collapsed, side: ArmSide, cells: _Cells
+) -> _SliceSums:
     """Return the sums over parties that are told one by one."""
     of, party, size = cells.stratum, cells.party, cells.n_parties
     middle = strata.by_group(together.share * side.mean)[strata.group]
@@ -360,7 +360,7 @@ def _cell_sums(
     less = np.sqrt(2.0 - left)
     independent = sum_by(party, single / less, size)
     common = squared(root / np.sqrt(less)) - independent
-    return _Sums(
+    return _SliceSums(
         products=by_group(squared(factor * total / np.sqrt(left))),
         room=by_group(squared(root) - sum_by(party, single, size)),
         square=by_group(independent**2),
@@ -370,7 +370,12 @@ def _cell_sums(
 
 
 def _of_arm(
-    sums: _Sums, strata: _Strata, lone: Bools, together: _Collapsed, side: Side, squares: Floats
+    sums: _SliceSums,
+    strata: _Strata,
+    lone: Bools,
+    together: _Collapsed,
+    side: ArmSide,
+    squares: Floats,
 ) -> Added:
     """Return what the arm's parties add; ``squares`` are Σ m² of every stratum."""
     of_units = _unit_variance(strata, side)

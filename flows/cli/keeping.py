@@ -66,8 +66,8 @@ def prune(
 ) -> Answer:
     """Remove what is older than [retention] of CONFIG keeps it.
 
-    Rows that were set aside, what killed runs left, released files (never the latest) and the
-    history of the Prefect server beside CONFIG, each if CONFIG says for how long it is kept.
+    Rows that were set aside, what killed runs left and released files (never the latest), each if
+    CONFIG says for how long it is kept. Prefect's history is removed by settings of Prefect.
     Charges and the lists of who was released stay, and so do the rows of series.duckdb. May run
     beside releases; what a killed prune left the next one finishes.
     """

@@ -1,4 +1,4 @@
-"""Removing what is older than ``[retention]`` says: rows set aside, leftovers, releases, history.
+"""Removing what is older than ``[retention]`` says: rows set aside, leftovers and releases.
 
 Everything is told by public facts: names, ages, and sizes of files that hold no outcome or are
 public. What was charged stays charged, and the lists of who is in a release stay with it. Killed at
@@ -19,7 +19,6 @@ from flows.config.model.experiment import Config
 from flows.config.rules.retention import lengths_of
 from flows.ledger.account import Account
 from flows.ledger.rules import OPEN, Entry, State
-from flows.orchestration.history import check_own_history, prune_history
 from flows.raw.spill.workspace import PREFIX
 from flows.released.file.draft import WORKING
 from flows.runtime import clock, logs
@@ -29,7 +28,7 @@ from schemas.errors import ConfigError
 from schemas.names import ReleaseName
 
 KINDS = ("quarantine", "spill", "releases", "prefect")
-"""What can be pruned, as the keys of ``[retention]``."""
+"""The keys of ``[retention]``: what can be pruned, and ``prefect``, which Prefect does itself."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class PruneResult:
 def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
     """Remove what is older than the configuration keeps it; a ``dry_run`` says what that would be.
 
-    Raises ConfigError where nothing is declared, or Prefect's history is not ours to prune.
+    Raises ConfigError where nothing is declared.
     """
     config = load(config_path)
     if config.retention is None:
@@ -86,15 +85,13 @@ def prune(config_path: Path, *, dry_run: bool = False) -> PruneResult:
             "retention", f"missing in {config_path}: it says for how long what is kept"
         )
     lengths = lengths_of(config.retention)
-    if "prefect" in lengths:
-        check_own_history()
     work = _Work(config, Account(config), clock.now(), dry_run=dry_run)
     if not dry_run:
         work.warnings += work.account.settle()  # what dead runs left is finished first
     kinds: dict[str, Pruned] = {}
     for name in KINDS:
         if name in lengths:
-            kinds[name] = work.prune(name, lengths[name], config_path)
+            kinds[name] = work.prune(name, lengths[name])
             told = kinds[name]
             words = "would be pruned" if dry_run else "pruned"
             logs.tell(logging.INFO, f"{words} of {name}: {told.n:,}")
@@ -111,13 +108,13 @@ class _Work:
         self._now = now
         self._dry_run = dry_run
 
-    def prune(self, kind: str, length: timedelta, path: Path) -> Pruned:
+    def prune(self, kind: str, length: timedelta) -> Pruned:
         """Remove what is older than ``length``."""
         older_than = str(getattr(self._config.retention, kind))
         before = self._now - length
         if kind == "prefect":
-            number = prune_history(path, before, dry_run=self._dry_run)
-            return Pruned(older_than, number)
+            self.warnings.append(_where_to_set(length))
+            return Pruned(older_than, 0)
         if kind == "spill":
             return Pruned(older_than, self._leftovers(before))
         files = self._quarantine(before) if kind == "quarantine" else self._releases(before)
@@ -194,6 +191,16 @@ class _Work:
             if removed and not self._dry_run:
                 sync_directory(folder)
         return removed
+
+
+def _where_to_set(length: timedelta) -> str:
+    """Where Prefect is told for how long it keeps its own history."""
+    setting = "PREFECT_SERVER_SERVICES_DB_VACUUM_"
+    return (
+        "retention.prefect: nothing is removed, as Prefect does that itself. Set "
+        f"{setting}ENABLED=true and {setting}RETENTION_PERIOD={length.total_seconds():.0f} "
+        "(seconds) for `clusterdp serve` or your server, and leave the key out"
+    )
 
 
 def _release_file(folder: Path, entry: Entry) -> Path:

@@ -14,7 +14,6 @@ import fcntl
 import hmac
 import json
 import os
-import queue
 import signal
 import socket
 import sys
@@ -84,10 +83,10 @@ def main() -> None:
     told = os.fdopen(os.dup(1), "w")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_obey, args=(lines,), daemon=True).start()
+    authentication, enough = sys.stdin.readline().strip(), threading.Event()
+    threading.Thread(target=_obey, args=(enough,), daemon=True).start()
     try:
-        problem = _serve(lines, told)
+        problem = _serve(authentication, enough, told)
         kind = "failed"
     except InputError as error:
         problem, kind = str(error), "refused"
@@ -97,14 +96,14 @@ def main() -> None:
     os._exit(problem is not None)  # whatever threads are left have nothing to do
 
 
-def _obey(lines: "queue.SimpleQueue[str]") -> None:
-    """Hand on what the parent says; end with it."""
-    for line in sys.stdin:
-        lines.put(line.strip())
+def _obey(enough: threading.Event) -> None:
+    """Hand on that the parent has enough; end with it."""
+    for _ in sys.stdin:
+        enough.set()
     os._exit(1)
 
 
-def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
+def _serve(authentication: str, enough: threading.Event, told: Any) -> str | None:
     """Run Prefect's server; returns why it did not start, if so.
 
     Raises InputError where its database cannot be used.
@@ -130,7 +129,9 @@ def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
                 told.write(json.dumps({"port": sockets[0].getsockname()[1]}) + "\n")
                 told.flush()
 
-    authentication = lines.get()
+        async def on_tick(self, counter: int) -> bool:
+            return await super().on_tick(counter) or enough.is_set()
+
     lock = _take_turns(get_current_settings().home / "server.lock")
     begin_database()
     with temporary_settings({PREFECT_SERVER_API_AUTH_STRING: authentication}):
@@ -146,7 +147,6 @@ def _serve(lines: "queue.SimpleQueue[str]", told: Any) -> str | None:
                 timeout_graceful_shutdown=_END_SECONDS,
             )
         )
-        threading.Thread(target=_end, args=(lines, server), daemon=True).start()
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             server.run(sockets=[listening])
@@ -162,12 +162,6 @@ def _take_turns(path: Path) -> int:
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
-
-
-def _end(lines: "queue.SimpleQueue[str]", server: Any) -> None:
-    """Let the server end when the parent says so."""
-    lines.get()
-    server.should_exit = True
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 from urllib.parse import urlsplit
@@ -38,25 +39,16 @@ _SETTINGS = {
 }
 
 
+@dataclass(frozen=True)
 class PrefectServer:
     """A server that may still be starting; :func:`prefect_server` gives it."""
 
-    def __init__(
-        self, stack: ExitStack, process: "subprocess.Popen[bytes] | None", *, once: bool
-    ) -> None:
-        """Take ``process``, or none where Prefect is configured for a server.
-
-        It is for a single run where ``once``.
-        """
-        self._stack = stack
-        self._process = process
-        self._once = once
-        self._secret = ""
-        if process is not None:
-            from privatizers.noise.randomness import secret_key
-
-            self._secret = f"clusterdp:{secret_key().hex()}"
-            _say(process, self._secret)
+    _stack: ExitStack
+    _once: bool
+    """Whether it is for a single run."""
+    _process: "subprocess.Popen[bytes] | None" = None
+    """None where Prefect is configured for a server."""
+    _secret: str = field(default="", repr=False)
 
     def wait(self) -> None:
         """Wait until it answers; Prefect then uses it, until the block of it is left.
@@ -107,11 +99,15 @@ def prefect_server(*, schedules: bool = False) -> Iterator[PrefectServer]:
     use of it. With ``schedules`` it starts runs that are due; without, it is for a single run.
     """
     with ExitStack() as stack:
-        process = None
-        if _url() is None:
-            process = _start(schedules=schedules)
-            stack.callback(_stop, process)
-        yield PrefectServer(stack, process, once=not schedules)
+        if _url() is not None:
+            yield PrefectServer(stack, not schedules)
+            return
+        from privatizers.noise.randomness import secret_key
+
+        process, secret = _start(schedules=schedules), f"clusterdp:{secret_key().hex()}"
+        stack.callback(_stop, process)
+        _say(process, secret)
+        yield PrefectServer(stack, not schedules, process, secret)
 
 
 @contextmanager

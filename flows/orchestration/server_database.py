@@ -46,10 +46,12 @@ def begin_database() -> None:
     Nobody else may start a server with the same home meanwhile. Where it fails, Prefect makes its
     tables itself, or says why it cannot.
     """
-    path = _home() / "prefect.db"
+    from prefect.settings import get_current_settings
+
+    path = get_current_settings().home / "prefect.db"
     if _database() != path or path.exists():
         return
-    kept = _kept_path()
+    kept = kept_path()
     content = read_kept(kept)
     try:
         if content is None:
@@ -61,11 +63,6 @@ def begin_database() -> None:
                 file.write(content)
     except Exception:  # noqa: S110 - see above
         pass
-
-
-def kept_database() -> bytes | None:
-    """The database that is kept for this Prefect, None where there is none that may be used."""
-    return read_kept(_kept_path())
 
 
 def read_kept(path: Path) -> bytes | None:
@@ -102,7 +99,7 @@ def _is_ours(found: os.stat_result) -> bool:
     return plain and found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o077
 
 
-def _kept_path() -> Path:
+def kept_path() -> Path:
     """Where the empty database of this Prefect is kept, named by its version and its migrations."""
     import prefect
     import prefect.server.database
@@ -127,22 +124,13 @@ async def _migrate() -> None:
 
 def _database() -> Path | None:
     """The file of the database, where it is one."""
-    from prefect.settings import get_current_settings
+    from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL
     from sqlalchemy.engine import make_url
 
-    url = get_current_settings().server.database.connection_url
-    if url is None:
-        return _home() / "prefect.db"
-    parsed = make_url(url.get_secret_value())
-    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+    url = make_url(str(PREFECT_SERVER_DATABASE_CONNECTION_URL.value()))  # Prefect fills in its own
+    if url.get_backend_name() != "sqlite" or url.database in (None, "", ":memory:"):
         return None
-    return Path(str(parsed.database))
-
-
-def _home() -> Path:
-    from prefect.settings import get_current_settings
-
-    return get_current_settings().home
+    return Path(str(url.database))
 
 
 def _damage(path: Path) -> str | None:

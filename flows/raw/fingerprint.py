@@ -38,7 +38,7 @@ _LOST = (
 
 
 @dataclass(frozen=True)
-class Part:
+class Stretch:
     """A stretch of what is digested: its length in bytes, and it, in pieces."""
 
     length: int
@@ -69,8 +69,8 @@ def fingerprint(
 
 def digested(
     folder: Path,
-    units: Iterable[Part],
-    others: Iterable[Part],
+    units: Iterable[Stretch],
+    others: Iterable[Stretch],
     settings: bytes,
     *,
     n_units: int,
@@ -95,7 +95,7 @@ def digested(
 
 
 def _digest(
-    codes: list[hmac.HMAC], parts: Iterable[Part], pool: ThreadPoolExecutor | None = None
+    codes: list[hmac.HMAC], parts: Iterable[Stretch], pool: ThreadPoolExecutor | None = None
 ) -> None:
     """Feed all parts to the codes, each behind its length, so that no others give the same."""
     first, *others = codes
@@ -110,14 +110,14 @@ def _digest(
                 one.result()
 
 
-def whole(piece: bytes) -> Part:
+def whole(piece: bytes) -> Stretch:
     """A stretch in one piece."""
-    return Part(len(piece), [piece])
+    return Stretch(len(piece), [piece])
 
 
 def unit_parts(
     kind: pl.DataType, n_units: int, columns: Callable[[], Iterator[pl.Series]]
-) -> Iterator[Part]:
+) -> Iterator[Stretch]:
     """Type, number and values of the unit ids, which ``columns`` yields, some after the other."""
     count = whole(str(n_units).encode())
     if kind == pl.String:
@@ -125,32 +125,32 @@ def unit_parts(
         yield from _text(columns, n_units)
         return
     yield from (whole(b"uint64" if kind == pl.UInt64 else b"int64"), count)
-    yield Part(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
+    yield Stretch(8 * n_units, (bytes_of(units.to_numpy()) for units in columns()))
 
 
-def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterator[Part]:
+def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterator[Stretch]:
     """What the kept rows hold besides their unit ids; files and row numbers do not matter."""
     used = [arm for arm, size in zip(rows.arms, rows.sizes.sum(axis=0), strict=True) if size]
     yield from _labels(rows, ARM, used)
     yield from _labels(rows, CLUSTER, list(rows.clusters))
     for name in several(OUTCOME, n_outcomes):
         outcomes = (column.to_numpy() + 0.0 for column in rows.columns(name))  # no zero is -0.0
-        yield Part(8 * rows.n_units, (bytes_of(values) for values in outcomes))
+        yield Stretch(8 * rows.n_units, (bytes_of(values) for values in outcomes))
     for name in facts:
         yield from _fact(rows, name)
 
 
-def _fact(rows: Rows, name: str) -> Iterator[Part]:
+def _fact(rows: Rows, name: str) -> Iterator[Stretch]:
     """The type of a public fact, which rows have a value, and the values, 0 or "" for none."""
     kind = rows.kind_of(name)
     yield whole(str(kind).encode())
     known = (column.is_not_null().to_numpy() for column in rows.columns(name))
-    yield Part(rows.n_units, (bytes_of(some) for some in known))
+    yield Stretch(rows.n_units, (bytes_of(some) for some in known))
     if kind == pl.String:
         yield from _text(lambda: (some.fill_null("") for some in rows.columns(name)), rows.n_units)
         return
     size = {pl.Boolean: 1, pl.Date: 4}.get(type(kind), 8)
-    yield Part(size * rows.n_units, map(_numbers, rows.columns(name)))
+    yield Stretch(size * rows.n_units, map(_numbers, rows.columns(name)))
 
 
 def _numbers(values: pl.Series) -> memoryview:
@@ -161,21 +161,21 @@ def _numbers(values: pl.Series) -> memoryview:
     return bytes_of(numbers + 0.0 if filled.dtype.is_float() else numbers)  # no zero is -0.0
 
 
-def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Part]:
+def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Stretch]:
     """The distinct names, sorted, and the position of each row's among them."""
     names = pl.Series(used, dtype=pl.String).sort()
     yield from _text(lambda: iter([names]), len(names))
     known = pl.Series(rows.arms if column == ARM else rows.clusters, dtype=pl.String)
     place_of = positions(known.cast(pl.Enum(names), strict=False).fill_null(names[0]))
     codes = (place_of[positions(labels)] for labels in rows.columns(column))
-    yield Part(4 * rows.n_units, (bytes_of(code) for code in codes))
+    yield Stretch(4 * rows.n_units, (bytes_of(code) for code in codes))
 
 
-def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Part]:
+def _text(texts: Callable[[], Iterator[pl.Series]], count: int) -> Iterator[Stretch]:
     """Where each of ``count`` texts begins and ends, and all of them in one piece, in UTF-8."""
     size = sum(int(some.str.len_bytes().cast(pl.Int64).sum()) for some in texts())
-    yield Part(8 * (count + 1), _ends(texts()))
-    yield Part(size, map(_content, texts()))
+    yield Stretch(8 * (count + 1), _ends(texts()))
+    yield Stretch(size, map(_content, texts()))
 
 
 def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:

@@ -114,12 +114,6 @@ class Log:
             cast = partial(with_unit_type, kind=self.unit_type)
             yield from replace(self.events, postprocess=cast).batches()
 
-    @property
-    def frame(self) -> pl.DataFrame:
-        """All units or exposures in one frame, labels as text; for logs known to be small."""
-        labels = pl.col(ARM, CLUSTER).cast(pl.String)
-        return pl.concat([batch.with_columns(labels) for batch in self.batches()])
-
 
 def with_unit_type(frame: pl.DataFrame, kind: pl.DataType) -> pl.DataFrame:
     """The rows with their ids in the type of a log; see :attr:`Log.unit_type`."""

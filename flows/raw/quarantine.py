@@ -91,11 +91,6 @@ class Quarantined:
     faulty_rows: FaultyRows
     files: tuple[LogFile, ...]
 
-    @property
-    def frame(self) -> pl.DataFrame:
-        """All of them at once; they are held no longer."""
-        return pl.concat(self.faulty_rows.frames())
-
 
 @values_free
 def write_quarantine(

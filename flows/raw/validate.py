@@ -108,7 +108,7 @@ def validate(
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Validation:
     """What a worker needs to know of a log."""
 
     facts: LogFacts
@@ -216,7 +216,7 @@ class _Judge:
     # sharing it out
 
     def _parts_by_workers(self, workspace: Workspace) -> Iterator[_Kept]:
-        work = _Work(self.facts, self.log)
+        work = _Validation(self.facts, self.log)
         tables = self._read_by_workers(work, workspace)
         n_parts = max(-(-tables[0].n_bytes // workspace.part_bytes), n_shares(workspace))
         # By the units of the log alone, as how many events there are may be an outcome.
@@ -241,7 +241,7 @@ class _Judge:
         for table in tables:
             table.remove_files()
 
-    def _read_by_workers(self, work: _Work, workspace: Workspace) -> list[SortedRuns]:
+    def _read_by_workers(self, work: _Validation, workspace: Workspace) -> list[SortedRuns]:
         """Have the log read by workers, a share each; the rows of its tables, in files."""
         tables = [SortedRuns(workspace, "rows")]
         logs = [
@@ -450,20 +450,20 @@ def _attributed(
 # what workers do
 
 
-def read_share(work: _Work, workspace: Workspace) -> _ReadShare:
+def read_share(work: _Validation, workspace: Workspace) -> _ReadShare:
     """Read a share of the units or exposures of a log, in a worker."""
     judge = _Judge(work.facts, work.log, workspace)
     runs = judge.read()
     return _ReadShare(runs.handed_over(), judge.aside.handed_over(), judge.n_read, judge.known)
 
 
-def read_share_of_events(work: _Work, workspace: Workspace) -> Handed:
+def read_share_of_events(work: _Validation, workspace: Workspace) -> Handed:
     """Read a share of the outcome events of a log, in a worker."""
     return _Judge(work.facts, work.log, workspace).read_events().handed_over()
 
 
 def judge_range(
-    work: _Work,
+    work: _Validation,
     indexes: Sequence[Sequence[Path]],
     cuts: Path,
     position: int,

@@ -38,7 +38,7 @@ _UNKNOWN = "SET force_compression = 'auto'"
 
 
 @dataclass(frozen=True)
-class Draft:
+class FileDraft:
     """The file of a release while this run makes it."""
 
     path: Path
@@ -47,7 +47,7 @@ class Draft:
 
 
 @contextmanager
-def new_draft(path: Path, memory: int | None = None) -> Iterator[Draft]:
+def new_draft(path: Path, memory: int | None = None) -> Iterator[FileDraft]:
     """Make a DuckDB file at ``path``, of the declared storage version; it is closed at the end.
 
     ``memory`` is what DuckDB may take, in bytes; it spills into a folder beside the file.
@@ -59,10 +59,10 @@ def new_draft(path: Path, memory: int | None = None) -> Iterator[Draft]:
             file = text(str(path))
             connection.execute(f"ATTACH {file} AS draft (STORAGE_VERSION '{STORAGE_VERSION}')")
             connection.execute("USE draft")
-        yield Draft(path, connection)
+        yield FileDraft(path, connection)
 
 
-def publish(tables: ReleaseTables, draft: Draft) -> None:
+def publish(tables: ReleaseTables, draft: FileDraft) -> None:
     """Write ``tables`` to a new draft, without estimates and means.
 
     An error in the making of the units is raised as it was.
@@ -85,7 +85,9 @@ def publish(tables: ReleaseTables, draft: Draft) -> None:
         _write_units(connection, tables.units, units)
 
 
-def add_estimates(draft: Draft, frames: dict[str, pl.DataFrame], every: Sequence[Released]) -> None:
+def add_estimates(
+    draft: FileDraft, frames: dict[str, pl.DataFrame], every: Sequence[Released]
+) -> None:
     """Add the rows of ``estimates`` and ``means``, and the macros, to a draft.
 
     ``every`` has all outcomes, in order. All is on the disk then.

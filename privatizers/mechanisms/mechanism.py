@@ -1,10 +1,9 @@
-"""The interface of user-level mechanisms: a pooling rule, a prior, and a guarantee."""
+"""The interface of user-level mechanisms: a pooling rule and a prior."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from privatizers.accounting.accountant import pure_epsilon
-from privatizers.mechanisms.parameters import Parameters, event_of
+from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.randomised_response import RandomisedResponse
 from schemas.arrays import Floats, Ints
 
@@ -41,13 +40,3 @@ class Mechanism(Protocol):
     def expected_prior(self, guess: Floats) -> Floats:
         """Return about the prior of a large stratum with outcomes like ``guess``; [K] each."""
         ...
-
-
-def guarantee(mechanism: Mechanism) -> float:
-    """Return the pure ε of everything that one release publishes, rounded up to a double.
-
-    ε_stat + ε_squares + ln(1 + (1 − λ)/(λ γ)): `cluster_dp.md` has the proof, and `noisy_squares`
-    that of the second term. Over disjoint strata it is the maximum, hence the same for one stratum
-    and for a million.
-    """
-    return pure_epsilon(event_of(mechanism.parameters))

@@ -86,7 +86,7 @@ def lattice_laplace_variance(
     """Return the variance h² 2a/(1 − a)², a = e^(−1/s), of the noise on one value.
 
     In the value's unit squared; s is :func:`lattice_scale`. Rounding adds an error of at most h/2,
-    so the mean squared error is at most this plus h²/4 (:func:`rounding_square`).
+    so the mean squared error is at most this plus h²/4.
     """
     scale = lattice_scale(sensitivity=sensitivity, epsilon=epsilon, step=step, n_values=n_values)
     return step**2 * discrete_laplace_variance(scale)
@@ -95,12 +95,6 @@ def lattice_laplace_variance(
 def discrete_laplace_variance(scale: float) -> float:
     """Return 2a/(1 − a)², a = e^(−1/scale): the variance of discrete Laplace noise, in steps²."""
     return 2.0 * math.exp(-1.0 / scale) / math.expm1(-1.0 / scale) ** 2
-
-
-def rounding_square(step: float) -> float:
-    """Return h²/4, the greatest squared error of rounding to whole steps, in the value's unit²."""
-    _check_step(step)
-    return step**2 / 4.0
 
 
 def power_of_two_step(sensitivity: float, fraction: float = 2**-20) -> float:

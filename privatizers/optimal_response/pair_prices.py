@@ -38,7 +38,7 @@ class Duals:
 
 
 @dataclass(frozen=True)
-class Found:
+class PricedOutputs:
     """Outputs with their sets, the best first: v and w [M, 2], S [M, N], reduced costs [M]."""
 
     outputs: Floats
@@ -48,7 +48,7 @@ class Found:
 
 def least_prices(
     duals: Duals, known: Bools, guess: Floats, weights: Floats, factor: float, reach: Floats
-) -> Found:
+) -> PricedOutputs:
     """Return the outputs of least reduced cost, for columns of mass one by the guess.
 
     Args:
@@ -67,7 +67,7 @@ def least_prices(
         sets = _different(np.concatenate([sets, duals.signs(outputs[watched], quadratic)]))
     outputs, costs = _best_outputs(sets, duals, guess, weights, factor, reach)
     order = np.argsort(costs, kind="stable")
-    return Found(outputs[order], sets[order], costs[order])
+    return PricedOutputs(outputs[order], sets[order], costs[order])
 
 
 def _along_rays(duals: Duals, quadratic: Floats, reach: Floats) -> Bools:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privatizers.optimal_response.pair_prices import Duals, Found, least_prices
+from privatizers.optimal_response.pair_prices import Duals, PricedOutputs, least_prices
 from privatizers.optimal_response.programme import UnsolvedError, even_columns, solve
 from schemas.arrays import Bools, Floats
 
@@ -194,7 +194,7 @@ class _Columns:
     favoured: Bools
 
     def with_better(
-        self, problem: "_Problem", duals: Floats, found: Sequence[Found], used: Bools
+        self, problem: "_Problem", duals: Floats, found: Sequence[PricedOutputs], used: Bools
     ) -> "_Columns":
         """Return the columns in use, the best of the others, and the best of what was found.
 

@@ -91,15 +91,6 @@ class ResponseTable:
         apart: Floats = numbers - (self.inputs[0] + self.inputs[-1]) / 2.0
         return apart
 
-    @property
-    def loss(self) -> Decimal:
-        """Ln of the greatest ratio of two inputs' probabilities of one output, rounded up."""
-        most, least = self.units.max(axis=0).tolist(), self.units.min(axis=0).tolist()
-        ratio = max(Fraction(high, low) for high, low in zip(most, least, strict=True))
-        with localcontext(prec=_DIGITS):
-            exact = (Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()
-            return exact * (1 + Decimal(10) ** -50)
-
     def keeps(self, epsilon: float) -> bool:
         """Whether no output is more than e^ε times as likely for one input as for another."""
         most, least = self.units.max(axis=0).tolist(), self.units.min(axis=0).tolist()

@@ -64,7 +64,7 @@ ScoredT = TypeVar("ScoredT", bound=Scored)
 TriedT = TypeVar("TriedT", bound=Tried)
 
 
-class Asked(Protocol):
+class TableRequest(Protocol):
     """What is asked for of one outcome."""
 
     @property
@@ -76,7 +76,7 @@ class Asked(Protocol):
         """Grids that tables could be chosen for, from 2 points."""
 
 
-def no_tables(*outcomes: Asked) -> str | None:
+def no_tables(*outcomes: TableRequest) -> str | None:
     """Say why no tables can be chosen for all of these outcomes; None where they can be."""
     if not all(LEAST_EPSILON <= one.epsilon <= MOST_EPSILON for one in outcomes):
         return f"its tables are solved for epsilon from {LEAST_EPSILON:g} to {MOST_EPSILON:g}"

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from flows.config.model.experiment import Config
 from flows.raw.ingest import ingest
 from schemas.errors import InputError
+from tests.support.whole_log import whole_log
 
 KINDS = ("csv", "jsonl", "parquet")
 GRAINS = ("unit", "event")
@@ -293,7 +294,7 @@ def read_apart(config: Config, folder: Path, pair: Pair, side: int) -> tuple[obj
     (place / pair.name).write_bytes(pair.files[side])
     try:
         log = ingest(config, "once").open()
-        frame = pl.concat(log.event_batches()) if pair.grain == "event" else log.frame
+        frame = pl.concat(log.event_batches()) if pair.grain == "event" else whole_log(log)
     except InputError as error:
         return ("refused", str(error))
     if pair.grain == "event":  # an event is its unit's, whole; how many of others there are is not

@@ -84,7 +84,11 @@ PLANTED: list[Planted] = [
     (DOOR, "flows/raw/privatize.py", "import secrets"),
     (DOOR, "estimators/arm_effects.py", "import random"),
     (DOOR, "schemas/raw.py", "from cryptography.hazmat.primitives.ciphers import Cipher"),
-    (UNSOUND, "flows/release.py", "from privatizers.lab.unprotected.as_printed import theorem_3_1"),
+    (
+        UNSOUND,
+        "flows/release.py",
+        "from privatizers.lab.unprotected.as_printed import equation_one",
+    ),
     (
         UNSOUND,
         "flows/cli/main.py",

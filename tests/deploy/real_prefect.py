@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib import error, request
 
-from flows.orchestration.server_database import kept_database
+from flows.orchestration.server_database import kept_path, read_kept
 from tests.conftest import PATIENCE
 
 _STRING = "operator:not-guessed-by-anybody"
@@ -109,7 +109,7 @@ def real_prefect(folder: Path, **settings: str) -> Iterator[RealPrefect]:
         "COLUMNS": "200",
     }
     database = folder / "prefect.db"
-    content = kept_database()
+    content = read_kept(kept_path())
     if content is not None:
         database.write_bytes(content)
     of_server = {

@@ -458,7 +458,7 @@ def studied(study: Study) -> dict[str, Outcome]:
     for _ in range((N_RELEASES if private else N_PLAIN) // CHUNK):
         arms = trial.assign(CHUNK, random)
         drawn = trial.release(arms)
-        every = drawn.evidence() if private else drawn.plain
+        every = drawn.evidence() if private else drawn.unprotected()
         levels = (drawn.randomised if private else drawn.levels).reshape(CHUNK, -1)
         for nth in range(CHUNK):
             evidence = lone_release(every, nth, n_cells, trial.grid)

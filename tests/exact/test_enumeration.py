@@ -11,13 +11,14 @@ from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import CountsNoise, Response, Together
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from schemas.arrays import Floats
 from tests.exact.count_lattice import CountLattice, own_prior
 from tests.exact.enumeration import Enumeration, Model, enumerate_outcomes, model_of
 from tests.exact.neighbours import Instance, worst_instances
+from tests.support.guarantee import guarantee
 
 ROUNDING = 1e-11  # of a loss, as `enumeration` states it
 

@@ -12,11 +12,12 @@ import pytest
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from tests.exact.enumeration import enumerate_outcomes, model_of
 from tests.exact.neighbours import worst_instances
+from tests.support.guarantee import guarantee
 
 pytestmark = pytest.mark.statistical
 

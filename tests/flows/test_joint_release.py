@@ -17,10 +17,10 @@ from flows.raw.validate import validate
 from flows.released.estimates.release import estimate_file
 from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from tests.conftest import Experiment, Section, a_log, build_experiment
+from tests.support.contents import read_contents
 
 OUTCOMES: list[Section] = [
     {"name": "visit", "column": "visited", "values": [0, 1]},

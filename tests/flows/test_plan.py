@@ -14,9 +14,9 @@ import pytest
 
 from flows.cli.show.plan import plan_text
 from flows.config.resolve import ResolvedRelease, resolve_design
-from flows.lab.raw.nights import MIXED, Plan
+from flows.lab.raw.nights import MIXED, NightPlan
 from flows.lab.raw.whole import look
-from flows.plan import design_of, plan
+from flows.plan import plan, resolved_release_of
 from flows.release import ReleaseResult
 from flows.released.estimates.release import estimate_file
 from privatizers.accounting.budget import Budget
@@ -392,7 +392,7 @@ def test_a_release_has_exactly_the_design_that_was_planned(
 ) -> None:
     built = experiment(privacy=privacy, outcome={"levels": "auto"})
     found = planned(command, built)
-    assert built.check().chosen.designs[0] == design_of(built.config, None)
+    assert built.check().chosen.designs == resolved_release_of(built.config, None).designs
     result = built.run()
     stated = {
         "mechanism": result.manifest.mechanism,
@@ -453,9 +453,8 @@ def test_what_is_settled_is_settled_by_public_sizes_alone(experiment: Builder) -
     sizes = sealed_rows(frame, ("none", "mail")).open().sizes
     assert sizes.tolist() == [[60, 60], [60, 60]]
     chosen = resolve_design(built.load(), sizes)
-    assert (
-        chosen.design == design_of(built.config, None) == plan(built.config, None).chosen.designs[0]
-    )
+    (resolved,) = resolved_release_of(built.config, None).designs
+    assert chosen.design == resolved == plan(built.config, None).chosen.designs[0]
     assert chosen.plan is not None
     assert chosen.config.outcome.grid == chosen.plan.option.grid
     assert chosen.config.outcome.weights == pytest.approx(chosen.plan.guess)
@@ -626,7 +625,7 @@ def assert_alike(found: list[dict[str, Any]], expected: list[dict[str, Any]]) ->
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Audits of one night."""
-    monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((Plan(MIXED),),)))
+    monkeypatch.setattr("flows.lab.audit.look", partial(look, plans=((NightPlan(MIXED),),)))
 
 
 @pytest.mark.statistical
@@ -662,10 +661,10 @@ def test_an_audit_finds_a_plan_that_claims_too_little(
 
 def test_a_design_that_is_not_planned_needs_no_log(experiment: Builder) -> None:
     built = experiment(source={"path": "there-is-no-log.csv"})
-    assert design_of(built.config, None) == built.load().design()
+    assert resolved_release_of(built.config, None).designs == (built.load().design(),)
     auto = experiment(source={"path": "there-is-no-log.csv"}, privacy=AUTO)
     with pytest.raises(Exception, match="no file matches"):
-        design_of(auto.config, None)
+        resolved_release_of(auto.config, None)
 
 
 def test_a_settled_grid_is_not_to_be_had_before(experiment: Builder) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from flows.released.estimates.release import Forecast, MadeEstimates, estimate
-from flows.released.publish import Draft, new_draft, publish
+from flows.released.publish import FileDraft, new_draft, publish
 from flows.runtime.files import cannot_write
 from schemas.released import Manifest, ReleaseTables
 from tests.nights.wire import Wire
@@ -31,7 +31,7 @@ class Sheet:
     path: Path
     memory: int | None
     _open: ExitStack
-    draft: Draft | None = None
+    draft: FileDraft | None = None
 
     def make(self, tables: ReleaseTables) -> None:
         """Write a draft by the program's own step."""

@@ -16,7 +16,7 @@ import pytest
 from privatizers.domain.lattice import Lattice
 from privatizers.effects.sites import randomised_trial as site_trial
 from privatizers.effects.sites.dp_matching import EpsilonSplit, GlobalMatching, SmoothMatching
-from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.matching import SitePeople
 from privatizers.effects.sites.randomised_trial import RandomisedTrial
 from privatizers.effects.toolbox.local_sensitivity import Tabulated
 from privatizers.effects.toolbox.propose_test_release import ProposeTestRelease
@@ -52,9 +52,9 @@ def made(make: Callable[[], Any]) -> Any:
         return None
 
 
-def people(generator: np.random.Generator, high: float) -> People:
+def people(generator: np.random.Generator, high: float) -> SitePeople:
     n = int(generator.integers(2, 40))
-    return People(
+    return SitePeople(
         generator.integers(0, 3, n), generator.random(n) < 0.5, high * generator.random(n), 3
     )
 

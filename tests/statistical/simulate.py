@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privatizers.lab.simulation.pools import (
-    Cells,
+    PoolArms,
     UnitPositions,
     noise_of,
     pools_of,
@@ -21,7 +21,7 @@ from schemas.arrays import Floats
 
 __all__ = [  # whatever is from elsewhere is found here as well
     "LEAST_EXPECTED",
-    "Cells",
+    "PoolArms",
     "Releases",
     "Trial",
     "UnitPositions",

@@ -48,7 +48,7 @@ from schemas.arrays import Floats, Ints
 from schemas.raw import ARM, CLUSTER, OUTCOME
 from tests.conftest import plain_rows
 from tests.statistical.simulate import (
-    Cells,
+    PoolArms,
     UnitPositions,
     pools_of,
     real_data,
@@ -364,7 +364,7 @@ class Prepared:
         noise = counts_noise(parameters.counts.noise_scale, parameters.counts.statistic)
         weights = declared_weights(self.grid, response, noise, n)
         members = np.bincount(strata.pool_of, minlength=len(strata.pools))
-        cells = Cells(n, pool, members[pool], np.zeros_like(pool))
+        cells = PoolArms(n, pool, members[pool], np.zeros_like(pool))
         pools = pools_of(self.mechanism, drawn, self.grid, cells, weights)
         own = self.slices(levels)
         return Evidence.of(own, own, pools, parameters.resampling_probability, self.grid)

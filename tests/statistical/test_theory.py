@@ -72,7 +72,7 @@ def estimates(people_of: tuple[MechanismName, float, float, float]) -> tuple[Flo
     plain: list[Floats] = []
     for _ in range(N_RELEASES // CHUNK):
         releases = people.release(people.assign(CHUNK, generator))
-        for evidence, found in ((releases.evidence(), private), (releases.plain, plain)):
+        for evidence, found in ((releases.evidence(), private), (releases.unprotected(), plain)):
             own = contrasts(evidence, "tau_q", 1, 0, CHUNK, same_shares=False)
             found.append(own.estimate)
     return np.concatenate(private), np.concatenate(plain)

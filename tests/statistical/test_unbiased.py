@@ -227,7 +227,9 @@ def test_the_noise_variance_is_that_of_the_difference_privacy_makes(
     name: MechanismName, constant: bool
 ) -> None:
     own = private(name, constant=constant)
-    plain = joined([in_every_release(part.plain) for part in chunks(name, constant=constant)])
+    plain = joined(
+        [in_every_release(part.unprotected()) for part in chunks(name, constant=constant)]
+    )
     assert_ratio(own.noise_variance, (own.estimate - plain.estimate) ** 2)
 
 
@@ -235,7 +237,9 @@ def test_the_noise_variance_is_that_of_the_difference_privacy_makes(
 @both_populations
 def test_so_is_that_of_the_combined_estimate(name: MechanismName, constant: bool) -> None:
     own = private(name, "combined", constant=constant)
-    plain = joined([in_every_release(part.plain) for part in chunks(name, constant=constant)])
+    plain = joined(
+        [in_every_release(part.unprotected()) for part in chunks(name, constant=constant)]
+    )
     assert_ratio(own.noise_variance, (own.estimate - plain.estimate) ** 2, WIDE, ABOUT_ONE)
 
 

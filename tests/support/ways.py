@@ -25,12 +25,12 @@ def prefect_harness() -> Iterator[Path]:
     )
     from prefect.testing import utilities  # noqa: PLC0415 - takes seconds, few tests need it
 
-    from flows.orchestration.server_database import kept_database  # noqa: PLC0415 - as above
+    from flows.orchestration.server_database import kept_path, read_kept  # noqa: PLC0415 - as above
 
     def with_tables() -> str:
         """Give a new folder with the tables that Prefect would take seconds to make."""
         folder = tempfile.mkdtemp()
-        content = kept_database()
+        content = read_kept(kept_path())
         if content is not None:
             Path(folder, "prefect-test.db").write_bytes(content)
         return folder

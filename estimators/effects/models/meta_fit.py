@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from estimators.effects.models.meta_known import Known
+from estimators.effects.models.meta_known import KnownSums
 from estimators.effects.models.meta_plan import MetaLearner, named, stage_sums, stages
 from estimators.effects.models.meta_stages import after
 from estimators.effects.models.moments import GREATEST_EFFECT
@@ -20,7 +20,7 @@ from schemas.effects.model import EffectDesign, NoisySums
 class MetaModel:
     """The effect of a learner of Algorithm 1, recomputed from its noisy sums."""
 
-    known: Known = field(repr=False)
+    known: KnownSums = field(repr=False)
     sums: tuple[NoisySums, ...]
     coefficients: Floats = field(repr=False)
     """β, shape [p], in the unit of the outcomes; the first is the average effect."""
@@ -56,7 +56,7 @@ def fit(
     if tuple(each.name for each in drawn) != expected:
         raise ValueError(f"the sums of learner {learner!r} are {', '.join(expected)}")
     by_name = {each.name: each for each in drawn}
-    known = Known(learner, design, n_rows)
+    known = KnownSums(learner, design, n_rows)
     for plan in stages(learner, design):
         for asked in plan.passes:
             names = [named(plan.name, each) for each in asked]

@@ -45,7 +45,7 @@ class OutcomeFit:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownSums:
     """What is known between two passes: declarations, noisy sums, and what follows from them."""
 
     learner: MetaLearner
@@ -117,7 +117,7 @@ class Known:
         return found
 
 
-def arm_target(stage: str, known: Known, phi: Floats, outcome: Floats) -> Floats:
+def arm_target(stage: str, known: KnownSums, phi: Floats, outcome: Floats) -> Floats:
     """Return z of a stage of the T- or X-learner, shape [n], in [−1, 1]."""
     if stage in (TREATED, CONTROL):
         return outcome

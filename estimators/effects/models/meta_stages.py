@@ -26,7 +26,7 @@ import numpy as np
 
 from estimators.effects.models.basis import basis_of
 from estimators.effects.models.bayes import entries_of, solve, symmetric
-from estimators.effects.models.meta_known import Known, OutcomeFit
+from estimators.effects.models.meta_known import KnownSums, OutcomeFit
 from estimators.effects.models.meta_plan import (
     ARM_GRAM,
     ARM_SQUARES,
@@ -67,7 +67,7 @@ from schemas.effects.model import NoisySums
 _SWEEPS = 3
 
 
-def after(known: Known, drawn: Mapping[str, NoisySums]) -> Known:
+def after(known: KnownSums, drawn: Mapping[str, NoisySums]) -> KnownSums:
     """Return what is known once the sums of one more pass are."""
     sums = {**known.sums, **drawn}
     known = replace(known, sums=sums)
@@ -91,13 +91,13 @@ def after(known: Known, drawn: Mapping[str, NoisySums]) -> Known:
     return replace(known, effect=_dr(known) if known.learner == "dr" else _r(known))
 
 
-def rows_of(known: Known, stage: str) -> float:
+def rows_of(known: KnownSums, stage: str) -> float:
     """Return how many complete rows a stage has, by public sizes and noisy counts."""
     (plan,) = (each for each in stages(known.learner, known.design) if each.name == stage)
     return max(known.n_rows * plan.share * known.complete, 1.0)
 
 
-def _founded(known: Known, stage: str) -> Known:
+def _founded(known: KnownSums, stage: str) -> KnownSums:
     """The basis under the noisy histograms of the first stage."""
     design, histograms = known.design, known.sums[named(stage, HISTOGRAMS)]
     counts = counts_by_feature(design, histograms)
@@ -113,7 +113,7 @@ def _founded(known: Known, stage: str) -> Known:
     return replace(known, basis=basis, degree=degree, complete=complete)
 
 
-def _gram(known: Known, stage: str) -> tuple[Floats, float]:
+def _gram(known: KnownSums, stage: str) -> tuple[Floats, float]:
     """G a row, cleaned, and the noise of an entry."""
     sums, n = known.sums[named(stage, GRAM)], rows_of(known, stage)
     matrix = symmetric(sums.values / n, known.functions.size)
@@ -137,20 +137,22 @@ def _cleaned(matrix: Floats, noise_std: float, typical: Floats | None = None) ->
     return cleaned
 
 
-def _solved(known: Known, matrix: Floats, sums: NoisySums, sampling: Floats, stage: str) -> Floats:
+def _solved(
+    known: KnownSums, matrix: Floats, sums: NoisySums, sampling: Floats, stage: str
+) -> Floats:
     """Return b of M b = s/n with the noise of s and ``sampling``/n, a row's covariance."""
     n = rows_of(known, stage)
     return _posterior(known, matrix, sums.values / n, sums.noise_std / n, sampling / n)
 
 
 def _posterior(
-    known: Known, matrix: Floats, sums: Floats, noise_std: float, sampling: Floats
+    known: KnownSums, matrix: Floats, sums: Floats, noise_std: float, sampling: Floats
 ) -> Floats:
     noise = noise_std**2 * np.eye(len(sums)) + sampling
     return solve(matrix, sums, noise, known.functions.kinds).mean
 
 
-def _outcome(known: Known) -> OutcomeFit:
+def _outcome(known: KnownSums) -> OutcomeFit:
     n = rows_of(known, OUTCOME)
     square = max(float(known.sums[named(OUTCOME, SQUARES)].values[0]) / n, LEAST_SQUARE)
     if known.learner == "r":
@@ -162,7 +164,7 @@ def _outcome(known: Known) -> OutcomeFit:
 
 
 def _residual_fit(
-    known: Known, matrix: Floats, sums: Floats, noise_std: float, square: float, n: float
+    known: KnownSums, matrix: Floats, sums: Floats, noise_std: float, square: float, n: float
 ) -> tuple[Floats, float]:
     """Coefficients b of M b = s and the residual variance s² = E y² − 2 b·s + bᵀ M b, twice."""
     variance, found = square, np.zeros(len(sums))
@@ -173,7 +175,7 @@ def _residual_fit(
     return found, variance
 
 
-def _arm(known: Known, stage: str) -> Floats:
+def _arm(known: KnownSums, stage: str) -> Floats:
     """Return b of the rows of one arm, whose share the trace of their matrix tells."""
     n = rows_of(known, stage)
     grams, sums = known.sums[named(stage, ARM_GRAM)], known.sums[named(stage, ARM_SUMS)]
@@ -186,7 +188,7 @@ def _arm(known: Known, stage: str) -> Floats:
     return _residual_fit(known, matrix, sums.values / size, sums.noise_std / size, square, size)[0]
 
 
-def _of_arms(known: Known) -> Floats | None:
+def _of_arms(known: KnownSums) -> Floats | None:
     """Return β once all stages of the learner are done: of half the outcomes' range."""
     if len(known.arms) < len(stages(known.learner, known.design)):
         return None
@@ -195,7 +197,7 @@ def _of_arms(known: Known) -> Floats | None:
     return known.arms[TREATED_EFFECT] + known.arms[CONTROL_EFFECT]
 
 
-def _joint(known: Known, square: float) -> OutcomeFit:
+def _joint(known: KnownSums, square: float) -> OutcomeFit:
     """Find a and b in turn, each given the other, so that effects have a prior of their own."""
     n, size = rows_of(known, OUTCOME), known.functions.size
     grams, sums = (
@@ -236,7 +238,7 @@ def _within(signed: Floats, gram: Floats) -> Floats:
     return found
 
 
-def _dr(known: Known) -> Floats:
+def _dr(known: KnownSums) -> Floats:
     gram, _ = _gram(known, EFFECT)
     n, sums = rows_of(known, EFFECT), known.sums[named(EFFECT, SCORES)]
     squares = float(known.sums[named(EFFECT, SQUARED_SCORES)].values[0]) / n
@@ -244,7 +246,7 @@ def _dr(known: Known) -> Floats:
     return _residual_fit(known, gram, sums.values / n, sums.noise_std / n, square, n)[0]
 
 
-def _r(known: Known) -> Floats:
+def _r(known: KnownSums) -> Floats:
     grams, sums = known.sums[named(EFFECT, TREATED_GRAM)], known.sums[named(EFFECT, RESIDUALS)]
     n, size = rows_of(known, EFFECT), known.functions.size
     gram_noise, variance = grams.noise_std / n, known.outcomes.residual_std**2

@@ -98,7 +98,7 @@ def n_entries(parts: Sequence[Partition]) -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class CellTable:
     """The average effect, and those of subgroups."""
 
     ate: Effect | None
@@ -110,7 +110,7 @@ class Table:
 
 def table_of(
     design: EffectDesign, parts: Sequence[Partition], known: Nuisance, sums: NoisySums
-) -> Table:
+) -> CellTable:
     """Return the effects of all cells with their intervals.
 
     With Ŝ and n̂ the noisy sum and number of a cell, t = Ŝ/n̂ has the variance
@@ -149,7 +149,7 @@ def table_of(
         values = (t, error, math.sqrt(private), t - reach, t + reach)
         found.append(SubgroupEffect(name, level, Effect(*map(float, values)), None))
     by_cell = tuple((*name, float(n)) for name, n in zip(names, counts, strict=True))
-    return Table(found[0].effect, found[0].refused, tuple(found[1:]), by_cell)
+    return CellTable(found[0].effect, found[0].refused, tuple(found[1:]), by_cell)
 
 
 def _refusal(least: float) -> str:

@@ -15,4 +15,6 @@ class RetentionSection(ConfigSection):
     """Released files, from when they were charged; never the one that ``latest.duckdb`` is. Charges
     and lists of units stay, so nothing is ever paid back."""
     prefect: Name | None = None
-    """Flow runs in the history of the Prefect server beside the configuration, from their end."""
+    """Removes nothing: Prefect itself removes old flow runs, where its server has the settings
+    ``PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED=true`` and
+    ``PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD`` (seconds). `prune` says so."""

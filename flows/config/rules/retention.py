@@ -25,7 +25,7 @@ def lengths_of(section: RetentionSection) -> dict[str, timedelta]:
     if not given:
         raise ConfigError(
             "retention",
-            "prunes nothing: give quarantine, spill, releases or prefect, or leave the section out",
+            "prunes nothing: give quarantine, spill or releases, or leave the section out",
         )
     return {name: _length(f"retention.{name}", str(text)) for name, text in given.items()}
 

@@ -11,7 +11,7 @@ from flows.effects.raw.units import EffectUnits
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.fingerprint import Part, bytes_of, digested, unit_parts, whole
+from flows.raw.fingerprint import Stretch, bytes_of, digested, unit_parts, whole
 from privatizers.effects.models import meta, moments
 from schemas.effects.model import NoisySums
 
@@ -31,12 +31,12 @@ def effect_fingerprint(config: EffectConfig, units: Sealed[EffectUnits]) -> Fing
     )
 
 
-def _columns(config: EffectConfig, rows: EffectUnits) -> Iterator[Part]:
+def _columns(config: EffectConfig, rows: EffectUnits) -> Iterator[Stretch]:
     """Every column of the mapped rows, after their number."""
     yield whole(str(rows.n_units).encode())
     for name, kind in EffectColumns(config).kept.items():
         width = pl.Series([], dtype=kind).to_numpy().itemsize
-        yield Part(width * rows.n_units, (bytes_of(one.to_numpy()) for one in rows.column(name)))
+        yield Stretch(width * rows.n_units, (bytes_of(one.to_numpy()) for one in rows.column(name)))
 
 
 def _settings(config: EffectConfig) -> bytes:

@@ -12,7 +12,7 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.fingerprint import digested, whole
 from flows.raw.units.rows import Rows
-from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.matching import SitePeople
 from privatizers.effects.sites.randomised_trial import RandomisedTrial, SiteEffect
 from schemas.effects.site import NEIGHBOURS, SiteReport, report_id
 from schemas.names import ReleaseName
@@ -137,7 +137,7 @@ def _drawn(config: SiteConfig, frame: pl.DataFrame) -> SiteEffect:
     if isinstance(mechanism, RandomisedTrial):
         return mechanism.report(treated, outcome)
     stratum = frame[CLUSTER].to_numpy()
-    return mechanism.report(People(stratum, treated, outcome, config.n_cells))
+    return mechanism.report(SitePeople(stratum, treated, outcome, config.n_cells))
 
 
 @values_free

@@ -63,7 +63,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True)
-class _Row:
+class _ForestRow:
     label: str
     note: str
     estimate: float
@@ -125,7 +125,7 @@ def _figure(combined: Combined) -> Figure:
     return figure
 
 
-def _rows(combined: Combined) -> tuple[list[_Row], int]:
+def _rows(combined: Combined) -> tuple[list[_ForestRow], int]:
     """The sites in their order (the largest, where there are too many), and the aggregates."""
     mvagg = next(one for one in combined.aggregates if one.method == "mvagg")
     weights = np.zeros(len(combined.reports))
@@ -133,7 +133,7 @@ def _rows(combined: Combined) -> tuple[list[_Row], int]:
     units = np.array([report.n_units for report in combined.reports])
     shown = np.sort(np.argsort(-units, kind="stable")[:MOST_SITES])
     sites = [
-        _Row(
+        _ForestRow(
             short(combined.reports[place].site),
             f"{combined.reports[place].n_units:,} units, ε {combined.reports[place].epsilon:.4g}",
             combined.reports[place].estimate,
@@ -147,12 +147,12 @@ def _rows(combined: Combined) -> tuple[list[_Row], int]:
     return [*sites, *totals], n_sites - len(shown)
 
 
-def _total(one: Aggregate, n_sites: int) -> _Row:
+def _total(one: Aggregate, n_sites: int) -> _ForestRow:
     note = f"{len(one.used):,} of {n_sites:,} sites"
-    return _Row(_NAMES[one.method], note, one.estimate, one.variance, 1.0, is_total=True)
+    return _ForestRow(_NAMES[one.method], note, one.estimate, one.variance, 1.0, is_total=True)
 
 
-def _draw(axes: Axes, rows: list[_Row]) -> None:
+def _draw(axes: Axes, rows: list[_ForestRow]) -> None:
     places = np.arange(len(rows)) + 0.6 * np.array([row.is_total for row in rows])
     ends = [normal_interval(row.estimate, row.variance, LEVEL) for row in rows]
     low = min(0.0, *(lower for lower, _ in ends))
@@ -173,7 +173,7 @@ def _draw(axes: Axes, rows: list[_Row]) -> None:
         _draw_row(axes, float(place), row, lower, upper)
 
 
-def _draw_row(axes: Axes, place: float, row: _Row, lower: float, upper: float) -> None:
+def _draw_row(axes: Axes, place: float, row: _ForestRow, lower: float, upper: float) -> None:
     colour = TOTAL if row.is_total else SITE
     if row.is_total:
         corners = ([lower, row.estimate, upper, row.estimate], [place, place - 0.28] * 2)

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import Config
-from flows.lab.raw.made_up_log import People, laid_out, unit_ids
-from flows.lab.raw.published import DRAWN, Published
+from flows.lab.raw.made_up_log import MadeUpPeople, laid_out, unit_ids
+from flows.lab.raw.published import DRAWN, FileTables
 from flows.lab.raw.small_runs import small_run
 from privatizers.lab.audit.lower_bounds import DRAW, SIGNATURE, Sample, lower_bound
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
@@ -65,7 +65,7 @@ def sampled_bound(config: Config, error: float) -> SampledBound:
     return SampledBound(best.epsilon, 2 * here.size, str(best.telltale))
 
 
-def _even(config: Config, each: int, number: int) -> People:
+def _even(config: Config, each: int, number: int) -> MadeUpPeople:
     """So many clusters of ``each`` units an arm; one where there are none, declared ones alone."""
     names: tuple[str, ...] = (ALL,)
     if config.private_clusters is not None:
@@ -76,7 +76,9 @@ def _even(config: Config, each: int, number: int) -> People:
     return laid_out(config, names, sizes)
 
 
-def _sample(config: Config, who: People, changed: Bools, *, moved: bool, own_pools: bool) -> Sample:
+def _sample(
+    config: Config, who: MadeUpPeople, changed: Bools, *, moved: bool, own_pools: bool
+) -> Sample:
     """What is published around the unit that changes, in each cell of a release."""
     levels = [np.full(who.n_units, len(one.grid) - 1) for one in config.outcomes]
     if not moved:
@@ -102,7 +104,7 @@ def _sample(config: Config, who: People, changed: Bools, *, moved: bool, own_poo
     return Sample({DRAW: both, SIGNATURE: category})
 
 
-def _kinds(own: Published, chosen: pl.DataFrame, cells: Ints) -> Floats:
+def _kinds(own: FileTables, chosen: pl.DataFrame, cells: Ints) -> Floats:
     """Whether a unit's output tells of the lowest outcome (0), the highest (1) or neither (2)."""
     if not own.units.height:
         return np.full(chosen.height, 2.0)
@@ -116,7 +118,7 @@ def _kinds(own: Published, chosen: pl.DataFrame, cells: Ints) -> Floats:
     return np.where(low, 0.0, np.where(high, 1.0, 2.0))
 
 
-def _sides(own: Published) -> Floats:
+def _sides(own: FileTables) -> Floats:
     """Whether the statistics of a cell look like those of the unit at the lowest value, [2, S]."""
     n, grid = own.frames["pools"]["n_units"].to_numpy(), own.grid
     noisy = own.by_level("counts", "noisy_count", grid)

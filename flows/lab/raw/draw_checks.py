@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from flows.config.model.experiment import Config
-from flows.lab.raw.draws import Drawn, draws_of, labels_of
-from flows.lab.raw.made_up_log import People, off_grid
+from flows.lab.raw.draws import DrawnOutcome, draws_of, labels_of
+from flows.lab.raw.made_up_log import MadeUpPeople, off_grid
 from flows.lab.raw.small_runs import SmallRun, read_values
 from flows.raw.drawing.strata_counts import LEVEL, StrataCounts, cell_table, cells_of, count_strata
 from privatizers.lab.audit.checks import Check, Events, Magnitudes, exactly, judge_events
@@ -36,7 +36,7 @@ _DRAWS = 1_600_000
 _MOST_DRAWS = 400_000  # that are looked at in pairs, of all runs together
 
 
-def n_runs(first: list[Drawn]) -> int:
+def n_runs(first: list[DrawnOutcome]) -> int:
     """How many small runs are to be drawn, by what one published."""
     shapes = [noise.values.shape for one in first for noise in one.noise]
     of_one = max((_NUMBERS / numbers for _, numbers in shapes), default=0.0)
@@ -46,7 +46,7 @@ def n_runs(first: list[Drawn]) -> int:
     return math.ceil(max(_FEWEST, min(of_one, _MOST), min(of_all, _MOST_OF_ALL)))
 
 
-def draw_all(runs: Sequence[SmallRun]) -> Iterator[tuple[list[Drawn], Responses | None]]:
+def draw_all(runs: Sequence[SmallRun]) -> Iterator[tuple[list[DrawnOutcome], Responses | None]]:
     """Draw from each of the ``runs`` in turn, as often as is needed; labels where private."""
     most = _FEWEST
     for number in itertools.count():
@@ -59,7 +59,7 @@ def draw_all(runs: Sequence[SmallRun]) -> Iterator[tuple[list[Drawn], Responses 
         yield drawn, labels_of(run.truth, release)
 
 
-def noise_of_all(drawn: Sequence[list[Drawn]]) -> list[Events]:
+def noise_of_all(drawn: Sequence[list[DrawnOutcome]]) -> list[Events]:
     """Noise of each (pool, arm), of neighbouring ones, and of pairs of runs."""
     events: list[Events] = []
     for of_outcome in zip(*drawn, strict=True):
@@ -85,7 +85,7 @@ def noise_of_all(drawn: Sequence[list[Drawn]]) -> list[Events]:
     return events
 
 
-def responses_of_all(drawn: Sequence[list[Drawn]]) -> list[Events]:
+def responses_of_all(drawn: Sequence[list[DrawnOutcome]]) -> list[Events]:
     """Draws of all units together, of those of each (pool, arm), and of each unit."""
     if not drawn:
         raise AssertionError("no run came to its draws")
@@ -98,7 +98,7 @@ def responses_of_all(drawn: Sequence[list[Drawn]]) -> list[Events]:
 
 
 def events_of_units(
-    found: Sequence[tuple[AnyResponses, Ints]], whose: str, of: Drawn | None = None
+    found: Sequence[tuple[AnyResponses, Ints]], whose: str, of: DrawnOutcome | None = None
 ) -> list[Events]:
     """The same of draws with the places of their units."""
     n = len(found[0][1])
@@ -122,7 +122,7 @@ def events_of_units(
     return events
 
 
-def _pairs_of_outcomes(drawn: Sequence[list[Drawn]]) -> list[Events]:
+def _pairs_of_outcomes(drawn: Sequence[list[DrawnOutcome]]) -> list[Events]:
     """Any two outcomes share neither draws nor noise; two that are drawn together have one output.
 
     All runs of one (pool, arm) after the other.
@@ -142,7 +142,7 @@ def _pairs_of_outcomes(drawn: Sequence[list[Drawn]]) -> list[Events]:
     return events
 
 
-def _noises(drawn: Sequence[list[Drawn]], outcome: int) -> list[tuple[Ints, float]]:
+def _noises(drawn: Sequence[list[DrawnOutcome]], outcome: int) -> list[tuple[Ints, float]]:
     """Each noise of an outcome in all runs, shape [runs × cells, numbers], with its scale."""
     parts = zip(*(one[outcome].noise for one in drawn), strict=True)
     return [(np.concatenate([each.values for each in same]), same[0].scale) for same in parts]
@@ -166,7 +166,7 @@ def _of_all(found: Sequence[AnyResponses], whose: str) -> list[Events]:
     ]
 
 
-def pairs(name: str, drawn: Sequence[list[Drawn]], error: float) -> Check:
+def pairs(name: str, drawn: Sequence[list[DrawnOutcome]], error: float) -> Check:
     """Check any two outcomes; two that are drawn together have one output, exactly."""
     if not all(one.alike for outcomes in drawn for one in outcomes):
         return Check(
@@ -175,7 +175,7 @@ def pairs(name: str, drawn: Sequence[list[Drawn]], error: float) -> Check:
     return judge_events(name, _pairs_of_outcomes(drawn), error)
 
 
-def of_labels(drawn: Sequence[list[Drawn]], labels: Sequence[Responses]) -> list[Events]:
+def of_labels(drawn: Sequence[list[DrawnOutcome]], labels: Sequence[Responses]) -> list[Events]:
     """Private clusters of units, which are drawn independently of their outcomes."""
     places = [outcomes[0].place for outcomes in drawn]
     events: list[Events] = []
@@ -191,7 +191,7 @@ def of_labels(drawn: Sequence[list[Drawn]], labels: Sequence[Responses]) -> list
 # rounding
 
 
-def rounding(config: Config, who: People, name: str, error: float) -> Check:
+def rounding(config: Config, who: MadeUpPeople, name: str, error: float) -> Check:
     """Check how values between grid points are rounded, in the order of units and of strata."""
     grids = [np.array(one.grid) for one in config.outcomes]
     values = [

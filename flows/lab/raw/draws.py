@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import AnyDesign, Config
-from flows.lab.raw.made_up_log import People, unit_ids
-from flows.lab.raw.published import DRAWN, Published
+from flows.lab.raw.made_up_log import MadeUpPeople, unit_ids
+from flows.lab.raw.published import DRAWN, FileTables
 from flows.raw.units.unit_ids import released_ids
 from privatizers.lab.audit.response_laws import AnyResponses, Responses, TableResponses
 from privatizers.mechanisms.noisy_horvitz_thompson import difference_scale
@@ -27,7 +27,7 @@ class Truth:
     config: Config
     """With the grids that were resolved."""
     designs: Sequence[AnyDesign]
-    people: People
+    people: MadeUpPeople
     levels: Sequence[Ints]
     """The position of each outcome on its grid, by place; shape [n] each."""
     numbers: Ints
@@ -51,7 +51,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnOutcome:
     """What was drawn of one outcome."""
 
     name: str
@@ -66,7 +66,7 @@ class Drawn:
     """Of two outcomes that are drawn together, whether every unit has one output for both."""
 
 
-def draws_of(truth: Truth, release: Published) -> list[Drawn]:
+def draws_of(truth: Truth, release: FileTables) -> list[DrawnOutcome]:
     """Everything that was drawn of each outcome."""
     place = _places(truth, release.units)
     each = [release.of_outcome(one.name) for one in truth.config.outcomes]
@@ -81,7 +81,7 @@ def draws_of(truth: Truth, release: Published) -> list[Drawn]:
         drawn = _responses(own, cell, level) if position == 0 or not together else None
         hidden = not own.units.height and truth.config.private_clusters is not None
         found.append(
-            Drawn(
+            DrawnOutcome(
                 truth.config.outcomes[position].name,
                 own.cells,
                 [] if hidden else list(_noise(truth.config.arms.names, design, own, counts)),
@@ -93,7 +93,7 @@ def draws_of(truth: Truth, release: Published) -> list[Drawn]:
     return found
 
 
-def labels_of(truth: Truth, release: Published) -> Responses | None:
+def labels_of(truth: Truth, release: FileTables) -> Responses | None:
     """Private clusters as drawn, with the λ = k/(e^ε₁ + k − 1) that their price allows."""
     private, clusters = truth.config.private_clusters, truth.people.clusters
     if private is None or not release.units.height:
@@ -121,7 +121,7 @@ def _places(truth: Truth, units: pl.DataFrame) -> Ints:
     return found.to_numpy() % truth.people.n_units
 
 
-def _cells(truth: Truth, own: Published, place: Ints) -> Ints:
+def _cells(truth: Truth, own: FileTables, place: Ints) -> Ints:
     """The (pool, arm) of each unit, by its published cluster, shape [n]."""
     if own.units.height:
         return own.cells_of(own.units["cluster"], own.units["arm"])
@@ -132,7 +132,7 @@ def _cells(truth: Truth, own: Published, place: Ints) -> Ints:
     return own.cells_of(clusters.gather(people.cluster[place]), arms.gather(people.arm[place]))
 
 
-def _responses(own: Published, cell: Ints, level: Ints) -> AnyResponses | None:
+def _responses(own: FileTables, cell: Ints, level: Ints) -> AnyResponses | None:
     """The draws of units in these cells with these levels (of pairs, where drawn so)."""
     if not own.units.height:
         return None
@@ -151,7 +151,9 @@ def _responses(own: Published, cell: Ints, level: Ints) -> AnyResponses | None:
 # noise
 
 
-def _noise(arms: Sequence[str], design: AnyDesign, own: Published, counts: Ints) -> Iterator[Noise]:
+def _noise(
+    arms: Sequence[str], design: AnyDesign, own: FileTables, counts: Ints
+) -> Iterator[Noise]:
     """All noise in a release whose true ``counts`` are known, shape [S, K]."""
     metric, sizes = own.metric, counts.sum(axis=1)
     everywhere = np.arange(len(counts))
@@ -180,7 +182,7 @@ def _of_counts(noisy: Floats, counts: Ints) -> Ints:
 
 
 def _of_arms(
-    arms: Sequence[str], design: AnyDesign, own: Published, counts: Ints
+    arms: Sequence[str], design: AnyDesign, own: FileTables, counts: Ints
 ) -> Iterator[Noise]:
     """The noise in counts and sums of squares of arms, under the first (pool, arm) of each."""
     arm = own.cells["arm"].to_numpy()
@@ -205,7 +207,7 @@ def _of_arms(
 
 
 def _of_differences(
-    own: Published, sizes: Ints, sums: Ints, step: float, scale: float
+    own: FileTables, sizes: Ints, sums: Ints, step: float, scale: float
 ) -> Iterator[Noise]:
     """The noise in differences between the arms of a pool, one item for each scale of noise."""
     noisy = own.frames["pools"]["noisy_difference"].fill_null(np.nan).to_numpy()

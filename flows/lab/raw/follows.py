@@ -9,7 +9,7 @@ import polars as pl
 
 from estimators.response.debias import debias_vector
 from flows.config.model.experiment import AnyDesign, Config
-from flows.lab.raw.published import DRAWN, Published
+from flows.lab.raw.published import DRAWN, FileTables
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.prior import realised_prior, truncated_prior, uniform_prior
@@ -19,7 +19,7 @@ from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Ints
 
 
-def problems_of(config: Config, design: AnyDesign, release: Published) -> list[str]:
+def problems_of(config: Config, design: AnyDesign, release: FileTables) -> list[str]:
     """What is published of one outcome and does not follow from noisy counts and parameters."""
     if isinstance(design, AggregateDesign):
         return []
@@ -28,7 +28,7 @@ def problems_of(config: Config, design: AnyDesign, release: Published) -> list[s
     return _of_prior(design, release)
 
 
-def _of_prior(design: Design, release: Published) -> list[str]:
+def _of_prior(design: Design, release: FileTables) -> list[str]:
     grid, parameters = release.grid, design.mechanism.parameters
     prior, weight = (release.by_level("debias", name, grid) for name in ("probability", "weight"))
     if prior is None or weight is None:
@@ -53,7 +53,7 @@ def _of_prior(design: Design, release: Published) -> list[str]:
     return problems + _of_units(release, weight, grid)
 
 
-def _of_tables(config: Config, mechanism: ClusterOptimalDP, release: Published) -> list[str]:
+def _of_tables(config: Config, mechanism: ClusterOptimalDP, release: FileTables) -> list[str]:
     """Problems with response tables, which must be those that the mechanism makes of the counts."""
     arms = config.arms.names
     noisy = release.by_level("counts", "noisy_count", release.grid)
@@ -92,7 +92,7 @@ def _rows_as_published(mechanism: ClusterOptimalDP) -> Ints:
     return (rows if mechanism.place == 0 else rows.T).ravel()
 
 
-def _of_units(release: Published, values: Floats, outputs: Floats) -> list[str]:
+def _of_units(release: FileTables, values: Floats, outputs: Floats) -> list[str]:
     """Whether a unit's debiased outcome is what its randomised one counts as in its cell."""
     cell = release.cells_of(release.units["cluster"], release.units["arm"])
     output = np.searchsorted(outputs, release.units[DRAWN[0]].to_numpy())

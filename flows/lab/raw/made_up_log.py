@@ -46,7 +46,7 @@ def mixed(size: int, salt: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class People:
+class MadeUpPeople:
     """Where made-up people are, by their numbers from 0; the night after, half of them are new."""
 
     config: Config
@@ -130,7 +130,7 @@ def period_of(night: int) -> str:
     return f"2001-01-{night + 1:02d}"
 
 
-def people(config: Config, least: int = 1) -> People:
+def people(config: Config, least: int = 1) -> MadeUpPeople:
     """Lay people out for made-up runs: one large cluster, some smaller ones, and small ones.
 
     Private clusters are the declared ones; without clusters there is one. ``least`` are units of an
@@ -149,12 +149,12 @@ def people(config: Config, least: int = 1) -> People:
     return laid_out(config, names, sizes)
 
 
-def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> People:
+def laid_out(config: Config, clusters: tuple[str, ...], sizes: Ints) -> MadeUpPeople:
     """People of whom so many are in each cluster and arm, shape [clusters, arms], mixed."""
     place = np.repeat(np.arange(sizes.size), sizes.ravel())
     place = place[np.argsort(mixed(len(place), 7), kind="stable")]
     n_arms = sizes.shape[1]
-    return People(config, clusters, place // n_arms, place % n_arms)
+    return MadeUpPeople(config, clusters, place // n_arms, place % n_arms)
 
 
 def _sizes(min_stratum: int, n_arms: int, large: int) -> Ints:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from flows.lab.raw.draws import Drawn, draws_of
+from flows.lab.raw.draws import DrawnOutcome, draws_of
 from flows.lab.raw.follows import problems_of
-from flows.lab.raw.nights import Night
+from flows.lab.raw.nights import AuditNight
 from flows.released.loss.check import check_loss
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget, of_group
@@ -22,14 +22,14 @@ _ROUNDED = 1e-9
 """By how much of itself a sum of losses that was computed in doubles may be off."""
 
 
-def failures(nights: Sequence[Night]) -> Iterator[str]:
+def failures(nights: Sequence[AuditNight]) -> Iterator[str]:
     """Every run that did not end as it should."""
     for night in nights:
         if night.ended.made is None:
             yield f"{night}: {night.ending}"
 
 
-def differences(alike: Sequence[Night]) -> Iterator[str]:
+def differences(alike: Sequence[AuditNight]) -> Iterator[str]:
     """Everything public that differs between first nights of people who have other outcomes."""
     first = alike[0].public
     for night in alike[1:]:
@@ -46,14 +46,14 @@ def differences(alike: Sequence[Night]) -> Iterator[str]:
                 yield f"{night}: {name} is another than {alike[0]}"
 
 
-def loss_of(night: Night) -> Loss:
+def loss_of(night: AuditNight) -> Loss:
     """What the file of a night that was published loses, by the file alone."""
     if night.ended.made is None:
         raise AssertionError("a night without a file")
     return check_loss(night.ended.made.path)
 
 
-def overspent(night: Night, loss: Loss, claimed: Budget) -> Iterator[str]:
+def overspent(night: AuditNight, loss: Loss, claimed: Budget) -> Iterator[str]:
     """Where a file loses more than it states, or states something else than is claimed."""
     if not loss.holds:
         yield (
@@ -67,7 +67,7 @@ def overspent(night: Night, loss: Loss, claimed: Budget) -> Iterator[str]:
         )
 
 
-def undercharged(made: Sequence[Night], losses: Sequence[Loss]) -> Iterator[str]:
+def undercharged(made: Sequence[AuditNight], losses: Sequence[Loss]) -> Iterator[str]:
     """Where the ledger was charged less than files lose, by each night and by all of a person's."""
     paid: dict[tuple[Path, int], float] = {}
     for night, loss in zip(made, losses, strict=True):
@@ -97,7 +97,7 @@ def _covers(charged: Budget, lost: Budget) -> bool:
     return charged.epsilon >= enough[0] and charged.delta >= enough[1]
 
 
-def not_following(night: Night) -> Iterator[str]:
+def not_following(night: AuditNight) -> Iterator[str]:
     """What does not follow from what its file publishes."""
     release = night.release
     if release is None:
@@ -109,13 +109,15 @@ def not_following(night: Night) -> Iterator[str]:
             yield f"{night}: {name}: {problem}"
 
 
-def drawn_in(night: Night) -> list[Drawn]:
+def drawn_in(night: AuditNight) -> list[DrawnOutcome]:
     """What was drawn in it."""
     release = night.release
     return [] if release is None else draws_of(night.truth, release)
 
 
-def events_of_nights(drawn: Sequence[list[Drawn]], made: Sequence[Night]) -> list[Events]:
+def events_of_nights(
+    drawn: Sequence[list[DrawnOutcome]], made: Sequence[AuditNight]
+) -> list[Events]:
     """Draws of each night by itself, noise of each by size: whatever way it went."""
     events: list[Events] = []
     for outcomes, word in zip(drawn, made, strict=True):
@@ -128,7 +130,7 @@ def events_of_nights(drawn: Sequence[list[Drawn]], made: Sequence[Night]) -> lis
     return events
 
 
-def repeated(drawn: Sequence[list[Drawn]], made: Sequence[Night]) -> list[Events]:
+def repeated(drawn: Sequence[list[DrawnOutcome]], made: Sequence[AuditNight]) -> list[Events]:
     """Pairs of nights: neither noise nor draws of one are those of another."""
     events: list[Events] = []
     for (first, one), (second, other) in itertools.combinations(zip(drawn, made, strict=True), 2):

@@ -19,8 +19,8 @@ from flows.config.model.experiment import AnyDesign, Config
 from flows.config.resolve import resolve_release
 from flows.lab.raw.draws import Truth
 from flows.lab.raw.made_up_config import made_up
-from flows.lab.raw.made_up_log import People, on_grid, people, period_of
-from flows.lab.raw.published import Published, of_file
+from flows.lab.raw.made_up_log import MadeUpPeople, on_grid, people, period_of
+from flows.lab.raw.published import FileTables, of_file
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from privatizers.accounting.budget import Budget
@@ -70,7 +70,7 @@ Run = Callable[[Config, str], Ended]
 
 
 @dataclass(frozen=True)
-class Plan:
+class NightPlan:
     """Nights that are run one after the other, in one of the ways that a run may go."""
 
     outcomes: str
@@ -87,21 +87,21 @@ class Plan:
 
 PLANS = (
     (
-        Plan(MIXED, n_nights=2),
-        Plan(OTHER_WAY),
-        Plan(LOWEST),
-        Plan(OTHER_WAY, workers=2),
+        NightPlan(MIXED, n_nights=2),
+        NightPlan(OTHER_WAY),
+        NightPlan(LOWEST),
+        NightPlan(OTHER_WAY, workers=2),
     ),
-    (Plan(MIXED, hashed=True), Plan(OTHER_WAY, workers=2, hashed=True)),
+    (NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, workers=2, hashed=True)),
 )
 """Of each group everything public is the same, whatever the outcomes and the way."""
 
 
 @dataclass(frozen=True)
-class Night:
+class AuditNight:
     """One run."""
 
-    plan: Plan
+    plan: NightPlan
     number: int
     truth: Truth
     ended: Ended
@@ -125,7 +125,7 @@ class Night:
         return cost
 
     @cached_property
-    def release(self) -> Published | None:
+    def release(self) -> FileTables | None:
         """What was published; None where the run failed."""
         return None if self.ended.made is None else of_file(self.ended.made.path)
 
@@ -181,19 +181,19 @@ def nights(
     designs: Sequence[AnyDesign],
     folder: Path,
     run: Run,
-    plans: Sequence[Sequence[Plan]] = PLANS,
-) -> Iterator[list[Night]]:
+    plans: Sequence[Sequence[NightPlan]] = PLANS,
+) -> Iterator[list[AuditNight]]:
     """Run all nights; those of a group are yielded together."""
     for number, group in enumerate(plans):
-        found: list[Night] = []
+        found: list[AuditNight] = []
         for position, one in enumerate(group):
             found += _nights_of(one, config, designs, folder / f"{number}-{position}", run)
         yield found
 
 
 def _nights_of(
-    plan: Plan, config: Config, designs: Sequence[AnyDesign], folder: Path, run: Run
-) -> Iterator[Night]:
+    plan: NightPlan, config: Config, designs: Sequence[AnyDesign], folder: Path, run: Run
+) -> Iterator[AuditNight]:
     """Write the logs of nights of one experiment, and run each."""
     asked = made_up(config, designs, folder, workers=plan.workers, hashed=plan.hashed)
     who = people(asked)
@@ -205,10 +205,10 @@ def _nights_of(
         numbers = written[written > who.numbers(number - 1).max()] if once else written
         truth = Truth(chosen.config, chosen.designs, who, levels, numbers)
         ended = run(asked, period_of(number))
-        yield Night(plan, number, truth, ended, _left(asked))
+        yield AuditNight(plan, number, truth, ended, _left(asked))
 
 
-def levels_of(config: Config, who: People, outcomes: str) -> list[Ints]:
+def levels_of(config: Config, who: MadeUpPeople, outcomes: str) -> list[Ints]:
     """The position of each outcome on its grid, by place; shape [n] each."""
     learns = config.privacy.mechanism == "cluster-optimal-dp"
     levels = on_grid(config, who.n_units, uneven=learns)
@@ -220,7 +220,7 @@ def levels_of(config: Config, who: People, outcomes: str) -> list[Ints]:
     return levels
 
 
-def write_log(config: Config, who: People, levels: Sequence[Ints], number: int) -> Ints:
+def write_log(config: Config, who: MadeUpPeople, levels: Sequence[Ints], number: int) -> Ints:
     """Write the log of a night; returns the numbers of its people."""
     values = [np.array(one.grid)[level] for one, level in zip(config.outcomes, levels, strict=True)]
     numbers = who.numbers(number)

@@ -31,7 +31,7 @@ _OWN_PRIOR = ("cluster-dp", "cluster-free-dp")
 
 
 @dataclass(frozen=True)
-class Published:
+class FileTables:
     """The tables of a release of made-up outcomes; labels as text."""
 
     manifest: Manifest
@@ -39,7 +39,7 @@ class Published:
     units: pl.DataFrame
     ends: tuple[End, ...] = ()
 
-    def of_outcome(self, name: str) -> "Published":
+    def of_outcome(self, name: str) -> "FileTables":
         """What there is of one outcome, as if it were the only one."""
         frames = {
             table: frame.filter(pl.col("metric") == name) if "metric" in frame.columns else frame
@@ -49,7 +49,7 @@ class Published:
         others = [one.metric for one in self.manifest.outcomes if one.metric != name]
         units = self.units.drop(*([form(one) for one in others] for form in (randomised, debiased)))
         units = units.rename({randomised(name): DRAWN[0], debiased(name): DRAWN[1]})
-        return Published(replace(self.manifest, metrics=(own,)), frames, units)
+        return FileTables(replace(self.manifest, metrics=(own,)), frames, units)
 
     @property
     def metric(self) -> Metric:
@@ -144,16 +144,16 @@ class Published:
         return not self.frames["arm_counts"].is_empty() or not self.frames["counts"].is_empty()
 
 
-def of_tables(tables: ReleaseTables) -> Published:
+def of_tables(tables: ReleaseTables) -> FileTables:
     """A release that is not written; its units are drawn here."""
     units = pl.DataFrame(pl.from_arrow(tables.units.reader.read_all()))
     for failure in tables.units.failures:
         raise failure
     frames = {name: _spelt(frame) for name, frame in tables.frames().items()}
-    return Published(tables.manifest, frames, _spelt(units))
+    return FileTables(tables.manifest, frames, _spelt(units))
 
 
-def of_file(path: Path) -> Published:
+def of_file(path: Path) -> FileTables:
     """A release by its file, the rows of each table in their order."""
     with open_release(path, at_any_loss=True) as connection:
         manifest, ends = read_manifest(connection), stated_ends(connection)
@@ -162,7 +162,7 @@ def of_file(path: Path) -> Published:
             for name in TABLES
             if name not in ("release", "metrics")
         }
-    return Published(manifest, frames, frames.pop("units"), ends)
+    return FileTables(manifest, frames, frames.pop("units"), ends)
 
 
 def _spelt(frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,8 +13,8 @@ import numpy as np
 
 from flows.config.model.experiment import Config
 from flows.lab.raw.draws import Truth
-from flows.lab.raw.made_up_log import People
-from flows.lab.raw.published import Published, of_tables
+from flows.lab.raw.made_up_log import MadeUpPeople
+from flows.lab.raw.published import FileTables, of_tables
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.charge import Designed, PeriodRows
 from flows.raw.ingest import ingest
@@ -39,7 +39,7 @@ class SmallRun:
         """Those that are released."""
         return self.read.rows
 
-    def release(self) -> Published:
+    def release(self) -> FileTables:
         """Draw them once more."""
         chosen = self.read.designed.chosen
         name = ReleaseName(self.read.config.experiment, self.read.period, 1)
@@ -51,7 +51,7 @@ class SmallRun:
 
 @contextmanager
 def small_run(
-    config: Config, who: People, levels: Sequence[Ints], period: str
+    config: Config, who: MadeUpPeople, levels: Sequence[Ints], period: str
 ) -> Iterator[SmallRun]:
     """Read and judge people with these outcomes, as a run does."""
     grids = [np.array(one.grid) for one in config.outcomes]
@@ -64,7 +64,7 @@ def small_run(
 
 @contextmanager
 def read_values(
-    config: Config, who: People, values: Sequence[Floats], period: str
+    config: Config, who: MadeUpPeople, values: Sequence[Floats], period: str
 ) -> Iterator[tuple[PeriodRows, Workspace]]:
     """Read and judge people with these values of outcomes, shape [n] each, as a run does."""
     who.write(period, who.numbers(0), values)

@@ -13,10 +13,19 @@ from pathlib import Path
 from flows.config.model.experiment import AnyDesign, Config
 from flows.lab.raw import draw_checks, night_checks
 from flows.lab.raw.bound import SampledBound, sampled_bound
-from flows.lab.raw.draws import Drawn
+from flows.lab.raw.draws import DrawnOutcome
 from flows.lab.raw.made_up_config import made_up
 from flows.lab.raw.made_up_log import people
-from flows.lab.raw.nights import MIXED, OTHER_WAY, PLANS, Night, Plan, Run, levels_of, nights
+from flows.lab.raw.nights import (
+    MIXED,
+    OTHER_WAY,
+    PLANS,
+    AuditNight,
+    NightPlan,
+    Run,
+    levels_of,
+    nights,
+)
 from flows.lab.raw.small_runs import small_run
 from flows.released.loss.loss import Loss
 from privatizers.accounting.budget import Budget
@@ -45,7 +54,7 @@ _log = logging.getLogger("clusterdp")
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditSubject:
     """What is to be audited: a configuration with resolved grids, and how it is run."""
 
     config: Config
@@ -55,7 +64,7 @@ class Asked:
     """What a release of it states."""
     run: Run
     folder: Path
-    plans: Sequence[Sequence[Plan]] = PLANS
+    plans: Sequence[Sequence[NightPlan]] = PLANS
 
     def made_up(self, name: str) -> Config:
         """The configuration of small runs in a folder of this name."""
@@ -63,7 +72,7 @@ class Asked:
 
 
 @dataclass
-class Found:
+class AuditFindings:
     """What an audit has found so far."""
 
     checks: list[Check] = field(default_factory=list)
@@ -84,10 +93,10 @@ class Found:
         self.ask(name, lambda: exactly(name, list(problems()), seen))
 
 
-def ask_of_nights(found: Found, asked: Asked) -> None:
+def ask_of_nights(found: AuditFindings, asked: AuditSubject) -> None:
     """Run nights by the very run, and ask of their files, charges and all that is public."""
     _log.info("running nights of made-up units")
-    groups: list[list[Night]] = []
+    groups: list[list[AuditNight]] = []
 
     def run_all() -> Check:
         groups.extend(nights(asked.config, asked.designs, asked.folder, asked.run, asked.plans))
@@ -95,7 +104,7 @@ def ask_of_nights(found: Found, asked: Asked) -> None:
 
     found.ask(ENDS, run_all)
     made = [night for group in groups for night in group if night.ended.made is not None]
-    drawn: list[list[Drawn]] = []
+    drawn: list[list[DrawnOutcome]] = []
 
     def laws() -> Check:
         drawn.extend(map(night_checks.drawn_in, made))
@@ -113,7 +122,7 @@ def ask_of_nights(found: Found, asked: Asked) -> None:
     found.ask(APART, apart)
 
 
-def _seen(groups: Sequence[Sequence[Night]]) -> str:
+def _seen(groups: Sequence[Sequence[AuditNight]]) -> str:
     people_of = [night.truth.people.n_units for group in groups for night in group]
     return f"{len(people_of)} runs of {max(people_of, default=0):,} made-up units"
 
@@ -123,16 +132,16 @@ def _each(problems: Callable[..., Iterator[str]], parts: Iterable[object]) -> It
         yield from problems(part)
 
 
-def _overspent(found: Found, made: Sequence[Night], claimed: Budget) -> Iterator[str]:
+def _overspent(found: AuditFindings, made: Sequence[AuditNight], claimed: Budget) -> Iterator[str]:
     for night in made:
         found.losses.append(night_checks.loss_of(night))
         yield from night_checks.overspent(night, found.losses[-1], claimed)
 
 
-def ask_of_draws(found: Found, asked: Asked) -> None:
+def ask_of_draws(found: AuditFindings, asked: AuditSubject) -> None:
     """Draw small runs, of outcomes that differ as much as may be, and ask of their laws."""
     _log.info("drawing made-up units again and again")
-    drawn: list[list[Drawn]] = []
+    drawn: list[list[DrawnOutcome]] = []
     labels: list[Responses] = []
 
     def noise() -> Check:
@@ -158,7 +167,7 @@ def ask_of_draws(found: Found, asked: Asked) -> None:
         found.ask(PAIRS, lambda: draw_checks.pairs(PAIRS, drawn, _ERROR))
 
 
-def ask_of_rounding(found: Found, asked: Asked) -> None:
+def ask_of_rounding(found: AuditFindings, asked: AuditSubject) -> None:
     """Ask how outcomes between points of the grid get onto it."""
 
     def rounding() -> Check:
@@ -168,7 +177,7 @@ def ask_of_rounding(found: Found, asked: Asked) -> None:
     found.ask(ROUNDED, rounding)
 
 
-def ask_for_bound(found: Found, asked: Asked) -> None:
+def ask_for_bound(found: AuditFindings, asked: AuditSubject) -> None:
     """Ask what samples of neighbours show to be lost."""
     _log.info("sampling made-up neighbours")
 
@@ -188,13 +197,13 @@ def look(
     designs: Sequence[AnyDesign],
     claimed: Budget,
     run: Run,
-    questions: Sequence[Callable[[Found, Asked], None]] = QUESTIONS,
-    plans: Sequence[Sequence[Plan]] = PLANS,
-) -> Found:
-    """Audit a configuration, see :class:`Asked`, without reading its log."""
-    found = Found()
+    questions: Sequence[Callable[[AuditFindings, AuditSubject], None]] = QUESTIONS,
+    plans: Sequence[Sequence[NightPlan]] = PLANS,
+) -> AuditFindings:
+    """Audit a configuration, see :class:`AuditSubject`, without reading its log."""
+    found = AuditFindings()
     with tempfile.TemporaryDirectory(prefix="clusterdp-audit-") as folder:
-        asked = Asked(config, designs, claimed, run, Path(folder), plans)
+        asked = AuditSubject(config, designs, claimed, run, Path(folder), plans)
         for question in questions:
             question(found, asked)
     return found

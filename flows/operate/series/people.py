@@ -17,7 +17,7 @@ import polars as pl
 from estimators.operate.parties import families, party_contributions
 from estimators.operate.people import (
     CrossTerms,
-    Members,
+    Returners,
     contributions,
     cross_terms,
     of_ratio,
@@ -230,7 +230,7 @@ def crossed(
     """
     shape = (len(nights.nights), n_segments)
     n_arms = len(nights.arms) - 1
-    parts: list[list[_Rows]] = [[] for _ in range(n_arms)]
+    parts: list[list[_EstimateRows]] = [[] for _ in range(n_arms)]
     for place, night in enumerate(nights.nights):
         with open_safely(night.path) as connection:
             grouped = None if segments is None else segments(night)
@@ -248,7 +248,7 @@ def crossed(
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _EstimateRows:
     """Units that may be in several releases, in one of them; shape [M] each."""
 
     effect: Ints
@@ -260,13 +260,13 @@ class _Rows:
 
 
 def _of_night(
-    members: Members,
+    members: Returners,
     unit: Words,
     arm: int,
     place: int,
     is_shared: Bools,
     same_shares: bool,
-) -> _Rows:
+) -> _EstimateRows:
     """What matters of a release for an ``arm``."""
     if members.party is None:
         own = contributions(members, arm, 0, same_shares=same_shares)
@@ -276,13 +276,13 @@ def _of_night(
         own, collapsed = found.value, found.collapsed
     rows = np.flatnonzero(is_shared | (collapsed >= 0))
     period: Ints = np.full(len(rows), place, dtype=np.int64)
-    return _Rows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
+    return _EstimateRows(members.group[rows], unit[rows], period, own[rows], collapsed[rows])
 
 
-def _crossed(nights: Sequence[_Rows], shape: tuple[int, int]) -> CrossTerms:
+def _crossed(nights: Sequence[_EstimateRows], shape: tuple[int, int]) -> CrossTerms:
     effect, unit, period, own, collapsed = (
         np.concatenate([getattr(one, name) for one in nights])
-        for name in _Rows.__dataclass_fields__
+        for name in _EstimateRows.__dataclass_fields__
     )
     if (collapsed >= 0).any():
         stratum = np.where(collapsed >= 0, collapsed * shape[0] + period, -1)
@@ -308,7 +308,7 @@ def _members(
     night: Night,
     metric: str,
     segments: pl.DataFrame | None,
-) -> tuple[Members, Floats | None, Words]:
+) -> tuple[Returners, Floats | None, Words]:
     """The units of a release, in segments where there are some, and who they are.
 
     Of a ratio they have the numerator's outcomes; the denominator's stand beside them, else None.
@@ -329,7 +329,7 @@ def _members(
     rows = read_frame(connection, query)
     cluster = rows["cluster"].cast(pl.Categorical).to_physical()
     arm = rows["arm"].cast(pl.Enum(night.arms)).to_physical()
-    members = Members(
+    members = Returners(
         group=rows["group"].to_numpy().astype(np.int64),
         cluster=cluster.to_numpy().astype(np.int64),
         arm=arm.to_numpy().astype(np.int64),

@@ -59,7 +59,7 @@ def release_aggregates(
 
 
 @dataclass(frozen=True)
-class _OutcomeTables:
+class _AggregateTables:
     """What is published of one outcome."""
 
     strata: Strata
@@ -75,13 +75,13 @@ def _outcome_tables(
     design: AggregateDesign,
     workspace: Workspace | None,
     outcome: str,
-) -> _OutcomeTables:
+) -> _AggregateTables:
     """Draw everything that is published of the outcome in one column."""
     found = count_strata(config, rows, design.mechanism, workspace, keep=False, outcome=outcome)
     strata = found.strata
     statistics = design.mechanism.statistics(found.counts, strata.cell_of)
     cells = tables.cells_table(strata, np.array(config.outcome.grid))
-    return _OutcomeTables(
+    return _AggregateTables(
         strata=strata,
         outcomes=tables.grid_table(config),
         pools=_pools(config, design, statistics, strata),

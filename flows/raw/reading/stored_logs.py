@@ -17,7 +17,7 @@ from dataclasses import astuple
 from fnmatch import fnmatchcase
 
 from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
-from flows.raw.reading.stores import SHALLOW, Entry, StoredFile, entries, split
+from flows.raw.reading.stores import SHALLOW, StoredFile, StoreEntry, entries, split
 from schemas.errors import InputError, shown
 
 _SECONDS = 60.0  # that a listing may take
@@ -92,7 +92,7 @@ def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
 
 def _walk(
     scheme: str, bucket: str, folder: str, pattern: Sequence[str], *, known: bool = False
-) -> Iterator[Entry]:
+) -> Iterator[StoreEntry]:
     """What is in a folder, and in those folders of it in which there may be matches."""
     first, *rest = pattern
     for one in entries(scheme, bucket, folder, deep=False, known=known):
@@ -101,7 +101,7 @@ def _walk(
             yield from _walk(scheme, bucket, one.key, rest, known=True)
 
 
-def _with_folders(found: Sequence[Entry]) -> dict[str, StoredFile | None]:
+def _with_folders(found: Sequence[StoreEntry]) -> dict[str, StoredFile | None]:
     """Files and folders by their keys; a folder is one by being listed, or by files in it."""
     by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
     for one in found:

@@ -57,7 +57,7 @@ LogFile = Path | StoredFile
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoreEntry:
     """What is at a key of a bucket: a file, or whatever lies below the key."""
 
     key: str
@@ -78,7 +78,7 @@ SHALLOW = frozenset({"s3"})
 @cache
 def entries(
     scheme: str, bucket: str, folder: str, *, deep: bool, known: bool = False
-) -> tuple[Entry, ...]:
+) -> tuple[StoreEntry, ...]:
     """What is in a folder's key ("" for the bucket); if ``deep``, everything below it.
 
     Folders are among them, if the store lists any. Raises InputError where it cannot be asked, or
@@ -101,12 +101,12 @@ def entries(
     return tuple(_entry(info, scheme, bucket) for info in found)
 
 
-def _entry(info: Any, scheme: str, bucket: str) -> Entry:
+def _entry(info: Any, scheme: str, bucket: str) -> StoreEntry:
     key = info.path.removeprefix(f"{bucket}/")
     if not info.is_file:
-        return Entry(key.rstrip("/"), None)
+        return StoreEntry(key.rstrip("/"), None)
     seconds = (info.mtime_ns or 0) // 10**9
-    return Entry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
+    return StoreEntry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
 
 
 class OpenFile:

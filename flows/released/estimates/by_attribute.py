@@ -79,11 +79,6 @@ class AttributeEstimates:
         few = coverage_warnings(self.estimates, same_shares=self.same_shares)
         return (*few, *ratio_warnings(self.estimates))
 
-    @property
-    def misfits(self) -> tuple[str, ...]:
-        """Nothing: an attribute is of the release itself."""
-        return ()
-
     def as_json(self) -> dict[str, str | int]:
         """What is said of the attribute by ``clusterdp estimate --by --json``."""
         return {"attribute": self.attribute, "n_segments": len(self.segments)}

@@ -106,7 +106,7 @@ class CovariateEstimates(TableFit):
 
 
 @dataclass(frozen=True)
-class _Design:
+class _CovariateDesign:
     """The columns of a regression, and the column of the table that each is made from."""
 
     columns: Floats
@@ -174,7 +174,7 @@ def estimate_covariates(
     )
 
 
-def _design(table: AnalystTable, units: pl.DataFrame) -> _Design:
+def _design(table: AnalystTable, units: pl.DataFrame) -> _CovariateDesign:
     """The columns of the regression: numbers, indicators of texts, indicators of missing values.
 
     Covariates that are missing in the same units share one indicator.
@@ -202,7 +202,7 @@ def _design(table: AnalystTable, units: pl.DataFrame) -> _Design:
     if not columns and not indicators:
         raise InputError(_nothing_varies(table.file))
     every = np.stack([*columns, *indicators.values()], axis=1)
-    return _Design(every, (*origin, *[""] * len(indicators)))
+    return _CovariateDesign(every, (*origin, *[""] * len(indicators)))
 
 
 def _nothing_varies(file: Path) -> str:
@@ -214,7 +214,7 @@ def _indicators(texts: pl.Series, name: str, file: Path) -> list[Floats]:
     return [(codes == code).astype(np.float64) for code in range(1, len(levels))]
 
 
-def _check_width(table: AnalystTable, design: _Design, released: Released) -> None:
+def _check_width(table: AnalystTable, design: _CovariateDesign, released: Released) -> None:
     """Raise InputError where there are more columns than the smallest arm can bear."""
     width, same_shares = design.columns.shape[1], released.manifest.same_shares
     most = bearable_columns(released.whole, len(released.arms), 0, same_shares=same_shares)
@@ -228,7 +228,7 @@ def _check_width(table: AnalystTable, design: _Design, released: Released) -> No
 
 
 def _adjust(
-    released: Released, units: pl.DataFrame, at: int, design: _Design, level: float
+    released: Released, units: pl.DataFrame, at: int, design: _CovariateDesign, level: float
 ) -> Adjusted:
     """The adjusted effects on an outcome, whose place among those of ``units`` is ``at``."""
     placed = units.select("cluster", "arm").join(

@@ -26,7 +26,7 @@ from flows.released.file.read import (
     read_manifest,
 )
 from flows.released.night import MadeNight, night_of
-from flows.released.publish import Draft, add_estimates
+from flows.released.publish import FileDraft, add_estimates
 from schemas.released import Metric, Ratio, no_rows
 
 Forecast = Mapping[tuple[str, str, str], float | None]
@@ -108,7 +108,7 @@ class MadeEstimates:
     night: MadeNight
 
 
-def estimate(draft: Draft, forecast: Forecast | None = None) -> MadeEstimates:
+def estimate(draft: FileDraft, forecast: Forecast | None = None) -> MadeEstimates:
     """Estimate effects from a draft of a release; add them, arms' means and ``ends`` to it.
 
     ``forecast`` has the standard errors that the plan predicted.

@@ -9,7 +9,7 @@ from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.by_attribute import AttributeEstimate
 from flows.released.page import figures
 from flows.released.page.attribute_figures import drawn_segments, forest_by
-from flows.released.page.by_attribute import ByAttribute
+from flows.released.page.by_attribute import AttributeContents
 from flows.released.page.scale import Scale
 from flows.released.page.words import short
 
@@ -21,7 +21,7 @@ _SCALED: Final = (
 
 
 def attribute_facts(
-    by: Sequence[ByAttribute], metric: str, scale: Scale, mark: str
+    by: Sequence[AttributeContents], metric: str, scale: Scale, mark: str
 ) -> list[dict[str, Any]]:
     """What is shown of each attribute: for an arm after the other a forest plot and a table."""
     return [
@@ -31,7 +31,7 @@ def attribute_facts(
     ]
 
 
-def _facts(by: ByAttribute, metric: str, scale: Scale, mark: str) -> dict[str, Any]:
+def _facts(by: AttributeContents, metric: str, scale: Scale, mark: str) -> dict[str, Any]:
     of_metric = [one for one in by.estimates if one.metric == metric]
     sharpest = next(
         (name for name in SHARPEST_FIRST if any(one.estimator == name for one in of_metric)), None

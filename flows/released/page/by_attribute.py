@@ -12,7 +12,7 @@ from schemas.errors import InputError
 
 
 @dataclass(frozen=True)
-class ByAttribute:
+class AttributeContents:
     """Effects by the values of an attribute, on all metrics; none where it has too many values."""
 
     attribute: str
@@ -21,15 +21,15 @@ class ByAttribute:
 
 def read_by_attribute(
     connection: duckdb.DuckDBPyConnection, path: Path, every: Sequence[Released], level: float
-) -> tuple[ByAttribute, ...]:
+) -> tuple[AttributeContents, ...]:
     """Estimate the effects by each attribute of the release at ``path``, which is open."""
     manifest = every[0].manifest
-    found: list[ByAttribute] = []
+    found: list[AttributeContents] = []
     for name in manifest.attributes:
         try:
             by = estimate_values(connection, path, name, level, every, manifest.metrics)
         except InputError:  # it has too many values
-            found.append(ByAttribute(name, ()))
+            found.append(AttributeContents(name, ()))
         else:
-            found.append(ByAttribute(name, by.estimates))
+            found.append(AttributeContents(name, by.estimates))
     return tuple(found)

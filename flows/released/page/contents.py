@@ -22,12 +22,12 @@ from flows.released.file.assigned import count_assigned
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.outputs import Outputs
-from flows.released.file.read import open_release, read_manifest
+from flows.released.file.read import read_manifest
 from flows.released.file.sql import quote_name, statement
 from flows.released.file.stated_ends import stated_ends
 from flows.released.file.unit_counts import read_output_counts
 from flows.released.page import figures
-from flows.released.page.by_attribute import ByAttribute, read_by_attribute
+from flows.released.page.by_attribute import AttributeContents, read_by_attribute
 from flows.released.page.scale import Scale, scale_of
 from schemas.arrays import Floats
 from schemas.released import Manifest, Metric, Ratio
@@ -103,7 +103,7 @@ class Contents:
     assigned: dict[str, int] | None
     """How many groups there are in each arm; None where each unit was assigned by itself."""
     macros: frozenset[str]
-    by_attribute: tuple[ByAttribute, ...]
+    by_attribute: tuple[AttributeContents, ...]
     """Effects by each published attribute."""
     decisions: Decisions | None
     """What the declared rule says of the arms; None where none is declared."""
@@ -120,12 +120,6 @@ class Contents:
         """Units by arm."""
         found = self.strata.group_by("arm").agg(pl.col("n_units").sum())
         return dict(found.iter_rows())
-
-
-def read_contents(path: Path) -> Contents:
-    """Read what the report needs; raises InputError where ``path`` is no release."""
-    with open_release(path) as connection:
-        return contents_of(connection, path)
 
 
 def contents_of(connection: duckdb.DuckDBPyConnection, path: Path) -> Contents:

@@ -87,13 +87,13 @@ def _forest(rows: Sequence[Mapping[str, Any]], scale: Scale, control: str, mark:
     return figures.forest(drawing, effects, scale.heading(f"effect against {short(control)}"), None)
 
 
-def effect_line(over: str, label: str, row: Mapping[str, Any], scale: Scale) -> figures.Effect:
+def effect_line(over: str, label: str, row: Mapping[str, Any], scale: Scale) -> figures.ForestLine:
     """Return the line of a forest plot for an estimate, in the unit of its metric."""
     estimate, lower, upper = (
         None if row[name] is None else row[name] * scale.factor
         for name in ("estimate", "ci_lower", "ci_upper")
     )
-    return figures.Effect(
+    return figures.ForestLine(
         arm=over,
         label=label,
         numbers="no estimate" if estimate is None else shown(estimate, 3),
@@ -158,7 +158,7 @@ def summary_facts(
     if len(metrics) < 2:
         return None
     lines = [
-        figures.Effect(
+        figures.ForestLine(
             arm=scale.label or scale.subject,
             label=row["arm"],
             numbers="not known" if row["relative"] is None else relative_words(row["relative"]),

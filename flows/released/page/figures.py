@@ -99,7 +99,7 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Effect:
+class ForestLine:
     """One line of the forest plot."""
 
     arm: str
@@ -116,7 +116,7 @@ class Effect:
 
 def forest(
     drawing: Drawing,
-    effects: Sequence[Effect],
+    effects: Sequence[ForestLine],
     axis: str,
     reach: tuple[float, float] | None = None,
 ) -> str:
@@ -147,7 +147,7 @@ def forest(
     return drawing.svg(38.0 * rows + 52, draw)
 
 
-def _forest_row(axes: Axes, place: float, one: Effect, reach: tuple[float, float]) -> None:
+def _forest_row(axes: Axes, place: float, one: ForestLine, reach: tuple[float, float]) -> None:
     left(axes, place, short(one.label, 34), color=MUTED if one.arm else INK)
     axes.text(
         1, place, one.numbers, transform=axes.get_yaxis_transform(), ha="right", va="center",
@@ -175,7 +175,7 @@ def cut_off(
     return [(end, mark) for end, mark, is_cut in zip(reach, marks, beyond, strict=True) if is_cut]
 
 
-def is_cut(effects: Sequence[Effect], reach: tuple[float, float]) -> bool:
+def is_cut(effects: Sequence[ForestLine], reach: tuple[float, float]) -> bool:
     """Return whether an interval goes on beyond the axis ``reach``."""
     return any(
         one.lower is not None
@@ -185,7 +185,7 @@ def is_cut(effects: Sequence[Effect], reach: tuple[float, float]) -> bool:
     )
 
 
-def reach_of(effects: Sequence[Effect], times: float = 3.0) -> tuple[float, float]:
+def reach_of(effects: Sequence[ForestLine], times: float = 3.0) -> tuple[float, float]:
     """Return an axis that holds every estimate, and intervals up to ``times`` as far from zero."""
     most = max((abs(one.estimate) for one in effects if one.estimate is not None), default=0.0)
     ends = [0.0, *(end for one in effects for end in (one.lower, one.upper) if end is not None)]
@@ -195,7 +195,7 @@ def reach_of(effects: Sequence[Effect], times: float = 3.0) -> tuple[float, floa
     return low - margin, high + margin
 
 
-def _x_limits(effects: Sequence[Effect]) -> tuple[float, float]:
+def _x_limits(effects: Sequence[ForestLine]) -> tuple[float, float]:
     ends = [
         0.0,
         *(x for one in effects for x in (one.estimate, one.lower, one.upper) if x is not None),

@@ -16,12 +16,12 @@ import math
 from collections.abc import Iterable
 
 from estimators.concentrated import concentrated_rho
-from estimators.effects.models.meta_known import Known
+from estimators.effects.models.meta_known import KnownSums
 from estimators.effects.models.meta_plan import MetaLearner, stages
 from privatizers.accounting.events import ConcentratedNoise, Disjoint
 from privatizers.effects.models.lattice_sums import PARTS_OF_RHO, check_rows
 from privatizers.effects.models.partition import Batches
-from privatizers.effects.models.stages import MomentStage, price, run
+from privatizers.effects.models.stages import MomentStage, run
 from schemas.effects.model import EffectDesign, NoisySums
 
 
@@ -42,7 +42,7 @@ def draw_sums(
     """
     check_rows(n_rows)
     made = moment_stages(learner, design)
-    known = Known(learner, design, n_rows)
+    known = KnownSums(learner, design, n_rows)
     return tuple(run(made, n_rows, batches, known).sums.values())
 
 
@@ -52,15 +52,10 @@ def stand_in(learner: MetaLearner, design: EffectDesign, n_rows: int) -> tuple[N
     What can fail for a design fails here, before anything is drawn.
     """
     check_rows(n_rows)
-    known = Known(learner, design, n_rows)
+    known = KnownSums(learner, design, n_rows)
     for stage in moment_stages(learner, design):
         known = stage.stand_in(known)
     return tuple(known.sums.values())
-
-
-def claimed(learner: MetaLearner, design: EffectDesign) -> Disjoint:
-    """Return what a learner will do to a unit's row, before anything is drawn."""
-    return price(moment_stages(learner, design))
 
 
 def event(sums: Iterable[NoisySums]) -> Disjoint:

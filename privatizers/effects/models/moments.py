@@ -53,7 +53,7 @@ Batches = Callable[[], Iterable[EffectRows]]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownMoments:
     """What is known when a stage begins: nothing but declarations and noisy sums."""
 
     design: EffectDesign
@@ -89,18 +89,18 @@ def draw_sums(design: EffectDesign, n_rows: int, batches: Batches) -> tuple[Nois
     rows is one over n rows of which the others are such.
     """
     check_rows(n_rows)
-    known = Known(design, n_rows)
+    known = KnownMoments(design, n_rows)
     for stage in STAGES:
         known = released(known, stage, batches())
     return tuple(known.sums.values())
 
 
 def released(
-    known: Known,
+    known: KnownMoments,
     stage: tuple[str, ...],
     batches: Iterable[EffectRows],
     draw: Callable[[Query, Ints], NoisySums] = drawn_sums,
-) -> Known:
+) -> KnownMoments:
     """Return what is known after one ``stage``, for which all ``batches`` are read once.
 
     ``draw`` makes noisy sums of the whole steps of exact ones; an audit hands in its own.
@@ -115,7 +115,7 @@ def released(
     return after(known, {q.name: draw(q, adders[q.name].steps()) for q in asked})
 
 
-def after(known: Known, drawn: dict[str, NoisySums]) -> Known:
+def after(known: KnownMoments, drawn: dict[str, NoisySums]) -> KnownMoments:
     """Return what is known once ``drawn`` are, too."""
     design, n_rows = known.design, known.n_rows
     sums = known.sums | drawn
@@ -127,7 +127,7 @@ def after(known: Known, drawn: dict[str, NoisySums]) -> Known:
     if base is not None and nuisances is not None and EFFECTS in drawn:
         fitted = effect(base, nuisances, sums)
         parts = partitions(design, base, fitted) if design.has_table else ()
-    return Known(design, n_rows, sums, base, nuisances, fitted, parts)
+    return KnownMoments(design, n_rows, sums, base, nuisances, fitted, parts)
 
 
 def stand_in(design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
@@ -136,7 +136,7 @@ def stand_in(design: EffectDesign, n_rows: int) -> tuple[NoisySums, ...]:
     What can fail for a design fails here, before anything is drawn.
     """
     check_rows(n_rows)
-    known = Known(design, n_rows)
+    known = KnownMoments(design, n_rows)
     for stage in STAGES:
         asked = [query for query in queries_of(known) if query.name in stage]
         nothing = {q.name: noisy_sums(q, np.zeros(q.size, dtype=np.int64)) for q in asked}
@@ -154,7 +154,7 @@ def event(sums: Iterable[NoisySums]) -> ConcentratedNoise:
     return ConcentratedNoise(math.fsum(each.rho for each in sums))
 
 
-def queries_of(known: Known) -> Iterator[Query]:
+def queries_of(known: KnownMoments) -> Iterator[Query]:
     """Return the sums that can be asked for with what is ``known``, in the order of their draws.
 
     | sums | Δ, whole row | Δ, outcome |
@@ -184,7 +184,7 @@ def queries_of(known: Known) -> Iterator[Query]:
         yield Query(name, size, sensitivity, spent, is_count=name == HISTOGRAMS)
 
 
-def _size_and_sensitivity(known: Known, name: str) -> tuple[int, float]:
+def _size_and_sensitivity(known: KnownMoments, name: str) -> tuple[int, float]:
     design = known.design
     if name == HISTOGRAMS:
         return sum(f.n_cells for f in design.features), math.sqrt(2.0 * len(design.features))
@@ -210,7 +210,7 @@ def _size_and_sensitivity(known: Known, name: str) -> tuple[int, float]:
 
 
 def batch_sums(
-    known: Known, stage: tuple[str, ...], batch: EffectRows
+    known: KnownMoments, stage: tuple[str, ...], batch: EffectRows
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of a ``stage`` over one batch, by name; shapes [k], in doubles."""
     rows = batch.kept()
@@ -255,7 +255,7 @@ def histograms(design: EffectDesign, rows: EffectRows) -> Floats:
     return np.concatenate(counts).astype(np.float64)
 
 
-def _table(known: Known, psi: Floats, rows: EffectRows, phi: Floats) -> Floats:
+def _table(known: KnownMoments, psi: Floats, rows: EffectRows, phi: Floats) -> Floats:
     """Return (0.3 n, Σ ψ/Ψ, 0.4 Σ (ψ/Ψ)²) by partition and cell, one behind the other."""
     if known.fitted is None:
         raise AssertionError("the table follows from the effects")

@@ -3,7 +3,7 @@
 Niu et al. (2022), Algorithm 1, split the rows into parts of fixed sizes, uniformly at random, and
 let each stage see one part; so a person is in one stage, and all stages together cost what the
 dearest of them costs. Here this holds by construction: whoever deals holds the rows, a stage gets a
-:class:`Part`, and a part gives its rows to one stage alone.
+:class:`RowPart`, and a part gives its rows to one stage alone.
 
 **Substitution.** Which part a row is in hangs on its position and on nothing that the row holds.
 One unit's row replaced is therefore one row replaced in one part, and the sizes stay. (With people
@@ -36,7 +36,7 @@ class PartRows:
     batches: Batches = field(repr=False)
 
 
-class Part:
+class RowPart:
     """Rows that no stage has seen; :meth:`take` gives them to the first that asks."""
 
     def __init__(self, name: str, rows: PartRows) -> None:
@@ -57,7 +57,7 @@ class Part:
         return f"<part {self.name}, {self.n_rows} rows>"
 
 
-def partition(n_rows: int, batches: Batches, shares: dict[str, float]) -> dict[str, Part]:
+def partition(n_rows: int, batches: Batches, shares: dict[str, float]) -> dict[str, RowPart]:
     """Deal ``n_rows`` rows out at random into parts of :func:`part_sizes`, by name.
 
     ``batches`` must give exactly ``n_rows`` rows; ValueError while reading if it gives others.
@@ -67,7 +67,7 @@ def partition(n_rows: int, batches: Batches, shares: dict[str, float]) -> dict[s
     part_of[_shuffled(n_rows)] = np.repeat(np.arange(len(sizes)), list(sizes.values()))
     part_of.flags.writeable = False
     return {
-        name: Part(name, PartRows(size, _reader(batches, part_of, place)))
+        name: RowPart(name, PartRows(size, _reader(batches, part_of, place)))
         for place, (name, size) in enumerate(sizes.items())
     }
 

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from estimators.effects.models.bayes import entries_of
-from estimators.effects.models.meta_known import Known, arm_target
+from estimators.effects.models.meta_known import KnownSums, arm_target
 from estimators.effects.models.meta_plan import (
     ARM_GRAM,
     ARM_SQUARES,
@@ -46,7 +46,7 @@ from privatizers.effects.models.lattice_sums import (
     noisy_sums,
 )
 from privatizers.effects.models.moments import histograms
-from privatizers.effects.models.partition import Batches, Part, PartRows, partition
+from privatizers.effects.models.partition import Batches, PartRows, RowPart, partition
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Floats
 
@@ -88,7 +88,7 @@ def price(stages: tuple[Stage[State], ...]) -> Disjoint:
 
 def run(stages: tuple[Stage[State], ...], n_rows: int, batches: Batches, known: State) -> State:
     """Run Algorithm 1: deal the rows out, then every stage on its part, in their order."""
-    parts: Mapping[str, Part] = partition(
+    parts: Mapping[str, RowPart] = partition(
         n_rows, batches, {stage.name: stage.share for stage in stages}
     )
     for stage in stages:
@@ -119,7 +119,7 @@ class MomentStage:
         """ρ; its sums are chosen in turn, which zCDP allows."""
         return ConcentratedNoise(self.rho)
 
-    def release(self, rows: PartRows, known: Known) -> Known:
+    def release(self, rows: PartRows, known: KnownSums) -> KnownSums:
         """Return what is known once its sums are drawn, in one pass or two."""
         for asked in self.plan.passes:
             queries = {each: self.query(each, known) for each in asked}
@@ -131,7 +131,7 @@ class MomentStage:
             known = after(known, {each.name: each for each in drawn})
         return known
 
-    def stand_in(self, known: Known) -> Known:
+    def stand_in(self, known: KnownSums) -> KnownSums:
         """Return what would be known had its part no row, without a draw."""
         for asked in self.plan.passes:
             queries = [self.query(each, known) for each in asked]
@@ -139,14 +139,14 @@ class MomentStage:
             known = after(known, nothing)
         return known
 
-    def query(self, asked: str, known: Known) -> Query:
+    def query(self, asked: str, known: KnownSums) -> Query:
         """Return one of its sums as a query, with what may be paid for it."""
         size, moved = size_and_sensitivity(asked, known)
         spent = self.rho * self.plan.weights[asked] * PARTS_OF_RHO
         return Query(named(self.name, asked), size, moved, spent, is_count=asked == HISTOGRAMS)
 
 
-def size_and_sensitivity(asked: str, known: Known) -> tuple[int, float]:
+def size_and_sensitivity(asked: str, known: KnownSums) -> tuple[int, float]:
     """Return how many entries sums have, and Δ, how far neighbours' sums are apart.
 
     With B² = p, v = w φ, |v| ≤ B, w ≤ 1, |y| ≤ 1, t = max |T − e|, s = 2T − 1:
@@ -192,7 +192,7 @@ def size_and_sensitivity(asked: str, known: Known) -> tuple[int, float]:
 
 
 def exact_sums(
-    stage: str, asked: tuple[str, ...], known: Known, rows: EffectRows
+    stage: str, asked: tuple[str, ...], known: KnownSums, rows: EffectRows
 ) -> Iterator[tuple[str, Floats]]:
     """Return the exact sums of one pass over one batch of complete rows, by name, shapes [k]."""
     if HISTOGRAMS in asked:
@@ -233,7 +233,7 @@ def _of_arm(functions: tuple[Floats, Floats], target: Floats) -> Iterator[tuple[
 
 
 def _of_effects(
-    asked: str, known: Known, rows: EffectRows, functions: tuple[Floats, Floats, Floats]
+    asked: str, known: KnownSums, rows: EffectRows, functions: tuple[Floats, Floats, Floats]
 ) -> Floats:
     """Return sums of the last stage, which know e and the outcomes of the stages before it."""
     v, w, phi = functions

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privatizers.effects.sites.matching import Matched, People, evaluate
+from privatizers.effects.sites.matching import Matched, SitePeople, evaluate
 from privatizers.effects.sites.matching_sensitivity import (
     effect_range,
     smooth_effect_bound,
@@ -118,7 +118,7 @@ class SmoothMatching:
         of_bound = self.shares.epsilons(self.epsilon)[2]
         return max(of_bound / -math.log(2.0 * self.delta), _LEAST_BETA)
 
-    def report(self, people: People) -> SiteEffect:
+    def report(self, people: SitePeople) -> SiteEffect:
         """Draw the bound, then the effect and its variance. InputError for too many units.
 
         Everything else that could fail is done or checked before the bound is drawn: noise of the
@@ -131,7 +131,7 @@ class SmoothMatching:
         drawn = _noised(known, Sensitivities(bound, bound**2), self.high, (of_effect, of_variance))
         return drawn.published(self.name, self.epsilon, self.delta)
 
-    def bound(self, people: People) -> float:
+    def bound(self, people: SitePeople) -> float:
         """Draw Ŝ, which costs ε₃ and δ, and bring it into what is publicly possible for S."""
         treated, control = people.sizes()
         upper = private_upper_bound(
@@ -174,7 +174,7 @@ class GlobalMatching:
         share = self.effect_share
         return self.epsilon * share * _LESS, self.epsilon * (1.0 - share) * _LESS
 
-    def report(self, people: People) -> SiteEffect:
+    def report(self, people: SitePeople) -> SiteEffect:
         """Draw the effect and its variance. Raises InputError for too many units."""
         _check_units(people.n_units)
         bounds = global_bounds(self.high, people.n_units)
@@ -188,7 +188,7 @@ def global_bounds(high: float, n_units: int) -> Sensitivities:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _MatchingDraws:
     """Noised f/N and g/N², and the variance of the noise on the first."""
 
     estimate: float
@@ -211,14 +211,14 @@ class _Drawn:
 
 def _noised(
     known: Matched, bounds: Sensitivities, high: float, epsilons: tuple[float, float]
-) -> _Drawn:
+) -> _MatchingDraws:
     """Noise f = N τ̂ and g = N² V̂, and divide by public numbers afterwards."""
     n = float(known.n_units)
     most = global_bounds(high, known.n_units)
     effect, noise = _one(known.effect_sum, n * bounds.effect, n * most.effect, epsilons[0])
     spread, _ = _one(known.variance_sum, n**2 * bounds.variance, n**2 * most.variance, epsilons[1])
     sampling = min(max(spread / n**2, 0.0), most.variance)
-    return _Drawn(effect / n, sampling, noise / n**2, known.n_units)
+    return _MatchingDraws(effect / n, sampling, noise / n**2, known.n_units)
 
 
 def _one(value: float, bound: float, most: float, epsilon: float) -> tuple[float, float]:

@@ -27,7 +27,7 @@ _EXACT_BITS = 50  # of a double, for the sum of their squares
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class People:
+class SitePeople:
     """The records of a site, unprotected, in a public order; shape [N] each.
 
     It prints as nothing, so that no record comes into a message.
@@ -141,7 +141,7 @@ class Matched:
         return self.variance_sum / float(self.n_units) ** 2
 
 
-def evaluate(people: People, high: float) -> Matched:
+def evaluate(people: SitePeople, high: float) -> Matched:
     """Match ``people`` and return f and g, for outcomes on [0, B], B = ``high``.
 
     Outcomes are clipped and rounded to a power of two of at most 2⁻²⁰ B, so that f is exact and
@@ -154,7 +154,7 @@ def evaluate(people: People, high: float) -> Matched:
     return Matched(people.n_units, total * lattice.step, variance)
 
 
-def stratum_variances(people: People, high: float) -> Floats:
+def stratum_variances(people: SitePeople, high: float) -> Floats:
     """Return v_x = W_t s_t² + W_c s_c² of every stratum, 0 where an arm is empty; shape [|X|].
 
     W_a = Σ (1 + L_i)² over the units of an arm, s_a² the sample variance of their outcomes, B²/4,

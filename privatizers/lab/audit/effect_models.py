@@ -18,7 +18,7 @@ from privatizers.accounting.events import ConcentratedNoise
 from privatizers.effects.models.lattice_sums import Query, drawn_sums
 from privatizers.effects.models.moments import (
     STAGES,
-    Known,
+    KnownMoments,
     batch_sums,
     event,
     released,
@@ -31,7 +31,7 @@ from schemas.effects.model import EffectDesign, LevelFeature, NoisySums
 
 Number = TypeVar("Number", np.float64, np.int64)
 Draw = Callable[[Query, Ints], NoisySums]
-Run = Callable[[Known, tuple[str, ...], Iterable[EffectRows], Draw], Known]
+Run = Callable[[KnownMoments, tuple[str, ...], Iterable[EffectRows], Draw], KnownMoments]
 """One stage of a run, as :func:`~privatizers.effects.models.moments.released`."""
 
 _N_ROWS = 200
@@ -146,7 +146,7 @@ def _audit_base(design: EffectDesign, run: Run, draw: Draw, n_candidates: int) -
     rows = _rows(design, _N_ROWS)
     candidates = _rows(design, n_candidates)
     base = _Base((), [], {}, [], [])
-    known = Known(design, _N_ROWS)
+    known = KnownMoments(design, _N_ROWS)
     pairs = list(_pairs(design, rows, candidates))
     for stage in STAGES:
         before = known
@@ -171,7 +171,7 @@ def _recorded(
 
 def _farthest(
     base: _Base,
-    known: Known,
+    known: KnownMoments,
     stage: tuple[str, ...],
     candidates: EffectRows,
     recorded: dict[str, tuple[Query, Ints]],
@@ -201,10 +201,10 @@ def _farthest(
 
 def _compare(
     base: _Base,
-    before: Known,
+    before: KnownMoments,
     stage: tuple[str, ...],
     run: Run,
-    known: Known,
+    known: KnownMoments,
     pair: tuple[EffectRows, EffectRows],
 ) -> None:
     """Run one stage on two neighbours, with the same noised sums as answers."""
@@ -227,7 +227,7 @@ def _compare(
         base.unlike.append("what is known after " + ", ".join(stage) + " differs for a neighbour")
 
 
-def _facts(known: Known) -> bytes:
+def _facts(known: KnownMoments) -> bytes:
     """Everything that later stages go by, but the sums themselves."""
     facts: list[bytes] = [str(known.n_rows).encode()]
     if known.base is not None:

@@ -124,7 +124,7 @@ class _Keys:
 
 
 @dataclass(frozen=True)
-class Cells:
+class PoolArms:
     """Public facts of every (pool, arm); shape [P] each."""
 
     n_units: Floats
@@ -146,7 +146,7 @@ def pools_of(
     mechanism: Mechanism | ClusterOptimalDP,
     drawn: StrataRelease | OptimalRelease,
     grid: Floats,
-    cells: Cells,
+    cells: PoolArms,
     weights: StatisticWeights,
     squares: ReleasedSquares | None = None,
 ) -> Pools:
@@ -197,7 +197,7 @@ def _prior(drawn: StrataRelease | OptimalRelease, n_cells: int, n_outcomes: int)
     return drawn.response.prior
 
 
-def _square_statistic(squares: ReleasedSquares, cells: Cells, weight: Floats) -> Statistic:
+def _square_statistic(squares: ReleasedSquares, cells: PoolArms, weight: Floats) -> Statistic:
     """Return the statistic of every arm's mean square; 0 where an arm has no units."""
     size = len(squares.noisy_square)
     n = np.maximum(np.bincount(cells.arm, cells.n_units, size), 1.0)

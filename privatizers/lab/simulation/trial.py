@@ -22,7 +22,7 @@ from estimators.strata.evidence import Evidence, Pools, Slices
 from privatizers.domain.outcome_grid import stochastic_levels, stratum_counts
 from privatizers.domain.strata import Strata, lay_out
 from privatizers.lab.simulation.pools import (
-    Cells,
+    PoolArms,
     UnitPositions,
     noise_of,
     pools_of,
@@ -217,7 +217,7 @@ class Trial:
             drawn = self.mechanism.strata(counts)
         randomised = drawn.response.draw(levels, cells)
         n_clusters = np.bincount(strata.pool_of, minlength=len(strata.pools))
-        all_cells = Cells(
+        all_cells = PoolArms(
             np.tile(strata.cell_sizes.astype(np.float64), n_releases),
             (nth * len(strata.pools) + pool).ravel(),
             np.tile(n_clusters[pool], n_releases),
@@ -347,8 +347,3 @@ class Releases:
         """The evidence without privacy: the same assignments, outcomes as they are."""
         slices = self._slices(self.trial.values, self.levels, inside)
         return without_privacy(slices, self.trial.grid)
-
-    @property
-    def plain(self) -> Evidence:
-        """The evidence on everybody without privacy."""
-        return self.unprotected()

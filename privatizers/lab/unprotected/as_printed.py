@@ -4,20 +4,17 @@ Nothing that releases may reach this module; an import contract holds that. What
 comes from :mod:`privatizers.accounting.accountant`, what a site reports from
 :mod:`privatizers.effects.sites`. Nothing is drawn here: a replication hands in noise of scale 1.
 
-- Javanmard, Mirrokni and Pouget-Abadie (2025): the ε of Cluster-DP.
-- Near and Abuah: the classical Gaussian σ.
-- Koga, Chaudhuri and Page (2024), "Differentially Private Multi-Site Treatment Effect Estimation":
-  a site's reports. What is wrong with them is in ``privatizers/effects/sites/sites.md``.
+A site's reports are those of Koga, Chaudhuri and Page (2024), "Differentially Private Multi-Site
+Treatment Effect Estimation". What is wrong with them is in ``privatizers/effects/sites/sites.md``.
 """
 
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
-from privatizers.effects.sites.matching import People, evaluate, matched
+from privatizers.effects.sites.matching import SitePeople, evaluate, matched
 from privatizers.effects.sites.matching_sensitivity import (
     WorstPairs,
     reuse_at,
@@ -26,57 +23,6 @@ from privatizers.effects.sites.matching_sensitivity import (
 )
 from privatizers.effects.toolbox.smooth_sensitivity import beta_of
 from schemas.arrays import Floats, Ints
-
-
-@dataclass(frozen=True)
-class UnsoundClaim:
-    """An ε that was printed and does not hold. It is no number: nobody can spend or publish it."""
-
-    printed_epsilon: float
-    why: str
-    sound: Literal[False] = False
-
-
-def theorem_3_1(
-    resampling_probability: float, truncation_threshold: float, noise_scale: float
-) -> UnsoundClaim:
-    """Return Theorem 3.1's ε of Cluster-DP (Javanmard, Mirrokni and Pouget-Abadie 2025).
-
-        ε = min(1/σ, 2/γ) + ln(1 + (1 − λ)/(λγ))        (printed; it does not hold)
-
-    where:
-        λ: ``resampling_probability``, the chance to draw from the prior, in (0, 1].
-        γ: ``truncation_threshold``, the least probability of the prior, in (0, 1/K].
-        σ: ``noise_scale`` of the Laplace noise on counts, in units.
-
-    Two errors. A substitution moves two counts, so they cost 2/σ. And the branch 2/γ speaks of the
-    randomised outcomes alone, not of a prior that is published with them. The product claims
-    2/σ + ln(1 + (1 − λ)/(λγ)); see ``privatizers/mechanisms/cluster_dp.md`` for the proof and a
-    counterexample in which the printed claim is exceeded by one. Raises ValueError.
-    """
-    in_range = 0 < resampling_probability <= 1 and 0 < truncation_threshold <= 0.5
-    if not (in_range and noise_scale > 0):
-        raise ValueError(
-            f"need 0 < λ ≤ 1, 0 < γ ≤ 1/2 and σ > 0, not λ = {resampling_probability!r}, "
-            f"γ = {truncation_threshold!r}, σ = {noise_scale!r}"
-        )
-    response = math.log1p(
-        (1 - resampling_probability) / (resampling_probability * truncation_threshold)
-    )
-    return UnsoundClaim(
-        printed_epsilon=min(1 / noise_scale, 2 / truncation_threshold) + response,
-        why="counts cost 2/σ, as a substitution moves two of them, and the branch 2/γ does not "
-        "cover a published prior",
-    )
-
-
-def classical_sigma_as_printed(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """Return Δ √(2 ln(1.25/δ))/ε, proved for ε < 1 alone.
-
-    Past ε of about 8 at δ = 1e-5 it is too little (Balle and Wang 2018); see `toolbox.md`.
-    """
-    return sensitivity * math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
-
 
 # a site's reports
 
@@ -91,7 +37,7 @@ class StandardDraws:
 
 
 def trial_as_printed(
-    noise: Floats, people: People, epsilon: float, high: float = 1.0
+    noise: Floats, people: SitePeople, epsilon: float, high: float = 1.0
 ) -> tuple[float, float]:
     """Return the effect in a trial and its variance by Section III-A-1.
 
@@ -110,7 +56,7 @@ def trial_as_printed(
 
 
 def smooth_matching_as_printed(
-    draws: StandardDraws, people: People, epsilon: float, *, delta: float, high: float = 1.0
+    draws: StandardDraws, people: SitePeople, epsilon: float, *, delta: float, high: float = 1.0
 ) -> tuple[float, float]:
     """Return the same as :func:`smooth_matching_by`, the part of sampling being 0 at least."""
     exact = replace(draws, variance=0.0)
@@ -120,7 +66,7 @@ def smooth_matching_as_printed(
 
 
 def smooth_matching_by(
-    draws: StandardDraws, people: People, epsilon: float, *, high: float, delta: float
+    draws: StandardDraws, people: SitePeople, epsilon: float, *, high: float, delta: float
 ) -> tuple[float, float]:
     """Return τ_DP and its variance by Algorithm 2 and Lemma 1 as printed: no guarantee is claimed.
 
@@ -147,7 +93,7 @@ def smooth_matching_by(
 
 
 def global_matching_as_printed(
-    noise: Floats, people: People, epsilon: float, high: float = 1.0
+    noise: Floats, people: SitePeople, epsilon: float, high: float = 1.0
 ) -> tuple[float, float]:
     """Return the matched effect and its variance with noise for the worst data.
 
@@ -165,7 +111,7 @@ def global_matching_as_printed(
 # what they are made of
 
 
-def paired_variance(people: People, high: float) -> float:
+def paired_variance(people: SitePeople, high: float) -> float:
     """Return Σ (1 + L_i)² (y_i − y_m(i))²/(2N²), the variance as the paper estimates it.
 
     With variances σ_t², σ_c² and an effect τ_x in a stratum a square has the mean

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from estimators.operate.parties import families, party_contributions
-from estimators.operate.people import Members, contributions, cross_terms, together
+from estimators.operate.people import Returners, contributions, cross_terms, together
 from schemas.arrays import Floats, Ints, Words
 from tests.estimators.strata.test_assigned import Trial, trial
 from tests.statistical.found import ratio, ratio_error
 from tests.support.distances import assert_between
 
 
-def members(of: Trial) -> Members:
-    return Members(np.zeros(len(of.arm), np.int64), of.cluster, of.arm, of.d, of.party)
+def members(of: Trial) -> Returners:
+    return Returners(np.zeros(len(of.arm), np.int64), of.cluster, of.arm, of.d, of.party)
 
 
 def of_parties(of: Trial) -> tuple[Floats, Words]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimators.arm_effects import contrasts
-from estimators.operate.people import Members, contributions, cross_terms
+from estimators.operate.people import Returners, contributions, cross_terms
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_by
 from schemas.arrays import Floats, Words
 
@@ -61,8 +61,8 @@ def test_cross_terms_of_three_nights_by_hand() -> None:
     assert total[:, 0].tolist() == [0.0, 2 * 2 * 3, 2 * (2 + 3) * 5 + 2 * 1 * 4]
 
 
-def members(random: np.random.Generator, n: int = 60) -> Members:
-    return Members(
+def members(random: np.random.Generator, n: int = 60) -> Returners:
+    return Returners(
         group=np.arange(n) % 2,
         cluster=random.integers(0, 3, n),
         arm=random.integers(0, 3, n),
@@ -70,7 +70,7 @@ def members(random: np.random.Generator, n: int = 60) -> Members:
     )
 
 
-def by_definition(of: Members, arm: int) -> Floats:
+def by_definition(of: Returners, arm: int) -> Floats:
     """n ψ of every unit, in clusters that all have two of its arms or are left out."""
     found = np.zeros(len(of.arm))
     for u in range(len(found)):
@@ -94,11 +94,11 @@ def test_contributions_are_those_of_the_definition(arm: int) -> None:
 
 
 def test_units_that_are_not_compared_contribute_nothing() -> None:
-    of = Members(np.zeros(3, np.int64), np.arange(3), np.arange(3) % 2, np.array([1.0, 5.0, 9.0]))
+    of = Returners(np.zeros(3, np.int64), np.arange(3), np.arange(3) % 2, np.array([1.0, 5.0, 9.0]))
     assert contributions(of, 1, 0, same_shares=False).tolist() == [0.0, 0.0, 0.0]
 
 
-def evidence(of: Members, rate: float = 0.0) -> Evidence:
+def evidence(of: Returners, rate: float = 0.0) -> Evidence:
     """The whole of one group as an estimator sees it, released as it is."""
     keys, code = np.unique(of.cluster * 3 + of.arm, return_inverse=True)
     n = np.bincount(code).astype(float)
@@ -118,7 +118,7 @@ def evidence(of: Members, rate: float = 0.0) -> Evidence:
 def test_the_same_people_with_the_same_outcomes_twice_are_one_release(same_shares: bool) -> None:
     random = np.random.default_rng(5)
     of = members(random, 80)
-    of = Members(np.zeros(80, np.int64), of.cluster, of.arm, of.debiased)
+    of = Returners(np.zeros(80, np.int64), of.cluster, of.arm, of.debiased)
     neyman = contrasts(evidence(of), "tau_q", 1, 0, 1, same_shares=same_shares)
     part = contributions(of, 1, 0, same_shares=same_shares)
     np.testing.assert_allclose((part**2).sum(), neyman.variance * neyman.n_units**2, rtol=1e-12)

@@ -363,13 +363,27 @@ def test_lengths_are_those_of_the_schedule(experiment: Builder) -> None:
     assert lengths_of(section) == {"releases": timedelta(days=365), "spill": timedelta(days=1)}
 
 
-def test_the_history_of_another_server_is_not_ours_to_prune(
-    experiment: Builder, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("url", [None, "https://user:secret@prefect.invalid/api"])
+def test_prefect_s_history_is_prefect_s_and_stops_no_prune(
+    experiment: Builder, monkeypatch: pytest.MonkeyPatch, url: str | None
 ) -> None:
     built = an_experiment(experiment, prefect="30d", releases="30d")
-    monkeypatch.setenv("PREFECT_API_URL", "https://user:secret@prefect.invalid/api")
+    home = built.folder / ".clusterdp"
+    home.mkdir()
+    (home / "prefect.db").write_bytes(b"theirs")
+    if url is not None:
+        monkeypatch.setenv("PREFECT_API_URL", url)
     monkeypatch.setattr(clock, "now", lambda: LATER)
-    with pytest.raises(ConfigError, match="Prefect is configured for https://prefect") as failure:
-        prune(built.config)
-    assert (failure.value.key, "secret" in str(failure.value)) == ("retention.prefect", False)
-    assert len(list(built.releases.glob("trial.*.duckdb"))) == 3  # nothing was begun
+    result = prune(built.config)
+    assert result.as_json()["prefect"] == {
+        "older_than": "30d", "n": 0, "bytes": None, "names": None,
+    }  # fmt: skip
+    assert result.kinds["releases"].n == 2
+    (told,) = result.warnings
+    assert told.startswith("retention.prefect: nothing is removed")
+    assert "VACUUM_ENABLED=true" in told
+    assert "VACUUM_RETENTION_PERIOD=2592000 (seconds)" in told
+    assert "secret" not in told
+    assert [(path.name, path.read_bytes()) for path in home.iterdir()] == [
+        ("prefect.db", b"theirs")
+    ]

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +190,39 @@ def wide_open(home: Path) -> list[str]:
     return [
         str(path) for path in found if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o77
     ]
+
+
+def test_old_runs_go_where_prefect_s_own_settings_say_so(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which `prune` names: they reach the server of `serve`, and younger runs stay."""
+    from prefect import flow  # noqa: PLC0415 - after the settings of this test
+    from prefect.client.orchestration import get_client  # noqa: PLC0415
+
+    @flow
+    def nothing() -> None:
+        pass
+
+    for name, value in {
+        "ENABLED": "true",
+        "RETENTION_PERIOD": "2592000",
+        "LOOP_SECONDS": "1",
+    }.items():
+        monkeypatch.setenv(f"PREFECT_SERVER_SERVICES_DB_VACUUM_{name}", value)
+    with running(schedules=True), get_client(sync_client=True) as client:
+        nothing()
+        nothing()
+        old, young = (run.id for run in client.read_flow_runs())
+        with closing(sqlite3.connect(home / "prefect.db")) as database, database:
+            database.execute(
+                "UPDATE flow_run SET end_time = '2020-01-01 00:00:00.000000' WHERE id = ?",
+                (str(old),),
+            )
+        deadline = time.monotonic() + PATIENCE
+        while len(left := client.read_flow_runs()) > 1:
+            assert time.monotonic() < deadline, "the old run stays"
+            time.sleep(0.1)
+        assert [run.id for run in left] == [young]
 
 
 PARENT = """if True:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from flows.cli.main import run
 from flows.config.model.experiment import AnyDesign
-from flows.plan import design_of
+from flows.plan import resolved_release_of
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import ingest
 from flows.raw.privatize import privatize
@@ -801,7 +801,7 @@ def test_a_plan_and_an_audit_read_no_log_of_events(
     assert planned["n_units"] == found.roster.n_units
     assert planned["mechanism"] == found.chosen.designs[0].mechanism.name
     assert audited == [found.chosen.designs[0].mechanism.name]
-    assert design_of(built.config, "p") == found.chosen.designs[0]
+    assert resolved_release_of(built.config, "p").designs == found.chosen.designs
 
 
 def _printed(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:

@@ -304,7 +304,7 @@ def test_what_is_set_aside_holds_no_outcome_and_cannot_be_looked_at(experiment: 
     config = aside(experiment).load()
     _, found, _ = validate(config.log_facts, ingest(config, "once"))
     assert repr(found) == "<sealed, 2 rows>"
-    assert "outcome" not in found.open().frame.columns
+    assert "outcome" not in pl.concat(found.open().faulty_rows.frames()).columns
     assert str(SENTINEL) not in repr(found.open())
 
 

@@ -24,7 +24,7 @@ from playwright.sync_api import Browser
 
 from flows.cli.main import run
 from flows.released.page import figures
-from flows.released.page.contents import counted_shares, debiased_shares, read_contents
+from flows.released.page.contents import counted_shares, debiased_shares
 from flows.released.page.effects import unprotected
 from flows.released.page.html import environment
 from flows.released.page.privacy import odds_after
@@ -34,6 +34,7 @@ from flows.released.report import report, write_report
 from schemas.errors import InputError
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, Seen, seen
 from tests.conftest import EXACT, Builder, Program, a_log, build_experiment, released, rows
+from tests.support.contents import read_contents
 from tests.support.distances import assert_between, assert_near
 
 pytest_plugins = ["tests.browser"]
@@ -389,9 +390,9 @@ def test_the_forest_plot_draws_the_numbers() -> None:
     """The inner bar is the share of the whole one, about the same middle; both in scale."""
     drawing = figures.Drawing("figure-x", "title", "description")
     effects = [
-        figures.Effect("a", "one", "1", 1.0, -1.0, 3.0, 0.25),
-        figures.Effect("a", "two", "3", 3.0, 1.0, 5.0, 1.0),
-        figures.Effect("b", "three", "2", 2.0, None, None, 1.0),
+        figures.ForestLine("a", "one", "1", 1.0, -1.0, 3.0, 0.25),
+        figures.ForestLine("a", "two", "3", 3.0, 1.0, 5.0, 1.0),
+        figures.ForestLine("b", "three", "2", 2.0, None, None, 1.0),
     ]
     svg = figures.forest(drawing, effects, "axis")
     light, dark = (bars(svg, colour) for colour in ("--soft", "--accent"))
@@ -639,7 +640,7 @@ def test_names_in_figures_are_no_formulas_and_no_tags() -> None:
     """Nor does anything that is done to a figure's tags touch them."""
     name = '$x$ fill: #010101" id="a" <g>'
     drawing = figures.Drawing("figure-x", name, name)
-    svg = figures.forest(drawing, [figures.Effect(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
+    svg = figures.forest(drawing, [figures.ForestLine(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
     texts = [html.unescape(one) for one in re.findall(r"<text[^>]*>([^<]*)</text>", svg)]
     assert texts.count(name) == 3
     parsed = ElementTree.fromstring(svg)  # noqa: S314 - our own
@@ -650,7 +651,7 @@ def test_names_in_figures_are_no_formulas_and_no_tags() -> None:
 def test_names_in_figures_may_hold_what_xml_may_not() -> None:
     name = "a\x00\ud800\uffffb\u202e\n<"
     drawing = figures.Drawing("figure-x", name, name)
-    svg = figures.forest(drawing, [figures.Effect(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
+    svg = figures.forest(drawing, [figures.ForestLine(name, name, "1", 1.0, 0.5, 1.5, 0.5)], name)
     assert svg.count("a\ufffd\ufffd\ufffdb\ufffd\ufffd&lt;") == 5
 
 

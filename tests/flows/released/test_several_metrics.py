@@ -20,13 +20,13 @@ from flows.released.estimates.release import estimate_file, estimate_release
 from flows.released.estimates.segments import estimate_segments
 from flows.released.estimates.stated import check_stated_estimates
 from flows.released.file.read import read_release
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import ConfigError, InputError
 from schemas.released import TABLES
 from schemas.tables import debiased, randomised
 from tests.conftest import Section, a_log, build_experiment, released
 from tests.flows.operate.series.nights_made import nights
+from tests.support.contents import read_contents
 from tests.support.remade import remake_macros
 
 OUTCOMES: list[Section] = [

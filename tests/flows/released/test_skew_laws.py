@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from flows.released.estimates.release import estimate_release
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from tests.conftest import Builder, Experiment, Program, Section, rows
 from tests.statistical.simulate import real_data
+from tests.support.contents import read_contents
 
 ARMS = {"same_shares": True, "shares": {"none": 0.9, "mail": 0.1}}
 

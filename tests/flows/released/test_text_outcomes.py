@@ -8,9 +8,9 @@ import pytest
 
 from flows.cli.show.inspected import columns_text, inspect_text
 from flows.released.file.read import read_release
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from tests.conftest import Section, a_log, build_experiment, released
+from tests.support.contents import read_contents
 
 COMMENT = """
 SELECT comment FROM duckdb_columns()

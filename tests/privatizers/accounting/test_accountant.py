@@ -29,12 +29,12 @@ from privatizers.accounting.events import (
 )
 from privatizers.accounting.rounding import counts_loss, realised_threshold
 from privatizers.mechanisms.cluster_dp import ClusterDP
-from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.noise.randomness import UNIT
 from schemas.arrays import Floats
 from schemas.errors import ConfigError
 from tests.composition import composed_delta, composed_epsilon
+from tests.support.guarantee import guarantee
 
 rates = st.floats(0.05, 0.99)
 scales = st.floats(0.3, 20)

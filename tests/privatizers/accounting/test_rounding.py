@@ -21,11 +21,12 @@ from privatizers.accounting.rounding import (
 )
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, guarantee
+from privatizers.mechanisms.mechanism import Mechanism
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import UNIT
 from schemas.errors import ConfigError
+from tests.support.guarantee import guarantee
 
 DIGITS = 200  # of the reference; the product works with 60
 

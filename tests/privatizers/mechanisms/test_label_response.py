@@ -17,7 +17,6 @@ import pytest
 from privatizers.accounting.budget import written
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.label_response import LabelResponse
-from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.noise.randomness import UNIT
@@ -25,6 +24,7 @@ from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.statistical.simulate import pearson
 from tests.support.distances import assert_p_value
+from tests.support.guarantee import guarantee
 
 CASES = [(k, epsilon) for k in (2, 3, 12) for epsilon in (0.1, 2.0)]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privatizers.domain.strata import everyone_shares, small_clusters_share
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import Mechanism, StrataRelease, guarantee
+from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
 from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
@@ -21,6 +21,7 @@ from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats
+from tests.support.guarantee import guarantee
 
 Counts = NDArray[np.int64]
 

@@ -16,7 +16,6 @@ from privatizers.accounting.accountant import calibrate, delta_at, epsilon_at, p
 from privatizers.accounting.events import Response, SumNoise, Together
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.noisy_sums import NoisySums
 from privatizers.mechanisms.parameters import Parameters, event_of
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
@@ -24,6 +23,7 @@ from tests.composition import composed_delta, composed_epsilon
 from tests.exact.enumeration import Enumeration, enumerate_outcomes, model_of
 from tests.exact.neighbours import Instance, worst_instances
 from tests.support.distances import assert_p_value
+from tests.support.guarantee import guarantee
 
 Counts = NDArray[np.int64]
 

@@ -17,7 +17,6 @@ from privatizers.noise.lattice_laplace import (
     lattice_laplace_variance,
     lattice_scale,
     power_of_two_step,
-    rounding_square,
 )
 
 
@@ -91,14 +90,6 @@ def test_the_variance_of_wide_noise_is_the_continuous_one() -> None:
     assert discrete_laplace_variance(1e3) == pytest.approx(2e6 - 1 / 6, rel=1e-12)
     given = lattice_laplace_variance(sensitivity=1.0, epsilon=0.5, step=2.0**-20)
     assert given == pytest.approx(8.0 * (1 + 2**-20) ** 2, rel=1e-9)
-
-
-def test_rounding_adds_at_most_its_worst_square() -> None:
-    step = 0.125
-    x = np.linspace(0, 1, 1025)
-    assert np.max((np.rint(x / step) * step - x) ** 2) == rounding_square(step)
-    with pytest.raises(ValueError, match="power of two"):
-        rounding_square(0.3)
 
 
 def test_the_noise_has_the_law_that_is_claimed() -> None:

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
-from privatizers.mechanisms.mechanism import guarantee
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.errors import ConfigError
+from tests.support.guarantee import guarantee
 
 NAMES: tuple[MechanismName, ...] = get_args(MechanismName)
 OWN_PRIOR: tuple[MechanismName, ...] = ("cluster-dp", "cluster-free-dp")

@@ -43,10 +43,10 @@ from privatizers.effects.toolbox.smooth_sensitivity import (
     largest_direct_epsilon,
 )
 from privatizers.lab.audit.lower_bounds import DRAW, Sample, lower_bound
-from privatizers.lab.unprotected.as_printed import classical_sigma_as_printed
 from privatizers.noise.lattice_laplace import lattice_laplace, lattice_scale, power_of_two_step
 from privatizers.noise.randomness import discrete_laplace
 from schemas.arrays import Floats
+from tests.support.as_printed import classical_sigma
 from tests.support.distances import assert_p_value
 
 ERROR = 1e-6
@@ -512,9 +512,9 @@ def test_noise_of_less_than_a_step_or_so_holds_too(epsilon: float, steps: int) -
 def test_the_classical_gaussian_beyond_its_range_is_caught() -> None:
     """Proved for ε < 1. At 5 · 8/3, δ = 1e-5, it lets 1.1e-4 through; at 13, 8.6e-5."""
     for epsilon, least in ((40 / 3, 1.0e-4), (13.0, 5e-5), (9.0, 1.05e-5)):
-        sigma = classical_sigma_as_printed(epsilon, 1e-5, 64.0)
+        sigma = classical_sigma(epsilon, 1e-5, 64.0)
         assert delta_of(gaussian(sigma, 64), epsilon) > least
-    within = classical_sigma_as_printed(0.9, 1e-5, 64.0)
+    within = classical_sigma(0.9, 1e-5, 64.0)
     assert delta_of(gaussian(within, 64), 0.9) <= 1e-5
 
 

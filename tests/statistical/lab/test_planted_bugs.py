@@ -17,8 +17,8 @@ import pytest
 from flows.config.resolve import ResolvedRelease
 from flows.lab.audit import Audit, audit, release_night
 from flows.lab.raw import whole
-from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, Plan
-from flows.lab.raw.whole import Asked, Found, look
+from flows.lab.raw.nights import LOWEST, MIXED, OTHER_WAY, NightPlan
+from flows.lab.raw.whole import AuditFindings, AuditSubject, look
 from flows.plan import resolved_release_of
 from privatizers.lab.audit.checks import Check
 from privatizers.optimal_response import learnt_guess
@@ -28,15 +28,15 @@ from tests.statistical.lab import planted
 
 pytestmark = pytest.mark.statistical
 
-Question = Callable[[Found, Asked], None]
-Plans = tuple[tuple[Plan, ...], ...]
+Question = Callable[[AuditFindings, AuditSubject], None]
+Plans = tuple[tuple[NightPlan, ...], ...]
 Parts = dict[str, Section | Sections | None]
 
-NIGHT: Plans = ((Plan(MIXED),),)
-NIGHTS: Plans = ((Plan(MIXED, n_nights=2),),)
-TWO_LOGS: Plans = ((Plan(MIXED), Plan(LOWEST)),)
-HASHED: Plans = ((Plan(MIXED, hashed=True), Plan(OTHER_WAY, hashed=True)),)
-WORKERS: Plans = ((Plan(MIXED, workers=2), Plan(OTHER_WAY, workers=2)),)
+NIGHT: Plans = ((NightPlan(MIXED),),)
+NIGHTS: Plans = ((NightPlan(MIXED, n_nights=2),),)
+TWO_LOGS: Plans = ((NightPlan(MIXED), NightPlan(LOWEST)),)
+HASHED: Plans = ((NightPlan(MIXED, hashed=True), NightPlan(OTHER_WAY, hashed=True)),)
+WORKERS: Plans = ((NightPlan(MIXED, workers=2), NightPlan(OTHER_WAY, workers=2)),)
 
 PRIVATE: Parts = {
     "privacy": {"mechanism": "uniform-prior-dp", "epsilon": 2.0},

@@ -17,7 +17,7 @@ import pytest
 
 from estimators.arm_effects import Contrasts, contrasts
 from estimators.means import EstimatorName
-from estimators.operate.people import CrossTerms, Members, contributions, cross_terms
+from estimators.operate.people import CrossTerms, Returners, contributions, cross_terms
 from estimators.operate.series import PeriodEffects, PooledEffects, always_valid, pool
 from estimators.strata.evidence import Evidence, Pools, Slices, Statistic
 from privatizers.domain.lattice import lattice_of
@@ -108,7 +108,7 @@ def test_whoever_looks_every_night_is_seldom_wrong(estimator: EstimatorName) -> 
 N_UNITS, RATE = 60, 0.2
 
 
-def evidence(members: Members, n_series: int) -> Evidence:
+def evidence(members: Returners, n_series: int) -> Evidence:
     """Randomised outcomes 0 and 1, a series a group, as an estimator sees them."""
     code = members.group * 2 + members.arm
     released = (1 - RATE) * members.debiased + RATE * 0.5 - 0.5  # from the grid's mean
@@ -146,7 +146,7 @@ def returning(n_series: int, *, is_loyal: bool) -> tuple[PeriodEffects, CrossTer
         released = np.where(redrawn, random.integers(0, 2, true.shape), true)
         group: Ints = np.repeat(np.arange(n_series), N_UNITS)
         debiased = ((released - RATE * 0.5) / (1 - RATE)).ravel()
-        members = Members(group, np.zeros_like(group), np.tile(arm, n_series), debiased)
+        members = Returners(group, np.zeros_like(group), np.tile(arm, n_series), debiased)
         found = contrasts(evidence(members, n_series), "tau_q", 1, 0, n_series, same_shares=False)
         effects.append(found)
         parts = contributions(members, 1, 0, same_shares=False)

@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Track:
+class BandedCurve:
     """A curve, and half the width of its band; shape [m] each, NaN where there is no band."""
 
     effects: Floats
@@ -87,7 +87,7 @@ def limits(values: Sequence[float]) -> tuple[float, float]:
 def along_number(
     drawing: Drawing,
     at: Floats,
-    track: Track,
+    track: BandedCurve,
     points: Sequence[Point],
     reach: tuple[float, float],
     *,
@@ -135,7 +135,7 @@ def along_number(
 def along_levels(
     drawing: Drawing,
     levels: Sequence[str],
-    track: Track,
+    track: BandedCurve,
     points: Sequence[Point | None],
     reach: tuple[float, float],
     *,
@@ -190,7 +190,7 @@ def bars(
     return drawing.svg(_ROW * len(rows) + 52, draw)
 
 
-def gain(drawing: Drawing, share: Floats, track: Track, level: str, by_chance: float) -> str:
+def gain(drawing: Drawing, share: Floats, track: BandedCurve, level: str, by_chance: float) -> str:
     """Draw the gain by the ``share`` of people treated, in [0, 1], shape [m], from (0, 0) on.
 
     Dashed: the gain of treating as many who are chosen by chance, ``by_chance`` at the last share;
@@ -225,7 +225,7 @@ def gain(drawing: Drawing, share: Floats, track: Track, level: str, by_chance: f
     return drawing.svg(240.0 + _LEGEND_ROW * len(handles), draw)
 
 
-def _handles(track: Track, points: Sequence[Point], level: str) -> list[Line2D | Patch]:
+def _handles(track: BandedCurve, points: Sequence[Point], level: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=ACCENT, linewidth=2.4, label="the curve of the model")
     ]

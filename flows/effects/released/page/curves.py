@@ -64,10 +64,10 @@ def features_facts(model: Findings, confidence: float) -> dict[str, Any]:
     }
 
 
-def _track(curve: Curve, normal: float) -> drawn.Track:
+def _track(curve: Curve, normal: float) -> drawn.BandedCurve:
     errors = curve.noise_std_errors
     reach = np.full(len(curve.effects), np.nan) if errors is None else normal * errors
-    return drawn.Track(np.asarray(curve.effects, dtype=np.float64), reach)
+    return drawn.BandedCurve(np.asarray(curve.effects, dtype=np.float64), reach)
 
 
 def _has_levels(curve: Curve) -> bool:
@@ -116,7 +116,7 @@ def _curve_figure(
     design: EffectDesign,
     place: int,
     curve: Curve,
-    track: drawn.Track,
+    track: drawn.BandedCurve,
     points: Sequence[drawn.Point | None],
     reach: tuple[float, float],
     level: str,
@@ -129,7 +129,7 @@ def _curve_figure(
     )
     if _has_levels(curve):
         few = slice(0, MOST_LEVELS)
-        of_few = drawn.Track(track.effects[few], track.reach[few])
+        of_few = drawn.BandedCurve(track.effects[few], track.reach[few])
         names = [str(one) for one in curve.at[few]]
         return drawn.along_levels(drawing, names, of_few, points[few], reach, level=level)
     return drawn.along_number(
@@ -144,7 +144,7 @@ def _curve_figure(
     )
 
 
-def _told(curve: Curve, track: drawn.Track) -> list[dict[str, Any]]:
+def _told(curve: Curve, track: drawn.BandedCurve) -> list[dict[str, Any]]:
     """The curve in a few numbers: low, middle and high; of levels, the least and the greatest."""
     if _has_levels(curve):
         places = sorted({int(np.argmax(track.effects)), int(np.argmin(track.effects))})

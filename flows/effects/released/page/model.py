@@ -140,13 +140,13 @@ def _privacy_share(effect: Effect) -> float:
 
 def _forest_row(
     name: str, level: str, effect: Effect | None, refused: str | None
-) -> figures.Effect:
+) -> figures.ForestLine:
     label = short(level, 26)
     group = name or "On average"
     if effect is None:
         words = "not given" if refused is None else "too little to tell"
-        return figures.Effect(group, label, words, None, None, None, 1.0)
-    return figures.Effect(
+        return figures.ForestLine(group, label, words, None, None, None, 1.0)
+    return figures.ForestLine(
         group,
         label,
         shown(effect.estimate, 3),
@@ -197,7 +197,7 @@ def targeting(model: Findings, facts: ModelFacts) -> dict[str, Any] | None:
         f"The gain at {len(steps)} shares of people treated, with intervals. The table has the "
         "same numbers.",
     )
-    level, track = level_words(facts.level), drawn.Track(value, reach)
+    level, track = level_words(facts.level), drawn.BandedCurve(value, reach)
     rows = [
         {
             "share": float(share[place]),
@@ -280,7 +280,7 @@ def _budget(model: Findings) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryRow:
     """The sums of one query, as a row of the table."""
 
     sums: NoisySums
@@ -292,9 +292,9 @@ class Query:
     """The greatest of the sums, in standard deviations of their noise; None without noise."""
 
 
-def _query(sums: NoisySums, total: float) -> Query:
+def _query(sums: NoisySums, total: float) -> QueryRow:
     share = sums.rho / total if total > 0 else 0.0
-    return Query(sums, query_words(sums.name), share, _loudest(sums.values, sums.noise_std))
+    return QueryRow(sums, query_words(sums.name), share, _loudest(sums.values, sums.noise_std))
 
 
 def query_words(name: str) -> str:

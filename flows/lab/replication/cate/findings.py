@@ -10,7 +10,7 @@ LARGE = 10_000
 
 
 @dataclass(frozen=True)
-class Finding:
+class CateFinding:
     """Of one learner in one set-up, at one n: errors with little privacy and with much.
 
     They found that privacy adds variance much more than bias ("often by about a factor of 10",
@@ -39,7 +39,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-def findings(rows: Sequence[CateRow]) -> tuple[Finding, ...]:
+def findings(rows: Sequence[CateRow]) -> tuple[CateFinding, ...]:
     """Return one for each learner and set-up of ``rows`` with two ε at least."""
     cells: dict[tuple[str, str], list[CateRow]] = {}
     for row in rows:
@@ -47,7 +47,7 @@ def findings(rows: Sequence[CateRow]) -> tuple[Finding, ...]:
     return tuple(found for of in cells.values() for found in _finding(of))
 
 
-def _finding(rows: Sequence[CateRow]) -> Iterator[Finding]:
+def _finding(rows: Sequence[CateRow]) -> Iterator[CateFinding]:
     sizes = sorted({row.n for row in rows})
     n = next((size for size in sizes if size > LARGE), sizes[-1])
     at_n = sorted((row for row in rows if row.n == n), key=lambda row: row.epsilon)
@@ -57,7 +57,7 @@ def _finding(rows: Sequence[CateRow]) -> Iterator[Finding]:
     are_above = min(strict.squared_bias, loose.squared_bias) > 0.0
     bias = strict.squared_bias / loose.squared_bias if are_above else None
     spread = strict.effect_variance
-    yield Finding(
+    yield CateFinding(
         set_up=strict.set_up,
         learner=strict.learner,
         n=n,
@@ -79,7 +79,7 @@ def _beats(rows: Sequence[CateRow], epsilon: float) -> int | None:
     return least
 
 
-def as_cells(finding: Finding) -> list[str]:
+def as_cells(finding: CateFinding) -> list[str]:
     """The finding as a line of a table."""
     bias, over = finding.squared_bias_ratio, finding.strict_over_average
     least = finding.beats_average_from

@@ -10,7 +10,7 @@ from estimators.effects.models.meta_plan import MetaLearner
 from flows.lab.replication.cate import library as cate_library
 from flows.lab.replication.cate.library import PublishedLearner
 from flows.lab.replication.cate.rows import Learner, Predict
-from flows.lab.replication.cate.setups import Sample, SetUp
+from flows.lab.replication.cate.setups import SetUp, SetUpPeople
 from privatizers.effects.models import meta
 from privatizers.effects.models.lattice_sums import BATCH
 from privatizers.effects.models.moments import draw_sums
@@ -46,7 +46,7 @@ def published() -> tuple[Learner, ...]:
 def _moments(
     neighbours: Neighbours,
     set_up: SetUp,
-    people: Sample,
+    people: SetUpPeople,
     *,
     epsilon: float,
     delta: float,
@@ -61,7 +61,7 @@ def _moments(
 def _meta(
     learner: MetaLearner,
     set_up: SetUp,
-    people: Sample,
+    people: SetUpPeople,
     *,
     epsilon: float,
     delta: float,
@@ -76,7 +76,7 @@ def _meta(
 def _library(
     learner: PublishedLearner,
     set_up: SetUp,  # noqa: ARG001 - it reads bounds from the data
-    people: Sample,
+    people: SetUpPeople,
     *,
     epsilon: float,
     delta: float,

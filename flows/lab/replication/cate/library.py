@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.random import Generator
 
-from flows.lab.replication.cate.setups import Sample
+from flows.lab.replication.cate.setups import SetUpPeople
 from schemas.arrays import Floats, Ints
 
 PublishedLearner = Literal["dr", "r", "s"]
@@ -40,7 +40,7 @@ def is_installed() -> bool:
 
 
 def fit(
-    learner: PublishedLearner, people: Sample, epsilon: float, delta: float, random: Generator
+    learner: PublishedLearner, people: SetUpPeople, epsilon: float, delta: float, random: Generator
 ) -> Predict:
     """Learn effects from ``people`` by DP-EBMs of (ε, δ) each, on parts of them.
 
@@ -65,7 +65,7 @@ def fit(
     return _regressor(x, (y - mean(x)) / residual, epsilon, delta, residual**2)
 
 
-def _propensity(people: Sample, places: Ints, epsilon: float, delta: float) -> Predict:
+def _propensity(people: SetUpPeople, places: Ints, epsilon: float, delta: float) -> Predict:
     model = _quietly(
         lambda: (
             _private()
@@ -77,7 +77,7 @@ def _propensity(people: Sample, places: Ints, epsilon: float, delta: float) -> P
 
 
 def _outcome_model(
-    people: Sample, places: Ints, epsilon: float, delta: float
+    people: SetUpPeople, places: Ints, epsilon: float, delta: float
 ) -> Callable[[Floats, float], Floats]:
     """μ(x, t), of the features and the arm."""
     arm = people.treated[places].astype(np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from flows.lab.replication.cate.reference import REFERENCE, Reference
-from flows.lab.replication.cate.setups import Sample, SetUp
+from flows.lab.replication.cate.setups import SetUp, SetUpPeople
 from schemas.arrays import Floats
 
 Predict = Callable[[Floats], Floats]
@@ -19,7 +19,7 @@ class Fit(Protocol):
     """Learns effects."""
 
     def __call__(
-        self, set_up: SetUp, people: Sample, *, epsilon: float, delta: float, random: Generator
+        self, set_up: SetUp, people: SetUpPeople, *, epsilon: float, delta: float, random: Generator
     ) -> Predict:
         """Return what was learnt from ``people``; noise does not come from ``random``."""
         ...

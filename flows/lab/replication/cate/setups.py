@@ -65,7 +65,7 @@ uniform on [−1, 1], drawn by NumPy's RandomState(1)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class SetUpPeople:
     """n people; effects are known, since they were put in."""
 
     features: Floats = field(repr=False)
@@ -86,9 +86,9 @@ class SetUp:
     low: float
     high: float
     propensity: Propensity
-    draw: Callable[[int, Generator], Sample] = field(repr=False)
+    draw: Callable[[int, Generator], SetUpPeople] = field(repr=False)
     """n people to learn from."""
-    fresh: Callable[[Generator], Sample] = field(repr=False)
+    fresh: Callable[[Generator], SetUpPeople] = field(repr=False)
     """:data:`N_TEST` other people."""
     simulated: bool = True
 
@@ -113,7 +113,7 @@ class SetUp:
         ]
         return np.stack(columns, axis=1)
 
-    def batches(self, people: Sample, size: int) -> Callable[[], Iterable[EffectRows]]:
+    def batches(self, people: SetUpPeople, size: int) -> Callable[[], Iterable[EffectRows]]:
         """Return a function that reads the people in batches, always in the same order."""
         half, middle = (self.high - self.low) / 2.0, (self.low + self.high) / 2.0
         features = self.positions(people.features)
@@ -161,7 +161,7 @@ def _set_up(
     features: tuple[Feature, ...],
     bounds: tuple[float, float],
     propensity: Propensity,
-    draw: Callable[[int, Generator], Sample],
+    draw: Callable[[int, Generator], SetUpPeople],
 ) -> SetUp:
     low, high = bounds
     return SetUp(
@@ -171,12 +171,12 @@ def _set_up(
 
 def _sample(
     x: Floats, propensity: Floats, mean: Floats, effect: Floats, noise: Floats, random: Generator
-) -> Sample:
+) -> SetUpPeople:
     treated = random.uniform(size=len(x)) < propensity
-    return Sample(x, treated, mean + treated * effect + noise, effect)
+    return SetUpPeople(x, treated, mean + treated * effect + noise, effect)
 
 
-def _a(n: int, random: Generator) -> Sample:
+def _a(n: int, random: Generator) -> SetUpPeople:
     x = random.uniform(size=(n, 6))
     wave = np.sin(np.pi * x[:, 0] * x[:, 1])
     mean = wave + 2.0 * (x[:, 2] - 0.5) ** 2 + x[:, 3] + 0.5 * x[:, 4]
@@ -184,21 +184,21 @@ def _a(n: int, random: Generator) -> Sample:
     return _sample(x, np.clip(wave, 0.1, 0.9), mean, effect, random.standard_normal(n), random)
 
 
-def _b(n: int, random: Generator) -> Sample:
+def _b(n: int, random: Generator) -> SetUpPeople:
     x = random.standard_normal((n, 6))
     mean = _positive(np.maximum(x[:, 0] + x[:, 1], x[:, 2])) + _positive(x[:, 3] + x[:, 4])
     effect = x[:, 0] + np.logaddexp(0.0, x[:, 1])
     return _sample(x, np.full(n, 0.5), mean, effect, random.standard_normal(n), random)
 
 
-def _c(n: int, random: Generator) -> Sample:
+def _c(n: int, random: Generator) -> SetUpPeople:
     x = random.standard_normal((n, 6))
     mean = 2.0 * np.logaddexp(0.0, x[:, :3].sum(axis=1))
     propensity = expit(-x[:, 1] - x[:, 2])
     return _sample(x, propensity, mean, np.ones(n), random.standard_normal(n), random)
 
 
-def _d(n: int, random: Generator) -> Sample:
+def _d(n: int, random: Generator) -> SetUpPeople:
     x = random.standard_normal((n, 6))
     last = _positive(x[:, 3] + x[:, 4])
     propensity = 1.0 / (1.0 + np.exp(-x[:, 0]) + np.exp(-x[:, 1]))
@@ -207,7 +207,7 @@ def _d(n: int, random: Generator) -> Sample:
     return _sample(x, propensity, mean, effect, random.standard_normal(n), random)
 
 
-def _e(n: int, random: Generator) -> Sample:
+def _e(n: int, random: Generator) -> SetUpPeople:
     z = random.standard_normal((n, 6)) @ np.linalg.cholesky(COVARIANCE).T
     x = np.concatenate([z[:, :3], (z[:, 3:] > 1.0).astype(np.float64)], axis=1)
     first, last = x[:, 0], x[:, 5]
@@ -232,21 +232,21 @@ class _Customers:
     features: Floats = field(repr=False)
     visit: Bools = field(repr=False)
 
-    def learn_from(self, n: int, random: Generator) -> Sample:
+    def learn_from(self, n: int, random: Generator) -> SetUpPeople:
         """Draw n of the others, without replacement."""
         return self._at(random.permutation(len(self.visit) - N_TEST)[:n], random)
 
-    def fresh(self, random: Generator) -> Sample:
+    def fresh(self, random: Generator) -> SetUpPeople:
         """The fresh people."""
         return self._at(np.arange(len(self.visit) - N_TEST, len(self.visit)), random)
 
-    def _at(self, places: Ints, random: Generator) -> Sample:
+    def _at(self, places: Ints, random: Generator) -> SetUpPeople:
         features = self.features[places]
         effect = 0.5 * features[:, 2] / (1.0 + 5.0 / features[:, 0])
         treated = random.uniform(size=len(places)) < HILLSTROM_TREATED
         flipped = random.uniform(size=len(places)) < effect
         visit = np.where(flipped, treated, self.visit[places]).astype(np.float64)
-        return Sample(features, treated, visit, effect)
+        return SetUpPeople(features, treated, visit, effect)
 
 
 HILLSTROM_TREATED = 0.4

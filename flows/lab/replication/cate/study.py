@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.lab.replication.cate.findings import COLUMNS, Finding, as_cells, findings
+from flows.lab.replication.cate.findings import COLUMNS, CateFinding, as_cells, findings
 from flows.lab.replication.cate.learners import MOMENTS, published, sound
 from flows.lab.replication.cate.reference import AUTHORS_FILE, OWN_RUNS
 from flows.lab.replication.cate.rows import CateRow, Learner, as_row, two_samples
@@ -40,7 +40,7 @@ log = logging.getLogger("clusterdp")
 
 
 @dataclass(frozen=True)
-class Scale:
+class CateSize:
     """The size of a run."""
 
     sizes: tuple[int, ...]
@@ -59,8 +59,8 @@ class Scale:
 
 
 _SIZES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
-FULL = Scale(_SIZES, (1.0, 2.0, 4.0, 8.0, 16.0), 10, 1, _SIZES, ("A", "B", "C", "D", "E"))
-QUICK = Scale((2_000, 16_000), (1.0, 16.0), 2, 1, (2_000,), ("B",))
+FULL = CateSize(_SIZES, (1.0, 2.0, 4.0, 8.0, 16.0), 10, 1, _SIZES, ("A", "B", "C", "D", "E"))
+QUICK = CateSize((2_000, 16_000), (1.0, 16.0), 2, 1, (2_000,), ("B",))
 SHOWN_EPSILONS = (1.0, 2.0)
 """Of the table for people, with the least and greatest n and those between."""
 
@@ -69,11 +69,11 @@ SHOWN_EPSILONS = (1.0, 2.0)
 class CateReplication:
     """All that was found, and the figures of it."""
 
-    scale: Scale
+    scale: CateSize
     titles: dict[str, str]
     """Of the set-ups that were run, by name."""
     rows: tuple[CateRow, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[CateFinding, ...]
     left_out: tuple[str, ...]
     """What was not run, and why."""
     figures: tuple[Path, ...]
@@ -125,7 +125,9 @@ def replicate(folder: Path, *, quick: bool = False, data: Path | None = None) ->
     )
 
 
-def run(scale: Scale, set_ups: Sequence[SetUp], learners: Sequence[Learner]) -> Iterator[CateRow]:
+def run(
+    scale: CateSize, set_ups: Sequence[SetUp], learners: Sequence[Learner]
+) -> Iterator[CateRow]:
     """Return the rows of every set-up, n, ε and learner, the library where the scale has it."""
     random = np.random.default_rng(2022)
     for set_up in set_ups:

@@ -35,7 +35,7 @@ PLANNED_TABLES = "cluster-optimal-dp, planned for a half alone"
 
 
 @dataclass(frozen=True)
-class People:
+class TwoArms:
     """How outcomes are spread in clusters with two arms, control first."""
 
     values: Floats
@@ -63,12 +63,12 @@ def half_rows(scale: NoiseScale) -> tuple[HalfRow, ...]:
     """Return the rows of Experiment 1, by ε."""
     random = default_rng(2026)
     people = [
-        People(GRID, SIZES, shares_of(population(random))) for _ in range(scale.n_populations)
+        TwoArms(GRID, SIZES, shares_of(population(random))) for _ in range(scale.n_populations)
     ]
     return tuple(row for epsilon in scale.epsilons for row in _rows(epsilon, people))
 
 
-def _rows(epsilon: float, people: Sequence[People]) -> Iterator[HalfRow]:
+def _rows(epsilon: float, people: Sequence[TwoArms]) -> Iterator[HalfRow]:
     asked = OptimalRequest(tuple(GRID.tolist()), (1.0 / K,) * K, epsilon, 0.0, "counts")
     nothing = replace(asked, strata_statistic="none", learn_from="nothing")
     learnt, public = optimal_design(asked), optimal_design(nothing)
@@ -134,7 +134,7 @@ def half_text(rows: Sequence[HalfRow]) -> list[str]:
 
 
 def half_variance(
-    people: People, mechanism: Mechanism | ClusterOptimalDP, grid: Floats, random: Generator
+    people: TwoArms, mechanism: Mechanism | ClusterOptimalDP, grid: Floats, random: Generator
 ) -> float:
     """Return the variance of τ̂ in a random half: ``combined``, or τ̂_Q where nothing is published.
 
@@ -161,7 +161,7 @@ def half_variance(
 
 
 def _noises(
-    people: People,
+    people: TwoArms,
     mechanism: Mechanism | ClusterOptimalDP,
     grid: Floats,
     rounded: Floats,

@@ -71,7 +71,7 @@ log = logging.getLogger("clusterdp")
 
 
 @dataclass(frozen=True)
-class Scale:
+class StudySize:
     """The size of a run of the experiment."""
 
     epsilons: tuple[float, ...]
@@ -82,8 +82,8 @@ class Scale:
     """The same, two at least, where every release solves tables of its own: it takes a second."""
 
 
-FULL = Scale((0.2, 1.0, 2.0, 4.0), 40, 100, 10)
-QUICK = Scale((0.2, 1.0), 40, 20, 2)
+FULL = StudySize((0.2, 1.0, 2.0, 4.0), 40, 100, 10)
+QUICK = StudySize((0.2, 1.0), 40, 20, 2)
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class ReleaseKind:
 class EfficiencyReplication:
     """The results of the experiment, and the files of its figures."""
 
-    scale: Scale
+    scale: StudySize
     rows: tuple[EfficiencyRow, ...]
     noise: tuple[NoiseRow, ...]
     """What randomised outcomes add to the variance of a unit, on releases for segments."""
@@ -143,7 +143,7 @@ def replicate(folder: Path, *, quick: bool = False) -> EfficiencyReplication:
     return EfficiencyReplication(scale, rows, noise, half, figures)
 
 
-def run(scale: Scale) -> tuple[EfficiencyRow, ...]:
+def run(scale: StudySize) -> tuple[EfficiencyRow, ...]:
     """Return the rows of the experiment, by ε.
 
     Populations and assignments are the same in every run of a scale. The noise of the mechanisms is
@@ -272,7 +272,7 @@ class _Errors:
 
 def _errors(
     kind: ReleaseKind,
-    scale: Scale,
+    scale: StudySize,
     people: Sequence[Ints],
     random: Generator,
     inside: Bools | None = None,
@@ -296,7 +296,7 @@ def _errors(
 
 def _rows(
     epsilon: float,
-    scale: Scale,
+    scale: StudySize,
     people: Sequence[Ints],
     inside: Bools,
     random: Generator,

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from flows.runtime.table_files import read_table
-from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.matching import SitePeople
 from schemas.arrays import Ints
 from schemas.errors import InputError
 
@@ -41,7 +41,7 @@ class Study:
 
     name: str
     title: str
-    people: People
+    people: SitePeople
     """Outcomes on [0, 1]; a randomised trial has one stratum."""
     epsilon: float
     """ε of the first site."""
@@ -161,8 +161,8 @@ def _of(
     outcome: pl.Series,
     stratum: Ints | None = None,
     n_strata: int = 1,
-) -> People:
-    return People(
+) -> SitePeople:
+    return SitePeople(
         stratum=np.zeros(len(frame), dtype=np.int64) if stratum is None else stratum,
         treated=treated.to_numpy().astype(np.bool_),
         outcome=outcome.to_numpy().astype(np.float64),

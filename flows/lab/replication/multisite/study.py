@@ -53,7 +53,7 @@ from flows.lab.replication.multisite.findings import (
 )
 from flows.runtime.terminal import table
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
-from privatizers.effects.sites.matching import People, evaluate
+from privatizers.effects.sites.matching import SitePeople, evaluate
 from privatizers.effects.sites.randomised_trial import RandomisedTrial
 from privatizers.lab.unprotected.as_printed import (
     StandardDraws,
@@ -64,7 +64,7 @@ from privatizers.lab.unprotected.as_printed import (
 from schemas.arrays import Floats, Ints
 
 Random = np.random.Generator
-Report = Callable[[People, float, Random], tuple[float, float]]
+Report = Callable[[SitePeople, float, Random], tuple[float, float]]
 
 NAME = "multisite"
 ALPHAS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)
@@ -183,7 +183,7 @@ def epsilons(first: float, alpha: float, n_sites: int) -> tuple[float, ...]:
 # the sites
 
 
-def dealt(people: People, proportions: Sequence[int], random: Random) -> list[People]:
+def dealt(people: SitePeople, proportions: Sequence[int], random: Random) -> list[SitePeople]:
     """Deal people out to sites of sizes in these proportions; the first has what is left over."""
     n, total = people.n_units, sum(proportions)
     sizes = [n * part // total for part in proportions]
@@ -192,8 +192,8 @@ def dealt(people: People, proportions: Sequence[int], random: Random) -> list[Pe
     return [_at(people, np.sort(place)) for place in places]
 
 
-def _at(people: People, place: Ints) -> People:
-    return People(
+def _at(people: SitePeople, place: Ints) -> SitePeople:
+    return SitePeople(
         people.stratum[place], people.treated[place], people.outcome[place], people.n_strata
     )
 
@@ -201,32 +201,32 @@ def _at(people: People, place: Ints) -> People:
 # what a site reports
 
 
-def _trial(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+def _trial(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
     made = RandomisedTrial(epsilon, HIGH).report(people.treated, people.outcome)
     return made.estimate, made.variance
 
 
-def _smooth(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+def _smooth(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
     made = SmoothMatching(epsilon, DELTA, HIGH).report(people)
     return made.estimate, made.variance
 
 
-def _global(people: People, epsilon: float, _: Random) -> tuple[float, float]:
+def _global(people: SitePeople, epsilon: float, _: Random) -> tuple[float, float]:
     made = GlobalMatching(epsilon, HIGH).report(people)
     return made.estimate, made.variance
 
 
-def _printed_trial(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+def _printed_trial(people: SitePeople, epsilon: float, random: Random) -> tuple[float, float]:
     return trial_as_printed(random.laplace(size=(2, 2)), people, epsilon, HIGH)
 
 
-def _printed_smooth(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+def _printed_smooth(people: SitePeople, epsilon: float, random: Random) -> tuple[float, float]:
     of_effect, of_variance = random.laplace(size=2).tolist()
     draws = StandardDraws(of_effect, of_variance, float(random.normal()))
     return smooth_matching_as_printed(draws, people, epsilon, delta=DELTA, high=HIGH)
 
 
-def _printed_global(people: People, epsilon: float, random: Random) -> tuple[float, float]:
+def _printed_global(people: SitePeople, epsilon: float, random: Random) -> tuple[float, float]:
     return global_matching_as_printed(random.laplace(size=2), people, epsilon, HIGH)
 
 

@@ -11,7 +11,7 @@ import pytest
 from estimators.effects.models.fit import fit
 from flows.effects.released.model_file import ModelFile, read_model, write_model
 from privatizers.effects.models.lattice_sums import noisy_sums
-from privatizers.effects.models.moments import STAGES, Known, released
+from privatizers.effects.models.moments import STAGES, KnownMoments, released
 from schemas.effects.file import KIND, ModelHead, guarantee
 from schemas.effects.model import (
     EffectDesign,
@@ -52,7 +52,7 @@ def a_design(
 def a_model(design: EffectDesign | None = None) -> ModelFile:
     """A model of sums that nobody drew: numbers that look like noise."""
     chosen = a_design() if design is None else design
-    known = Known(chosen, N_ROWS)
+    known = KnownMoments(chosen, N_ROWS)
     for stage in STAGES:  # scales follow from the sums before
         known = released(known, stage, (), lambda query, steps: noisy_sums(query, odd(steps)))
     return ModelFile(HEAD, fit(chosen, N_ROWS, tuple(known.sums.values())))

@@ -22,6 +22,7 @@ from schemas.names import ReleaseName
 from schemas.released import ReleaseTables
 from tests.conftest import EXACT, Builder, Content, Experiment, Section, a_log, made_units
 from tests.support.distances import assert_near
+from tests.support.whole_log import whole_log
 
 Log = Content | Mapping[str, Content]
 
@@ -74,7 +75,7 @@ def test_no_value_of_any_of_them_can_make_reading_fail(experiment: Builder, file
 
 def test_a_plan_sees_none_of_them(experiment: Builder) -> None:
     log = a_log().drop("clicks")
-    frame = ingest_without_outcomes(several(experiment, log).load(), "once").open().frame
+    frame = whole_log(ingest_without_outcomes(several(experiment, log).load(), "once").open())
     assert frame.select("outcome", "outcome 2", "outcome 3").n_unique() == 1
 
 

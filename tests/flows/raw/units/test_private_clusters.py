@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flows.cli.show.inspected import inspect_text
 from flows.cli.show.results import check_text, release_text
-from flows.plan import design_of, plan
+from flows.plan import plan, resolved_release_of
 from flows.raw.ingest import ingest
 from flows.raw.units.private_clusters import nearest
 from flows.released.report import write_report
@@ -159,7 +159,7 @@ def test_delta_goes_to_outcomes(experiment: Builder) -> None:
 
 def test_an_audit_is_of_outcomes_and_a_plan_is_refused(experiment: Builder) -> None:
     built = experiment(**private(1.0, 3.0))
-    assert design_of(built.config, None) == built.load().outcome_design()
+    assert resolved_release_of(built.config, None).designs == (built.load().outcome_design(),)
     with pytest.raises(ConfigError, match="private_clusters: nothing can be predicted"):
         plan(built.config, None)
 

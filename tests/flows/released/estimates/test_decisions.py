@@ -15,10 +15,10 @@ from flows.cli.show.decisions import decided_text, decision_lines
 from flows.released.estimates.decisions import Decisions
 from flows.released.estimates.release import estimate_release
 from flows.released.file.read import open_release, read_manifest
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import ConfigError
 from tests.conftest import Section, a_log, build_experiment, released
+from tests.support.contents import read_contents
 
 ARMS = ("none", "mail", "post")
 OUTCOMES: list[Section] = [

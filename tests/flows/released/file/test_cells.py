@@ -12,11 +12,11 @@ from flows.released.estimates.release import estimate_file
 from flows.released.file.cells import Cells, read_columns
 from flows.released.file.read import open_release
 from flows.released.file.unit_rules import undo_response
-from flows.released.page.contents import read_contents
 from flows.released.report import report
 from schemas.errors import InputError
 from tests.conftest import a_log, build_experiment
 from tests.faults.hostile import Change, changed, said
+from tests.support.contents import read_contents
 
 ORDERS = {
     "cells the other way round": "ORDER BY pool DESC, arm DESC, outcome",

@@ -19,10 +19,11 @@ from flows.released.file.evidence import read_every
 from flows.released.file.read import open_release, read_manifest
 from flows.released.page import figures
 from flows.released.page.attribute_figures import MOST_SEGMENTS
-from flows.released.page.contents import Contents, read_contents
+from flows.released.page.contents import Contents
 from flows.released.page.effects import relative_words
 from flows.released.report import report
 from tests.conftest import a_log, build_experiment, rows
+from tests.support.contents import read_contents
 
 ARMS = ("none", "mail", "post", "call", "visit")
 NUMBER = pl.col("customer").str.slice(1).cast(pl.Int64)
@@ -298,8 +299,8 @@ def test_an_attribute_with_too_many_values_is_told(tmp_path: Path) -> None:
 # the axis of a forest plot
 
 
-def line(estimate: float | None, lower: float | None, upper: float | None) -> figures.Effect:
-    return figures.Effect("", "x", "", estimate, lower, upper, 1.0)
+def line(estimate: float | None, lower: float | None, upper: float | None) -> figures.ForestLine:
+    return figures.ForestLine("", "x", "", estimate, lower, upper, 1.0)
 
 
 def test_an_axis_holds_estimates_and_cuts_what_is_far() -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from flows.released.estimates.release import estimate_file
-from flows.released.page.contents import Contents, read_contents
+from flows.released.page.contents import Contents
 from flows.released.page.effects import summary_facts
 from flows.released.page.scale import scale_of
 from flows.released.report import report, write_report
@@ -18,6 +18,7 @@ from schemas.released import Ratio
 from tests.browser import DESKTOP, PAPER, PHONE, Scheme, seen
 from tests.conftest import EXACT, a_log, build_experiment
 from tests.flows.released.page.test_sections import head_of, table_of, text_of
+from tests.support.contents import read_contents
 
 pytest_plugins = ["tests.browser"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from estimators.concentrated import concentrated_rho
 from estimators.effects.models.meta_fit import MetaModel, fit
-from estimators.effects.models.meta_known import Known
+from estimators.effects.models.meta_known import KnownSums
 from estimators.effects.models.meta_plan import (
     MetaLearner,
     StagePlan,
@@ -20,7 +20,7 @@ from estimators.effects.models.meta_plan import (
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.events import ConcentratedNoise, Event
 from privatizers.effects.models.lattice_sums import BATCH
-from privatizers.effects.models.meta import claimed, draw_sums, event, moment_stages, stand_in
+from privatizers.effects.models.meta import draw_sums, event, moment_stages, stand_in
 from privatizers.effects.models.partition import Batches, PartRows, PartUsedError
 from privatizers.effects.models.rows import EffectRows
 from privatizers.effects.models.stages import (
@@ -31,7 +31,13 @@ from privatizers.effects.models.stages import (
     size_and_sensitivity,
 )
 from schemas.arrays import Floats
-from schemas.effects.model import EffectDesign, LevelFeature, Neighbours, NumberFeature, Propensity
+from schemas.effects.model import (
+    EffectDesign,
+    LevelFeature,
+    Neighbours,
+    NumberFeature,
+    Propensity,
+)
 
 LEARNERS: tuple[MetaLearner, ...] = ("dr", "r", "s", "t", "x")
 NOISE = ConcentratedNoise(0.1)
@@ -128,7 +134,7 @@ def test_shares_are_the_papers() -> None:
 def test_all_stages_together_cost_what_one_costs(learner: MetaLearner, epsilon: float) -> None:
     design = _design(epsilon=epsilon)
     rho = concentrated_rho(epsilon, design.delta)
-    whole = claimed(learner, design)
+    whole = price(moment_stages(learner, design))
     (one,) = set(whole.parts)
     assert isinstance(one, ConcentratedNoise)
     assert len(whole.parts) == len(stages(learner, design))
@@ -258,7 +264,7 @@ def _reached(
 
 
 def _neighbours(
-    random: np.random.Generator, known: Known, neighbours: Neighbours
+    random: np.random.Generator, known: KnownSums, neighbours: Neighbours
 ) -> list[list[EffectRows]]:
     """Rows of which any may take the place of any other of its list."""
     if neighbours == "row":
@@ -275,7 +281,7 @@ def _farthest(points: np.ndarray) -> float:
 OUTCOMES = (-1.0, 1.0, 0.3)
 
 
-def _edge_row(random: np.random.Generator, known: Known) -> EffectRows:
+def _edge_row(random: np.random.Generator, known: KnownSums) -> EffectRows:
     """One row: features, outcome and propensity at an end, or anywhere; some are not complete."""
     at_ends = random.integers(0, 2, 2).astype(np.float64)
     numbers = np.where(random.uniform(size=2) < 0.4, at_ends, random.uniform(size=2))

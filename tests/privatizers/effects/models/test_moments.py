@@ -12,7 +12,7 @@ from privatizers.accounting.accountant import delta_at
 from privatizers.effects.models.lattice_sums import BATCH, MOST_ROWS, Adder, Query, drawn_sums
 from privatizers.effects.models.moments import (
     STAGES,
-    Known,
+    KnownMoments,
     draw_sums,
     event,
     released,
@@ -36,7 +36,7 @@ def without_noise(query: Query, steps: Ints) -> NoisySums:
 
 
 def exact_sums(design: EffectDesign, rows: object, size: int = 8192) -> dict[str, NoisySums]:
-    known = Known(design, 2000)
+    known = KnownMoments(design, 2000)
     for stage in STAGES:
         known = released(known, stage, batches(rows, size)(), without_noise)  # type: ignore[arg-type] # rows are rows
     return known.sums
@@ -100,7 +100,7 @@ def test_batches_do_not_change_sums() -> None:
 
 def test_the_exact_sums_are_those_of_plain_formulas() -> None:
     made_up = people(2000, np.random.default_rng(5)).rows
-    known = Known(DESIGN, 2000)
+    known = KnownMoments(DESIGN, 2000)
     for stage in STAGES:
         known = released(known, stage, batches(made_up)(), without_noise)
     assert known.base is not None

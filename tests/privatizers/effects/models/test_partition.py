@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from privatizers.effects.models.partition import (
     Batches,
-    Part,
     PartUsedError,
+    RowPart,
     part_sizes,
     partition,
 )
@@ -40,7 +40,7 @@ def _batches(n: int, size: int, propensity: bool = False) -> Batches:
     return read
 
 
-def _outcomes(part: Part) -> Floats:
+def _outcomes(part: RowPart) -> Floats:
     return np.concatenate([np.empty(0), *(rows.outcome for rows in part.take().batches())])
 
 

@@ -16,7 +16,7 @@ from privatizers.effects.sites.dp_matching import (
     GlobalMatching,
     SmoothMatching,
 )
-from privatizers.effects.sites.matching import People, evaluate
+from privatizers.effects.sites.matching import SitePeople, evaluate
 from privatizers.effects.sites.matching_sensitivity import (
     effect_range,
     smooth_effect_bound,
@@ -38,12 +38,12 @@ from tests.support.distances import assert_between, assert_near
 SMOOTH = SmoothMatching(2.0, 1e-5, 1.0)
 
 
-def some_people(n_units: int = 4_000, n_strata: int = 8, high: float = 1.0) -> People:
+def some_people(n_units: int = 4_000, n_strata: int = 8, high: float = 1.0) -> SitePeople:
     generator = np.random.default_rng(2)
     treated = generator.random(n_units) < 0.4
     stratum = generator.integers(0, n_strata, n_units)
     outcome = high * (generator.random(n_units) < 0.3 + 0.2 * treated + 0.03 * stratum)
-    return People(stratum, treated, outcome.astype(np.float64), n_strata)
+    return SitePeople(stratum, treated, outcome.astype(np.float64), n_strata)
 
 
 # the accounting
@@ -68,7 +68,9 @@ def test_thirds_are_the_default() -> None:
     assert SMOOTH.shares.epsilons(3.0) == pytest.approx((1.0, 1.0, 1.0))
 
 
-def exact_bound_loss(mechanism: SmoothMatching, one: People, other: People) -> tuple[float, float]:
+def exact_bound_loss(
+    mechanism: SmoothMatching, one: SitePeople, other: SitePeople
+) -> tuple[float, float]:
     """The loss of Ŝ between two data sets, and the chance that it is under the first's S."""
     epsilon = mechanism.shares.epsilons(mechanism.epsilon)[2]
     noise = LogNoise.of(beta=mechanism.beta, epsilon=epsilon, delta=mechanism.delta)
@@ -81,11 +83,11 @@ def exact_bound_loss(mechanism: SmoothMatching, one: People, other: People) -> t
     return abs(positions[0] - positions[1]) / noise.scale, a ** (noise.margin + 1) / (1 + a)
 
 
-def neighbours(people: People, position: int, record: tuple[int, bool, float]) -> People:
+def neighbours(people: SitePeople, position: int, record: tuple[int, bool, float]) -> SitePeople:
     stratum, treated = people.stratum.copy(), people.treated.copy()
     outcome = people.outcome.copy()
     stratum[position], treated[position], outcome[position] = record
-    return People(stratum, treated, outcome, people.n_strata)
+    return SitePeople(stratum, treated, outcome, people.n_strata)
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
@@ -134,7 +136,7 @@ def test_equation_one_as_printed_breaks_the_charge_of_the_bound() -> None:
 # sampled
 
 
-def estimates(mechanism: SmoothMatching | GlobalMatching, people: People, draws: int) -> Floats:
+def estimates(mechanism: SmoothMatching | GlobalMatching, people: SitePeople, draws: int) -> Floats:
     return np.array([mechanism.report(people).estimate for _ in range(draws)])
 
 
@@ -144,7 +146,7 @@ def sampled_bound(mechanism: SmoothMatching | GlobalMatching, draws: int) -> flo
     Of three units the treated becomes a control and the effect goes from B to 0.
     """
     stratum = np.zeros(3, dtype=np.int64)
-    one = People(stratum, np.array([True, False, False]), np.array([1.0, 0.0, 0.0]), 1)
+    one = SitePeople(stratum, np.array([True, False, False]), np.array([1.0, 0.0, 0.0]), 1)
     other = neighbours(one, 0, (0, True, 0.0))
     shares = [float((estimates(mechanism, each, draws) > 0.6).mean()) for each in (one, other)]
     z, ends = 5.33, []
@@ -158,7 +160,7 @@ def sampled_bound(mechanism: SmoothMatching | GlobalMatching, draws: int) -> flo
 class QuietSmooth(SmoothMatching):
     """Takes a twentieth of the bound."""
 
-    def bound(self, people: People) -> float:
+    def bound(self, people: SitePeople) -> float:
         return super().bound(people) / 20.0
 
 
@@ -233,7 +235,7 @@ def test_the_worst_case_s_noise_is_known_beforehand() -> None:
 # nothing secret decides whether there is a report
 
 
-def odd_people(kind: str) -> People:
+def odd_people(kind: str) -> SitePeople:
     stratum, treated, outcome = np.zeros(6, dtype=np.int64), np.arange(6) < 3, np.ones(6)
     if kind == "all treated":
         treated = np.ones(6, dtype=np.bool_)
@@ -245,7 +247,7 @@ def odd_people(kind: str) -> People:
         outcome = np.array([np.nan, np.inf, -np.inf, 1e300, -5.0, 0.5])
     elif kind == "alone":
         stratum, treated, outcome = stratum[:1], treated[:1], outcome[:1]
-    return People(stratum, treated, outcome, 4)
+    return SitePeople(stratum, treated, outcome, 4)
 
 
 KINDS = ["all treated", "nobody treated", "no overlap", "wild outcomes", "alone"]

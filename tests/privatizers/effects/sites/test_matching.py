@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from privatizers.effects.sites.matching import (
-    People,
     RealLattice,
+    SitePeople,
     evaluate,
     matched,
     reuse_squares,
@@ -21,9 +21,9 @@ from schemas.arrays import Bools, Floats, Ints
 from tests.support.distances import assert_mean, mean_error
 
 
-def some_people(seed: int, n_units: int, n_strata: int, treated: float = 0.4) -> People:
+def some_people(seed: int, n_units: int, n_strata: int, treated: float = 0.4) -> SitePeople:
     generator = np.random.default_rng(seed)
-    return People(
+    return SitePeople(
         generator.choice(n_strata, n_units, p=generator.dirichlet(np.ones(n_strata))),
         generator.random(n_units) < treated,
         generator.integers(0, 33, n_units) / 32.0,
@@ -31,7 +31,7 @@ def some_people(seed: int, n_units: int, n_strata: int, treated: float = 0.4) ->
     )
 
 
-def by_loops(people: People) -> tuple[Ints, Ints, float]:
+def by_loops(people: SitePeople) -> tuple[Ints, Ints, float]:
     """Algorithm 1 line by line: partners, uses, and the sum of Ŷ(1) − Ŷ(0)."""
     partner = np.full(people.n_units, -1)
     reuse = np.zeros(people.n_units, dtype=np.int64)
@@ -85,12 +85,12 @@ def test_only_the_order_within_an_arm_of_a_stratum_matters() -> None:
     """Two treated of which one stands in for two: who comes first does."""
     stratum, treated = np.zeros(5, dtype=np.int64), np.array([True, False, False, True, False])
     outcome = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
-    first = evaluate(People(stratum, treated, outcome, 1), 1.0)
+    first = evaluate(SitePeople(stratum, treated, outcome, 1), 1.0)
     assert first.effect == 3 / 5
     swapped = outcome[[3, 1, 2, 0, 4]]
-    assert evaluate(People(stratum, treated, swapped, 1), 1.0).effect == 2 / 5
+    assert evaluate(SitePeople(stratum, treated, swapped, 1), 1.0).effect == 2 / 5
     mixed = np.array([1, 0, 2, 3, 4])  # a control before the treated
-    again = People(stratum[mixed], treated[mixed], outcome[mixed], 1)
+    again = SitePeople(stratum[mixed], treated[mixed], outcome[mixed], 1)
     assert evaluate(again, 1.0).effect == 3 / 5
 
 
@@ -100,7 +100,7 @@ def test_without_a_match_the_effect_is_0(all_of_them: bool) -> None:
         (np.zeros(4, dtype=np.int64), np.full(4, all_of_them)),
         (np.arange(4), np.array([True, False, all_of_them, True])),
     ):
-        people = People(stratum, treated, np.ones(4), 9)
+        people = SitePeople(stratum, treated, np.ones(4), 9)
         found = evaluate(people, 1.0)
         assert (found.effect_sum, found.variance_sum, paired_variance(people, 1.0)) == (0, 0, 0)
 
@@ -110,11 +110,11 @@ def test_outcomes_are_brought_into_the_declared_range() -> None:
     wild = np.array([np.nan, np.inf, 7.0, -np.inf, -3.0, 0.5])
     tame = np.array([0.0, 2.0, 2.0, 0.0, 0.0, 0.5])
     found, expected = (
-        evaluate(People(stratum, treated, outcome, 1), 2.0) for outcome in (wild, tame)
+        evaluate(SitePeople(stratum, treated, outcome, 1), 2.0) for outcome in (wild, tame)
     )
     assert found == expected
     assert found.effect == pytest.approx((4.0 - 0.5) / 3.0)
-    pairs = (paired_variance(People(stratum, treated, one, 1), 2.0) for one in (wild, tame))
+    pairs = (paired_variance(SitePeople(stratum, treated, one, 1), 2.0) for one in (wild, tame))
     assert len(set(pairs)) == 1
 
 
@@ -143,8 +143,10 @@ def test_the_variance_is_unbiased_given_who_is_where() -> None:
     width = np.where(treated, 0.1, 0.25)
     draws = centre + width * generator.uniform(-1, 1, size=(5_000, 28))
     truth = float((match.weights(treated) ** 2 * width**2 / 3).sum()) / 28**2
-    found = np.array([evaluate(People(stratum, treated, y, 3), 1.0).variance for y in draws])
-    paired = np.array([paired_variance(People(stratum, treated, y, 3), 1.0) for y in draws[:500]])
+    found = np.array([evaluate(SitePeople(stratum, treated, y, 3), 1.0).variance for y in draws])
+    paired = np.array(
+        [paired_variance(SitePeople(stratum, treated, y, 3), 1.0) for y in draws[:500]]
+    )
     assert_mean(found, truth, min(5.5, 0.02 * truth / mean_error(found)))
     assert paired.mean() > 2.0 * truth
     effects = (draws @ match.weights(treated)) / 28
@@ -152,14 +154,14 @@ def test_the_variance_is_unbiased_given_who_is_where() -> None:
 
 
 def test_a_unit_alone_in_its_arm_counts_as_uncertain_as_can_be() -> None:
-    people = People(np.zeros(3, dtype=np.int64), np.array([True, False, False]), np.ones(3), 1)
+    people = SitePeople(np.zeros(3, dtype=np.int64), np.array([True, False, False]), np.ones(3), 1)
     assert stratum_variances(people, 1.0).tolist() == [(1 + 2) ** 2 / 4]
 
 
 def test_a_changed_order_changes_the_paper_s_variance_and_not_ours() -> None:
     people = some_people(9, 400, 3)
     mixed = np.random.default_rng(10).permutation(400)
-    other = People(people.stratum[mixed], people.treated[mixed], people.outcome[mixed], 3)
+    other = SitePeople(people.stratum[mixed], people.treated[mixed], people.outcome[mixed], 3)
     assert evaluate(people, 1.0).variance == evaluate(other, 1.0).variance
     assert paired_variance(people, 1.0) != paired_variance(other, 1.0)
 
@@ -189,4 +191,4 @@ def test_what_no_binning_makes_is_refused(
     stratum: Ints, treated: Bools, outcome: Floats, n_strata: int
 ) -> None:
     with pytest.raises(ValueError, match=r"strata are numbered|people have"):
-        People(stratum, treated, outcome, n_strata)
+        SitePeople(stratum, treated, outcome, n_strata)

@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 
-from privatizers.effects.sites.matching import People, matched, stratum_variances
+from privatizers.effects.sites.matching import SitePeople, matched, stratum_variances
 from privatizers.effects.sites.matching_sensitivity import (
     WorstPairs,
     effect_bound_at,
@@ -160,7 +160,7 @@ def everything(n_units: int, n_strata: int) -> Everything:
     stratum, treated, outcome = records // 4, records // 2 % 2 == 1, records % 2
     own = (stratum + n_strata * np.arange(len(records))[:, None]).ravel()
     match = matched(own, treated.ravel())
-    people = People(
+    people = SitePeople(
         own, treated.ravel(), outcome.ravel().astype(np.float64), n_strata * len(records)
     )
     variances = stratum_variances(people, 1.0).reshape(-1, n_strata).sum(axis=1)
@@ -310,7 +310,7 @@ def variances_of(states: list[tuple[int, int, int, int, int]]) -> list[float]:
         ]
     )
     return [
-        float(v) for v in stratum_variances(People(stratum, treated, outcome, len(states)), 1.0)
+        float(v) for v in stratum_variances(SitePeople(stratum, treated, outcome, len(states)), 1.0)
     ]
 
 

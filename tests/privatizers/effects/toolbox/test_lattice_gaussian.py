@@ -16,8 +16,8 @@ from privatizers.effects.toolbox.lattice_gaussian import (
     discrete_delta,
     discrete_scale,
 )
-from privatizers.lab.unprotected.as_printed import classical_sigma_as_printed
 from privatizers.noise.randomness import discrete_gaussian
+from tests.support.as_printed import classical_sigma
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
@@ -39,9 +39,9 @@ def test_the_continuous_sigma_is_the_least(epsilon: float, delta: float) -> None
 
 
 def test_the_classical_sigma_is_too_much_at_1_and_too_little_at_13() -> None:
-    assert classical_sigma_as_printed(1.0, 1e-5) > 1.2 * continuous_sigma(1.0, 1e-5)
-    assert classical_sigma_as_printed(40 / 3, 1e-5) < 0.92 * continuous_sigma(40 / 3, 1e-5)
-    assert continuous_delta(classical_sigma_as_printed(40 / 3, 1e-5), 40 / 3) > 1.0e-4
+    assert classical_sigma(1.0, 1e-5) > 1.2 * continuous_sigma(1.0, 1e-5)
+    assert classical_sigma(40 / 3, 1e-5) < 0.92 * continuous_sigma(40 / 3, 1e-5)
+    assert continuous_delta(classical_sigma(40 / 3, 1e-5), 40 / 3) > 1.0e-4
 
 
 @pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 3.0, 50.0])

@@ -13,7 +13,7 @@ from estimators.effects.models.basis import Basis
 from estimators.effects.models.moments import Nuisance
 from privatizers.effects.models import moments
 from privatizers.effects.models.lattice_sums import Query, drawn_sums
-from privatizers.effects.models.moments import Known, released
+from privatizers.effects.models.moments import KnownMoments, released
 from privatizers.effects.models.rows import EffectRows
 from privatizers.lab.audit.effect_models import Draw, EffectsAudit, audit_effects
 from schemas.arrays import Ints
@@ -53,7 +53,7 @@ def test_sound_code_passes_and_comes_near_the_claim(kind: str, neighbours: str) 
 def test_a_sensitivity_a_tenth_short(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     sound = moments._size_and_sensitivity
 
-    def short(known: Known, asked: str) -> tuple[int, float]:
+    def short(known: KnownMoments, asked: str) -> tuple[int, float]:
         size, sensitivity = sound(known, asked)
         return size, sensitivity * (0.9 if asked == name else 1.0)
 
@@ -80,8 +80,8 @@ def test_a_propensity_column_that_is_not_clipped(monkeypatch: pytest.MonkeyPatch
 
 def test_a_statistic_that_decides_is_read_before_it_is_noised() -> None:
     def peeking(
-        known: Known, stage: tuple[str, ...], batches: Iterable[EffectRows], draw: Draw
-    ) -> Known:
+        known: KnownMoments, stage: tuple[str, ...], batches: Iterable[EffectRows], draw: Draw
+    ) -> KnownMoments:
         rows = list(batches)
         after = released(known, stage, rows, draw)
         if after.nuisance is None or known.nuisance is not None:
@@ -94,8 +94,8 @@ def test_a_statistic_that_decides_is_read_before_it_is_noised() -> None:
 
 def test_a_faulty_row_that_is_dropped_from_n() -> None:
     def dropping(
-        known: Known, stage: tuple[str, ...], batches: Iterable[EffectRows], draw: Draw
-    ) -> Known:
+        known: KnownMoments, stage: tuple[str, ...], batches: Iterable[EffectRows], draw: Draw
+    ) -> KnownMoments:
         rows = list(batches)
         n_complete = sum(int(each.complete.sum()) for each in rows)
         return released(replace(known, n_rows=n_complete), stage, rows, draw)

@@ -10,7 +10,7 @@ from flows.cli.main import run
 from flows.effects.released.loss.site_report import least_epsilon, report_loss
 from flows.effects.released.site_report import write_report
 from privatizers.effects.sites.dp_matching import GlobalMatching, SmoothMatching
-from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.matching import SitePeople
 from privatizers.effects.sites.randomised_trial import RandomisedTrial, SiteEffect
 from schemas.effects.site import SiteReport
 from tests.site_reports import a_report
@@ -45,7 +45,7 @@ def test_a_matched_effect_costs_at_least_what_its_noise_gives(
     mechanism: GlobalMatching | SmoothMatching,
 ) -> None:
     cells = np.arange(400) % 4
-    drawn = mechanism.report(People(cells, np.arange(400) // 4 % 2 == 0, np.ones(400), 4))
+    drawn = mechanism.report(SitePeople(cells, np.arange(400) // 4 % 2 == 0, np.ones(400), 4))
     loss = report_loss(report_of(drawn, "matching"), Path("report.json"))
     assert loss.broken == ()
     assert 0.0 < loss.epsilon <= 2.0

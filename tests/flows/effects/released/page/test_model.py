@@ -227,7 +227,7 @@ def test_without_its_cells_nothing_is_said_of_targeting(pages: Pages) -> None:
 
 def test_subgroups_stand_on_the_curve_where_they_belong() -> None:
     """From edge to edge, in scale; a partition by another feature has no point here."""
-    track = drawn.Track(np.zeros(3), np.full(3, 0.1))
+    track = drawn.BandedCurve(np.zeros(3), np.full(3, 0.1))
     points = [drawn.Point(0.5, 0.25, 0.75, 0.0, 4.0), drawn.Point(-0.5, -1.0, 0.0, 4.0, 10.0)]
     svg = drawn.along_number(
         Drawing("figure-x", "title", "description"),

@@ -23,7 +23,7 @@ from flows.lab.replication.cate.study import (
     NAME,
     QUICK,
     CateReplication,
-    Scale,
+    CateSize,
     replicate,
     run,
 )
@@ -33,7 +33,7 @@ from tests.statistical.simulate import real_data
 pytestmark = pytest.mark.statistical
 
 VARIABLE = "CLUSTERDP_TEST_DATA"
-SMALL = Scale((500, 2_000), (1.0, 16.0), 2, 1, (), ())
+SMALL = CateSize((500, 2_000), (1.0, 16.0), 2, 1, (), ())
 
 
 def _row(**given: float | str | int | None) -> CateRow:
@@ -100,7 +100,7 @@ BARS = {"A": 0.2, "B": 0.2, "C": 0.2, "D": 0.4, "E": 0.25}
 def test_errors_are_well_under_the_authors(name: str, epsilon: float) -> None:
     """At n = 8,000, 8 fits: the mean was 3 standard errors or more below its bar in 20 fits."""
     set_ups = [one for one in simulated() if one.name == name]
-    rows = list(run(Scale((8_000,), (epsilon,), 4, 1, (), ()), set_ups, sound()[:1]))
+    rows = list(run(CateSize((8_000,), (epsilon,), 4, 1, (), ()), set_ups, sound()[:1]))
     (row,) = rows
     assert row.over_authors_dr is not None
     assert row.over_authors_dr < BARS[name]
@@ -109,7 +109,7 @@ def test_errors_are_well_under_the_authors(name: str, epsilon: float) -> None:
 def test_customers_are_learnt_from(tmp_path: Path) -> None:
     """Bars of 0.5 at n = 4,000, ε = 1, where ours has 0.14 ± 0.01."""
     set_up = hillstrom(real_data(str(HILLSTROM)).parents[1])
-    (row,) = run(Scale((4_000,), (1.0,), 4, 1, (), ()), [set_up], sound()[:1])
+    (row,) = run(CateSize((4_000,), (1.0,), 4, 1, (), ()), [set_up], sound()[:1])
     assert row.over_authors_dr is not None
     assert row.over_authors_dr < 0.5
     assert row.mse < set_up.fresh(np.random.default_rng(1)).effect.var()
@@ -203,7 +203,7 @@ def test_the_library_learns_from_made_up_people_alone(tmp_path: Path) -> None:
 
     asked = Learner("DP-EBM dr", "", refuse, "dr", is_library=True)  # type: ignore[arg-type] # never called
     set_ups: list[SetUp] = [replace(one, simulated=False) for one in simulated()[:2]]
-    scale = Scale((500,), (1.0,), 1, 1, (500,), ("A", "B"))
+    scale = CateSize((500,), (1.0,), 1, 1, (500,), ("A", "B"))
     assert list(run(scale, set_ups, [asked])) == []
     with pytest.raises(AssertionError, match="asked"):
         list(run(scale, simulated()[:1], [asked]))
@@ -212,7 +212,7 @@ def test_the_library_learns_from_made_up_people_alone(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("library")
 def test_published_learners_have_errors_like_those_published() -> None:
     """B at n = 2,000, ε = 1: DR 21.6, S 1.35 in the authors' file. Within a factor of 4."""
-    scale = Scale((2_000,), (1.0,), 2, 2, (2_000,), ("B",))
+    scale = CateSize((2_000,), (1.0,), 2, 2, (2_000,), ("B",))
     learners = published()
     rows = {one.learner: one for one in run(scale, [simulated()[1]], learners)}
     assert set(rows) == {"DP-EBM dr", "DP-EBM r", "DP-EBM s"}

@@ -5,7 +5,7 @@ import pytest
 
 from flows.lab.replication.efficiency.half import (
     PLANNED_TABLES,
-    People,
+    TwoArms,
     half_rows,
     half_text,
     half_variance,
@@ -72,7 +72,7 @@ def test_it_is_the_variance_that_simulated_releases_have(
     levels, people = 6, population(np.random.default_rng(4))
     mechanism, grid = planned_by_hand(levels, learn_from)
     worked_out = half_variance(
-        People(GRID, SIZES, shares_of(people)), mechanism, grid, np.random.default_rng(1)
+        TwoArms(GRID, SIZES, shares_of(people)), mechanism, grid, np.random.default_rng(1)
     )
     inside = np.random.default_rng(3).permuted(np.tile(np.arange(2), SIZES.sum() // 2)) == 0
     trial = Trial(grid, SIZES, people, mechanism, support=GRID)

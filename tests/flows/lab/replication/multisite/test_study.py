@@ -53,7 +53,7 @@ from flows.lab.replication.multisite.study import (
     replicate,
     run,
 )
-from privatizers.effects.sites.matching import People
+from privatizers.effects.sites.matching import SitePeople
 from schemas.errors import InputError
 from tests.statistical.simulate import real_data
 
@@ -189,7 +189,7 @@ def test_budgets_are_a_geometric_ladder() -> None:
 @pytest.mark.parametrize("proportions", PROPORTIONS, ids=str)
 def test_everybody_is_at_one_site_and_in_the_public_order(proportions: tuple[int, ...]) -> None:
     n = 747
-    people = People(
+    people = SitePeople(
         np.arange(n), np.arange(n) % 2 == 0, np.arange(n) / n, n_strata=n
     )  # who is who can be read off
     sites = dealt(people, proportions, np.random.default_rng(3))
@@ -231,7 +231,7 @@ def test_the_printed_trial_has_the_noise_and_the_variance_of_the_paper() -> None
     n_treated, n_control, epsilon = 40, 80, 1.0
     treated = np.arange(n_treated + n_control) < n_treated
     outcome = (np.arange(n_treated + n_control) % 2).astype(np.float64)
-    people = People(np.zeros(len(treated), dtype=np.int64), treated, outcome, 1)
+    people = SitePeople(np.zeros(len(treated), dtype=np.int64), treated, outcome, 1)
     report = next(one.report for one in FOR_TRIALS if one.form == PRINTED)
     drawn = np.array([report(people, epsilon, random) for _ in range(4_000)])
     noise = 2.0 * (2.0 / epsilon) ** 2 * (1 / n_treated**2 + 1 / n_control**2)
