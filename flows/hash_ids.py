@@ -16,7 +16,7 @@ from flows.config.unit_id_key import read_key
 from flows.raw.boundary.guard import values_free
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.files import replace_file
-from flows.runtime.table_files import check_format, id_column, read_table
+from flows.runtime.reading.table_files import check_format, id_column, read_table
 from schemas.errors import ConfigError, InputError
 
 

@@ -25,8 +25,9 @@ import typer
 
 from flows.cli import analysis, experiment
 from flows.cli.answer import Answer
-from flows.cli.benefits import effects
-from flows.cli.effects import cate, cate_predict
+from flows.cli.effects.benefits import effects
+from flows.cli.effects.models import cate, cate_predict
+from flows.cli.effects.sites import aggregate, site
 from flows.cli.failure import Failure, failure_of, usage_failure, wants_json
 from flows.cli.headings import UnderHeadings
 from flows.cli.init import init
@@ -35,7 +36,6 @@ from flows.cli.options import ConfigFiles, Json, Period, Prefect
 from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
-from flows.cli.sites import aggregate, site
 from flows.runtime import logs
 from flows.runtime.interruption import note_interruption, was_interrupted
 from flows.runtime.progress import LineHandler, waiting

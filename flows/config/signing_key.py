@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.runtime.key_files import given_key
+from flows.runtime.reading.key_files import given_key
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from schemas.errors import ConfigError
 
 MOST_BYTES = 4_000_000

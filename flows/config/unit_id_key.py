@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flows.config.model.experiment import Config
-from flows.runtime.key_files import given_key
+from flows.runtime.reading.key_files import given_key
 from schemas.errors import ConfigError
 
 _KEY = "publish.key_file"

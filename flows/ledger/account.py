@@ -57,7 +57,7 @@ from flows.released.file.draft import (
 from flows.released.lists import Closing, Known, Lists
 from flows.runtime import clock
 from flows.runtime.houses import offered
-from flows.runtime.regular_files import digest_of
+from flows.runtime.reading.regular_files import digest_of
 from flows.runtime.working_folders import keep, lock_if_dead
 from flows.schedule.periods import Schedule
 from privatizers.accounting.budget import of_group

@@ -18,7 +18,7 @@ from flows.ledger.database import Ledger
 from flows.ledger.rules import Entry, State
 from flows.ledger.shelf import Shelf
 from flows.ledger.tables import FILES
-from flows.runtime.regular_files import digest_of
+from flows.runtime.reading.regular_files import digest_of
 from schemas.errors import InputError
 
 Stamp = tuple[str, str]

@@ -10,7 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 from flows.runtime.files import private_directory
 from flows.runtime.paths import absolute, check_place
-from flows.runtime.regular_files import other_than_file
+from flows.runtime.reading.regular_files import other_than_file
 from schemas.errors import ConfigError, InputError
 
 PATIENCE = {

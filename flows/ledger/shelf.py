@@ -16,7 +16,7 @@ from flows.ledger.rules import UnknownRelease
 from flows.released.file.draft import published
 from flows.released.lists import PRUNED, Lists, PrunedRelease, named, read_lists
 from flows.runtime import clock
-from flows.runtime.regular_files import digest_of
+from flows.runtime.reading.regular_files import digest_of
 from privatizers.accounting.budget import Budget, of_group
 from schemas.errors import ConflictError, InputError, shown
 from schemas.names import ReleaseName

@@ -21,7 +21,7 @@ from flows.operate.copies.folder import Backup, KeptExperiment, new_backup, seal
 from flows.operate.copies.keys import read_keys
 from flows.operate.copies.snapshot import Snapshot, take_snapshot
 from flows.raw.fingerprint import KEY_FILE
-from flows.runtime.small_files import read_small
+from flows.runtime.reading.small_files import read_small
 from schemas.errors import ConfigError, InputError
 
 _LARGEST = 4_000_000  # bytes of a configuration

@@ -27,7 +27,7 @@ from flows.operate.copies.refill import is_there_whole, loaded, refill
 from flows.raw.fingerprint import KEY_FILE
 from flows.released.file.draft import at_work
 from flows.runtime import clock
-from flows.runtime.key_files import put_key
+from flows.runtime.reading.key_files import put_key
 from privatizers.accounting.budget import Budget
 from schemas.errors import ConfigError, ConflictError, shown
 from schemas.names import ReleaseName

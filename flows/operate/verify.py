@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from flows.released.checksums import SIGNATURE, SUMS, read_sums, signed_sums
 from flows.released.lists import LISTS, Lists, read_lists
 from flows.runtime.houses import offered
-from flows.runtime.regular_files import digest_of, is_link
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.reading.regular_files import digest_of, is_link
+from flows.runtime.reading.small_files import UnreadableError, read_small
 from flows.runtime.terminal import shown
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.names import ReleaseName

@@ -24,8 +24,8 @@ from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.units.rows import Rows, positions
-from flows.runtime.key_files import kept_key
 from flows.runtime.progress import Progress
+from flows.runtime.reading.key_files import kept_key
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import OptimalParameters
 from schemas.raw import ARM, CLUSTER, OUTCOME, PAYER, UNIT, several

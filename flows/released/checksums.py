@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from flows.released.lists import LISTS, Known, contents_of
 from flows.runtime.files import folder_lock, sync_directory
-from flows.runtime.regular_files import digest_of, is_link
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.reading.regular_files import digest_of, is_link
+from flows.runtime.reading.small_files import UnreadableError, read_small
 from schemas.errors import InputError
 
 if TYPE_CHECKING:

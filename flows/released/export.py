@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from flows.released.file.read import open_release
 from flows.released.file.sql import quote_name
 from flows.runtime.files import replace_file
-from flows.runtime.table_files import check_format
+from flows.runtime.reading.table_files import check_format
 from schemas.errors import ConfigError, InputError, shown
 
 EXPORTED: Final = ("units", "estimates", "counts", "debias")

@@ -13,8 +13,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flows.runtime.regular_files import is_link
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.regular_files import is_link
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.json_text import parsed

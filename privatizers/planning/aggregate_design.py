@@ -13,11 +13,11 @@ from privatizers.accounting.accountant import pure_epsilon
 from privatizers.accounting.events import CountsNoise, Event, SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.aggregate_mechanism import AggregateMechanism
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.noisy_histogram import NoisyHistogram
 from privatizers.mechanisms.noisy_horvitz_thompson import NoisyHorvitzThompson
-from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import AggregateParameters, event_of
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
+from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.planning.design import check_range, check_workable
 from schemas.errors import ConfigError
 

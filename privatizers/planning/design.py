@@ -17,9 +17,9 @@ from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.mechanisms.noisy_counts import moved_cells
-from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import Parameters, event_of
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
+from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from schemas.errors import ConfigError
 

@@ -13,9 +13,9 @@ import numpy as np
 from privatizers.accounting.accountant import calibrate_bounded, delta_at
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
-from privatizers.mechanisms.noisy_counts import moved_cells
-from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of, statistics_event
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
+from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.programme import MOST_INPUTS
 from privatizers.optimal_response.whole_numbers import MOST_EPSILON, even_table
 from privatizers.planning.design import StatisticName, check_range, check_workable

@@ -23,6 +23,8 @@ from privatizers.domain.lattice import lattice_of
 from privatizers.domain.strata import Strata, lay_out, small_clusters_share
 from privatizers.planning.design import Design, Request, StatisticName, design
 from privatizers.planning.grids import drawn_share, pessimistic, project_guess, rounding_variance
+from privatizers.planning.noise.response_noise import Informed, Splits, prior_noise, table_noise
+from privatizers.planning.noise.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.optimal_design import (
     LearnFrom,
     OptimalDesign,
@@ -37,8 +39,6 @@ from privatizers.planning.predicted_variance import (
     segment_weights,
 )
 from privatizers.planning.predictions import PredictedEffect, Prediction, effects_of, predictions
-from privatizers.planning.response_noise import Informed, Splits, prior_noise, table_noise
-from privatizers.planning.statistic_noise import squares_noise, statistic_noise
 from privatizers.planning.table_choice import (
     PlannedMechanism,
     choice_reason,

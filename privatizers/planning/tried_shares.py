@@ -3,7 +3,7 @@
 import numpy as np
 
 from privatizers.domain.lattice import lattice_of
-from privatizers.mechanisms.noisy_squares import is_even, square_steps
+from privatizers.mechanisms.statistics.noisy_squares import is_even, square_steps
 from privatizers.planning.design import StatisticName
 from privatizers.planning.optimal_design import LearnFrom
 from schemas.arrays import Floats

@@ -55,8 +55,12 @@ PLANTED: list[Planted] = [
     (CIRCLES, "flows/released/file/read.py", "import flows.released.estimates.release"),
     (UNSOUND, "flows/release.py", "import privatizers.lab.unprotected.homogeneity"),
     (LAYERS, "schemas/errors.py", "import estimators.response.debias"),
-    (LAYERS, "estimators/response/debias.py", "import privatizers.mechanisms.noisy_counts"),
-    (LAYERS, "privatizers/mechanisms/noisy_counts.py", "import flows.runtime.files"),
+    (
+        LAYERS,
+        "estimators/response/debias.py",
+        "import privatizers.mechanisms.prior",
+    ),
+    (LAYERS, "privatizers/mechanisms/statistics/noisy_counts.py", "import flows.runtime.files"),
     (BOUNDARY, "flows/released/file/read.py", "from flows.raw.boundary.sealed import Sealed"),
     (
         BOUNDARY,

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 from flows.config.model.experiment import Config
-from flows.raw.reading import csv_files, json_lines
+from flows.raw.reading.by_format import csv_files, json_lines
 from tests.boundary.reading_pairs import GRAINS, KINDS, Pair, a_pair, read_apart
 from tests.conftest import Builder
 

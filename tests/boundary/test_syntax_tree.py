@@ -345,7 +345,7 @@ def test_innocent_code_is_left_alone(finder: Finder, source: str) -> None:
         (opens_what_is_sealed, "flows/raw/privatize.py", False),
         (opens_what_is_sealed, "flows/release.py", True),
         (opens_what_is_sealed, "flows/rawish.py", True),
-        (opens_what_is_sealed, "privatizers/mechanisms/noisy_counts.py", True),
+        (opens_what_is_sealed, "privatizers/mechanisms/statistics/noisy_counts.py", True),
         (draws, "privatizers/noise/randomness.py", False),
         (draws, "privatizers/randomness_too.py", True),
         (draws, "privatizers/lab/simulation/simulate.py", True),

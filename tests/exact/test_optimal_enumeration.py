@@ -14,8 +14,8 @@ import pytest
 from privatizers.accounting.accountant import delta_at, pure_epsilon
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
-from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of
+from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats
 from tests.exact.enumeration import Enumeration, with_squares

@@ -12,7 +12,8 @@ import pytest
 
 from flows.cli.main import run
 from flows.released.estimates.release import estimate_file
-from flows.released.file import opening, rules
+from flows.released.file import opening
+from flows.released.file.checks import rules
 from flows.released.file.opening import open_safely, patience
 from flows.released.file.read import read_release
 from schemas.errors import InputError

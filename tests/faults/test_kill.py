@@ -308,10 +308,10 @@ A_LATER_RELEASE = {
     "before shutil.rmtree": PUBLIC,
 }
 THE_FIRST_RELEASE = {
-    "before flows.runtime.key_files._make_key": UNCHARGED,
+    "before flows.runtime.reading.key_files._make_key": UNCHARGED,
     "before os.link": UNCHARGED,  # of the key of digests
     "after os.link": UNCHARGED,
-    "after flows.runtime.key_files._make_key": UNCHARGED,
+    "after flows.runtime.reading.key_files._make_key": UNCHARGED,
     "after os.link#2": UNCHARGED,  # of the key of accounts
     "after flows.ledger.database.make_private": UNCHARGED,
     f"before {COMMIT}#1": UNCHARGED,

@@ -19,7 +19,7 @@ import clusterdp
 from flows.cli.main import run
 from flows.ledger.account import Account
 from flows.released.checksums import read_sums
-from flows.runtime import regular_files
+from flows.runtime.reading import regular_files
 from schemas.errors import ConflictError
 from tests.conftest import Builder, Experiment, build_experiment, released
 from tests.effect_logs import Campaign, campaign

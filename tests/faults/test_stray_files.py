@@ -10,7 +10,7 @@ import pytest
 import clusterdp
 from flows.effects.released.site_report import read_report
 from flows.released.estimates.covariates import estimate_covariates
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from schemas.errors import ConflictError, InputError
 from tests.conftest import Builder, a_log, released
 from tests.faults.hostile import changed, said

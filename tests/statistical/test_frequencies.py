@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts
 from privatizers.noise.randomness import RESOLUTION, discrete_laplace, random_words
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats, Ints

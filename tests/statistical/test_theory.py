@@ -24,7 +24,7 @@ from estimators.theory import (
     uniform_prior_variance,
 )
 from privatizers.accounting.rounding import counts_loss
-from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
 from privatizers.planning.design import MechanismName, Request, design
 from schemas.arrays import Floats
 from tests.statistical.found import errors_off

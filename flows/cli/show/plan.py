@@ -7,8 +7,8 @@ from flows.runtime.terminal import pairs, table
 
 if TYPE_CHECKING:
     from flows.plan import Nights, Other, OutcomePlan, PlanResult
-    from privatizers.mechanisms.noisy_squares import NoisySquares
     from privatizers.mechanisms.parameters import AggregateParameters, UnitParameters
+    from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
     from privatizers.planning.predictions import Prediction
 
 _STATISTICS = {

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flows.config.model.notify import EmailSection
-from flows.runtime.key_files import given_key
 from flows.runtime.paths import check_place
+from flows.runtime.reading.key_files import given_key
 from schemas.errors import ConfigError, shown
 
 if TYPE_CHECKING:

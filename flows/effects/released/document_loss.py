@@ -6,7 +6,7 @@ from flows.effects.released.loss.site_report import report_loss
 from flows.effects.released.model_file import read_with_loss
 from flows.effects.released.site_report import read_report
 from flows.released.loss.loss import Loss
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from schemas.effects.site import KIND
 from schemas.errors import InputError
 from schemas.json_text import parsed

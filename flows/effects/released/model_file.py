@@ -19,7 +19,7 @@ from estimators.effects.models.moments import Nuisance
 from flows.effects.released.loss.effect_model import Fitted, model_loss
 from flows.released.loss.loss import Loss
 from flows.runtime.files import cannot_write
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from schemas.arrays import Floats
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
 from schemas.effects.model import Curve, NoisySums

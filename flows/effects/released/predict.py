@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from estimators.effects.models.model import EffectModel
 from flows.effects.released.model_file import read_model
 from flows.runtime.files import replace_file
-from flows.runtime.regular_files import check_regular
-from flows.runtime.table_files import check_format
+from flows.runtime.reading.regular_files import check_regular
+from flows.runtime.reading.table_files import check_format
 from schemas.arrays import Floats
 from schemas.effects.model import Feature, LevelFeature, NumberFeature
 from schemas.errors import InputError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.runtime.files import cannot_write
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from schemas.effects.site import SiteReport, from_text, to_text
 from schemas.errors import ConfigError, InputError
 

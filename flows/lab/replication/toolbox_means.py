@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from flows.runtime.terminal import table
 from privatizers.effects.toolbox.bounded_mean import (
     AddRemoveMean,

@@ -10,7 +10,7 @@ from flows.config.model.declared import Declared
 from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey
 from flows.ledger.place import ledger_url
-from flows.runtime.key_files import kept_key
+from flows.runtime.reading.key_files import kept_key
 from schemas.errors import ConfigError
 
 KEY_FILE = "account.key"

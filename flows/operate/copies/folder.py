@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.runtime.files import sync_directory
-from flows.runtime.small_files import UnreadableError, read_small_text
+from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from flows.runtime.working_folders import sweep, working_folder
 from schemas.errors import ConfigError, InputError, shown
 

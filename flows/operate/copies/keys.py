@@ -5,7 +5,7 @@ from pathlib import Path
 
 from flows.config.model.declared import Declared
 from flows.ledger.units.account_key import account_key, account_key_path
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.reading.small_files import UnreadableError, read_small
 from schemas.errors import ConfigError, InputError
 
 ACCOUNT = "ledger.key_file"

@@ -37,7 +37,7 @@ from flows.released.estimates.segments import (
 from flows.released.file.macros import LEVEL
 from flows.released.night import Night
 from flows.released.tables.analyst_table import UNIT_ID, NoIdsError
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from schemas.errors import ConfigError, InputError, shown
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from flows.released.file.draft import LATEST
 from flows.released.file.opening import OtherSchemaError, open_safely
 from flows.released.lists import CLOSED, Closing, WithdrawnRelease, named
 from flows.released.night import Night, night_of
-from flows.runtime.regular_files import is_link
+from flows.runtime.reading.regular_files import is_link
 from flows.runtime.terminal import shown
 from schemas.errors import InputError, in_short
 from schemas.names import ReleaseName

@@ -21,9 +21,9 @@ from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
 from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
-from privatizers.mechanisms.noisy_squares import counts_of_arms
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
+from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
 from privatizers.optimal_response.response import OptimalResponse
 from privatizers.planning.optimal_design import OptimalDesign
 from schemas.arrays import Floats, Integers, Ints

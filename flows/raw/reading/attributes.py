@@ -9,9 +9,9 @@ else becomes text. A file whose column has only nulls agrees with any type.
 import polars as pl
 import pyarrow as pa
 
+from flows.raw.reading.by_format.parquet_files import schema_of
 from flows.raw.reading.columns import TEXT_LIKE, kind_name
 from flows.raw.reading.log_files import UNREADABLE, suffix
-from flows.raw.reading.parquet_files import schema_of
 from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 

@@ -21,7 +21,7 @@ from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
 from flows.raw.reading.stored_logs import find_stored
 from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
 from flows.runtime.paths import absolute, is_address
-from flows.runtime.regular_files import check_regular
+from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import InputError, NoFileError, did_you_mean, shown
 
 UNREADABLE = (

@@ -10,9 +10,9 @@ import polars as pl
 import pyarrow as pa
 
 from flows.config.model.sections import NamedOutcome
+from flows.raw.reading.by_format.parquet_files import schema_of
 from flows.raw.reading.columns import TEXT_LIKE, can_be_numbers, can_be_texts, kind_name
 from flows.raw.reading.log_files import UNREADABLE, suffix
-from flows.raw.reading.parquet_files import schema_of
 from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 

@@ -13,11 +13,17 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 
-from flows.raw.reading.csv_files import read_csv
-from flows.raw.reading.json_lines import read_json_lines
+from flows.raw.reading.by_format.csv_files import read_csv
+from flows.raw.reading.by_format.json_lines import read_json_lines
+from flows.raw.reading.by_format.parquet_files import (
+    n_rows,
+    read_parquet,
+    schema_of,
+    stretch,
+    without_rows,
+)
 from flows.raw.reading.log_files import UNREADABLE, Wanted, suffix
 from flows.raw.reading.parallel import in_parallel
-from flows.raw.reading.parquet_files import n_rows, read_parquet, schema_of, stretch, without_rows
 from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 from schemas.raw import FILE, ROW

@@ -11,7 +11,7 @@ from estimators.arm_effects import Estimate
 from estimators.decisions import Decision
 from estimators.means import SHARPEST_FIRST
 from flows.released.estimates.notebook import EffectsFrame
-from flows.runtime.table_files import check_names
+from flows.runtime.reading.table_files import check_names
 from schemas.errors import ConfigError, InputError
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from flows.released.file.read import (
     read_manifest,
 )
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
-from flows.runtime.table_files import id_column, read_table, text_or_integer
+from flows.runtime.reading.table_files import id_column, read_table, text_or_integer
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
 

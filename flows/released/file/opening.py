@@ -18,7 +18,7 @@ import duckdb
 
 from flows.released.file.sql import quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
-from flows.runtime.regular_files import check_regular
+from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.terminal import shown
 from schemas.errors import InputError
 from schemas.names import COLUMN, TAKEN, is_derived, metric_problem

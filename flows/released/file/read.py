@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 
 from estimators.ends import End
-from flows.released.file.assigned import count_assigned, n_assigned
+from flows.released.file.checks.assigned import count_assigned, n_assigned
+from flows.released.file.checks.own_catalog import foreign_code
+from flows.released.file.checks.rules import LOSS_RULES, broken_row_rule
+from flows.released.file.checks.stated_ends import stated_ends
+from flows.released.file.checks.table_rules import broken_table_rule
 from flows.released.file.opening import ATTACHED, open_safely
-from flows.released.file.own_catalog import foreign_code
-from flows.released.file.rules import LOSS_RULES, broken_row_rule
 from flows.released.file.sql import quote_name
-from flows.released.file.stated_ends import stated_ends
-from flows.released.file.table_rules import broken_table_rule
 from schemas.errors import ConfigError, InputError, shown
 from schemas.released import RATIO, TABLES, Manifest, Metric, Ratio
 from schemas.tables import ASSIGNED_TO, SCHEMA, TEXT, Table, unit_table
@@ -76,8 +76,8 @@ def open_release(path: Path, *, at_any_loss: bool = False) -> Iterator[duckdb.Du
     """Open a released file read-only, whoever has made it.
 
     Raises InputError unless its tables are those of a release, their values fit together
-    (:mod:`flows.released.file.rules`), and its macros are those that these make. A file that is
-    opened ``at_any_loss`` may cost more than it says.
+    (:mod:`flows.released.file.checks.rules`), and its macros are those that these make. A file that
+    is opened ``at_any_loss`` may cost more than it says.
     """
     but = LOSS_RULES if at_any_loss else frozenset[str]()
     with open_safely(path) as connection:

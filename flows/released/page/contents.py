@@ -18,13 +18,13 @@ from estimators.response.debias import response_noise_variance
 from estimators.response.pool_statistics import Cumulants
 from flows.released.estimates.decisions import Decisions, decisions_of
 from flows.released.estimates.release import estimates_of_every, ratios_of_release
-from flows.released.file.assigned import count_assigned
+from flows.released.file.checks.assigned import count_assigned
+from flows.released.file.checks.stated_ends import stated_ends
 from flows.released.file.evidence import Parameters, Released, read_every, read_frame
 from flows.released.file.macros import LEVEL
 from flows.released.file.outputs import Outputs
 from flows.released.file.read import read_manifest
 from flows.released.file.sql import quote_name, statement
-from flows.released.file.stated_ends import stated_ends
 from flows.released.file.unit_counts import read_output_counts
 from flows.released.page import figures
 from flows.released.page.by_attribute import AttributeContents, read_by_attribute

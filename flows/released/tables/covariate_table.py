@@ -9,7 +9,7 @@ import polars as pl
 
 from flows.released.file.evidence import Released, deviations, read_frame, units_of
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable
-from flows.runtime.table_files import id_column, read_table
+from flows.runtime.reading.table_files import id_column, read_table
 from schemas.arrays import Ints
 from schemas.errors import InputError
 from schemas.tables import ASSIGNED_TO

@@ -17,7 +17,7 @@ from estimators.strata.evidence import Evidence, Pools, Slices, Statistic, sum_b
 from estimators.strata.output_moments import moments_of_outputs
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
-from privatizers.mechanisms.noisy_squares import ReleasedSquares
+from privatizers.mechanisms.statistics.noisy_squares import ReleasedSquares
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Ints
 

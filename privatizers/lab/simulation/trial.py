@@ -32,8 +32,8 @@ from privatizers.lab.simulation.pools import (
 )
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
-from privatizers.mechanisms.noisy_squares import ReleasedSquares
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
+from privatizers.mechanisms.statistics.noisy_squares import ReleasedSquares
 from privatizers.optimal_response.response import joined
 from schemas.arrays import Bools, Floats, Ints
 

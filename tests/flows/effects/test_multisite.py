@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import sites as site_commands
+from flows.cli.effects import sites as site_commands
 from flows.cli.main import app
 from flows.cli.show.sites import site_text
 from flows.effects.config.site import Covariate

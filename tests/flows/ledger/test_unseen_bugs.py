@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from flows.runtime.key_files import KEY_SIZE, kept_key
+from flows.runtime.reading.key_files import KEY_SIZE, kept_key
 from privatizers.noise import randomness
 from tests.conftest import Builder, a_log
 

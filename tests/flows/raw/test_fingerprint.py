@@ -882,7 +882,7 @@ def test_runs_at_once_make_one_key(experiment: Builder, monkeypatch: pytest.Monk
         time.sleep(0.02)
         return secret_key()
 
-    monkeypatch.setattr("flows.runtime.key_files.secret_key", slowly)
+    monkeypatch.setattr("flows.runtime.reading.key_files.secret_key", slowly)
     with ThreadPoolExecutor(n_runs) as pool:
         found = set(pool.map(run, range(n_runs)))
     assert len(found) == 1
@@ -900,7 +900,7 @@ def test_a_key_that_another_run_made_first_stays(
         key_of(built).write_bytes(winner)
         return secret_key()
 
-    monkeypatch.setattr("flows.runtime.key_files.secret_key", too_late)
+    monkeypatch.setattr("flows.runtime.reading.key_files.secret_key", too_late)
     found = of_frame(built.load(), kept_rows(BASE))
     assert key_of(built).read_bytes() == winner
     assert found.rows == expected_rows(winner, BASE, "text")
@@ -916,7 +916,7 @@ def test_a_run_that_dies_while_making_the_key_leaves_none(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("flows.runtime.key_files.secret_key", dies)
+        patched.setattr("flows.runtime.reading.key_files.secret_key", dies)
         with pytest.raises(KeyboardInterrupt):
             of_run(built)
     assert not key_of(built).exists()

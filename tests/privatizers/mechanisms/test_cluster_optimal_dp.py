@@ -16,8 +16,8 @@ from privatizers.accounting.events import (
 )
 from privatizers.domain.lattice import Lattice
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
-from privatizers.mechanisms.noisy_squares import NoisySquares
 from privatizers.mechanisms.parameters import OptimalParameters, event_of
+from privatizers.mechanisms.statistics.noisy_squares import NoisySquares
 from privatizers.optimal_response.learnt_guess import public_response
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Ints

@@ -13,10 +13,10 @@ from privatizers.domain.strata import everyone_shares, small_clusters_share
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_free_dp import ClusterFreeDP
 from privatizers.mechanisms.mechanism import Mechanism, StrataRelease
-from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts
 from privatizers.mechanisms.uniform_prior_dp import UniformPriorDP
 from privatizers.noise.randomness import UNIT
 from privatizers.planning.design import MechanismName, Request, design

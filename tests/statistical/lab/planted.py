@@ -19,16 +19,16 @@ from flows.raw.units.roster import roster_of
 from flows.raw.units.rows import Rows
 from privatizers.accounting.budget import Budget
 from privatizers.mechanisms import label_response, paired_optimal_dp
-from privatizers.mechanisms import noisy_counts as counts
-from privatizers.mechanisms import noisy_squares as squares
 from privatizers.mechanisms.cluster_dp import noisy_prior
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP, OptimalRelease
 from privatizers.mechanisms.label_response import LabelResponse
 from privatizers.mechanisms.mechanism import StrataRelease
-from privatizers.mechanisms.noisy_counts import NoisyCounts
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import realised_prior, truncated_prior
 from privatizers.mechanisms.randomised_response import RandomisedResponse, ResponseTables
+from privatizers.mechanisms.statistics import noisy_counts as counts
+from privatizers.mechanisms.statistics import noisy_squares as squares
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts
 from privatizers.noise.randomness import discrete_laplace, random_words
 from privatizers.optimal_response import learnt_guess
 from privatizers.optimal_response import pair_table as tables

@@ -35,7 +35,7 @@ import polars as pl
 from numpy.random import Generator
 from scipy.special import expit
 
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from privatizers.effects.models.rows import EffectRows
 from schemas.arrays import Bools, Floats, Ints
 from schemas.effects.model import (

@@ -21,8 +21,8 @@ from estimators.response.pool_statistics import unit_noise
 from flows.lab.replication.efficiency.rows import NoiseRow
 from flows.lab.replication.experiment_one import GRID, SIZES, K, population, shares_of
 from flows.runtime.terminal import table
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.prior import truncated_prior
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.optimal_response.learnt_guess import learnt_response, public_response, solved
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of, project_guess, rounding_variance

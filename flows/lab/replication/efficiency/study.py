@@ -49,12 +49,12 @@ from privatizers.lab.simulation.trial import Trial
 from privatizers.mechanisms.cluster_dp import ClusterDP
 from privatizers.mechanisms.cluster_optimal_dp import ClusterOptimalDP
 from privatizers.mechanisms.mechanism import Mechanism
-from privatizers.mechanisms.noisy_counts import moved_cells
 from privatizers.mechanisms.parameters import Parameters
 from privatizers.mechanisms.prior import truncated_prior
-from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from privatizers.planning.design import Request, design
 from privatizers.planning.grids import grids_of
+from privatizers.planning.noise.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import Question, plan
 from schemas.arrays import Bools, Floats, Ints

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from privatizers.effects.sites.matching import SitePeople
 from schemas.arrays import Ints
 from schemas.errors import InputError

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from flows.cli.main import run
-from flows.runtime.table_files import read_table
+from flows.runtime.reading.table_files import read_table
 from schemas.errors import InputError
 from tests.conftest import Builder, Experiment, a_log, write_content
 

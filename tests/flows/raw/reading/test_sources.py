@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flows.raw.ingest import ingest
-from flows.raw.reading import csv_files, json_lines
+from flows.raw.reading.by_format import csv_files, json_lines
 from flows.raw.validate import validate
 from schemas.errors import InputError
 from tests.conftest import SENTINEL, Builder, Content, Experiment, a_log, rows, told, write_content

@@ -13,14 +13,14 @@ from privatizers.accounting.accountant import delta_at, epsilon_at, pure_epsilon
 from privatizers.accounting.events import SquareNoise, SumNoise, Together
 from privatizers.domain.lattice import Lattice, lattice_of
 from privatizers.domain.strata import lay_out
-from privatizers.mechanisms.noisy_squares import (
+from privatizers.mechanisms.parameters import event_of
+from privatizers.mechanisms.statistics.noisy_squares import (
     NoisySquares,
     SquareSteps,
     counts_of_arms,
     is_even,
     square_steps,
 )
-from privatizers.mechanisms.parameters import event_of
 from privatizers.planning.design import Request, design
 from schemas.errors import ConfigError
 from tests.composition import composed_delta

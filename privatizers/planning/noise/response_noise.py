@@ -7,10 +7,10 @@ import numpy as np
 from estimators.response.pool_statistics import unit_noise
 from privatizers.domain.lattice import lattice_of
 from privatizers.optimal_response.learnt_guess import LEAST_KNOWN, SOLVED_IN
-from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
 from privatizers.planning.design import StatisticName
+from privatizers.planning.noise.approximate_rate import StatisticShift, approximate_odds
+from privatizers.planning.noise.optimal_noise import learnt_guess, optimal_noise
 from privatizers.planning.optimal_design import LearnFrom
-from privatizers.planning.optimal_noise import learnt_guess, optimal_noise
 from schemas.arrays import Floats, Ints
 
 _TELLING = 1.5

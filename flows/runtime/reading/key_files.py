@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flows.runtime.files import folder_lock, private_directory, sync_directory
-from flows.runtime.small_files import UnreadableError, read_small
+from flows.runtime.reading.small_files import UnreadableError, read_small
 from privatizers.noise.randomness import secret_key
 from schemas.errors import ConfigError, InputError
 

@@ -8,8 +8,8 @@ What is read of a line depends on that line alone, and each public field on its 
    it stands for (``1e2`` is ``100.0``); whole numbers of any length stay as they are. Nested values
    lose their blanks.
 3. A line that the parser refuses, or of over a million bytes, is mended
-   (:mod:`flows.raw.reading.json_mending`) and given to the same parser: odd private values become
-   text or null, everything else stays as it is.
+   (:mod:`flows.raw.reading.by_format.json_mending`) and given to the same parser: odd private
+   values become text or null, everything else stays as it is.
 4. Blank lines are not rows. A line that is still not an object is an error, which gives its number.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from flows.raw.reading.json_mending import LONG, mend
+from flows.raw.reading.by_format.json_mending import LONG, mend
 from flows.raw.reading.log_files import (
     CHUNK,
     MARK,

@@ -11,7 +11,7 @@ import numpy as np
 
 from privatizers.accounting.accountant import SUM_ATOMS
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.noisy_counts import moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
 from schemas.arrays import Floats
 
 _LEAST_PART = np.exp(-20.0)

@@ -10,7 +10,7 @@ from estimators.response.pool_statistics import (
     square_noise,
 )
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
 from privatizers.planning.design import StatisticName
 from schemas.arrays import Floats
 

@@ -1,6 +1,6 @@
 """Rules that the tables of every sound release keep as wholes, as do the rows of each outcome.
 
-They come after those on single rows (:mod:`flows.released.file.rules`).
+They come after those on single rows (:mod:`flows.released.file.checks.rules`).
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from typing import Final
 import duckdb
 
 from flows.released.file.cells import Cells
-from flows.released.file.rules import first_broken
+from flows.released.file.checks.rules import first_broken
+from flows.released.file.checks.unit_rules import broken_debias_rule, broken_unit_rule
 from flows.released.file.sql import quote_name, text
-from flows.released.file.unit_rules import broken_debias_rule, broken_unit_rule
 from schemas.released import Manifest, Metric
 from schemas.tables import randomised
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privatizers.mechanisms.noisy_counts import NoisyCounts, moved_cells
+from privatizers.mechanisms.statistics.noisy_counts import NoisyCounts, moved_cells
 
 # At σ = 1000 two draws agree with probability under 1/2000: a cell of 40 strata that seems to
 # carry no noise, or the noise of another cell, does so by chance with probability under 1e-130.

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from privatizers.optimal_response.learnt_guess import public_response
-from privatizers.planning.optimal_noise import _solved, learnt_guess, optimal_noise
-from privatizers.planning.response_noise import Informed, Splits, left_unknown, table_noise
+from privatizers.planning.noise.optimal_noise import _solved, learnt_guess, optimal_noise
+from privatizers.planning.noise.response_noise import Informed, Splits, left_unknown, table_noise
 from schemas.arrays import Floats
 
 GUESSES: dict[str, tuple[Floats, Floats]] = {

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.runtime.regular_files import check_regular
+from flows.runtime.reading.regular_files import check_regular
 from schemas.errors import InputError, shown
 
 FORMATS = (".csv", ".parquet")

@@ -9,8 +9,8 @@ from privatizers.accounting.accountant import calibrate
 from privatizers.accounting.events import CountsNoise, StratumNoise, SumNoise
 from privatizers.accounting.rounding import realised_threshold
 from privatizers.domain.lattice import Lattice
-from privatizers.mechanisms.noisy_counts import moved_cells
-from privatizers.planning.approximate_rate import StatisticShift, approximate_odds
+from privatizers.mechanisms.statistics.noisy_counts import moved_cells
+from privatizers.planning.noise.approximate_rate import StatisticShift, approximate_odds
 
 DELTAS = (0.0, 1e-9, 1e-5, 1e-2)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.runtime.regular_files import check_regular, other_than_file
+from flows.runtime.reading.regular_files import check_regular, other_than_file
 from schemas.errors import InputError
 
 

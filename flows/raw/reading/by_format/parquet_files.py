@@ -7,12 +7,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.raw.reading.by_format.decoding import decode
+from flows.raw.reading.by_format.stored_parquet import group_sizes, read_groups
+from flows.raw.reading.by_format.stored_parquet import schema_of as stored_schema
 from flows.raw.reading.columns import TEXT_LIKE
-from flows.raw.reading.decoding import decode
 from flows.raw.reading.log_files import UNREADABLE, Wanted, check_columns, unreadable
 from flows.raw.reading.parallel import in_batches
-from flows.raw.reading.stored_parquet import group_sizes, read_groups
-from flows.raw.reading.stored_parquet import schema_of as stored_schema
 from flows.raw.reading.stores import LogFile, StoredFile
 from schemas.errors import InputError
 

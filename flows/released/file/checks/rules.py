@@ -3,7 +3,8 @@
 Estimates are computed from what a file states. Where its statements contradict each other (no
 pools, λ = 1, infinite noise, units that its strata do not count) the estimates would be nonsense,
 or fail with an error elsewhere. So all rules are checked once, when a file is opened, in few passes
-over each table: those on single rows here, then those of :mod:`flows.released.file.table_rules`.
+over each table: those on single rows here, then those of
+:mod:`flows.released.file.checks.table_rules`.
 """
 
 from typing import Final
@@ -273,7 +274,7 @@ def broken_row_rule(
 
     The current schema of ``connection`` has the tables of a release, with one row in ``release``;
     ``size`` is the size of the file in bytes. Units come later
-    (:mod:`flows.released.file.table_rules`).
+    (:mod:`flows.released.file.checks.table_rules`).
     """
     held, n_bytes = _judge_rows(connection)
     name = first_broken(_ROWS, held, but)

@@ -17,7 +17,7 @@ from typing import IO
 
 import polars as pl
 
-from flows.raw.reading.csv_rows import BrokenRowError, fields_of, whole_rows
+from flows.raw.reading.by_format.csv_rows import BrokenRowError, fields_of, whole_rows
 from flows.raw.reading.log_files import (
     CHUNK,
     MARK,

@@ -1,7 +1,7 @@
 """Reading Parquet files in object stores, row group by row group, by pyarrow.
 
 The rows and types are those that polars gives of the same file on this machine
-(:mod:`flows.raw.reading.parquet_files`), which reads no store of pyarrow's.
+(:mod:`flows.raw.reading.by_format.parquet_files`), which reads no store of pyarrow's.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.raw.reading.decoding import decode, is_arrow_text
+from flows.raw.reading.by_format.decoding import decode, is_arrow_text
 from flows.raw.reading.log_files import Wanted
 from flows.raw.reading.stores import OpenFile, StoredFile
 

@@ -6,7 +6,7 @@ name of the file. The caller raises the error of ours that fits.
 
 from pathlib import Path
 
-from flows.runtime.regular_files import other_than_file
+from flows.runtime.reading.regular_files import other_than_file
 
 
 class UnreadableError(Exception):
