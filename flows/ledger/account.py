@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -128,19 +128,20 @@ class Account:
             once=config.payment.once,
             spares=config.payment.spares,
         )
-        self._config = config
+        self._account_key = partial(account_key_path, config)
+        self._signing_key_path, self._calendar = config.signing_key_path, config.calendar
         self.log = AttemptLog(self._ledger, self._shelf.experiment)
         self._files = Files(self._ledger, self._shelf)
         self._notes: list[str] = []
 
     @cached_property
     def _signing_key(self) -> SigningKey | None:
-        return read_signing_key(self._config.signing_key_path)
+        return read_signing_key(self._signing_key_path)
 
     def check_key_named(self) -> None:
         """Raise ConfigError where accounts by unit need a key that the configuration lacks."""
         if self.terms.by_unit:
-            account_key_path(self._config)
+            self._account_key()
 
     @property
     def has_accounts(self) -> bool:
@@ -376,7 +377,7 @@ class Account:
 
     def closing(self, now: datetime) -> Closing | None:
         """How the experiment ended; None while one of its periods may still come by itself."""
-        schedule = self._config.calendar
+        schedule = self._calendar
         if schedule is None or schedule.until is None:
             return None
         periods = self.standings(schedule, now)
