@@ -19,9 +19,7 @@ from flows.config.load import load_any
 from flows.config.model.declared import Declared
 from flows.config.signing_key import SigningKey, read_signing_key
 from flows.ledger.attempts import AttemptLog
-from flows.ledger.beside import renew_beside
 from flows.ledger.database import ChargeGrant, Ledger
-from flows.ledger.files import Files, FileState
 from flows.ledger.marks import (
     closing_of,
     lists_of,
@@ -42,7 +40,9 @@ from flows.ledger.rules import (
     check_accounts,
     of_period,
 )
-from flows.ledger.shelf import shelf_of
+from flows.ledger.shelves.beside import renew_beside
+from flows.ledger.shelves.files import Files, FileState
+from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.standing import Standing, standings
 from flows.ledger.statement import Statement
 from flows.ledger.units.account_key import account_key_path

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any
 
 from flows.ledger.attempts import Attempt, AttemptState
-from flows.ledger.files import FileState
 from flows.ledger.rules import OPEN, Entry, State, utc_text
+from flows.ledger.shelves.files import FileState
 from flows.released.file.draft import draft_in
 from flows.runtime.working_folders import is_alive
 from flows.schedule.periods import Schedule, day_of

@@ -16,7 +16,7 @@ from flows.config.load import load_any
 from flows.config.model.declared import Declared
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url, only_place
-from flows.ledger.shelf import shelf_of
+from flows.ledger.shelves.shelf import shelf_of
 from flows.operate.copies.folder import Backup, KeptExperiment, new_backup, seal, write_private
 from flows.operate.copies.keys import read_keys
 from flows.operate.copies.snapshot import Snapshot, take_snapshot

@@ -18,7 +18,7 @@ from flows.ledger.account import resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url, only_place
 from flows.ledger.rules import Entry, spent
-from flows.ledger.shelf import shelf_of
+from flows.ledger.shelves.shelf import shelf_of
 from flows.ledger.tables import POPULATIONS, select, unfinished
 from flows.operate.copies.folder import Backup, KeptExperiment, open_backup
 from flows.operate.copies.keys import ACCOUNT, check_account_key, key_paths, read_kept

@@ -74,10 +74,10 @@ import gc
 import _strptime, encodings.utf_8_sig
 import numpy.testing, pandera.backends.polars.container, pyarrow.compute, pyarrow.pandas_compat
 import schemas.raw_frame, scipy.special, scipy.stats, sqlalchemy.dialects.sqlite.pysqlite
-import flows.ledger.files
+import flows.ledger.shelves.files
 from flows.release import release_period
 
-flows.ledger.files._YOUNG = 10**18  # what is noted hangs on no clock then
+flows.ledger.shelves.files._YOUNG = 10**18  # what is noted hangs on no clock then
 gc.freeze()
 
 
@@ -300,9 +300,9 @@ A_LATER_RELEASE = {
     "after os.link": LINKED,
     f"before {COMMIT}#6": LINKED,
     f"after {COMMIT}#6": PUBLIC,
-    "before flows.ledger.beside.point_latest#3": PUBLIC,
+    "before flows.ledger.shelves.beside.point_latest#3": PUBLIC,
     "after os.link#2": PUBLIC,  # of latest, beside it
-    "after flows.ledger.beside.point_latest#3": PUBLIC,
+    "after flows.ledger.shelves.beside.point_latest#3": PUBLIC,
     "after flows.operate.series.renew._write": PUBLIC,
     "before flows.operate.series.renew.sync_directory": PUBLIC,
     "before shutil.rmtree": PUBLIC,
@@ -320,7 +320,7 @@ THE_FIRST_RELEASE = {
     "after flows.ledger.account.complete": RESERVED,
     "before os.link#3": COMPLETE,
     "after os.link#3": LINKED,
-    "before flows.ledger.beside.point_latest": PUBLIC,
+    "before flows.ledger.shelves.beside.point_latest": PUBLIC,
 }
 PLACES = [
     *((place, True, death) for place, death in A_LATER_RELEASE.items()),

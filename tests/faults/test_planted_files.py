@@ -285,9 +285,12 @@ def test_a_look_at_files_that_have_not_changed_reads_none(two: Experiment) -> No
         read.append(path)
         return original(path)
 
-    with patch("flows.ledger.files._YOUNG", 0), patch("flows.ledger.files._SECOND", 1):
+    with (
+        patch("flows.ledger.shelves.files._YOUNG", 0),
+        patch("flows.ledger.shelves.files._SECOND", 1),
+    ):
         Account(two.load()).settle()
-    with patch("flows.ledger.files.digest_of", watched):
+    with patch("flows.ledger.shelves.files.digest_of", watched):
         clusterdp.status(two.config)
         assert read == []
         swap_a_byte(two)

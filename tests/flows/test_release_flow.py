@@ -220,7 +220,10 @@ def test_a_release_over_budget_is_refused_and_nothing_is_touched(experiment: Bui
     built = experiment(privacy={"budget_epsilon": 5.0})
     built.run("a")
     built.run("b")
-    with patch("flows.ledger.files._YOUNG", 0), patch("flows.ledger.files._SECOND", 1):
+    with (
+        patch("flows.ledger.shelves.files._YOUNG", 0),
+        patch("flows.ledger.shelves.files._SECOND", 1),
+    ):
         Account(built.load()).settle()  # notes what later runs need not read again
     before = {name: (built.folder / name).read_bytes() for name in built.files}
     with pytest.raises(BudgetError, match=r"costs epsilon 2.*of the 5 .*1 is left") as refused:

@@ -17,7 +17,7 @@ import pytest
 
 from flows.ledger import marks
 from flows.ledger.attempts import AttemptLog
-from flows.ledger.files import Files, FileState
+from flows.ledger.shelves.files import Files, FileState
 from flows.operate.watch import sending
 from flows.raw.reading import stores
 from schemas.errors import InputError

@@ -22,7 +22,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from flows.ledger.rules import OPEN, Entry, State, UnknownRelease
-from flows.ledger.shelf import Shelf
+from flows.ledger.shelves.shelf import Shelf
 from flows.ledger.tables import CHARGES, REGISTERS, insert, row_of, select, update
 from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.released.file.draft import draft_in

@@ -14,11 +14,11 @@ import pytest
 
 import clusterdp
 from flows.ledger import account as charging
-from flows.ledger import beside
 from flows.ledger.account import Account, Charge, resolve_charge
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
 from flows.ledger.rules import Entry, Fingerprint, State
+from flows.ledger.shelves import beside
 from flows.released.file.draft import LATEST, complete, draft_in, make_public, workplace
 from privatizers.accounting.budget import Budget
 from schemas.errors import BudgetError, ClusterdpError, ConflictError, InputError

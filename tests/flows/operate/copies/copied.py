@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from flows.ledger.database import Ledger
 from flows.ledger.rules import Entry, Terms
-from flows.ledger.shelf import Shelf
+from flows.ledger.shelves.shelf import Shelf
 from flows.ledger.tables import select
 from flows.ledger.units.accounts import Tally
 from flows.operate.copies.folder import (

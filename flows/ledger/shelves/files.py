@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from flows.ledger.database import Ledger
 from flows.ledger.rules import Entry, State
-from flows.ledger.shelf import Shelf
+from flows.ledger.shelves.shelf import Shelf
 from flows.ledger.tables import FILES
 from flows.runtime.reading.regular_files import digest_of
 from schemas.errors import InputError

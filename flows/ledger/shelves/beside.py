@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flows.ledger.shelf import Shelf
+from flows.ledger.shelves.shelf import Shelf
 from flows.released.checksums import SUMS, renew_sums
 from flows.released.file.draft import LATEST, point_latest
 from flows.released.lists import Known
