@@ -58,7 +58,7 @@ OUTCOMES = ROOT / "docs" / "outcomes.md"
 SERIES = ROOT / "docs" / "series.md"
 BENEFITS = ROOT / "docs" / "effects-from-a-release.md"
 EFFECTS = ROOT / "docs" / "effects.md"
-TOOLBOX = ROOT / "privatizers" / "toolbox" / "toolbox.md"
+TOOLBOX = ROOT / "privatizers" / "effects" / "toolbox" / "toolbox.md"
 N_UNITS = 1_200
 
 

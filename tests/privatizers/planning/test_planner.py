@@ -65,7 +65,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> np.random.Generator:
         return own.integers(0, 1 << 53, size, dtype=np.uint64)
 
     for module in ("noisy_counts", "noisy_sums", "noisy_squares"):
-        monkeypatch.setattr(f"privatizers.mechanisms.{module}.discrete_laplace", laplace)
+        monkeypatch.setattr(f"privatizers.mechanisms.statistics.{module}.discrete_laplace", laplace)
     for module in ("mechanisms.randomised_response", "domain.outcome_grid"):
         monkeypatch.setattr(f"privatizers.{module}.random_words", words)
     return own

@@ -11,12 +11,15 @@ from flows.ledger.place import ledger_url
 from flows.operate.copies.folder import (
     Backup,
 )
+from tests.flows.ledger.conftest import ledger, url
 from tests.flows.ledger.people import members, publish, terms
 
 if TYPE_CHECKING:  # not imported twice, as it is a plug-in
     from tests.postgresql import PostgreSQL
 
 from tests.flows.operate.copies.copied import backed_up
+
+__all__ = ["ledger", "url"]  # fixtures of ledgers in both databases
 
 
 @pytest.fixture
