@@ -7,7 +7,7 @@ over the analyst's file, once, and hands back the result.
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import polars as pl
 
@@ -17,11 +17,12 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.units.unit_ids import released_ids
 from flows.runtime.files import replace_file
 from flows.runtime.reading.table_files import check_format, id_column, read_table
+from schemas.documents import Document
 from schemas.errors import ConfigError, InputError
 
 
 @dataclass(frozen=True)
-class HashIdsResult:
+class HashIdsResult(Document):
     """What was written."""
 
     path: Path
@@ -29,15 +30,6 @@ class HashIdsResult:
     n_missing: int
     """Rows without an id."""
     warnings: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp hash-ids --json``."""
-        return {
-            "path": str(self.path),
-            "n_rows": self.n_rows,
-            "n_missing": self.n_missing,
-            "warnings": list(self.warnings),
-        }
 
 
 @values_free

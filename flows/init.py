@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -24,11 +23,12 @@ from flows.raw.reading.log_files import Wanted, check_columns, find_files, suffi
 from flows.raw.reading.stores import LogFile
 from flows.runtime.files import replace_file
 from flows.runtime.paths import absolute, check_place, check_source, is_address
+from schemas.documents import Document
 from schemas.errors import InputError, shown
 
 
 @dataclass(frozen=True)
-class InitResult:
+class InitResult(Document):
     """The configuration that was written."""
 
     path: Path
@@ -37,15 +37,6 @@ class InitResult:
     blanks: tuple[str, ...] = ()
     """Keys that are still to be given."""
     notes: tuple[str, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp init --json``."""
-        return {
-            "path": str(self.path),
-            "recognised": dict(self.recognised),
-            "blanks": list(self.blanks),
-            "notes": list(self.notes),
-        }
 
 
 @values_free

@@ -26,6 +26,7 @@ from privatizers.planning.nights import MOST_NIGHTS, PooledPrediction, affordabl
 from privatizers.planning.planner import Option, Question, rank_options, with_more
 from privatizers.planning.predictions import Prediction
 from schemas.arrays import Ints
+from schemas.documents import fields_of
 from schemas.errors import ConfigError, shown
 from schemas.roster import Roster
 
@@ -162,12 +163,7 @@ class OutcomePlan:
         ]
 
     def _other(self, one: Other, arms: tuple[str, ...]) -> dict[str, Any]:
-        return {
-            "mechanism": one.mechanism,
-            "levels": one.levels,
-            "strata_statistic": one.strata_statistic,
-            "predicted": self.predicted_json(one.predicted, arms),
-        }
+        return fields_of(one) | {"predicted": self.predicted_json(one.predicted, arms)}
 
 
 @dataclass(frozen=True)

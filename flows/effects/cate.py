@@ -17,13 +17,9 @@ from flows.effects.config.effects import EffectConfig
 from flows.effects.house import load_effects
 from flows.effects.raw.draw import draw, effect_fingerprint, stand_in
 from flows.effects.raw.units import arrange, ingest_effects
-from flows.effects.released.model_file import (
-    ModelFile,
-    effects_json,
-    read_model,
-    try_model,
-    write_model,
-)
+from flows.effects.released.drafts import try_draft
+from flows.effects.released.findings import effects_json
+from flows.effects.released.model_file import ModelFile, read_model, write_model
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, flow_of_module
@@ -98,7 +94,7 @@ def fit_period(config_path: str, period: str | None = None, revise: bool = False
             head = _head(config, charge.name)
             how = config.privacy.learner, config.design, roster.n_units
             nothing = fit_learner(*how, stand_in(config, roster.n_units))
-            step(try_model)(ModelFile(head, nothing), charge.draft)  # before any draw
+            step(try_draft)(write_model, ModelFile(head, nothing), charge.draft)  # before any draw
             sums = step(draw)(config, units)
             model = step(fit_learner)(*how, sums)
             file = ModelFile(head, model)

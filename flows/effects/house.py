@@ -9,6 +9,7 @@ from flows.effects.config.effect_rules import check_effect_config
 from flows.effects.config.effects import EffectConfig
 from flows.effects.config.site import SiteConfig
 from flows.effects.config.site_rules import check_site_config
+from flows.effects.released.site_report import read_report
 from privatizers.accounting.budget import Budget
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 
 def _report(path: Path) -> tuple[str, Budget]:
-    from flows.effects.released.site_report import read_report  # noqa: PLC0415 - pandera, seldom
-
     report = read_report(path)
     return report.report_id, Budget(report.epsilon, report.delta)
 

@@ -15,8 +15,9 @@ from flows.effects.house import load_site
 from flows.effects.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.effects.raw.site_rows import ingest_site
 from flows.effects.released.aggregate import aggregate_reports
+from flows.effects.released.drafts import try_draft
 from flows.effects.released.site_aggregates import Combined
-from flows.effects.released.site_report import read_report, try_report, write_report
+from flows.effects.released.site_report import read_report, write_report
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
 from flows.orchestration.flow import as_flow, flow_of_module
@@ -90,7 +91,8 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
         with account.publishing(charge) as warnings:
             step(write_quarantine)(config.quarantined, aside, charge.name.release_id)
-            step(try_report)(stand_in(config, charge.name), charge.draft)  # before any draw
+            nothing = stand_in(config, charge.name)
+            step(try_draft)(write_report, nothing, charge.draft)  # before any draw
             report = step(site_report)(config, rows, charge.name)
             step(write_report)(report, charge.draft)
     return SiteResult(

@@ -23,6 +23,7 @@ from flows.release import release_of
 from privatizers.accounting.budget import Budget
 from privatizers.lab.audit.checks import Check
 from privatizers.lab.audit.effect_models import EffectsAudit, audit_effects
+from schemas.documents import fields_of
 from schemas.errors import ConfigError
 
 _ROUNDED = 1e-10
@@ -84,18 +85,7 @@ class ModelAudit:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp audit --json``, of an effect model."""
-        found = self.found
-        return {
-            "claimed_epsilon": found.claimed_epsilon,
-            "delta": found.delta,
-            "rho": found.rho,
-            "attained_rho": found.attained_rho,
-            "attained_epsilon": found.attained_epsilon,
-            "n_neighbours": found.n_neighbours,
-            "holds": found.holds,
-            "mechanism": "moments",
-            "checks": [asdict(check) for check in found.checks],
-        }
+        return {**fields_of(self.found), "holds": self.holds, "mechanism": "moments"}
 
 
 def audit(config_path: Path, period: str | None) -> Audit | ModelAudit:

@@ -15,6 +15,7 @@ from flows.operate.watch.metrics import write_metrics
 from flows.released.file.checks.stated_ends import stated_warnings
 from flows.released.lists import Closing
 from flows.runtime import clock
+from schemas.documents import Document
 from schemas.errors import ConfigError, ConflictError
 
 
@@ -59,7 +60,7 @@ class ExperimentStatus:
 
 
 @dataclass(frozen=True)
-class StatusResult:
+class StatusResult(Document):
     """Where several experiments stand."""
 
     experiments: tuple[ExperimentStatus, ...]
@@ -78,10 +79,6 @@ class StatusResult:
     def exit_code(self) -> int:
         """4 where a file is gone or another than was published; else 0, whatever is to be done."""
         return ConflictError.exit_code if self.warnings else 0
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp status --json``."""
-        return {"experiments": [one.as_json() for one in self.experiments]}
 
 
 def status(config_paths: Sequence[Path]) -> StatusResult:

@@ -17,6 +17,7 @@ from flows.runtime.houses import offered
 from flows.runtime.reading.regular_files import digest_of, is_link
 from flows.runtime.reading.small_files import UnreadableError, read_small
 from flows.runtime.terminal import shown
+from schemas.documents import Document
 from schemas.errors import ConfigError, ConflictError, InputError
 from schemas.names import ReleaseName
 from schemas.series import SERIES
@@ -29,7 +30,7 @@ _LARGEST_KEY = 100_000  # bytes
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Document):
     """Whether a file is what was published."""
 
     path: Path
@@ -47,19 +48,6 @@ class Verdict:
     """When its publisher removed the file as too old, UTC; None where nothing says so."""
     key: Path | None = None
     """The public key under which the list is signed that has its digest."""
-
-    def as_json(self) -> dict[str, Any]:
-        """One of the ``releases`` of ``clusterdp verify --json``."""
-        return {
-            "release_id": self.release_id,
-            "intact": self.intact,
-            "against": self.against,
-            "path": str(self.path),
-            "reason": self.reason,
-            "key": None if self.key is None else str(self.key),
-            "withdrawn": self.withdrawn,
-            "pruned_at": self.pruned_at,
-        }
 
 
 @dataclass(frozen=True)
@@ -92,7 +80,7 @@ class VerifyResult:
 
 
 @dataclass(frozen=True)
-class LossResult:
+class LossResult(Document):
     """What released files cost, worked out from the files alone."""
 
     releases: "tuple[Loss, ...]"
@@ -101,10 +89,6 @@ class LossResult:
     def exit_code(self) -> int:
         """4 where one costs more than it says, else 0."""
         return 0 if all(one.holds for one in self.releases) else ConflictError.exit_code
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp verify --loss --json``."""
-        return {"releases": [one.as_json() for one in self.releases]}
 
 
 @dataclass(frozen=True)

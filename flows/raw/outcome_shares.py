@@ -5,7 +5,7 @@ words each, to the terminal of somebody who holds the log, and into no log, stat
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -22,6 +22,7 @@ from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
 from flows.raw.units.rows import Rows
 from schemas.arrays import Floats
+from schemas.documents import Document
 from schemas.raw import OUTCOME, numbered
 
 CoarseShare = Literal["none", "under 1 %", "1–50 %", "over 50 %"]
@@ -31,7 +32,7 @@ _BELOW, _ABOVE = 1.0, 2.0  # of a unit
 
 
 @dataclass(frozen=True)
-class OutcomeShares:
+class OutcomeShares(Document):
     """Of an outcome: of how many rows it cannot be had, and how many units' lie beyond the grid."""
 
     metric: str
@@ -39,10 +40,6 @@ class OutcomeShares:
     unreadable: CoarseShare
     below: CoarseShare
     above: CoarseShare
-
-    def as_json(self) -> dict[str, str]:
-        """One of the ``outcomes`` of ``clusterdp check --outcomes --json``."""
-        return asdict(self)
 
 
 @values_free

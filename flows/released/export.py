@@ -18,6 +18,7 @@ from flows.released.file.read import open_release
 from flows.released.file.sql import quote_name
 from flows.runtime.files import replace_file
 from flows.runtime.reading.table_files import check_format
+from schemas.documents import Document
 from schemas.errors import ConfigError, InputError, shown
 
 EXPORTED: Final = ("units", "estimates", "counts", "debias")
@@ -29,16 +30,12 @@ _FORMULA = "^[=+\\-@\\t\\r]"
 
 
 @dataclass(frozen=True)
-class ExportResult:
+class ExportResult(Document):
     """What was written."""
 
     path: Path
     table: str
     n_rows: int
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp export --json``."""
-        return {"path": str(self.path), "table": self.table, "n_rows": self.n_rows}
 
 
 def export(

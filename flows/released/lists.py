@@ -6,9 +6,8 @@ changes, so nothing in its own file can say that it was withdrawn since.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from flows.runtime.reading.regular_files import is_link
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from flows.runtime.terminal import shown
+from schemas.documents import OpenDocument, parsed_as
 from schemas.errors import InputError
 from schemas.json_text import parsed
 from schemas.names import ReleaseName
@@ -34,7 +34,7 @@ _MOST_DAYS = 100_000
 
 
 @dataclass(frozen=True)
-class WithdrawnRelease:
+class WithdrawnRelease(OpenDocument):
     """A release that is not to be used any more, as its operator says."""
 
     release_id: str
@@ -53,7 +53,7 @@ class WithdrawnRelease:
 
 
 @dataclass(frozen=True)
-class PrunedRelease:
+class PrunedRelease(OpenDocument):
     """A release whose file was removed as too old: it was public, and is paid for."""
 
     release_id: str
@@ -67,7 +67,7 @@ class PrunedRelease:
 
 
 @dataclass(frozen=True)
-class Closing:
+class Closing(OpenDocument):
     """An experiment whose last period is done."""
 
     experiment: str
@@ -111,10 +111,6 @@ class Closing:
             f"periods published{told}"
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """What documents say of it."""
-        return {name: list(one) if type(one) is tuple else one for name, one in vars(self).items()}
-
 
 @dataclass(frozen=True)
 class Lists:
@@ -156,7 +152,7 @@ def contents_of(lists: Lists) -> dict[str, bytes]:
     if lists.pruned:
         documents[PRUNED] = {"releases": _rows(lists.pruned.values())}
     if lists.closing is not None:
-        documents[CLOSED] = asdict(lists.closing)
+        documents[CLOSED] = lists.closing.as_json()
     return {name: f"{json.dumps(one, indent=1)}\n".encode() for name, one in documents.items()}
 
 
@@ -165,13 +161,13 @@ def read_lists(folder: Path) -> Lists:
 
     Raises InputError, naming the file, where one of them is none of these lists.
     """
-    pruned = _releases(folder / PRUNED, _pruned)
-    return Lists(_releases(folder / WITHDRAWN, _withdrawn), pruned, read_closing(folder))
+    pruned = _releases(folder / PRUNED, PrunedRelease)
+    return Lists(_releases(folder / WITHDRAWN, WithdrawnRelease), pruned, read_closing(folder))
 
 
 def read_withdrawn(folder: Path) -> dict[str, WithdrawnRelease]:
     """The releases that are withdrawn as a folder says; raises InputError as :func:`read_lists`."""
-    return _releases(folder / WITHDRAWN, _withdrawn)
+    return _releases(folder / WITHDRAWN, WithdrawnRelease)
 
 
 def named(release_ids: Iterable[str]) -> str:
@@ -199,65 +195,32 @@ def read_closing(folder: Path) -> Closing | None:
     document = _document(path)
     if document is None:
         return None
+    found = parsed_as(Closing, document, str(path))
     try:
-        experiment, first, last = (
-            _text(document[name]) for name in ("experiment", "first_period", "last_period")
-        )
-        days = (date.fromisoformat(last) - date.fromisoformat(first)).days + 1
-        lists = [
-            tuple(_text(one) for one in document[name])
-            for name in ("not_published", "withdrawn", "pruned", "elsewhere")
-        ]
-        if document["n_periods"] != days or not 0 < days < _MOST_DAYS:
-            raise ValueError
-        return Closing(experiment, first, last, days, *lists)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        failure = _wrong(path, "how an experiment ended")
-    raise failure
+        first, last = (date.fromisoformat(day) for day in (found.first_period, found.last_period))
+    except ValueError:
+        raise _wrong(path, "how an experiment ended") from None
+    if found.n_periods != (last - first).days + 1 or not 0 < found.n_periods < _MOST_DAYS:
+        raise _wrong(path, "how an experiment ended")
+    return found
 
 
-R = TypeVar("R", WithdrawnRelease, PrunedRelease)
+R = TypeVar("R", bound=WithdrawnRelease | PrunedRelease)
 
 
-def _releases(path: Path, read: Callable[[Mapping[str, Any]], R]) -> dict[str, R]:
+def _releases(path: Path, kind: type[R]) -> dict[str, R]:
     document = _document(path)
     if document is None:
         return {}
-    try:
-        found = [read(row) for row in document["releases"]]
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise _wrong(path, "which releases") from None
+    rows = document.get("releases")
+    if not isinstance(rows, list):
+        raise _wrong(path, "which releases")
+    found = [parsed_as(kind, one, f"{path}: releases[{place}]") for place, one in enumerate(rows)]
+    for one in found:
+        amounts = (one.epsilon, one.delta) if isinstance(one, PrunedRelease) else (0.0,)
+        if ReleaseName.parse(one.release_id) is None or min(amounts) < 0.0:
+            raise _wrong(path, "which releases")
     return {one.release_id: one for one in found}
-
-
-def _withdrawn(row: Mapping[str, Any]) -> WithdrawnRelease:
-    return WithdrawnRelease(_name(row), _text(row["withdrawn_at"]), _text(row["reason"]))
-
-
-def _pruned(row: Mapping[str, Any]) -> PrunedRelease:
-    digest = None if row["sha256"] is None else _text(row["sha256"])
-    amounts = _amount(row["epsilon"]), _amount(row["delta"])
-    return PrunedRelease(_name(row), _text(row["pruned_at"]), *amounts, digest)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _amount(value: Any) -> float:
-    found = float(value)
-    if not 0.0 <= found < math.inf:
-        raise ValueError
-    return found
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    found = _text(row["release_id"])
-    if ReleaseName.parse(found) is None:
-        raise ValueError
-    return found
 
 
 def _document(path: Path) -> dict[str, Any] | None:
@@ -280,4 +243,4 @@ def _wrong(path: Path, what: str) -> InputError:
 
 
 def _rows(releases: Iterable[WithdrawnRelease | PrunedRelease]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in sorted(releases, key=lambda one: one.release_id)]
+    return [one.as_json() for one in sorted(releases, key=lambda one: one.release_id)]

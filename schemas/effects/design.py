@@ -97,7 +97,7 @@ def _check_feature(key: str, feature: Feature) -> None:
         _check_levels(key, feature)
         return
     check_range(key, feature.low, feature.high)
-    if feature.log and feature.low <= 0:
+    if feature.scale == "log" and feature.low <= 0:
         raise ConfigError(
             f"{key}.scale",
             f'"log" needs {key}.low above 0, where logarithms begin, not {feature.low}; raise it '

@@ -6,20 +6,18 @@ checksum over the content shows when a file was changed by hand or cut short. It
 whoever wants to can work out a new one; ``clusterdp ledger`` and digests are for that.
 """
 
-import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Discriminator, Field, Tag
 
+from schemas.documents import Document, Sort, opened, parsed_as, plain, sealed, taken
 from schemas.effects.design import check_design
 from schemas.effects.model import (
     NEIGHBOURS,
     EffectDesign,
-    Feature,
     Learner,
     LevelFeature,
     Neighbours,
@@ -28,20 +26,18 @@ from schemas.effects.model import (
     Propensity,
     Subgroups,
 )
-from schemas.errors import ConfigError, InputError, in_short, shown
-from schemas.json_text import checksum, parsed
+from schemas.errors import ConfigError, InputError, shown
 from schemas.names import EFFECTS, NAME, PERIOD, ReleaseName
 
 SCHEMA_VERSION: Final = 1
 KIND: Final = "clusterdp-effect-model"
+SORT: Final = Sort(KIND, SCHEMA_VERSION, "an effect model", "cate CONFIG")
 
-_CHECKSUM = "checksum"
 _INSTANT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
 _MOST = 2**53  # of a whole number: beyond, doubles skip some
 _MOST_SUMS = 250_000  # of one kind
 
-Text = Annotated[str, Field(min_length=1)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0)]
 Whole = Annotated[int, Field(ge=-_MOST, le=_MOST)]
 
 
@@ -99,147 +95,85 @@ _NOT_PROTECTED: Final[dict[Neighbours, str]] = {
 }
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+def _kind_of(feature: object) -> str:
+    return "levels" if isinstance(feature, dict) and "levels" in feature else "number"
 
 
-class _Feature(_Strict):
-    name: Text
-    low: Number | None = None
-    high: Number | None = None
-    scale: Literal["linear", "log"] | None = None
-    levels: list[Text] | None = None
-    other: Text | None = None
-    missing: Number | Text | None = None
+_Feature = Annotated[
+    Annotated[NumberFeature, Tag("number")] | Annotated[LevelFeature, Tag("levels")],
+    Discriminator(_kind_of),
+]
 
 
-class _Subgroups(_Strict):
-    name: Text
-    feature: Text
-    edges: list[Number] | None
+@dataclass(frozen=True)
+class _Design:
+    """What was declared of the model, but for what stands beside it."""
 
-
-class _Propensity(_Strict):
-    kind: Literal["value", "column", "learn"]
-    value: Number | None
-    bound: Number
-
-
-class _Design(_Strict):
-    features: Annotated[list[_Feature], Field(max_length=1_000)]
-    subgroups: Annotated[list[_Subgroups], Field(max_length=1_000)]
-    outcome_low: Number
-    outcome_high: Number
-    propensity: _Propensity
-    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]]
+    features: Annotated[tuple[_Feature, ...], Field(max_length=1_000)]
+    subgroups: Annotated[tuple[Subgroups, ...], Field(max_length=1_000)]
+    outcome_low: float
+    outcome_high: float
+    propensity: Propensity
+    pairs: tuple[tuple[str, str], ...]
     targeting: bool
 
 
-class _Sums(_Strict):
-    name: Text
-    rho: Annotated[Number, Field(ge=0)]
-    sensitivity: Annotated[Number, Field(ge=0)]
-    step: Annotated[Number, Field(gt=0)]
-    scale: Annotated[Number, Field(ge=0)]
-    steps: Annotated[list[Whole], Field(max_length=_MOST_SUMS)]
+@dataclass(frozen=True)
+class _Sums:
+    """One vector of :class:`schemas.effects.model.NoisySums`."""
+
+    name: str
+    rho: Amount
+    sensitivity: Amount
+    step: Annotated[float, Field(gt=0)]
+    scale: Amount
+    steps: Annotated[tuple[Whole, ...], Field(max_length=_MOST_SUMS)]
 
 
-class _Document(_Strict):
+@dataclass(frozen=True)
+class _Document(Document):
+    """The fields of the file, in their order, but for the checksum."""
+
     schema_version: int
     kind: str
-    model_id: Text
+    model_id: str
     experiment: Annotated[str, Field(pattern=f"^{NAME}$")]
     period: Annotated[str, Field(pattern=f"^{PERIOD}$")]
     revision: Annotated[Whole, Field(ge=1)]
     created_at: Annotated[str, Field(pattern=_INSTANT)]
-    package_version: Text
-    guarantee: Text
+    package_version: str
+    guarantee: str
     neighbours: Neighbours
-    protected: Text
-    epsilon: Annotated[Number, Field(gt=0)]
-    delta: Annotated[Number, Field(gt=0, lt=0.5)]
+    protected: str
+    epsilon: Annotated[float, Field(gt=0)]
+    delta: Annotated[float, Field(gt=0, lt=0.5)]
     learner: Learner
-    control: Text
-    treatment: Text
+    control: str
+    treatment: str
     n_rows: Annotated[Whole, Field(ge=1)]
     design: _Design
-    sums: Annotated[list[_Sums], Field(max_length=100)]
+    sums: Annotated[tuple[_Sums, ...], Field(max_length=100)]
     fitted: dict[str, Any]
 
 
 def to_text(document: ModelDocument) -> str:
     """Return the JSON text of a model, its checksum included; InputError if it is unsound."""
     head, design = document.head, document.design
-    content: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "kind": KIND,
-        "model_id": head.model_id,
-        "experiment": head.experiment,
-        "period": head.period,
-        "revision": head.revision,
-        "created_at": head.created_at,
-        "package_version": head.package_version,
-        "guarantee": guarantee(design),
-        "neighbours": design.neighbours,
-        "protected": NEIGHBOURS[design.neighbours],
-        "epsilon": design.epsilon,
-        "delta": design.delta,
-        "learner": head.learner,
-        "control": head.control,
-        "treatment": head.treatment,
-        "n_rows": document.n_rows,
-        "design": _design_content(design),
-        "sums": [_sums_content(each) for each in document.sums],
-        "fitted": document.fitted,
-    }
+    content = plain(
+        taken(
+            _Document,
+            document,
+            head,
+            design,
+            schema_version=SCHEMA_VERSION,
+            kind=KIND,
+            guarantee=guarantee(design),
+            protected=NEIGHBOURS[design.neighbours],
+            design=taken(_Design, design, outcome_low=design.low, outcome_high=design.high),
+        )
+    )
     _read(content, head.model_id)
-    content[_CHECKSUM] = checksum(content)
-    return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _design_content(design: EffectDesign) -> dict[str, Any]:
-    propensity = design.propensity
-    return {
-        "features": [dict(_feature_content(each)) for each in design.features],
-        "subgroups": [
-            {
-                "name": each.name,
-                "feature": each.feature,
-                "edges": None if each.edges is None else list(each.edges),
-            }
-            for each in design.subgroups
-        ],
-        "outcome_low": design.low,
-        "outcome_high": design.high,
-        "propensity": {
-            "kind": propensity.kind,
-            "value": propensity.value,
-            "bound": propensity.bound,
-        },
-        "pairs": [list(pair) for pair in design.pairs],
-        "targeting": design.targeting,
-    }
-
-
-def _feature_content(feature: Feature) -> Iterator[tuple[str, Any]]:
-    yield "name", feature.name
-    if isinstance(feature, NumberFeature):
-        yield from (("low", feature.low), ("high", feature.high))
-        yield "scale", "log" if feature.log else "linear"
-    else:
-        yield from (("levels", list(feature.levels)), ("other", feature.other))
-    yield "missing", feature.missing
-
-
-def _sums_content(sums: NoisySums) -> dict[str, Any]:
-    return {
-        "name": sums.name,
-        "rho": sums.rho,
-        "sensitivity": sums.sensitivity,
-        "step": sums.step,
-        "scale": sums.scale,
-        "steps": [int(each) for each in sums.steps],
-    }
+    return sealed(content, indent=1)
 
 
 def from_text(text: str, place: str) -> ModelDocument:
@@ -248,103 +182,35 @@ def from_text(text: str, place: str) -> ModelDocument:
     Raises InputError where it is no model, of another schema version, changed after it was
     written, or unsound.
     """
-    content = parsed(text, place, "an effect model")
-    if content.get("kind") != KIND:
-        raise InputError(f"{place}: not an effect model (one is made by clusterdp cate CONFIG)")
-    version = content.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise InputError(
-            f"{place}: an effect model of schema version {shown(version)}, and this program reads "
-            f"version {SCHEMA_VERSION}; read it with the clusterdp that made it"
-        )
-    given = content.pop(_CHECKSUM, None)
-    if given != checksum(content):
-        raise InputError(
-            f"{place}: altered by hand, or cut short (its checksum does not fit its content); get "
-            "the file again from where it was published"
-        )
-    return _read(content, place)
+    return _read(opened(text, place, SORT), place)
 
 
 def _read(content: dict[str, Any], place: str) -> ModelDocument:
     """Read the content of a document; InputError, naming the field, where it is unsound."""
-    try:
-        found = _Document.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = in_short(".".join(map(str, first["loc"])))
-        message = first["msg"][0].lower() + first["msg"][1:]
-        problem = f"{place}: {key}: {message}"
-    else:
-        return _checked(found, place)
-    raise InputError(problem)
-
-
-def _checked(found: _Document, place: str) -> ModelDocument:
-    head = ModelHead(
-        experiment=found.experiment,
-        period=found.period,
-        revision=found.revision,
-        created_at=found.created_at,
-        control=found.control,
-        treatment=found.treatment,
-        learner=found.learner,
-        package_version=found.package_version,
-    )
-    if found.model_id != head.model_id:
-        raise InputError(f"{place}: model_id is not {head.model_id}, as its other fields say")
+    found = parsed_as(_Document, content, place)
+    head = taken(ModelHead, found)
     if found.control == found.treatment:
         raise InputError(f"{place}: control and treatment are the same arm")
     design = _design(found, place)
     for name, said in (
+        ("model_id", head.model_id),
         ("guarantee", guarantee(design)),
         ("protected", NEIGHBOURS[found.neighbours]),
     ):
         if getattr(found, name) != said:
-            raise InputError(f"{place}: {name} is not what epsilon, delta and neighbours say")
+            raise InputError(f"{place}: {name} is not what the other fields say")
     for each in found.sums:
         if math.frexp(each.step)[0] != 0.5:
             raise InputError(f"{place}: the step of the sums {shown(each.name)} is no power of two")
     sums = tuple(
-        NoisySums(
-            each.name,
-            each.rho,
-            each.sensitivity,
-            each.step,
-            each.scale,
-            np.array(each.steps, dtype=np.int64),
-        )
-        for each in found.sums
+        taken(NoisySums, each, steps=np.array(each.steps, dtype=np.int64)) for each in found.sums
     )
     return ModelDocument(head, design, found.n_rows, sums, found.fitted)
 
 
 def _design(found: _Document, place: str) -> EffectDesign:
-    given, share = found.design, found.design.propensity
-    features = []
-    for number, each in enumerate(given.features):
-        feature = _feature(each)
-        if feature is None:
-            raise InputError(
-                f"{place}: design.features[{number}] is neither a number with low and high nor "
-                "one of several levels"
-            )
-        features.append(feature)
-    design = EffectDesign(
-        features=tuple(features),
-        subgroups=tuple(
-            Subgroups(each.name, each.feature, None if each.edges is None else tuple(each.edges))
-            for each in given.subgroups
-        ),
-        low=given.outcome_low,
-        high=given.outcome_high,
-        propensity=Propensity(share.kind, share.value, share.bound),
-        epsilon=found.epsilon,
-        delta=found.delta,
-        neighbours=found.neighbours,
-        pairs=tuple((one, other) for one, other in given.pairs),
-        targeting=given.targeting,
-    )
+    given = found.design
+    design = taken(EffectDesign, found, given, low=given.outcome_low, high=given.outcome_high)
     try:
         check_design(design)
     except ConfigError as error:
@@ -352,15 +218,3 @@ def _design(found: _Document, place: str) -> EffectDesign:
     else:
         return design
     raise InputError(problem)
-
-
-def _feature(given: _Feature) -> Feature | None:
-    """One of the two kinds; None where the fields are those of neither."""
-    missing = given.missing
-    if given.levels is not None:
-        if given.low is not None or given.high is not None or isinstance(missing, float):
-            return None
-        return LevelFeature(given.name, tuple(given.levels), given.other, missing)
-    if given.low is None or given.high is None or isinstance(missing, str) or given.other:
-        return None
-    return NumberFeature(given.name, given.low, given.high, given.scale == "log", missing)

@@ -32,8 +32,8 @@ class NumberFeature:
     name: str
     low: float
     high: float
-    log: bool = False
-    """Whether its position between the bounds is that of its logarithm."""
+    scale: Literal["linear", "log"] = "linear"
+    """Whether its position between the bounds is its own, or that of its logarithm."""
     missing: float | None = None
     """What a missing value counts as; None: a missing value is a fault."""
 
@@ -46,13 +46,13 @@ class NumberFeature:
         """Return where values lie between the bounds, in [0, 1]; shape as ``values``, NaN stays."""
         clipped = np.clip(values, self.low, self.high)
         low, high = self.low, self.high
-        if self.log:
+        if self.scale == "log":
             clipped, low, high = np.log(clipped), math.log(low), math.log(high)
         return np.clip((clipped - low) / (high - low), 0.0, 1.0)
 
     def values_at(self, positions: Floats) -> Floats:
         """Return the values that lie at ``positions``, the inverse of :meth:`positions`."""
-        if self.log:
+        if self.scale == "log":
             low, high = math.log(self.low), math.log(self.high)
             return np.exp(low + positions * (high - low))
         return self.low + positions * (self.high - self.low)

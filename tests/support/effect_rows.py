@@ -12,7 +12,7 @@ from schemas.effects.model import EffectDesign, LevelFeature, NumberFeature, Pro
 DESIGN = EffectDesign(
     features=(
         NumberFeature("age", 18.0, 98.0),
-        NumberFeature("visits", 1.0, 1000.0, log=True),
+        NumberFeature("visits", 1.0, 1000.0, scale="log"),
         LevelFeature("region", ("north", "south", "west")),
     ),
     subgroups=(Subgroups("by age", "age", (40.0, 60.0)), Subgroups("by region", "region")),

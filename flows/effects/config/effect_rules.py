@@ -7,8 +7,8 @@ from flows.effects.config.effects import (
     FeatureSection,
     PropensitySection,
 )
-from flows.effects.config.site import SiteOutcome
-from flows.runtime.paths import check_place, check_source
+from flows.effects.config.site_rules import check_missing, check_places
+from flows.runtime.paths import check_place
 from schemas.effects.design import GREATEST, check_design
 from schemas.errors import ConfigError, shown
 
@@ -16,10 +16,12 @@ from schemas.errors import ConfigError, shown
 def check_effect_config(config: EffectConfig) -> None:
     """Raise ConfigError unless the keys go together."""
     check_length("experiment", config.experiment)
-    _check_places(config)
+    check_places(config)
+    if config.run.spill_directory is not None:
+        check_place(config.directory, config.run.spill_directory, "run.spill_directory")
     _check_arms(config.arms)
     check_no_guards(config.quarantine)
-    _check_missing(config.outcome)
+    check_missing(config.outcome)
     for number, each in enumerate(config.features):
         _check_feature(f"features[{number}]", each)
     _check_propensity(config.propensity)
@@ -37,14 +39,6 @@ def _check_learner(config: EffectConfig) -> None:
             )
 
 
-def _check_places(config: EffectConfig) -> None:
-    check_source(config.directory, config.source.path, "source.path")
-    check_place(config.directory, config.publish.directory, "publish.directory")
-    check_place(config.directory, config.quarantine.directory, "quarantine.directory")
-    if config.run.spill_directory is not None:
-        check_place(config.directory, config.run.spill_directory, "run.spill_directory")
-
-
 def _check_arms(arms: EffectArms) -> None:
     if len(arms.treatments) != 1:
         raise ConfigError(
@@ -57,12 +51,6 @@ def _check_arms(arms: EffectArms) -> None:
         raise ConfigError("arms.treatments", "an arm's name is empty")
     if treatment == arms.control:
         raise ConfigError("arms.treatments", f"{shown(treatment)} is arms.control already")
-
-
-def _check_missing(outcome: SiteOutcome) -> None:
-    missing = outcome.missing
-    if missing is not None and not outcome.low <= missing <= outcome.high:
-        raise ConfigError("outcome.missing", f"{missing} lies outside [low, high]")
 
 
 def _check_feature(key: str, feature: FeatureSection) -> None:

@@ -86,7 +86,7 @@ class FeatureSection(ConfigSection):
         if self.low is None or self.high is None or isinstance(self.missing, str):
             raise AssertionError("the keys of a number are checked to be there")
         missing = None if self.missing is None else float(self.missing)
-        return NumberFeature(self.name, self.low, self.high, self.scale == "log", missing)
+        return NumberFeature(self.name, self.low, self.high, self.scale or "linear", missing)
 
 
 def _text(level: float | str | None) -> str | None:

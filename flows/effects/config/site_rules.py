@@ -5,30 +5,32 @@ from collections import Counter
 
 from flows.config.model.sections import Arms
 from flows.config.rules.checks import check_arms, check_length, check_no_guards
+from flows.effects.config.effects import EffectConfig
 from flows.effects.config.site import SPLITS, Covariate, SiteConfig, SiteOutcome
 from flows.runtime.paths import check_place, check_source
+from schemas.effects.design import check_range
 from schemas.errors import ConfigError, shown
 
-_GREATEST = 1e70  # of an outcome or an edge, as in a release's configuration
-_LEAST = 1e-60  # of their range: its square stays within doubles
 _MOST_CELLS = 1_000_000
 
 
 def check_site_config(config: SiteConfig) -> None:
     """Raise ConfigError unless the keys go together."""
     check_length("experiment and site.name together", config.series)
-    _check_places(config)
+    check_places(config)
     _check_columns(config)
     _check_two_arms(config.arms)
     check_no_guards(config.quarantine, config.arms)
-    _check_range(config.outcome)
+    check_range("outcome", config.outcome.low, config.outcome.high)
+    check_missing(config.outcome)
     for number, one in enumerate(config.covariates):
         _check_covariate(f"covariates[{number}]", one)
     _check_design(config)
     _ = config.mechanism
 
 
-def _check_places(config: SiteConfig) -> None:
+def check_places(config: SiteConfig | EffectConfig) -> None:
+    """Raise ConfigError where a path of the configuration is none that can be used."""
     check_source(config.directory, config.source.path, "source.path")
     check_place(config.directory, config.publish.directory, "publish.directory")
     check_place(config.directory, config.quarantine.directory, "quarantine.directory")
@@ -56,14 +58,8 @@ def _check_two_arms(arms: Arms) -> None:
         )
 
 
-def _check_range(outcome: SiteOutcome) -> None:
-    for key in ("low", "high"):
-        if abs(getattr(outcome, key)) > _GREATEST:
-            raise ConfigError(f"outcome.{key}", f"beyond ±{_GREATEST:g} nothing can be computed")
-    if outcome.low >= outcome.high:
-        raise ConfigError("outcome.high", f"{outcome.high} is not above outcome.low {outcome.low}")
-    if outcome.bound < _LEAST:
-        raise ConfigError("outcome.high", f"less than {_LEAST:g} above outcome.low")
+def check_missing(outcome: SiteOutcome) -> None:
+    """Raise ConfigError where a missing outcome counts as one that there cannot be."""
     missing = outcome.missing
     if missing is not None and not outcome.low <= missing <= outcome.high:
         raise ConfigError("outcome.missing", f"{missing} lies outside [low, high]")

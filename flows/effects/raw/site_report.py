@@ -14,6 +14,7 @@ from flows.raw.fingerprint import digested, whole
 from flows.raw.units.rows import Rows
 from privatizers.effects.sites.matching import SitePeople
 from privatizers.effects.sites.randomised_trial import RandomisedTrial, SiteEffect
+from schemas.documents import taken
 from schemas.effects.site import NEIGHBOURS, SiteReport, report_id
 from schemas.names import ReleaseName
 from schemas.raw import ARM, CLUSTER, OUTCOME, UNIT
@@ -95,7 +96,9 @@ def stand_in(config: SiteConfig, name: ReleaseName) -> SiteReport:
 
 def _report(config: SiteConfig, name: ReleaseName, drawn: SiteEffect) -> SiteReport:
     outcome = config.outcome
-    return SiteReport(
+    return taken(
+        SiteReport,
+        drawn,
         report_id=report_id(config.experiment, config.site.name, name.period, name.revision),
         experiment=config.experiment,
         site=config.site.name,
@@ -103,15 +106,8 @@ def _report(config: SiteConfig, name: ReleaseName, drawn: SiteEffect) -> SiteRep
         revision=name.revision,
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         design=config.design,
-        estimator=drawn.estimator,
         control=config.arms.control,
         treatment=config.arms.treatments[0],
-        estimate=drawn.estimate,
-        variance=drawn.variance,
-        noise_variance=drawn.noise_variance,
-        n_units=drawn.n_units,
-        epsilon=drawn.epsilon,
-        delta=drawn.delta,
         neighbours=NEIGHBOURS[config.design],
         outcome_low=outcome.low,
         outcome_high=outcome.high,

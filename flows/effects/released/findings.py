@@ -1,7 +1,9 @@
 """What is known of who benefits, be it a model with noisy sums of its own or from a release."""
 
-from typing import Protocol
+from dataclasses import fields
+from typing import Any, Final, Protocol
 
+from schemas.documents import fields_of, plain
 from schemas.effects.model import Curve, Effect, EffectDesign, NoisySums, SubgroupEffect
 
 
@@ -47,3 +49,23 @@ class Findings(Protocol):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to be careful about, in words."""
+
+
+EFFECT: Final = tuple(one.name for one in fields(Effect))
+
+
+def effects_json(found: Findings) -> dict[str, Any]:
+    """Return the average effect, those of subgroups, and what each feature matters, as JSON."""
+    return {
+        "ate": plain(found.ate),
+        "subgroups": [effect_row(each) for each in found.subgroups],
+        "importance": [
+            {"feature": feature, "importance": value} for feature, value in found.importance
+        ],
+    }
+
+
+def effect_row(group: SubgroupEffect) -> dict[str, Any]:
+    """Return a subgroup and the numbers of its effect beside it, None where it has none."""
+    numbers = dict.fromkeys(EFFECT) if group.effect is None else fields_of(group.effect)
+    return {"name": group.name, "level": group.level, **numbers, "refused": group.refused}

@@ -4,11 +4,9 @@ from dataclasses import asdict
 
 import polars as pl
 
-from flows.effects.released.findings import Findings
+from flows.effects.released.findings import EFFECT, Findings, effect_row
 
-_EFFECT = dict.fromkeys(
-    ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper"), pl.Float64
-)
+_EFFECT = dict.fromkeys(EFFECT, pl.Float64)
 
 
 def ate_frame(found: Findings) -> pl.DataFrame:
@@ -18,11 +16,7 @@ def ate_frame(found: Findings) -> pl.DataFrame:
 
 def subgroups_frame(found: Findings) -> pl.DataFrame:
     """A row a subgroup; its effect is null where ``refused`` says why there is none."""
-    rows = [
-        {"name": one.name, "level": one.level, "refused": one.refused}
-        | (dict.fromkeys(_EFFECT) if one.effect is None else asdict(one.effect))
-        for one in found.subgroups
-    ]
+    rows = [effect_row(one) for one in found.subgroups]
     texts = {"name": pl.String, "level": pl.String}
     return pl.DataFrame(rows, schema=texts | _EFFECT | {"refused": pl.String})
 

@@ -17,6 +17,7 @@ from estimators.arm_effects import Estimate
 from estimators.effects.models.from_release import ReleaseFit, fit_release, pair_of
 from estimators.means import SHARPEST_FIRST
 from flows.effects.released.features import Columns, is_narrow, members, positions
+from flows.effects.released.findings import EFFECT, effects_json
 from flows.released.estimates.release import estimate_file
 from flows.released.estimates.segments import SEGMENT, estimate_segments
 from flows.released.file.evidence import Released, read_released
@@ -24,6 +25,7 @@ from flows.released.file.read import has_text_ids, one_outcome, open_release, re
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.released.tables.attribute_table import attribute_table, rare_notes
 from flows.released.tables.covariate_table import column_codes, read_covariates, units_beside
+from schemas.documents import plain
 from schemas.effects.model import (
     Curve,
     Effect,
@@ -104,17 +106,8 @@ class ReleaseEffects:
             "model_path": None,
             "propensity": design.propensity.kind,
             "degree": self.degree,
-            "ate": None if self.ate is None else _numbers(self.ate),
-            "subgroups": [
-                {"name": one.name, "level": one.level}
-                | (_numbers(one.effect) if one.effect else dict.fromkeys(_NUMBERS))
-                | {"refused": one.refused}
-                for one in self.subgroups
-            ],
-            "importance": [
-                {"feature": name, "importance": value} for name, value in self.importance
-            ],
-            "curves": [_curve(one) for one in self.curves],
+            **effects_json(self),
+            "curves": plain(self.curves),
             "release_id": self.manifest.release_id,
             "metric": self.metric.metric,
             "arm": self.arm,
@@ -123,23 +116,6 @@ class ReleaseEffects:
             "confidence_level": self.level,
             "covariates": vars(self.table),
         }
-
-
-_NUMBERS: Final = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
-
-
-def _numbers(effect: Effect) -> dict[str, Any]:
-    return {name: getattr(effect, name) for name in _NUMBERS}
-
-
-def _curve(curve: Curve) -> dict[str, Any]:
-    errors = curve.noise_std_errors
-    return {
-        "feature": curve.feature,
-        "at": list(curve.at),
-        "effects": curve.effects.tolist(),
-        "noise_std_errors": None if errors is None else errors.tolist(),
-    }
 
 
 def effects_from_release(
@@ -328,7 +304,7 @@ def _sharpest(estimates: Sequence[Estimate], arm: str) -> Mapping[str | None, Ef
     """Return the effect of an arm in each segment, by the sharpest estimator that has one."""
     found: dict[str | None, Effect] = {}
     for one in sorted(estimates, key=lambda one: SHARPEST_FIRST.index(one.estimator)):
-        numbers = [getattr(one, name) for name in _NUMBERS]
+        numbers = [getattr(one, name) for name in EFFECT]
         if one.arm == arm and None not in numbers:
             found.setdefault(one.segment, Effect(*numbers))
     return found

@@ -6,7 +6,7 @@ says of it; what is shown of a model is what the reader worked out.
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,13 @@ from estimators.effects.models.basis import NumberTerms
 from estimators.effects.models.learners import fit_learner
 from estimators.effects.models.model import EffectModel
 from estimators.effects.models.moments import Nuisance
+from flows.effects.released.drafts import document_text, write_draft
+from flows.effects.released.findings import effects_json
 from flows.effects.released.loss.effect_model import Fitted, model_loss
 from flows.released.loss.loss import Loss
-from flows.runtime.files import cannot_write
-from flows.runtime.reading.small_files import UnreadableError, read_small_text
-from schemas.arrays import Floats
+from schemas.documents import plain
 from schemas.effects.file import ModelDocument, ModelHead, from_text, to_text
-from schemas.effects.model import Curve, NoisySums
+from schemas.effects.model import NoisySums
 from schemas.errors import InputError
 
 _LARGEST = 50_000_000  # bytes of a model: most have under 100,000
@@ -45,26 +45,7 @@ def write_model(file: ModelFile, path: Path) -> None:
     """
     model = file.model
     document = ModelDocument(file.head, model.design, model.n_rows, model.sums, fitted(model))
-    text = to_text(document)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        failure = cannot_write(path.parent.parent, error.strerror)
-    else:
-        return
-    raise failure
-
-
-def try_model(stand_in: ModelFile, path: Path) -> None:
-    """Write a model that holds no draw to ``path``, and remove it again.
-
-    So it is known before any draw that a model of this declaration is sound and can be written
-    there. Raises the errors of :func:`write_model`.
-    """
-    try:
-        write_model(stand_in, path)
-    finally:
-        path.unlink(missing_ok=True)
+    write_draft(to_text(document), path)
 
 
 def read_model(path: Path) -> ModelFile:
@@ -85,10 +66,7 @@ def read_model(path: Path) -> ModelFile:
 def read_with_loss(path: Path) -> tuple[ModelFile, Loss]:
     """Read a model whatever it costs, and what it costs."""
     place = str(path)
-    try:
-        text = read_small_text(path, _LARGEST)
-    except UnreadableError as error:
-        raise InputError(f"{place}: {error}; an effect model is a JSON document") from None
+    text = document_text(path, _LARGEST, "an effect model is a JSON document")
     document = from_text(text, place)
     model = _fitted_again(document, place)
     if not _agrees(document.fitted, json.loads(json.dumps(fitted(model)))):
@@ -157,12 +135,12 @@ def fitted(model: EffectModel) -> dict[str, Any]:
         "degree": model.degree,
         "n_complete": model.base.n_complete,
         "basis": [dict(each) for each in _basis(model)],
-        "coefficients": model.coefficients.tolist(),
-        "covariance": model.covariance.tolist(),
+        "coefficients": plain(model.coefficients),
+        "covariance": plain(model.covariance),
         **_nuisance(model.nuisance),
         **effects_json(model),
         "no_intervals": model.no_intervals,
-        "curves": [_curve(each) for each in model.curves],
+        "curves": plain(model.curves),
         "queries": [query_json(each) for each in model.sums],
         "warnings": list(model.warnings),
     }
@@ -173,37 +151,11 @@ def _nuisance(known: Nuisance | None) -> dict[str, Any]:
     if known is None:
         return {}
     return {
-        "outcome_coefficients": known.outcome_coefficients.tolist(),
-        "propensity_coefficients": _list(known.propensity_coefficients),
+        "outcome_coefficients": plain(known.outcome_coefficients),
+        "propensity_coefficients": plain(known.propensity_coefficients),
         "residual_std": known.residual_std,
         "clip": known.clip,
     }
-
-
-def effects_json(model: EffectModel) -> dict[str, Any]:
-    """Return the average effect, those of subgroups, and what each feature matters.
-
-    The fields of ``clusterdp cate --json``.
-    """
-    return {
-        "ate": None if model.ate is None else asdict(model.ate),
-        "subgroups": [
-            {
-                "name": each.name,
-                "level": each.level,
-                **dict.fromkeys(_EFFECT, None),
-                **({} if each.effect is None else asdict(each.effect)),
-                "refused": each.refused,
-            }
-            for each in model.subgroups
-        ],
-        "importance": [
-            {"feature": feature, "importance": value} for feature, value in model.importance
-        ],
-    }
-
-
-_EFFECT = ("estimate", "std_error", "privacy_std_error", "ci_lower", "ci_upper")
 
 
 def query_json(sums: NoisySums) -> dict[str, Any]:
@@ -223,19 +175,3 @@ def _basis(model: EffectModel) -> Iterator[dict[str, Any]]:
             }
         else:
             yield {"feature": feature.name, "contrasts": terms.contrasts.tolist()}
-
-
-def _curve(curve: Curve) -> dict[str, Any]:
-    return {
-        "feature": curve.feature,
-        "at": list(curve.at),
-        "effects": curve.effects.tolist(),
-        "noise_std_errors": _list(curve.noise_std_errors),
-    }
-
-
-def _list(values: Floats | None) -> list[float] | None:
-    if values is None:
-        return None
-    found: list[float] = values.tolist()
-    return found

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import polars as pl
@@ -18,6 +18,7 @@ from flows.runtime.files import replace_file
 from flows.runtime.reading.regular_files import check_regular
 from flows.runtime.reading.table_files import check_format
 from schemas.arrays import Floats
+from schemas.documents import Document
 from schemas.effects.model import Feature, LevelFeature, NumberFeature
 from schemas.errors import InputError
 
@@ -37,15 +38,11 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Predicted(Document):
     """A table that was written."""
 
     path: Path
     n_rows: int
-
-    def as_json(self) -> dict[str, Any]:
-        """The document of ``clusterdp cate-predict --json``."""
-        return {"path": str(self.path), "n_rows": self.n_rows}
 
 
 @dataclass

@@ -20,6 +20,7 @@ from estimators.effects.site_aggregates import (
     homogeneity,
     normal_interval,
 )
+from schemas.documents import plain
 from schemas.effects.site import SiteReport
 
 LEVEL = 0.95
@@ -41,7 +42,6 @@ class Combined:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp aggregate --json``."""
-        test = self.homogeneity
         return {
             "aggregates": [
                 {
@@ -68,14 +68,7 @@ class Combined:
                 }
                 for report, variance in zip(self.reports, self.variance, strict=True)
             ],
-            "homogeneity": None
-            if test is None
-            else {
-                "q": test.q,
-                "degrees_of_freedom": test.degrees_of_freedom,
-                "p_value": test.p_value,
-                "i_squared": test.i_squared,
-            },
+            "homogeneity": plain(self.homogeneity),
             "confidence_level": LEVEL,
             "warnings": list(self.warnings),
             **({} if self.plot is None else {"plot": str(self.plot)}),

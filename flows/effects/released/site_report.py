@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.runtime.files import cannot_write
-from flows.runtime.reading.small_files import UnreadableError, read_small_text
+from flows.effects.released.drafts import document_text, write_draft
 from schemas.effects.site import SiteReport, from_text, to_text
 from schemas.errors import ConfigError, InputError
 
@@ -34,10 +33,7 @@ def read_reports(paths: Sequence[Path]) -> tuple[SiteReport, ...]:
 
 def read_report(path: Path) -> SiteReport:
     """Read one report; raises InputError naming the file."""
-    try:
-        text = read_small_text(path, _LARGEST)
-    except UnreadableError as error:
-        raise InputError(f"{path}: {error}; a site report is a small JSON document") from None
+    text = document_text(path, _LARGEST, "a site report is a small JSON document")
     return from_text(text, str(path))
 
 
@@ -67,23 +63,4 @@ def write_report(report: SiteReport, path: Path) -> None:
 
     Raises InputError where the report is unsound, or cannot be written.
     """
-    text = to_text(report)
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        failure = cannot_write(path.parent.parent, error.strerror)
-    else:
-        return
-    raise failure
-
-
-def try_report(stand_in: SiteReport, path: Path) -> None:
-    """Write a report that holds no draw to ``path``, and remove it again.
-
-    So it is known before any draw that a report is sound and can be written there. Raises the
-    errors of :func:`write_report`.
-    """
-    try:
-        write_report(stand_in, path)
-    finally:
-        path.unlink(missing_ok=True)
+    write_draft(to_text(report), path)

@@ -13,7 +13,7 @@ The ages are public, so errors are shown against their mean.
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from privatizers.effects.toolbox.sample_aggregate import SampleAggregate, chunks
 from privatizers.effects.toolbox.smooth_sensitivity import BoundThenNoise, SmoothLaplace
 from privatizers.noise.lattice_laplace import power_of_two_step
 from schemas.arrays import Floats
+from schemas.documents import fields_of
 from schemas.errors import InputError
 
 NAME = "toolbox-means"
@@ -96,14 +97,7 @@ class ToolboxReplication:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp replicate --json``."""
-        return {
-            "name": NAME,
-            "quick": self.quick,
-            "n_rows": self.n_rows,
-            "mean": self.mean,
-            "rows": [asdict(one) for one in self.rows],
-            "figures": [str(path) for path in self.figures],
-        }
+        return {"name": NAME, **fields_of(self)}
 
     def text(self) -> str:
         """One screen for people."""

@@ -9,8 +9,8 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,9 @@ from flows.released.checksums import SUMS, read_sums, sha256_of
 from flows.runtime.files import sync_directory
 from flows.runtime.reading.small_files import UnreadableError, read_small_text
 from flows.runtime.working_folders import sweep, working_folder
+from schemas.documents import OpenDocument, fields_of, parsed_as
 from schemas.errors import ConfigError, InputError, shown
+from schemas.json_text import parsed
 
 FORMAT: Final = 1
 MANIFEST: Final = "backup.json"
@@ -40,7 +42,7 @@ class KeptExperiment:
 
 
 @dataclass(frozen=True)
-class Backup:
+class Backup(OpenDocument):
     """A backup that is whole: where it lies, and what it has."""
 
     folder: Path
@@ -58,7 +60,7 @@ class Backup:
 
     def as_json(self) -> dict[str, Any]:
         """The document ``backup.json``."""
-        content = asdict(self)
+        content = fields_of(self)
         del content["folder"]
         return content | {"made_at": f"{self.made_at:%Y-%m-%dT%H:%M:%SZ}"}
 
@@ -154,25 +156,10 @@ def _digest(path: Path) -> str:
 def _read(folder: Path) -> Backup:
     path = folder / MANIFEST
     try:
-        found = json.loads(read_small_text(path, _LARGEST))
-        if found["format"] == FORMAT:
-            return Backup(
-                folder=folder,
-                made_at=datetime.fromisoformat(found["made_at"]).astimezone(UTC),
-                program=str(found["program"]),
-                version=int(found["version"]),
-                experiments=tuple(_experiment(one) for one in found["experiments"]),
-                registers=tuple(map(str, found["registers"])),
-                lost=tuple(map(str, found["lost"])),
-            )
-        problem = f"has format {shown(found['format'])}, this program knows {FORMAT}"
-    except UnreadableError as error:
+        found = parsed(read_small_text(path, _LARGEST), MANIFEST, "what lists a backup")
+        if found.get("format") == FORMAT:
+            return parsed_as(Backup, found | {"folder": str(folder)}, MANIFEST)
+        problem = f"has format {shown(found.get('format'))}, this program knows {FORMAT}"
+    except (InputError, UnreadableError) as error:
         problem = str(error)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        problem = "is no list of what is in a backup"
     raise InputError(f"{path}: {problem}; {_NO_BACKUP}, or use the clusterdp that made it")
-
-
-def _experiment(found: Any) -> KeptExperiment:
-    keys = {str(name): str(file) for name, file in found["keys"].items()}
-    return KeptExperiment(str(found["experiment"]), str(found["configuration"]), keys)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -21,6 +22,7 @@ from flows.released.tables.covariate_table import (
     units_beside,
 )
 from schemas.arrays import Bools, Floats
+from schemas.documents import fields_of
 from schemas.errors import InputError
 from schemas.tables import ASSIGNED_TO
 
@@ -91,16 +93,12 @@ class CovariateEstimates(TableFit):
         ]
         return (*counts, *dropped, *large)
 
-    def as_json(self) -> dict[str, int | list[str]]:
+    def as_json(self) -> dict[str, Any]:
         """How the table fits, as ``clusterdp estimate --covariates --json`` gives it."""
         return {
             "n_columns": self.n_columns,
-            "n_rows": self.n_rows,
-            "n_matched": self.n_matched,
-            "n_unmatched": self.n_unmatched,
+            **fields_of(self, TableFit),
             "n_units_without": self.n_units_without,
-            "n_duplicates": self.n_duplicates,
-            "n_missing": self.n_missing,
             "dropped_columns": list(self.dropped_columns),
         }
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -31,6 +32,7 @@ from flows.released.file.read import (
 )
 from flows.released.tables.analyst_table import UNIT_ID, AnalystTable, TableFit
 from flows.runtime.reading.table_files import id_column, read_table, text_or_integer
+from schemas.documents import fields_of
 from schemas.errors import InputError
 from schemas.released import Metric, Ratio
 
@@ -78,16 +80,9 @@ class SegmentEstimates(TableFit):
         }
         return tuple(f"{count:,} {what}" for what, count in counts.items() if count)
 
-    def as_json(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, Any]:
         """How the table fits, as ``clusterdp estimate --segments --json`` gives it."""
-        return {
-            "n_segments": self.n_segments,
-            "n_rows": self.n_rows,
-            "n_matched": self.n_matched,
-            "n_unmatched": self.n_unmatched,
-            "n_duplicates": self.n_duplicates,
-            "n_missing": self.n_missing,
-        }
+        return {"n_segments": self.n_segments, **fields_of(self, TableFit)}
 
 
 def estimate_segments(

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from schemas.documents import fields_of
+
 How = Literal["exact", "bound", "least", "stated"]
 """Neighbours differ by so much; by no more; by so much at least, as the file does not tell more; or
 by the file's word alone."""
@@ -97,16 +99,7 @@ class Loss:
                 {"metric": one.metric, "epsilon": _finite(one.epsilon), "delta": one.delta}
                 for one in self.metrics
             ],
-            "parts": [
-                {
-                    "metric": one.metric,
-                    "name": one.name,
-                    "epsilon": _finite(one.epsilon),
-                    "delta": one.delta,
-                    "how": one.how,
-                }
-                for one in self.parts
-            ],
+            "parts": [fields_of(one) | {"epsilon": _finite(one.epsilon)} for one in self.parts],
             "broken": list(self.broken),
             "trusted": list(self.trusted),
         }

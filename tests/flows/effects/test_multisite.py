@@ -411,7 +411,7 @@ def test_a_report_that_cannot_be_written_is_told_before_any_draw(
     def no_draw(*_: object) -> NoReturn:
         pytest.fail("something was drawn")
 
-    monkeypatch.setattr("flows.effects.released.site_report.write_report", full)
+    monkeypatch.setattr("flows.effects.multisite.write_report", full)
     monkeypatch.setattr("privatizers.noise.lattice_laplace.discrete_laplace", no_draw)
     with pytest.raises(ClusterdpError, match="No space left"):
         built.run("first")

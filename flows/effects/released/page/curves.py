@@ -76,7 +76,7 @@ def _has_levels(curve: Curve) -> bool:
 
 def _is_log(design: EffectDesign, name: str) -> bool:
     feature = design.feature(name)
-    return isinstance(feature, NumberFeature) and feature.log
+    return isinstance(feature, NumberFeature) and feature.scale == "log"
 
 
 def _points(model: Findings, curve: Curve) -> list[drawn.Point | None]:

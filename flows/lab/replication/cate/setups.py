@@ -279,7 +279,7 @@ def hillstrom(folder: Path) -> SetUp:
         title="H: real covariates (Hillstrom)",
         features=(
             NumberFeature("recency", 1.0, 12.0),
-            NumberFeature("history", 20.0, 4_000.0, log=True),
+            NumberFeature("history", 20.0, 4_000.0, scale="log"),
             *(_bit(name) for name in ("mens", "womens", "newbie")),
             LevelFeature("zip_code", _ZIP_CODES),
             LevelFeature("channel", _CHANNELS),

@@ -21,7 +21,7 @@ for the segment alone.
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ from privatizers.planning.noise.approximate_rate import StatisticShift, approxim
 from privatizers.planning.optimal_design import OptimalRequest, optimal_design
 from privatizers.planning.planner import Question, plan
 from schemas.arrays import Bools, Floats, Ints
+from schemas.documents import fields_of
 
 NAME = "efficiency"
 DELTA = 1e-4
@@ -111,14 +112,9 @@ class EfficiencyReplication:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp replicate --json``."""
-        return {
-            "name": NAME,
-            "quick": self.scale != FULL,
-            "rows": [asdict(row) for row in self.rows],
-            "noise": [asdict(row) for row in self.noise],
-            "half": [asdict(row) for row in self.half],
-            "figures": [str(path) for path in self.figures],
-        }
+        found = fields_of(self)
+        del found["scale"]
+        return {"name": NAME, "quick": self.scale != FULL, **found}
 
     def text(self) -> str:
         """The results as text for a terminal."""

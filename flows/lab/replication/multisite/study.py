@@ -26,7 +26,7 @@ Splits and printed noise come from a fixed number, the noise of ours from the op
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -62,6 +62,7 @@ from privatizers.lab.unprotected.as_printed import (
     trial_as_printed,
 )
 from schemas.arrays import Floats, Ints
+from schemas.documents import fields_of
 
 Random = np.random.Generator
 Report = Callable[[SitePeople, float, Random], tuple[float, float]]
@@ -106,15 +107,7 @@ class MultisiteReplication:
 
     def as_json(self) -> dict[str, Any]:
         """The document of ``clusterdp replicate --json``."""
-        return {
-            "name": NAME,
-            "quick": self.quick,
-            "n_units": self.n_units,
-            "effects": self.effects,
-            "rows": [asdict(one) for one in self.rows],
-            "findings": [asdict(one) for one in self.findings],
-            "figures": [str(path) for path in self.figures],
-        }
+        return {"name": NAME, **fields_of(self)}
 
     def text(self) -> str:
         """The findings, then errors at the least, middle and greatest alpha."""

@@ -83,7 +83,7 @@ def test_pairs_are_products_of_first_terms() -> None:
 
 
 def test_a_number_on_a_logarithmic_scale() -> None:
-    feature = NumberFeature("x", 1.0, 100.0, log=True)
+    feature = NumberFeature("x", 1.0, 100.0, scale="log")
     positions = feature.positions(np.array([0.1, 1.0, 10.0, 100.0, 1e6]))
     assert positions == pytest.approx([0.0, 0.0, 0.5, 1.0, 1.0])
     assert feature.values_at(positions) == pytest.approx([1.0, 1.0, 10.0, 100.0, 100.0])

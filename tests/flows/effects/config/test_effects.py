@@ -90,7 +90,7 @@ def test_it_becomes_the_design_of_a_model(tmp_path: Path) -> None:
     design = loaded(tmp_path, WHOLE).design
     assert design.features == (
         NumberFeature("age", 18.0, 90.0, missing=40.0),
-        NumberFeature("income", 1000.0, 1e6, log=True),
+        NumberFeature("income", 1000.0, 1e6, scale="log"),
         LevelFeature("sex", ("f", "m", "x"), other="x", missing="f"),
         LevelFeature("grade", ("1", "2", "3"), missing="2"),
     )

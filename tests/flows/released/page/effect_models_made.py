@@ -36,7 +36,7 @@ FACTS = ModelFacts(
 N = 19435
 REFUSED = "too few units: the noisy count is 31, and 50 are needed"
 AGE = NumberFeature("age", 16.0, 99.0)
-INCOME = NumberFeature("income", 30.0, 3300.0, log=True)
+INCOME = NumberFeature("income", 30.0, 3300.0, scale="log")
 SITE = LevelFeature("stroke type", ("lacunar", "posterior", "total anterior", "other"))
 
 
