@@ -101,6 +101,9 @@ def from_text(text: str, place: str) -> SiteReport:
 def _read(content: dict[str, Any], place: str) -> SiteReport:
     """Read the content of a document; InputError, naming the field, where it is unsound."""
     found = parsed_as(SiteReport, content, place)
+    for name, value in content.items():
+        if type(value) is not type(getattr(found, name)):
+            raise InputError(f"{place}: {name}: input should be a number with a point")
     named = report_id(found.experiment, found.site, found.period, found.revision)
     if found.report_id != named:
         raise InputError(f"{place}: report_id is not {shown(named)}, as its other fields say")

@@ -129,6 +129,7 @@ def test_another_document_is_told() -> None:
         ({"estimate": "0.5"}, "estimate: input should be a valid number"),
         ({"estimate": 1e200}, "estimate: input should be less than"),
         ({"estimate": True}, "estimate: input should be a valid number"),
+        ({"estimate": 1}, "estimate: input should be a number with a point"),
         ({"n_units": 0}, "n_units: input should be greater than or equal to 1"),
         ({"n_units": 10**30}, "n_units: input should be less than"),
         ({"n_units": True}, "n_units: input should be a valid integer"),
