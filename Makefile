@@ -11,7 +11,7 @@ INSTALL = told=$(VENV)/installing.txt; : > $$told; printf 'up to %d packages; br
 		if grep -q ^Installing $$told; then [ "$$last" ] || printf '; in place:'; last=1; \
 			printf ' %d' $$(ls -d $(VENV)/lib/python*/site-packages/*.dist-info | wc -l); \
 		else printf ' %d' $$(grep -cE '^(Collecting|Processing)' $$told); fi; done) & \
-	trap "kill $$!; echo" EXIT; trap 'exit 1' INT TERM; \
+	trap "kill $$!; wait $$! 2> /dev/null; echo" EXIT; trap 'exit 1' INT TERM; \
 	$(BIN)/python -um pip --disable-pip-version-check install --require-hashes --no-deps \
 		--no-build-isolation -r $< > $$told
 
