@@ -37,7 +37,7 @@ test: lint ## lint, types, import contracts and all tests but those of tests/sup
 	@$(TOGETHER) types contracts tests
 
 test-all: test ## and those, as CI does
-	@$(MAKE) --no-print-directory tests TIER="slow and not soak" THREADS=2 # one alone hides races
+	@$(MAKE) --no-print-directory tests TIER="slow and not soak" THREADS=all # one alone hides races
 
 quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for a room, IN=effects for a house
 	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow"
@@ -92,8 +92,8 @@ NIGHT := $(addprefix tests/,flows privatizers estimators schemas) $(HOUSES:%=--i
 WHERE = $(if $(filter night,$(IN)),$(NIGHT),$(or $(sort $(wildcard tests/$(IN) tests/*/$(IN))),$(error there are no tests/$(IN))))
 
 tests: $(VENV)/test
-	@POLARS_MAX_THREADS=$(or $(THREADS),1) $(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
-		-n $(or $(N),3) --dist worksteal $(if $(IN),$(WHERE))
+	@$(if $(filter all,$(THREADS)),,POLARS_MAX_THREADS=1) $(BIN)/python -m pytest -m "$(or $(TIER),not soak and not slow)" \
+		-n $(or $(N),4) --dist worksteal $(if $(IN),$(WHERE))
 
 fix: $(VENV)/test ## format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .

@@ -92,7 +92,7 @@ from schemas.released import TABLES, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Literal, TypeAlias, TypeVar
+    from typing import Any, Literal, TypeAlias
 
     import pandas as pd
 
@@ -118,7 +118,6 @@ if TYPE_CHECKING:
         ReleaseEstimates | SegmentEstimates | CovariateEstimates | by_attribute.AttributeEstimates
     )
     Table: TypeAlias = pl.DataFrame | pd.DataFrame
-    T = TypeVar("T", pl.DataFrame, pd.DataFrame)
     Names = str | Sequence[str]
     Paths = str | Path | Sequence[str | Path]
     People = Literal["disjoint", "returning"] | None
@@ -214,11 +213,20 @@ class Release:
     def ate(
         self,
         *,
-        segments: T = ...,
-        covariates: T = ...,
+        segments: pl.DataFrame = ...,
+        covariates: pl.DataFrame = ...,
         level: float = ...,
         metric: str | None = ...,
-    ) -> T: ...
+    ) -> pl.DataFrame: ...
+    @overload
+    def ate(
+        self,
+        *,
+        segments: pd.DataFrame = ...,
+        covariates: pd.DataFrame = ...,
+        level: float = ...,
+        metric: str | None = ...,
+    ) -> pd.DataFrame: ...
     def ate(
         self,
         *,
@@ -540,7 +548,11 @@ class EffectModel(_Benefits):
         """What the noisy sums show of the declaration: bounds too wide, say."""
         return self._file.model.warnings
 
-    def predict(self, features: T) -> T:
+    @overload
+    def predict(self, features: pl.DataFrame) -> pl.DataFrame: ...
+    @overload
+    def predict(self, features: pd.DataFrame) -> pd.DataFrame: ...
+    def predict(self, features: Table) -> Table:
         """Return the table with the columns ``effect`` and ``noise_std_error`` added.
 
         The latter is null where the propensity was learnt. All in memory: for large files there is

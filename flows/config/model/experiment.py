@@ -90,9 +90,12 @@ class Config(Declared):
     @property
     def calendar(self) -> Schedule | None:
         """When releases are due; None where no schedule is declared."""
-        if self.schedule is None:
-            return None
-        return schedule_of(self.schedule, self.log_facts.window)
+        return None if self.schedule is None else schedule_of(self.schedule, self._window)
+
+    @property
+    def _window(self) -> int | None:
+        """For how many microseconds after an exposure events count."""
+        return self.source.window_microseconds if self.source.grain == "event" else None
 
     @property
     def signing_key_path(self) -> Path | None:
@@ -139,7 +142,7 @@ class Config(Declared):
             outcomes=self.outcomes if of_events else (),
             n_outcomes=len(self.outcomes),
             of_events=of_events,
-            window=self.source.window_microseconds if of_events else None,
+            window=self._window,
             first_counts=self.source.repeated == "first",
         )
 

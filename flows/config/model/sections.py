@@ -8,7 +8,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Fiel
 
 from privatizers.planning.grids import even_grid
 from schemas.errors import ConfigError, shown
-from schemas.raw import ASSIGNED, PAYER, attribute_columns
 from schemas.visible import visible
 
 _MOST_TEXT = 1000  # characters on what numbers stand for
@@ -144,6 +143,8 @@ class Columns(ConfigSection):
     @property
     def facts(self) -> tuple[str, ...]:
         """The columns of rows that hold public facts beside unit, arm and cluster."""
+        from schemas.raw import ASSIGNED, PAYER, attribute_columns  # noqa: PLC0415 - polars
+
         payer = () if self.privacy_unit is None else (PAYER,)
         group = () if self.assigned_by is None else (ASSIGNED,)
         return (*payer, *group, *attribute_columns(len(self.attributes)))
