@@ -40,7 +40,7 @@ test-all: test ## and those, as CI does
 	@$(MAKE) --no-print-directory tests TIER="slow and not soak" THREADS=all # one alone hides races
 
 quick: lint ## what a change needs first: check, and unit tests; IN=privatizers/noise for a room, IN=effects for a house
-	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow"
+	@$(TOGETHER) types contracts tests TIER="unit and not soak and not slow" N=2
 
 slow: $(VENV)/test ## the list of slow tests made anew, from what each takes on this machine
 	@rm -rf build/costs && mkdir -p build/costs/all build/costs/rest
