@@ -111,8 +111,9 @@ class RatioContrasts(Contrasts):
             self.treated.upper - self.treated.ratio, self.control.ratio - self.control.lower
         )
         reach = quantile(self.degrees_of_freedom, level)
-        implied = (np.where(self.estimate > 0, below, above) / reach) ** 2
-        at_zero = t_interval(self.estimate, implied, self.degrees_of_freedom, level)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # at a level of 1e-300
+            implied = (np.where(self.estimate > 0, below, above) / reach) ** 2
+            at_zero = t_interval(self.estimate, implied, self.degrees_of_freedom, level)
         unsure = {
             "ci_lower": self.estimate - below,
             "ci_upper": self.estimate + above,

@@ -78,7 +78,8 @@ def _partition(feature: Feature, values: pl.Series) -> Subgroups:
     if isinstance(feature, LevelFeature):
         return Subgroups(feature.name, feature.name)
     numbers = values.drop_nulls().to_numpy()
-    step = 10.0 ** np.floor(np.log10((feature.high - feature.low) / 100.0))
+    least = np.finfo(np.float64).tiny  # numbers may lie closer than any that has all its digits
+    step = 10.0 ** np.floor(np.log10(max((feature.high - feature.low) / 100.0, least)))
     quarters = np.quantile(numbers, [0.25, 0.5, 0.75])
     rounded = np.round(quarters / step) * step
     edges = _parting(rounded, numbers)

@@ -150,6 +150,12 @@ def test_a_column_whose_curve_tells_nothing_is_told(path: Path, tmp_path: Path) 
     assert len(cells(found, "age")) >= 2
 
 
+def test_numbers_that_lie_closer_than_digits_reach_are_parted(path: Path, tmp_path: Path) -> None:
+    rows = TABLE.select("unit_id", age=pl.Series(np.where(AGE > 40, 5e-324, 0.0)))
+    found = effects_from_release(path, written(rows, tmp_path / "x.csv"))
+    assert len(cells(found, "age")) == 2
+
+
 def test_too_few_units_are_refused_in_words(path: Path, tmp_path: Path) -> None:
     place = np.where(np.arange(N) < 6, "few", np.where(np.arange(N) == 7, "one", "many"))
     rows = TABLE.select("unit_id", place=pl.Series(place))
