@@ -131,7 +131,7 @@ def _lines() -> Iterator[list[str]]:
     log, lines = logging.getLogger("clusterdp"), list[str]()
     kept = log.handlers, log.level, log.propagate
     handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign] # one line
     log.handlers, log.propagate = [handler], False
     log.setLevel(logging.INFO)
     try:

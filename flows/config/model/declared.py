@@ -1,6 +1,7 @@
 """What follows alike from every kind of configuration: places, who pays, and what judges a log."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -115,9 +116,9 @@ class Declared(ConfigSection):
         return self.payment.by_unit
 
     @property
+    @abstractmethod
     def cost(self) -> Budget:
         """The cost of what is published at a time."""
-        raise NotImplementedError
 
     @property
     def charged(self) -> Budget:

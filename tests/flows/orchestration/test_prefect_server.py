@@ -134,7 +134,7 @@ def running(*, schedules: bool) -> Iterator[tuple[PrefectServer, int]]:
 def test_a_stranger_is_refused_everywhere(home: Path, schedules: bool) -> None:
     """On every endpoint and socket; nothing is changed; no file may be read, whatever the umask."""
     from prefect import flow  # noqa: PLC0415 - after the settings of this test
-    from prefect.client.orchestration import get_client  # noqa: PLC0415
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - likewise
 
     @flow
     def nothing() -> None:
@@ -197,7 +197,7 @@ def test_old_runs_go_where_prefect_s_own_settings_say_so(
 ) -> None:
     """Which `prune` names: they reach the server of `serve`, and younger runs stay."""
     from prefect import flow  # noqa: PLC0415 - after the settings of this test
-    from prefect.client.orchestration import get_client  # noqa: PLC0415
+    from prefect.client.orchestration import get_client  # noqa: PLC0415 - likewise
 
     @flow
     def nothing() -> None:
