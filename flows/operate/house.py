@@ -1,7 +1,6 @@
 """What the operator's house offers the night: a run is watched, and the series follows it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,13 +9,11 @@ if TYPE_CHECKING:
     from flows.ledger.watch import Watch
 
 
-@contextmanager
-def watched(config: "Config", account: "Account", period: str) -> "Iterator[Watch]":
+def watched(config: "Config", account: "Account", period: str) -> "AbstractContextManager[Watch]":
     """Keep and tell what becomes of the run that the block is."""
     from flows.operate.watch.run import watched as watch  # noqa: PLC0415 - once there is a run
 
-    with watch(config, account, period) as found:
-        yield found
+    return watch(config, account, period)
 
 
 def renew_series(*of: Any) -> tuple[str, ...]:
