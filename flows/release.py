@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from estimators.arm_effects import Estimate
 from estimators.coverage import coverage_warnings
@@ -13,8 +13,6 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.account import Account, Charge
 from flows.ledger.statement import Statement
 from flows.ledger.watch import Watch, watched
-from flows.orchestration.flow import as_flow, day_before, flow_of_module
-from flows.orchestration.parameters import ConfigPath, Period, TimeZone
 from flows.orchestration.step import step
 from flows.raw.charge import Designed, PeriodRows, charge_rows
 from flows.raw.ingest import ingest
@@ -103,7 +101,7 @@ def _release_period(
         roster, chosen = asked.roster, asked.designed.chosen
         known = (*roster.warnings, *(key.warnings if key else ()), *charge.warnings)
         if not charge.is_new:
-            known += account.renew_series()  # a run may have died
+            known += step(account.renew_series)()  # a run may have died
             return _unchanged(charge, roster, known)
         watch.charged(charge.name.release_id)
         # Leaving this block makes the draft public; leaving it by an error gives the charge back.
@@ -117,7 +115,7 @@ def _release_period(
                 made = step(estimate)(draft, asked.designed.forecast)
         of_one_value = ends_warnings(made.ends)
         watch.made(charge.name.release_id, roster, of_one_value)
-        warnings += account.renew_series(made.night)
+        warnings += step(account.renew_series)(made.night)
     return ReleaseResult(
         release_id=charge.name.release_id,
         path=charge.path,
@@ -153,33 +151,3 @@ def _unchanged(charge: Charge, roster: Roster, warnings: tuple[str, ...]) -> Rel
         statement=charge.statement,
         warnings=(*warnings, *stated.warnings),
     )
-
-
-def _release_scheduled(
-    config_path: ConfigPath,
-    period: Period | None = None,
-    revise: bool = False,
-    schedule_timezone: TimeZone | None = None,
-) -> ReleaseResult:
-    """Release one period of an experiment.
-
-    Args:
-        config_path: The configuration file; of a deployment an absolute path, on the machine of the
-            worker.
-        period: The period to release; where the log's path needs none it may be left out.
-        revise: Draw a published period anew, as its next revision.
-        schedule_timezone: Set by schedules; without a period, releases the day before the run's
-            scheduled time in this time zone (such as ``Europe/Zurich``).
-    """
-    if period is None and schedule_timezone is not None:
-        period = day_before(schedule_timezone)
-    return release_period(config_path, period, revise)
-
-
-if TYPE_CHECKING:
-    release = as_flow(_release_scheduled, "release")
-else:
-
-    def __getattr__(name: str) -> object:
-        """The Prefect flow ``release``, made when somebody asks for it: plain runs need none."""
-        return flow_of_module(__name__, name, {"release": _release_scheduled})

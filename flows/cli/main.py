@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
@@ -36,6 +37,7 @@ from flows.cli.options import ConfigFiles, Json, Period, Prefect
 from flows.cli.recovery import backup, restore
 from flows.cli.replicate import replicate
 from flows.cli.schema import schema
+from flows.cli.ways import way
 from flows.runtime import logs
 from flows.runtime.interruption import note_interruption, was_interrupted
 from flows.runtime.progress import LineHandler, waiting
@@ -300,19 +302,13 @@ def demo(
     release, to look at and to change.
     """
     from flows.demo import NOTES, PERIOD, prepare
-    from flows.orchestration.prefect_server import server_for_one_run
 
     config = prepare(directory.absolute())
     try:
-        with server_for_one_run(config, wanted=prefect) as server:
-            from flows import release as page
+        with way("release", config, wanted=prefect) as run_release:
             from flows.cli.show.results import demo_text
 
-            if server is None:
-                result = page.release_period(str(config), PERIOD)
-            else:
-                server.wait()
-                result = page.release(str(config), PERIOD)
+            result = run_release(str(config), PERIOD)
     except (BudgetError, ConflictError) as error:  # of another version of the demo, for example
         raise type(error)(f"{error}. For a new demo, remove {config.parent}") from None
     return Answer(partial(demo_text, result, config, NOTES), result.as_json())
@@ -346,7 +342,6 @@ def release(
     for Prefect.
     """
     from flows.config.load import check_period, load
-    from flows.orchestration.prefect_server import server_for_one_run
 
     if due:
         return _release_due(configs, period, revise=revise, prefect=prefect)
@@ -356,15 +351,10 @@ def release(
     settings = load(config)
     source = settings.source
     check_period(period, source.path, source.outcomes_path)  # before a server takes its seconds
-    with server_for_one_run(config, wanted=prefect) as server:
-        from flows import release as page
+    with way("release", config, wanted=prefect) as run_release:
         from flows.cli.show.results import release_text
 
-        if server is None:
-            result = page.release_period(str(config.absolute()), period, revise)
-        else:
-            server.wait()
-            result = page.release(str(config.absolute()), period, revise)
+        result = run_release(str(config.absolute()), period, revise)
     night = f"{result.manifest.experiment} {result.manifest.period}"
     warnings = tuple(f"{night}: {warning}" for warning in result.warnings)
     return Answer(partial(release_text, result), result.as_json(), warnings)
@@ -373,7 +363,6 @@ def release(
 def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefect: bool) -> Answer:
     """Catch up with schedules: each period is a run of the flow where Prefect is in use."""
     from flows.config.load import load
-    from flows.orchestration.prefect_server import server_for_one_run
 
     for option, given in {"--period": period is not None, "--revise": revise}.items():
         if given:
@@ -381,16 +370,13 @@ def _release_due(configs: list[Path], period: str | None, *, revise: bool, prefe
     is_one = len(configs) == 1
     if is_one and load(configs[0]).schedule is None:  # before a server takes its seconds
         raise ConfigError("schedule", "missing; --due goes by the section [schedule]")
-    with server_for_one_run(configs[0], wanted=prefect) as server:
-        from flows import release as page
+    with way("release", configs[0], wanted=prefect) as run_release:
         from flows.cli.show.due import due_text
         from flows.operate.due import DueResult, release_all_due, release_due
 
-        if server is not None:
-            server.wait()
-        way = page.release_period if server is None else page.release
         paths = [str(config.absolute()) for config in configs]
-        due = release_due(paths[0], way) if is_one else release_all_due(paths, way)
+        one = partial(release_due, paths[0], run_release)
+        due = one() if is_one else release_all_due(paths, run_release)
         text = partial(due_text, *([due] if isinstance(due, DueResult) else due.configs))
     return Answer(text, due.as_json(), due.warnings, due.farewells, exit_code=due.exit_code)
 
@@ -412,6 +398,20 @@ def serve(
             "Europe/Zurich.",
         ),
     ] = "UTC",
+    estimates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SCHEDULE",
+            help="When to estimate effects from all that is published, by released files alone.",
+        ),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="With --estimates: where each experiment's effects go, as EXPERIMENT.json.",
+        ),
+    ] = None,
 ) -> None:
     """Make releases on schedule, until you stop it with Ctrl-C.
 
@@ -420,12 +420,15 @@ def serve(
     does. Uses the Prefect server that PREFECT_API_URL names, or starts one of its own on this
     machine.
     """
+    if (estimates is None) != (into is None):
+        raise ConfigError("--estimates", "goes with --into: when to estimate, and where to write")
     from flows.orchestration.prefect_settings import configure_prefect
 
     configure_prefect(configs[0].absolute().parent, log_level="INFO")
-    from flows.operate.serve import serve_releases
+    from flows.operate.serve import Estimates, serve_releases
 
-    serve_releases(configs, cron, timezone)
+    asked = None if estimates is None or into is None else Estimates(estimates, into)
+    serve_releases(configs, cron, timezone, lambda: import_module("flows.deployed"), asked)
 
 
 _COMMANDS: dict[str, dict[Callable[..., Any], str]] = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from estimators.effects.models.learners import fit_learner
 from flows.config.load import check_period
@@ -22,7 +22,6 @@ from flows.effects.released.findings import effects_json
 from flows.effects.released.model_file import ModelFile, read_model, write_model
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
-from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.quarantine import write_quarantine
 from flows.raw.spill.workspace import open_workspace
@@ -114,12 +113,3 @@ def _head(config: EffectConfig, name: ReleaseName) -> ModelHead:
         learner=config.privacy.learner,
         package_version=version("clusterdp"),
     )
-
-
-if TYPE_CHECKING:
-    cate = as_flow(fit_period, "cate")
-else:
-
-    def __getattr__(name: str) -> object:
-        """The Prefect flow ``cate``, made when somebody asks for it."""
-        return flow_of_module(__name__, name, {"cate": fit_period})

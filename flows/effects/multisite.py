@@ -8,19 +8,16 @@ what goes from one to the other is the site's report, a JSON file of schema
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from flows.config.load import check_period
 from flows.effects.house import load_site
 from flows.effects.raw.site_report import site_fingerprint, site_report, stand_in, unmatched
 from flows.effects.raw.site_rows import ingest_site
-from flows.effects.released.aggregate import aggregate_reports
 from flows.effects.released.drafts import try_draft
-from flows.effects.released.site_aggregates import Combined
 from flows.effects.released.site_report import read_report, write_report
 from flows.ledger.account import Account
 from flows.ledger.statement import Statement
-from flows.orchestration.flow import as_flow, flow_of_module
 from flows.orchestration.step import step
 from flows.raw.quarantine import write_quarantine
 from flows.raw.validate import validate
@@ -104,23 +101,3 @@ def report_period(config_path: str, period: str | None = None, revise: bool = Fa
         warnings=(*known, *warnings),
         for_the_operator=notes,
     )
-
-
-def _aggregate(report_paths: list[str], plot: str | None = None) -> Combined:
-    """Aggregate the reports of several sites; reads nothing else.
-
-    Args:
-        report_paths: The sites' reports, one of each site.
-        plot: Where to draw them, a name that ends in .svg or .png; None for no plot.
-    """
-    return step(aggregate_reports)(report_paths, plot)
-
-
-if TYPE_CHECKING:
-    site = as_flow(report_period, "site")
-    aggregate = as_flow(_aggregate, "aggregate")
-else:
-
-    def __getattr__(name: str) -> object:
-        """The Prefect flows ``site`` and ``aggregate``, made when somebody asks for them."""
-        return flow_of_module(__name__, name, {"site": report_period, "aggregate": _aggregate})

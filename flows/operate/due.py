@@ -7,7 +7,7 @@ a period is public is asked of the ledger just before it is tried, as others may
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flows.config.load import load
 from flows.config.model.experiment import Config
@@ -15,8 +15,6 @@ from flows.ledger.account import Account
 from flows.ledger.attempts import reason_of
 from flows.ledger.standing import FOR_A_PERSON, PeriodState, Standing
 from flows.operate.watch.run import after_all, before_all, tell_of_failure, telling_at_the_end
-from flows.orchestration.flow import as_flow, day_before, flow_of_module
-from flows.orchestration.parameters import ConfigPath, TimeZone
 from flows.release import ReleaseResult, release_period
 from flows.released.lists import Closing
 from flows.runtime import clock
@@ -299,38 +297,3 @@ def _not_made(after: Standing, error: Exception) -> PeriodResult:
         reason += f"; clusterdp release CONFIG --period {after.period} --debug shows where"
     code = error.exit_code if isinstance(error, ClusterdpError) else 1
     return PeriodResult(after.period, str(status), reason, code, None)
-
-
-def _nightly(
-    config_path: ConfigPath, schedule_timezone: TimeZone | None = None
-) -> DueResult | ReleaseResult:
-    """Do what is to be done every night for one experiment.
-
-    With ``[schedule]`` in the configuration: release every period that is due and not published,
-    the oldest first. Without: release the day before. Each release is a run of the flow
-    ``clusterdp-release``.
-
-    Args:
-        config_path: The configuration file; of a deployment an absolute path, on the machine of the
-            worker.
-        schedule_timezone: Of a configuration without a schedule: the time zone (such as
-            ``Europe/Zurich``) of the day before the run's scheduled time, which is released.
-    """
-    from flows.release import release  # noqa: PLC0415 - a flow, made where Prefect is in use
-
-    if load(Path(config_path)).schedule is None:
-        day = None if schedule_timezone is None else day_before(schedule_timezone)
-        return release(config_path, day)
-    result = release_due(config_path, release)
-    if (failure := result.failure) is not None:
-        raise failure
-    return result
-
-
-if TYPE_CHECKING:
-    nightly = as_flow(_nightly, "nightly")
-else:
-
-    def __getattr__(name: str) -> object:
-        """The Prefect flow ``nightly``, made when somebody asks for it: plain runs need none."""
-        return flow_of_module(__name__, name, {"nightly": _nightly})

@@ -13,9 +13,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flows.config.load import load
@@ -23,22 +24,46 @@ from flows.ledger.account import Account
 from flows.orchestration.prefect_server import prefect_server
 from schemas.errors import ConfigError
 
-if TYPE_CHECKING:
-    from prefect import Flow
-
-    from flows.operate.due import DueResult
-    from flows.release import ReleaseResult
-
 _GRACE_SECONDS = 2.0  # for a run whose parent died
 
 
-def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
-    """Serve the release flow for every configuration until interrupted.
+class Flows(Protocol):
+    """The flows that are served; :mod:`flows.deployed`, which imports Prefect."""
+
+    def served_release(self, configs: Sequence[str], /) -> Any:
+        """The release flow, for these configurations alone."""
+
+    def served_estimate(self, outputs: Mapping[str, str], /) -> Any:
+        """The flow of estimates, from these folders alone, each with its document's file."""
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Estimates on a schedule of their own, as ``EXPERIMENT.json`` in a folder."""
+
+    cron: str
+    into: Path
+
+
+def serve_releases(
+    configs: Sequence[Path],
+    cron: str,
+    timezone: str,
+    flows: Callable[[], Flows],
+    estimates: Estimates | None = None,
+) -> None:
+    """Serve the flows of every configuration until interrupted.
 
     ``cron`` is read in ``timezone``; each run releases the day before its scheduled time, or, where
-    the configuration has a schedule, every period that is due and not published.
+    the configuration has a schedule, every period that is due and not published. ``flows`` gives
+    what is run, while the server starts.
     """
-    _check_schedule(cron, timezone)
+    _check_cron("--cron", cron)
+    _check_timezone(timezone)
+    if estimates is not None:
+        _check_cron("--estimates", estimates.cron)
+        if not estimates.into.is_dir():
+            raise ConfigError("--into", f"{estimates.into.absolute()}: there is no such folder")
     loaded = [load(path) for path in configs]
     for config in loaded:
         Account(config).check_key_named()
@@ -58,6 +83,7 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
             def handle_sigterm(self, *_: Any) -> None:
                 signal.raise_signal(signal.SIGINT)  # ends runs and schedules in order
 
+        offered = flows()
         server.wait()
         # Pages of the runner and its metrics would be open to everybody on this machine.
         closed: dict[Any, Any] = {
@@ -68,15 +94,29 @@ def serve_releases(configs: Sequence[Path], cron: str, timezone: str) -> None:
         with temporary_settings(closed):
             runner = Interruptible(name="clusterdp", pause_on_shutdown=True)
             paths = [str(path.absolute()) for path in configs]
-            flow = served_flow(paths)
+            release = offered.served_release(paths)
             for path, experiment in zip(paths, experiments, strict=True):
                 runner.add_flow(
-                    flow,
+                    release,
                     name=experiment,
                     schedule=Cron(cron, timezone=timezone),
                     parameters={"config_path": path, "schedule_timezone": timezone},
                     concurrency_limit=1,
                 )
+            if estimates is not None:
+                outputs = {
+                    str(one.releases): str(estimates.into.absolute() / f"{one.experiment}.json")
+                    for one in loaded
+                }
+                estimate = offered.served_estimate(outputs)
+                for folder, experiment in zip(outputs, experiments, strict=True):
+                    runner.add_flow(
+                        estimate,
+                        name=experiment,
+                        schedule=Cron(estimates.cron, timezone=timezone),
+                        parameters={"path": folder},
+                        concurrency_limit=1,
+                    )
             # An event loop ends in order at Ctrl-C where nobody else has a handler for it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             asyncio.run(runner.start())
@@ -88,35 +128,6 @@ def quiet_control_port() -> None:
     Prefect opens it always, and hears nobody there without the token of a run.
     """
     logging.getLogger("prefect.runner.control_channel").addFilter(lambda _: False)
-
-
-def served_flow(configs: Sequence[str]) -> "Flow[..., ReleaseResult | DueResult]":
-    """The release flow, for these configurations alone.
-
-    It is handed to the processes that run it as an object: no entry point, storage or step of a
-    deployment has a part in it.
-    """
-    from flows.operate.due import DueResult, nightly  # noqa: PLC0415 - see serve_releases
-    from flows.orchestration.flow import as_flow  # noqa: PLC0415 - likewise
-    from flows.release import ReleaseResult, release  # noqa: PLC0415 - likewise
-
-    served = frozenset(configs)
-
-    def serve_release(
-        config_path: str,
-        period: str | None = None,
-        revise: bool = False,
-        schedule_timezone: str | None = None,
-    ) -> ReleaseResult | DueResult:
-        """Release one period of an experiment that is served, or every one that is due."""
-        follow_parent()
-        if config_path not in served:
-            raise ConfigError("config_path", "this configuration is not served here")
-        if period is None and not revise and load(Path(config_path)).schedule is not None:
-            return nightly.fn(config_path)
-        return release.fn(config_path, period, revise, schedule_timezone)
-
-    return as_flow(serve_release, "release")
 
 
 def follow_parent() -> None:
@@ -138,19 +149,22 @@ def _outlive(parent: Any) -> None:
     os._exit(1)
 
 
-def _check_schedule(cron: str, timezone: str) -> None:
+def _check_timezone(timezone: str) -> None:
     try:
         ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigError(
             "--timezone", f"{timezone!r} is not a time zone such as Europe/Zurich"
         ) from None
+
+
+def _check_cron(option: str, cron: str) -> None:
     from prefect.client.schemas.schedules import CronSchedule  # noqa: PLC0415 - takes seconds
     from pydantic import ValidationError  # noqa: PLC0415 - likewise
 
     try:
-        CronSchedule(cron=cron, timezone=timezone)
+        CronSchedule(cron=cron)
     except ValidationError:
         raise ConfigError(
-            "--cron", f"{cron!r} is not a cron expression such as '15 3 * * *'"
+            option, f"{cron!r} is not a cron expression such as '15 3 * * *'"
         ) from None

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,9 @@ def release(
         import scipy.stats  # noqa: F401, PLC0415 - else imported on the way, and timed
 
         import schemas.raw_frame  # noqa: F401, PLC0415 - likewise, for pandera
-        from flows import release as page  # noqa: PLC0415 - after Prefect's surroundings
 
-        run: Any = page.release if prefect_home else page.release_period
+        module, page = ("deployed", "release") if prefect_home else ("release", "release_period")
+        run: Any = getattr(import_module(f"flows.{module}"), page)  # after Prefect's surroundings
         noise = _timed_noise()
         steps = _Steps()
         log = logging.getLogger("clusterdp")

@@ -155,7 +155,7 @@ def test_what_does_not_fit_is_refused_before_there_is_a_run(
 
 
 def test_a_period_has_the_form_that_configurations_ask_for() -> None:
-    from flows.release import release  # noqa: PLC0415 - a flow, made where it is asked for
+    from flows.deployed import release  # noqa: PLC0415 - a flow, made where it is asked for
 
     (period, _) = release.parameters.properties["period"]["anyOf"]
     assert period["pattern"] == f"^{PERIOD}$"

@@ -27,9 +27,10 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from flows.deployed import release
 from flows.ledger.account import Account
 from flows.orchestration.step import plain_step, step
-from flows.release import ReleaseResult, release
+from flows.release import ReleaseResult
 from schemas.errors import BudgetError, ConfigError, ConflictError, InputError, StepError
 from tests.conftest import (
     PATIENCE,
@@ -53,6 +54,7 @@ STEPS = [
     "privatize",
     "publish",
     "estimate",
+    "renew_series",
 ]
 
 

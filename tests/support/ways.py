@@ -51,7 +51,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     request.getfixturevalue("prefect_harness")
     from prefect.settings import PREFECT_API_URL  # noqa: PLC0415 - as above
 
-    from flows.release import release  # noqa: PLC0415 - as above
+    from flows.deployed import release  # noqa: PLC0415 - as above
 
     def run(built: Experiment, period: str | None = None, *, revise: bool = False) -> object:
         return release(str(built.config), period, revise)

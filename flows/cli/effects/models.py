@@ -12,6 +12,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import TABLES, Period, Prefect, files
+from flows.cli.ways import way
 
 
 def cate(
@@ -41,17 +42,10 @@ def cate(
     from flows.effects.house import load_effects
 
     check_period(period, load_effects(config).source.path)  # before a server takes its seconds
-    from flows.orchestration.prefect_server import server_for_one_run
-
-    with server_for_one_run(config, wanted=prefect) as server:
+    with way("cate", config, wanted=prefect) as run:
         from flows.cli.show.cate import cate_text
-        from flows.effects import cate as page
 
-        if server is None:
-            result = page.fit_period(str(config.absolute()), period, revise)
-        else:
-            server.wait()
-            result = page.cate(str(config.absolute()), period, revise)
+        result = run(str(config.absolute()), period, revise)
     return Answer(partial(cate_text, result), result.as_json(), result.warnings)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from flows.cli.answer import Answer
 from flows.cli.options import Period, Prefect
+from flows.cli.ways import way
 
 
 def site(
@@ -35,17 +36,10 @@ def site(
     from flows.effects.house import load_site
 
     check_period(period, load_site(config).source.path)  # before a server takes its seconds
-    from flows.orchestration.prefect_server import server_for_one_run
-
-    with server_for_one_run(config, wanted=prefect) as server:
+    with way("site", config, wanted=prefect) as run:
         from flows.cli.show.sites import site_text
-        from flows.effects import multisite
 
-        if server is None:
-            result = multisite.report_period(str(config.absolute()), period, revise)
-        else:
-            server.wait()
-            result = multisite.site(str(config.absolute()), period, revise)
+        result = run(str(config.absolute()), period, revise)
     warnings = (*result.warnings, *result.for_the_operator)
     return Answer(partial(site_text, result), result.as_json(), warnings)
 

@@ -1,8 +1,12 @@
 """Effects over several releases of one experiment: each period's, and all of them together."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +26,11 @@ from flows.operate.series.pooling import (
     keys_of,
     pool_periods,
 )
+from flows.orchestration.states import running_flow
+from flows.orchestration.step import open_step
+from flows.released.checksums import sha256_of
 from flows.released.estimates.by_attribute import (
+    AttributeEstimate,
     among_segments,
     estimate_by,
     members_by,
@@ -237,7 +245,7 @@ def estimate_series(
     if not 1 <= looks <= 1_000_000:
         raise ConfigError("looks", f"{looks!r} is not a number of looks from 1 to 1,000,000")
     nights = find_nights(paths)
-    periods = [_estimate(night, level, table, metrics) for night in nights.nights]
+    periods = [_of_night(night, level, table, metrics) for night in nights.nights]
     if isinstance(table, Table) and not any(one.fit for one in periods):
         raise InputError(
             f"{table.file}: none of its ids is in any of the {len(periods):,} releases"
@@ -250,29 +258,59 @@ def estimate_series(
     return SeriesEstimates(nights, people, looks, periods, pooled, table)
 
 
-def _estimate(
+def _of_night(
     night: Night, level: float, table: Split | None, metrics: Sequence[str]
 ) -> PeriodEstimates:
-    """Estimate from one release, with the analyst's table, or by attributes, where one asks."""
+    """What one release gives; a task where a flow runs, kept unless a table is the analyst's."""
+    key = None
+    if not isinstance(table, Table) and running_flow() is not None:
+        facts = version("clusterdp"), sha256_of(night.path), level, repr(table), list(metrics)
+        key = f"clusterdp-estimate-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()}"
+    found = open_step(estimate_night, key)(night.path, level, table, metrics)
+    kind = AttributeEstimate if isinstance(table, ByAttribute) else Estimate
+    estimates = [kind(**one) for one in found["estimates"]]
+    return PeriodEstimates(night, estimates, found["fit"], tuple(found["misfits"]))
+
+
+def estimate_night(
+    path: Path, level: float, table: Split | None, metrics: Sequence[str]
+) -> dict[str, Any]:
+    """Estimate from one release, with the analyst's table, or by attributes, where one asks.
+
+    Returns a document: ``estimates``, the ``fit`` of what was asked for (null where none of a
+    table's ids is there, or nothing was asked) and ``misfits``.
+    """
+    fit: Any = None
+    misfits: tuple[str, ...] = ()
+    estimates: Sequence[Estimate] = []
     if table is None:
-        return PeriodEstimates(night, estimate_file(night.path, level, metrics))
-    if isinstance(table, ByAttribute):
-        by = estimate_by(night.path, table.attribute, level, metrics)
-        return PeriodEstimates(night, by.estimates, by.as_json())
-    if isinstance(table, ForAttributes):
+        estimates = estimate_file(path, level, metrics)
+    elif isinstance(table, ByAttribute):
+        by = estimate_by(path, table.attribute, level, metrics)
+        estimates, fit = by.estimates, by.as_json()
+    elif isinstance(table, ForAttributes):
         from flows.released.estimates.adjusted import estimate_adjusted  # noqa: PLC0415 - statsmodels
 
-        adjusted = estimate_adjusted(night.path, table.attributes, level, metrics)
-        return PeriodEstimates(night, adjusted.estimates, adjusted.as_json(), adjusted.misfits)
+        adjusted = estimate_adjusted(path, table.attributes, level, metrics)
+        estimates, fit, misfits = adjusted.estimates, adjusted.as_json(), adjusted.misfits
+    else:
+        with suppress(NoIdsError):
+            found = _with_table(path, level, table, metrics)
+            # Most units of a table are in other releases, which goes without saying.
+            misfits = replace(found, n_unmatched=0).misfits
+            estimates, fit = found.estimates, found.as_json()
+    return {"estimates": [vars(one) for one in estimates], "fit": fit, "misfits": list(misfits)}
+
+
+def _with_table(
+    path: Path, level: float, table: Table, metrics: Sequence[str]
+) -> "SegmentEstimates | CovariateEstimates":
     try:
-        found = _estimator(table.kind)(night.path, table.file, level, table.frame, metrics)
+        return _estimator(table.kind)(path, table.file, level, table.frame, metrics)
     except NoIdsError:
-        return PeriodEstimates(night, [])
+        raise
     except InputError as error:
-        failure = InputError(f"{night.manifest.release_id}: {error}")
-    else:  # most units of a table are in other releases, which goes without saying
-        misfits = replace(found, n_unmatched=0).misfits
-        return PeriodEstimates(night, found.estimates, found.as_json(), misfits)
+        failure = InputError(f"{path.stem}: {error}")
     raise failure
 
 

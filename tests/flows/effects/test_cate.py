@@ -539,7 +539,7 @@ def test_a_private_step_that_fails_tells_nothing(
 def test_nothing_of_a_row_is_in_prefect(
     campaign: Campaign, prefect_harness: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from flows.effects.cate import cate  # noqa: PLC0415 - Prefect reads its surroundings then
+    from flows.deployed import cate  # noqa: PLC0415 - Prefect reads its surroundings then
 
     built, secrets = planted(campaign, "log.csv")
     result = cate(str(built.config))

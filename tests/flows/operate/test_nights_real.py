@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flows.config.load import load
+from flows.deployed import served_release
 from flows.ledger.account import Account
 from flows.ledger.attempts import AttemptLog
 from flows.ledger.database import Ledger
 from flows.ledger.place import ledger_url
-from flows.operate.serve import served_flow
 from flows.operate.status import status
 from flows.operate.verify import verify
 from flows.runtime import clock
@@ -66,7 +66,7 @@ def test_a_served_night_catches_up_and_ends_in_a_state(
         privacy=LIGHT | {"budget_epsilon": 4.0},
     )
     write_content(built.folder / f"{day(1)}.csv", "nothing")
-    served: Any = served_flow([str(built.config)])
+    served: Any = served_release([str(built.config)])
 
     def night(number: int) -> Any:
         moment = datetime.fromisoformat(f"{day(number)}T03:15").replace(tzinfo=UTC)

@@ -12,10 +12,11 @@ from zoneinfo import ZoneInfo
 import cloudpickle  # type: ignore[import-untyped] # has no types
 import pytest
 
+from flows import deployed
 from flows.cli.main import run
-from flows.operate.serve import quiet_control_port, serve_releases, served_flow
-from flows.orchestration.flow import day_before
-from flows.release import ReleaseResult, release
+from flows.deployed import day_before, release, served_release
+from flows.operate.serve import quiet_control_port, serve_releases
+from flows.release import ReleaseResult
 from schemas.errors import ConfigError
 from tests.conftest import Builder, a_log, released, toml
 
@@ -27,7 +28,7 @@ CRON = "15 3 * * *"
 )
 def test_what_is_no_cron_expression_is_refused(experiment: Builder, cron: str) -> None:
     with pytest.raises(ConfigError, match=r"--cron: .* is not a cron expression"):
-        serve_releases([experiment().config], cron, "UTC")
+        serve_releases([experiment().config], cron, "UTC", lambda: deployed)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +36,13 @@ def test_what_is_no_cron_expression_is_refused(experiment: Builder, cron: str) -
 )
 def test_what_is_no_time_zone_is_refused(experiment: Builder, timezone: str) -> None:
     with pytest.raises(ConfigError, match=r"--timezone: .* is not a time zone"):
-        serve_releases([experiment().config], CRON, timezone)
+        serve_releases([experiment().config], CRON, timezone, lambda: deployed)
 
 
 def test_a_faulty_configuration_is_refused_before_a_server_is_started(experiment: Builder) -> None:
     built = experiment(privacy={"epsilon": -1.0})
     with pytest.raises(ConfigError, match=r"privacy\.epsilon"):
-        serve_releases([built.config], CRON, "UTC")
+        serve_releases([built.config], CRON, "UTC", lambda: deployed)
 
 
 def test_a_ledger_on_a_server_without_a_key_is_refused_before_a_server_is_started(
@@ -49,7 +50,7 @@ def test_a_ledger_on_a_server_without_a_key_is_refused_before_a_server_is_starte
 ) -> None:
     built = experiment(ledger={"url": "postgresql:///ledger"})
     with pytest.raises(ConfigError, match=r"ledger\.key_file: missing"):
-        serve_releases([built.config], CRON, "UTC")
+        serve_releases([built.config], CRON, "UTC", lambda: deployed)
 
 
 def test_two_configurations_of_one_experiment_are_refused(experiment: Builder) -> None:
@@ -57,7 +58,7 @@ def test_two_configurations_of_one_experiment_are_refused(experiment: Builder) -
     other = built.folder / "other.toml"
     other.write_text(built.config.read_text())
     with pytest.raises(ConfigError, match="two configurations name the same experiment"):
-        serve_releases([built.config, other], CRON, "UTC")
+        serve_releases([built.config, other], CRON, "UTC", lambda: deployed)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ def test_the_command_says_which_option_is_at_fault(
 def at(monkeypatch: pytest.MonkeyPatch, scheduled: str | None) -> None:
     """Let the flow run be scheduled for this moment."""
     moment = None if scheduled is None else datetime.fromisoformat(scheduled)
-    monkeypatch.setattr("prefect.runtime.flow_run", SimpleNamespace(scheduled_start_time=moment))
+    monkeypatch.setattr(deployed, "flow_run", SimpleNamespace(scheduled_start_time=moment))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_configurations_of_several_experiments_are_told_apart(
     other = built.folder / "other.toml"
     other.write_text(built.config.read_text().replace(toml({}), toml({}, "other")))
     with pytest.raises(LookupError, match="True"):
-        serve_releases([built.config, other], CRON, "Europe/Zurich")
+        serve_releases([built.config, other], CRON, "Europe/Zurich", lambda: deployed)
 
 
 # what a served run may do
@@ -169,7 +170,7 @@ def test_a_configuration_that_is_not_served_is_refused(
 ) -> None:
     """Whatever a deployment or a caller gives as parameters."""
     built = experiment()
-    flow = served_flow([str(built.config)])
+    flow = served_release([str(built.config)])
     other = tmp_path / "other.toml"
     other.write_bytes(built.config.read_bytes())
     before = built.entries
@@ -197,13 +198,13 @@ def test_a_served_run_is_the_flow_of_this_process(experiment: Builder) -> None:
     assert "DirectSubprocessStarter" in inspect.getsource(Runner.__aenter__)
     assert "get_flow" in vars(DeploymentRegistry)
     path = str(experiment().config)
-    sent = cloudpickle.loads(cloudpickle.dumps(served_flow([path])))
+    sent = cloudpickle.loads(cloudpickle.dumps(served_release([path])))
     with pytest.raises(ConfigError, match="is not served here"):
         sent.fn("/elsewhere.toml")
 
 
 def test_the_document_of_a_served_flow_is_that_of_the_flow() -> None:
-    ours = inspect.signature(served_flow([]).fn).parameters
+    ours = inspect.signature(served_release([]).fn).parameters
     assert list(ours) == list(inspect.signature(release.fn).parameters)
 
 

@@ -7,9 +7,9 @@ import polars as pl
 import prefect.events
 import pytest
 
-from flows.operate.due import nightly
+from flows.deployed import nightly, release
 from flows.orchestration.states import state_of_failure
-from flows.release import release, release_period
+from flows.release import release_period
 from schemas.errors import ConflictError, InputError
 from tests.conftest import SENTINEL, Builder, a_log, write_content
 

@@ -12,10 +12,9 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 
-from flows.effects.multisite import site
+from flows.deployed import release, site
 from flows.orchestration.states import name_of
 from flows.orchestration.step import step
-from flows.release import release
 from schemas.errors import (
     BudgetError,
     ClusterdpError,

@@ -33,6 +33,7 @@ from scipy.stats import chi2
 
 from flows.cli.main import run
 from flows.config.resolve import resolve_release
+from flows.deployed import release
 from flows.ledger.account import Account
 from flows.orchestration import workers as sharing
 from flows.orchestration.workers import Workers, started_workers
@@ -45,7 +46,6 @@ from flows.raw.spill.sorted_runs import Stored
 from flows.raw.spill.workspace import open_workspace
 from flows.raw.units.private_clusters import known_sizes
 from flows.raw.validate import validate
-from flows.release import release
 from schemas.errors import ClusterdpError, ConfigError, InputError, StepError
 from schemas.names import ReleaseName
 from tests.boundary.canary import leaks_into

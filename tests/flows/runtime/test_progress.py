@@ -20,8 +20,8 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 
+from flows.deployed import release
 from flows.raw.reading import sources
-from flows.release import release
 from flows.runtime import progress
 from flows.runtime.progress import Progress, _duration
 from tests.conftest import PATIENCE, Builder, a_log, build_experiment

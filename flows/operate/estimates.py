@@ -1,0 +1,70 @@
+"""Effects of all that an experiment has published, from its folder alone, on a schedule of theirs.
+
+Whoever runs this reads releases and nothing else: it is for analysts as for operators.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.operate.series.estimates import (
+    ByAttribute,
+    ForAttributes,
+    SeriesEstimates,
+    Split,
+    covariates_table,
+    estimate_series,
+    segments_table,
+)
+from flows.runtime.files import replace_file
+from schemas.errors import ConfigError, InputError
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What effects are estimated by, or adjusted for: at most one of these."""
+
+    by: str | None = None
+    adjust: tuple[str, ...] = ()
+    segments: str | None = None
+    covariates: str | None = None
+
+    @property
+    def split(self) -> Split | None:
+        """The one that is asked for, tables read; None where none is."""
+        asked = [name for name, value in vars(self).items() if value]
+        if len(asked) > 1:
+            raise ConfigError(asked[1], f"cannot go with {asked[0]}; ask for one of them")
+        if self.by:
+            return ByAttribute(self.by)
+        if self.adjust:
+            return ForAttributes(self.adjust)
+        if self.segments:
+            return segments_table(Path(self.segments))
+        return covariates_table(Path(self.covariates)) if self.covariates else None
+
+
+def estimate_folder(
+    path: Path, asked: Asked, level: float, output: Path | None = None
+) -> SeriesEstimates:
+    """Estimate from the release, or the folder of releases, at ``path``.
+
+    ``output`` gets the document of ``clusterdp estimate --json`` for several releases, whole or not
+    at all; it replaces one that is there.
+    """
+    if not 0.0 < level < 1.0:
+        raise ConfigError("level", f"{level!r} is not strictly between 0 and 1")
+    effects = estimate_series([path], level, table=asked.split)
+    if output is not None:
+        _write(output, json.dumps(effects.as_json(), indent=2, ensure_ascii=False) + "\n")
+    return effects
+
+
+def _write(path: Path, document: str) -> None:
+    try:
+        with replace_file(path, mode=0o644) as file:
+            file.write(document.encode())
+        return
+    except OSError as error:
+        reason = error.strerror
+    raise InputError(f"{path.absolute()}: cannot be written ({reason})")
