@@ -53,6 +53,7 @@ from schemas.raw import (
     numbered,
 )
 
+_FAR = 1e300  # as an outcome it counts as the end of the grid that is on its side
 ToExpressions = Callable[[pl.DataFrame, LogFile], list[pl.Expr]]
 
 
@@ -88,6 +89,14 @@ class Log:
             for name, mapped in by_column.items()
             if name in frame.columns
         )
+
+    @property
+    def ranges(self) -> list[tuple[float, float]]:
+        """The ends of each outcome's grid."""
+        ends = np.array([-_FAR, _FAR])
+        return [
+            (low, high) for low, high in (one(ends) for one in (self.mapped, *self.more_mapped))
+        ]
 
     @property
     def files(self) -> tuple[LogFile, ...]:

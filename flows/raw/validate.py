@@ -406,7 +406,7 @@ class _Judge:
             fits(
                 self.facts.arms,
                 payers=PAYER in self.facts.facts,
-                n_outcomes=self.facts.n_outcomes,
+                ranges=self.log.ranges,
                 assigned=ASSIGNED in self.facts.facts,
                 attributes=dict(
                     zip(

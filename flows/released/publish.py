@@ -21,11 +21,11 @@ from flows.released.file.sql import creation, quote_name, text
 from flows.released.file.unit_counts import PLACES_BITS
 from flows.runtime.files import cannot_write
 from schemas.errors import ClusterdpError
+from schemas.frames import judge, judged_units
 from schemas.released import (
     STORAGE_VERSION,
     TABLES,
     ReleaseTables,
-    UnitTable,
     no_rows,
 )
 from schemas.tables import MOST_LABELS, SCHEMA, TEXT, TEXT_IDS, Table, unit_table
@@ -70,19 +70,23 @@ def publish(tables: ReleaseTables, draft: FileDraft) -> None:
     connection = draft.connection
     manifest = tables.manifest
     stated = {
-        "release": pl.DataFrame([manifest.row]),
+        "release": pl.DataFrame([manifest.row], schema=no_rows("release").schema),
         "metrics": pl.DataFrame(
             [metric.row for metric in manifest.metrics], schema=no_rows("metrics").schema
         ),
     }
-    with _plain_errors(draft.path, tables.units.failures):
+    frames = stated | tables.frames()
+    for name, frame in frames.items():
+        judge(name, frame)
+    judged: list[BaseException] = []
+    with _plain_errors(draft.path, judged), _plain_errors(draft.path, tables.units.failures):
         units = _units_of(tables)
         made = SCHEMA | _cell_tables(tables) | {"units": units}
         connection.execute(f"{_REPEATED}; BEGIN; {creation(made)}")
-        for name, frame in (stated | tables.frames()).items():
+        for name, frame in frames.items():
             _insert(connection, name, frame)
         connection.execute(f"COMMIT; {_UNKNOWN}")
-        _write_units(connection, tables.units, units)
+        _write_units(connection, tables, units, judged)
 
 
 def add_estimates(
@@ -93,6 +97,8 @@ def add_estimates(
     ``every`` has all outcomes, in order. All is on the disk then.
     """
     connection = draft.connection
+    for name, frame in frames.items():
+        judge(name, frame)
     with _plain_errors(draft.path, ()):
         connection.execute("BEGIN")
         for name, frame in frames.items():
@@ -172,13 +178,24 @@ def _label_kind(labels: Sequence[str]) -> str:
     return f"ENUM({', '.join(map(text, sorted(labels)))})"
 
 
-def _write_units(connection: duckdb.DuckDBPyConnection, units: UnitTable, table: Table) -> None:
-    """Insert the units in the order of their ids, while they are made.
+def _write_units(
+    connection: duckdb.DuckDBPyConnection,
+    tables: ReleaseTables,
+    table: Table,
+    failures: list[BaseException],
+) -> None:
+    """Insert the units in the order of their ids, while they are made and judged.
 
     Raises ClusterdpError where not all were written.
     """
+    units = tables.units
     names = ", ".join(map(quote_name, table.columns))
-    connection.register("units_to_insert", units.reader)
+    bounds = tables.debias.group_by("metric").agg(low=pl.min("outcome"), high=pl.max("outcome"))
+    ranges = {metric: (low, high) for metric, low, high in bounds.iter_rows()}
+    judged = judged_units(units.reader, ranges, failures)
+    connection.register(
+        "units_to_insert", pa.RecordBatchReader.from_batches(units.reader.schema, judged)
+    )
     connection.execute(f"INSERT INTO units ({names}) SELECT {names} FROM units_to_insert")  # noqa: S608 - our own names
     connection.unregister("units_to_insert")
     written = connection.sql("SELECT count(*) FROM units").fetchall()[0][0]
