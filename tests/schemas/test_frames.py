@@ -26,7 +26,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFram
     built = build_experiment(tmp_path_factory.mktemp("frames"), a_log(240))
     with duckdb.connect(str(built.run().path), read_only=True) as connection:
         return {
-            name: connection.sql(f"FROM {name}").pl().cast(dict(no_rows(name).schema))  # type: ignore[arg-type]
+            name: connection.sql(f"FROM {name}").pl().cast(dict(no_rows(name).schema))
             for name in SCHEMA
             if name != "units"
         }
