@@ -9,6 +9,7 @@ only the type and the place in our code are said.
 import functools
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -34,6 +35,24 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
         raise failure
 
     return guarded
+
+
+@contextmanager
+def errors_as(
+    failure: Callable[[BaseException], BaseException], *kinds: type[BaseException]
+) -> Iterator[None]:
+    """Raise ``failure(error)`` in place of an error of these ``kinds``, which may quote rows.
+
+    The new error has no cause and no context.
+    """
+    try:
+        yield
+    except kinds as error:
+        replacement = failure(error)
+        try:
+            raise replacement
+        finally:
+            replacement.__context__ = None
 
 
 def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> Iterator[T]:

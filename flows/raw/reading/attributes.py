@@ -7,11 +7,10 @@ else becomes text. A file whose column has only nulls agrees with any type.
 """
 
 import polars as pl
-import pyarrow as pa
 
-from flows.raw.reading.by_format.parquet_files import schema_of
+from flows.raw.reading.by_format.parquet_files import stated_types
 from flows.raw.reading.columns import TEXT_LIKE, kind_name
-from flows.raw.reading.log_files import UNREADABLE, suffix
+from flows.raw.reading.log_files import suffix
 from flows.raw.reading.stores import LogFile
 from schemas.errors import InputError
 
@@ -47,10 +46,7 @@ def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
     """The type in one file; None where it has only nulls, or no such column, an error later."""
     if suffix(path) != ".parquet":
         return pl.String()
-    try:
-        kind = schema_of(path).get(name)
-    except (pa.ArrowException, *UNREADABLE):
-        return None
+    kind = stated_types(path).get(name)
     return None if kind is None else _usual(kind, path, name)
 
 

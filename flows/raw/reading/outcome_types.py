@@ -7,32 +7,23 @@ one unit's outcome decides the type of the whole column.
 from collections.abc import Iterable, Iterator
 
 import polars as pl
-import pyarrow as pa
 
 from flows.config.model.sections import NamedOutcome
-from flows.raw.reading.by_format.parquet_files import schema_of
+from flows.raw.reading.by_format.parquet_files import stated_types
 from flows.raw.reading.columns import TEXT_LIKE, can_be_numbers, can_be_texts, kind_name
-from flows.raw.reading.log_files import UNREADABLE, suffix
+from flows.raw.reading.log_files import suffix
 from flows.raw.reading.stores import LogFile
-from schemas.errors import InputError
 
 
 def type_warnings(outcomes: Iterable[NamedOutcome], files: Iterable[LogFile]) -> Iterator[str]:
     """Name each outcome's column in the first of ``files`` in which its type does not fit."""
-    schemas = [(path, _schema(path)) for path in files if suffix(path) == ".parquet"]
+    schemas = [(path, stated_types(path)) for path in files if suffix(path) == ".parquet"]
     for one in outcomes:
         found = ((path, _problem(one, schema.get(one.column))) for path, schema in schemas)
         for path, problem in found:
             if problem is not None:
                 yield f"{path}: column {one.column!r} (outcome) {problem}"
                 break
-
-
-def _schema(path: LogFile) -> pl.Schema:
-    try:
-        return schema_of(path)
-    except (InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
-        return pl.Schema()
 
 
 def _problem(one: NamedOutcome, kind: pl.DataType | None) -> str | None:

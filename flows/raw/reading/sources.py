@@ -7,6 +7,7 @@ our own replace them, which name the file and the number of a line or row.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -16,9 +17,9 @@ import pyarrow as pa
 from flows.raw.reading.by_format.csv_files import read_csv
 from flows.raw.reading.by_format.json_lines import read_json_lines
 from flows.raw.reading.by_format.parquet_files import (
-    n_rows,
+    group_sizes,
     read_parquet,
-    schema_of,
+    stated_types,
     stretch,
     without_rows,
 )
@@ -126,11 +127,9 @@ class LogFiles:
         """The number of rows, where the files say it without being read; else None."""
         if any(suffix(path) != ".parquet" for path in self.files):
             return None
-        try:
-            counts = [n_rows(path) for path in self.files]
-        except (InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
-            return None
-        return sum(counts)
+        with suppress(InputError, pa.ArrowException, *UNREADABLE):  # told when it is read
+            return sum(sum(group_sizes(path)) for path in self.files)
+        return None
 
 
 def batches_of(path: LogFile, wanted: Wanted) -> Iterator[pl.DataFrame]:
@@ -151,10 +150,7 @@ def identifier_type(files: tuple[LogFile, ...], name: str) -> pl.DataType:
 def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
     if suffix(path) != ".parquet":
         return pl.String()
-    try:
-        kind = schema_of(path).get(name)
-    except (InputError, pa.ArrowException, *UNREADABLE):
-        return pl.String()  # the error is raised when the file is read
+    kind = stated_types(path).get(name)
     if kind == pl.Null:
         return None
     if kind is None or not kind.is_integer():
