@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -10,7 +10,7 @@ from typing import IO
 import polars as pl
 import pyarrow.parquet as pq
 
-from flows.raw.boundary.guard import values_free
+from flows.raw.boundary.guard import errors_as, values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.header import MOST_LABELS
 from flows.raw.reading.parallel import in_batches
@@ -109,18 +109,17 @@ def write_quarantine(
         path.unlink(missing_ok=True)
         return
     private_directory(path.parent)
-    try:
-        with replace_file(path, mode=0o600) as file:
-            _write(file, found)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        if not says_how_much:
-            return  # how much there was to write is private, so no run may fail by it
+
+    def failed(error: OSError) -> ClusterdpError:
         reason = error.strerror
-    else:
-        return
-    raise ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
+        return ClusterdpError(f"{path}: cannot keep the rows that were set aside here ({reason})")
+
+    # How much there is to write may be private: then no run may fail by it.
+    allowed = errors_as(failed, OSError) if says_how_much else suppress(OSError)
+    with allowed, replace_file(path, mode=0o600) as file:
+        _write(file, found)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write(file: IO[bytes], found: Quarantined) -> None:

@@ -18,6 +18,7 @@ from schemas.errors import ClusterdpError, StepError, bare
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 _ROOT = Path(__file__).resolve().parents[3]
 
@@ -38,9 +39,7 @@ def values_free(step: Callable[P, R]) -> Callable[P, R]:
 
 
 @contextmanager
-def errors_as(
-    failure: Callable[[BaseException], BaseException], *kinds: type[BaseException]
-) -> Iterator[None]:
+def errors_as(failure: Callable[[E], BaseException], *kinds: type[E]) -> Iterator[None]:
     """Raise ``failure(error)`` in place of an error of these ``kinds``, which may quote rows.
 
     The new error has no cause and no context.
@@ -48,11 +47,11 @@ def errors_as(
     try:
         yield
     except kinds as error:
-        replacement = failure(error)
         try:
-            raise replacement
-        finally:
+            raise failure(error)
+        except BaseException as replacement:
             replacement.__context__ = None
+            raise
 
 
 def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> Iterator[T]:

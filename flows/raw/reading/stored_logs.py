@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from fnmatch import fnmatchcase
 
-from flows.raw.reading.formats import FORMATS, UNFINISHED, format_of
+from flows.raw.reading.formats import above, files_and_tables, files_of_table
 from flows.raw.reading.stores import SHALLOW, StoredFile, StoreEntry, entries, split
 from schemas.errors import InputError, shown
 
@@ -105,9 +105,8 @@ def _with_folders(found: Sequence[StoreEntry]) -> dict[str, StoredFile | None]:
     """Files and folders by their keys; a folder is one by being listed, or by files in it."""
     by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
     for one in found:
-        above = one.key
-        while above := above.rpartition("/")[0]:
-            by_key.setdefault(above, None)
+        for folder in above(one.key):
+            by_key.setdefault(folder, None)
     return by_key
 
 
@@ -115,27 +114,17 @@ def _expanded(
     scheme: str, bucket: str, parts: list[str], by_key: dict[str, StoredFile | None]
 ) -> Iterator[StoredFile]:
     """The files among the matches, and the files in the folders of tables."""
-    matches = {key: file for key, file in by_key.items() if _matches(key.split("/"), parts)}
-    tables = {key for key, file in matches.items() if file is None and format_of(key) in FORMATS}
-    holding = {above for key in matches for above in _above(key)}
-    for key, file in matches.items():
-        if tables.intersection(_above(key)):
-            continue  # of a table, with which it is listed
-        if file is not None:
-            yield file
-        elif key in tables:
-            yield from _table_files(scheme, bucket, key)
-        elif key not in holding:  # else other matches lie in it
-            raise InputError(
-                f"{scheme}://{bucket}/{key} is a folder, and no file matches in it; name its files "
-                f"(as in {key.rpartition('/')[2]}/*), or give a table's folder the ending of its "
-                "format"
+    place = f"{scheme}://{bucket}/"
+    folders = {key: file is None for key, file in by_key.items() if _matches(key.split("/"), parts)}
+    for key, is_table in files_and_tables(folders, place):
+        if is_table:
+            content = (
+                (one.key.removeprefix(f"{key}/").split("/"), one.file)
+                for one in entries(scheme, bucket, key, deep=True)
             )
-
-
-def _above(key: str) -> Iterator[str]:
-    while key := key.rpartition("/")[0]:
-        yield key
+            yield from files_of_table(f"{place}{key}", content)
+        elif (file := by_key[key]) is not None:
+            yield file
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
@@ -156,32 +145,6 @@ def _is_like(part: str, pattern: str) -> bool:
     if not glob.has_magic(pattern):
         return part == pattern
     return fnmatchcase(part, pattern) and (pattern.startswith(".") or not part.startswith("."))
-
-
-def _table_files(scheme: str, bucket: str, table: str) -> Iterator[StoredFile]:
-    """The part files of a table; names that begin with ``_`` or ``.`` are left out."""
-    address = f"{scheme}://{bucket}/{table}"
-    any_file = False
-    for one in entries(scheme, bucket, table, deep=True):
-        *folders, name = one.key.removeprefix(f"{table}/").split("/")
-        if one.file is None:
-            folders, name = [*folders, name], ""
-        for part in (*folders, name):
-            if part in UNFINISHED:
-                raise InputError(f"{address}: this folder is {UNFINISHED[part]}")
-        if any(part.startswith(("_", ".")) for part in (*folders, name)):
-            continue
-        other = next((part for part in folders if "=" not in part), None)
-        if other is not None:
-            raise InputError(
-                f"{address}/{other}: a folder in a table's folder that is no partition "
-                "(KEY=VALUE); take it out, or name the files themselves"
-            )
-        if one.file is not None:
-            any_file = True
-            yield one.file
-    if not any_file:
-        raise InputError(f"{address}: this folder holds no file of a table; is it whole?")
 
 
 if __name__ == "__main__":

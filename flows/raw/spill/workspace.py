@@ -18,6 +18,7 @@ import polars as pl
 
 from flows.config.model.declared import Spill
 from flows.orchestration.workers import Workers, started_workers
+from flows.raw.boundary.guard import errors_as
 from flows.runtime.files import private_directory, remove_if_empty
 from flows.runtime.working_folders import sweep, working_folder
 from schemas.errors import ClusterdpError
@@ -102,22 +103,22 @@ def write_frame(frame: pl.DataFrame, folder: Path, name: str) -> Path:
     Its name begins with ``name`` and is of no other file, even where several processes write.
     Raises ClusterdpError where the file cannot be written.
     """
-    try:
+
+    def failed(error: BaseException) -> ClusterdpError:
+        reason = "writing failed"
+        if getattr(error, "errno", None) in _NO_SPACE or "o space left" in str(error):
+            reason = f"no space left, {shutil.disk_usage(folder).free:,} bytes are free"
+        return ClusterdpError(
+            f"{folder.parent}: cannot write rows here while they are sorted ({reason}); "
+            "free some space, raise run.memory_limit, or name another folder with "
+            "run.spill_directory"
+        )
+
+    with errors_as(failed, OSError, pl.exceptions.PolarsError):
         handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".arrow", dir=folder)  # 0600
         with os.fdopen(handle, "wb") as file:
             frame.write_ipc(file, record_batch_size=1 << 16)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        full = getattr(error, "errno", None) in _NO_SPACE or "o space left" in str(error)
-    else:
-        return Path(path)
-    reason = "writing failed"
-    if full:
-        reason = f"no space left, {shutil.disk_usage(folder).free:,} bytes are free"
-    raise ClusterdpError(
-        f"{folder.parent}: cannot write rows here while they are sorted ({reason}); "
-        "free some space, raise run.memory_limit, or name another folder with "
-        "run.spill_directory"
-    )
+    return Path(path)
 
 
 @contextmanager

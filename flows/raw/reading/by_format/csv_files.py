@@ -17,6 +17,7 @@ from typing import IO
 
 import polars as pl
 
+from flows.raw.boundary.guard import errors_as
 from flows.raw.reading.by_format.csv_rows import BrokenRowError, fields_of, whole_rows
 from flows.raw.reading.log_files import (
     CHUNK,
@@ -51,19 +52,18 @@ def read_csv(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.DataFrame]
     InputError names a broken row by its number, the header being row 1. Lines are not counted, as
     their number depends on values.
     """
-    row, where = 1, ""
-    try:
-        with open_bytes(path) as file:
-            for frame in _frames(path, file, wanted):
-                yield from frame.iter_slices(size)
-                row += frame.height
-    except _FaultError as fault:
-        where = f": row {row + fault.row + 1} {fault.problem} (the header is row 1)"
-    except UNREADABLE:
-        pass
-    else:
-        return
-    raise InputError(f"{path}: cannot be read as CSV{where}")
+    row = 1
+
+    def broken(error: BaseException) -> InputError:
+        where = ""
+        if isinstance(error, _FaultError):
+            where = f": row {row + error.row + 1} {error.problem} (the header is row 1)"
+        return InputError(f"{path}: cannot be read as CSV{where}")
+
+    with errors_as(broken, _FaultError, *UNREADABLE), open_bytes(path) as file:
+        for frame in _frames(path, file, wanted):
+            yield from frame.iter_slices(size)
+            row += frame.height
 
 
 def _frames(path: LogFile, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataFrame]:
@@ -85,17 +85,14 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
         try:
             rows, held = whole_rows(text, final=not piece)
         except BrokenRowError as error:
-            sound, _ = whole_rows(text[: error.begin], final=True)
-        else:
-            if len(text) > ROW_LIMIT and (fields_of(rows, 0)[1] or len(held)) > ROW_LIMIT:
-                raise _FaultError(problem=f"is longer than {ROW_LIMIT >> 20} MB")
-            if rows:
-                yield rows
-            if not piece:
-                return
-            continue
-        yield sound
-        raise _FaultError
+            yield whole_rows(text[: error.begin], final=True)[0]
+            raise _FaultError from None
+        if len(text) > ROW_LIMIT and (fields_of(rows, 0)[1] or len(held)) > ROW_LIMIT:
+            raise _FaultError(problem=f"is longer than {ROW_LIMIT >> 20} MB")
+        if rows:
+            yield rows
+        if not piece:
+            return
 
 
 @dataclass(frozen=True)

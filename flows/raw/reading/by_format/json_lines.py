@@ -23,6 +23,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from flows.raw.boundary.guard import errors_as
 from flows.raw.reading.by_format.json_mending import LONG, mend
 from flows.raw.reading.log_files import (
     CHUNK,
@@ -55,16 +56,13 @@ def read_json_lines(path: LogFile, wanted: Wanted, size: int) -> Iterator[pl.Dat
         "memory_limit": _MEMORY,
         "threads": 1,
     }
-    try:
-        with duckdb.connect(config=settings) as connection, open_bytes(path) as file:
-            parser = _Parser(path, wanted, connection)
-            for frame in in_parallel(parser.parse, _chunks(path, file)):
-                yield from frame.iter_slices(size)
-    except (duckdb.Error, pa.ArrowException, *UNREADABLE):
-        pass
-    else:
-        return
-    raise unreadable(path, "JSON Lines")
+    broken = errors_as(
+        lambda _: unreadable(path, "JSON Lines"), duckdb.Error, pa.ArrowException, *UNREADABLE
+    )
+    with broken, duckdb.connect(config=settings) as connection, open_bytes(path) as file:
+        parser = _Parser(path, wanted, connection)
+        for frame in in_parallel(parser.parse, _chunks(path, file)):
+            yield from frame.iter_slices(size)
 
 
 def _chunks(path: LogFile, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
