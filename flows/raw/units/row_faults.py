@@ -1,6 +1,6 @@
 """What is wrong with a row, as far as the rules tell that read one row alone."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -23,8 +23,8 @@ _ARM_TEXT = "text of arm"
 _UNDECLARED = 1 << 16  # codes of arms that are not declared begin here
 
 
-def coded(batch: pl.DataFrame, arms: tuple[str, ...], alone: list[Rule]) -> pl.DataFrame:
-    """Arms as codes (UInt32), and :data:`FAULT`: 0, or 1 for rows that break one of these rules.
+def coded(batch: pl.DataFrame, arms: tuple[str, ...], rules: Sequence[Rule]) -> pl.DataFrame:
+    """Arms as codes (UInt32), and :data:`FAULT`: 0, or 1 for rows that break a rule on one row.
 
     Where some do, the columns ``text of arm`` and ``rule`` say more.
     """
@@ -40,7 +40,7 @@ def coded(batch: pl.DataFrame, arms: tuple[str, ...], alone: list[Rule]) -> pl.D
         pl.when(pl.col(ARM).is_not_null()).then(other.cast(pl.UInt32)),
         pl.lit(_MISSING, pl.UInt32),
     )
-    return text.with_columns(first_broken(alone).alias(RULE)).with_columns(
+    return text.with_columns(first_broken(rules, of_units=False).alias(RULE)).with_columns(
         code.alias(ARM),
         pl.col(ARM).alias(_ARM_TEXT),
         pl.col(CLUSTER).cast(pl.Categorical),
@@ -65,11 +65,10 @@ def _is_sound(batch: pl.DataFrame) -> bool:
     return is_declared and all(batch[name].null_count() == 0 for name in named)
 
 
-def first_broken(applied: Iterable[Rule]) -> pl.Expr:
-    """Name of the first rule a row breaks; null where it breaks none."""
+def first_broken(rules: Sequence[Rule], *, of_units: bool) -> pl.Expr:
+    """Name of the first rule a row breaks; null where it breaks none.
+
+    The rules are those that read all rows ``of_units``, or the others, which read one row alone.
+    """
+    applied = [rule for rule in rules if (rule.name in UNIT_RULES) == of_units]
     return pl.coalesce([pl.when(rule.faulty).then(pl.lit(rule.name)) for rule in applied])
-
-
-def of_units(applied: Iterable[Rule]) -> list[Rule]:
-    """The rules that read all rows of a unit."""
-    return [rule for rule in applied if rule.name in UNIT_RULES]
