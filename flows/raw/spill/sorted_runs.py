@@ -154,9 +154,7 @@ class SortedRuns:
         self._waiting_bytes += size
         self.n_rows += rows.height
         self.n_bytes += size
-        workspace = self._workspace
-        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
-            self._write(workspace)
+        self._write_if_full()
 
     @property
     def in_memory(self) -> bool:
@@ -174,6 +172,11 @@ class SortedRuns:
         if self._waiting:
             self._write(workspace)
         return self._written
+
+    def _write_if_full(self) -> None:
+        workspace = self._workspace
+        if workspace is not None and self._waiting_bytes > workspace.run_bytes // self._n_tables:
+            self._write(workspace)
 
     def _write(self, workspace: Workspace) -> None:
         frames, self._waiting, self._waiting_bytes = self._waiting, [], 0
@@ -209,6 +212,7 @@ class SortedRuns:
             self._written += given._written
             self.n_rows += given.n_rows
             self.n_bytes += given.n_bytes
+            self._write_if_full()
             return
         self.indexes.append(given)
         index = pl.read_ipc(given)

@@ -41,7 +41,7 @@ class Rows:
     def frames(self) -> Iterator[pl.DataFrame]:
         """The parts, one after the other; ``cluster`` an Enum of :attr:`clusters`."""
         for part in self.parts:
-            yield labelled(part, self.clusters)
+            yield labelled(part.load(), self.clusters)
 
     def kind_of(self, name: str) -> pl.DataType:
         """The type of a column, of which there is at least one row."""
@@ -60,9 +60,9 @@ class Rows:
             yield column.cast(pl.Enum(self.clusters)) if name == CLUSTER else column
 
 
-def labelled(part: Stored, clusters: tuple[str, ...]) -> pl.DataFrame:
+def labelled(part: pl.DataFrame, clusters: tuple[str, ...]) -> pl.DataFrame:
     """A part's rows, their clusters an Enum."""
-    return part.load().with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
+    return part.with_columns(pl.col(CLUSTER).cast(pl.Enum(clusters)))
 
 
 def rows_of(
