@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
+from flows.raw.spill.unit_keys import text_buffers
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from flows.runtime.reading.key_files import kept_key
@@ -84,26 +86,21 @@ def digested(
     which = f"k-{hmac.digest(key, b'which key', 'sha256').hex()[:8]}:"
     of_rows, of_units, of_settings = (hmac.new(key, digestmod="sha256") for _ in range(3))
     with ThreadPoolExecutor(1) as pool, Progress("recognising the rows", 2 * n_units) as done:
-        _digest([of_rows], [whole(of + b"rows")])
-        _digest([of_units], [whole(of + b"units")])
-        _digest([of_rows, of_units], units, pool)
+        digest = partial(_digest, pool)
+        digest([of_rows], [whole(of + b"rows")])
+        digest([of_units], [whole(of + b"units")])
+        digest([of_rows, of_units], units)
         done.advance(n_units)
-        _digest([of_rows], others)
-        _digest([of_settings], [whole(of + b"settings"), whole(settings)])
-    found = (which + code.hexdigest() for code in (of_rows, of_units, of_settings))
-    return Fingerprint(*found)
+        digest([of_rows], others)
+        digest([of_settings], [whole(of + b"settings"), whole(settings)])
+    return Fingerprint(*(which + code.hexdigest() for code in (of_rows, of_units, of_settings)))
 
 
-def _digest(
-    codes: list[hmac.HMAC], parts: Iterable[Stretch], pool: ThreadPoolExecutor | None = None
-) -> None:
+def _digest(pool: ThreadPoolExecutor, codes: list[hmac.HMAC], parts: Iterable[Stretch]) -> None:
     """Feed all parts to the codes, each behind its length, so that no others give the same."""
     first, *others = codes
     for part in parts:
         for piece in chain([part.length.to_bytes(8, "little")], part.pieces):
-            if pool is None:
-                first.update(piece)
-                continue
             waiting = [pool.submit(code.update, piece) for code in others]  # hashing needs no lock
             first.update(piece)
             for one in waiting:
@@ -154,11 +151,9 @@ def _fact(rows: Rows, name: str) -> Iterator[Stretch]:
 
 
 def _numbers(values: pl.Series) -> memoryview:
-    filled = values.to_physical()
-    if filled.dtype == pl.Boolean:
-        filled = filled.cast(pl.UInt8)
-    numbers = filled.fill_null(0).to_numpy()
-    return bytes_of(numbers + 0.0 if filled.dtype.is_float() else numbers)  # no zero is -0.0
+    physical = values.cast(pl.UInt8) if values.dtype == pl.Boolean else values.to_physical()
+    numbers = physical.fill_null(0).to_numpy()
+    return bytes_of(numbers + 0.0 if physical.dtype.is_float() else numbers)  # no zero is -0.0
 
 
 def _labels(rows: Rows, column: str, used: list[str]) -> Iterator[Stretch]:
@@ -187,13 +182,10 @@ def _ends(texts: Iterator[pl.Series]) -> Iterator[memoryview]:
         begun = int(ends[-1]) if len(ends) else begun
 
 
-def _content(texts: pl.Series) -> memoryview | bytes:
+def _content(texts: pl.Series) -> memoryview:
     """The bytes of all texts, which are not null and may be part of a larger memory."""
-    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    _, offsets, content = array.buffers()
-    ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    start, stop = (int(end) for end in ends[[0, -1]])
-    return memoryview(content)[start:stop] if stop > start else b""
+    content, ends = text_buffers(texts)
+    return content[ends[0] : ends[-1]].data
 
 
 def bytes_of(values: NDArray[np.generic]) -> memoryview:

@@ -45,8 +45,8 @@ class OutcomeShares(Document):
 @values_free
 def with_sides(config: Config, log: Sealed[Log]) -> Sealed[Log]:
     """The log with 1 for each outcome below the grid, 2 above, else 0, in place of outcomes."""
-    sides = [partial(_sides, ends=one.ends) for one in config.outcomes]
-    return Sealed(replace(log.open(), mapped=sides[0], more_mapped=tuple(sides[1:])))
+    sides = tuple(partial(_sides, ends=one.ends) for one in config.outcomes)
+    return Sealed(replace(log.open(), mapped=sides))
 
 
 @values_free

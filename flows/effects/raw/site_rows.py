@@ -48,7 +48,7 @@ def ingest_site(config: SiteConfig, period: str) -> Sealed[Log]:
         ),
         events=None,
         unit_type=identifier_type(files, columns.unit),
-        mapped=lambda values: map_outcomes(values, ends, missing),
+        mapped=(lambda values: map_outcomes(values, ends, missing),),
     )
     return Sealed(log)
 

@@ -9,10 +9,9 @@ else becomes text. A file whose column has only nulls agrees with any type.
 import polars as pl
 
 from flows.raw.reading.by_format.parquet_files import stated_types
-from flows.raw.reading.columns import TEXT_LIKE, kind_name
+from flows.raw.reading.columns import TEXT_LIKE, unfit
 from flows.raw.reading.log_files import suffix
 from flows.raw.reading.stores import LogFile
-from schemas.errors import InputError
 
 KEY = "columns.attributes"
 
@@ -64,8 +63,4 @@ def _usual(kind: pl.DataType, path: LogFile, name: str) -> pl.DataType | None:
         return pl.Date()
     if kind == pl.Null:
         return None
-    raise InputError(
-        f"{path}: column {name!r} ({KEY}) is {kind_name(kind)}; it has to be text, numbers, "
-        "booleans or dates",
-        key=KEY,
-    )
+    raise unfit(path, name, KEY, kind, "text, numbers, booleans or dates", KEY)

@@ -22,6 +22,14 @@ def kind_name(kind: pl.DataType) -> str:
     return str(kind.base_type())
 
 
+def unfit(
+    path: LogFile, name: str, key: str, kind: pl.DataType, wanted: str, of: str | None = None
+) -> InputError:
+    """The error of a column whose type is none of those that are ``wanted``."""
+    stated = f"{path}: column {name!r} ({key}) is {kind_name(kind)}"
+    return InputError(f"{stated}; it has to be {wanted}", key=of)
+
+
 def identifier(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     """An id as text or integer, as in the file; empty or undecodable text is null.
 
@@ -36,9 +44,7 @@ def identifier(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Ex
         text = pl.col(name).cast(pl.String)
         readable = (text != "") & ~text.str.contains(_REPLACEMENT, literal=True)
         return pl.when(readable).then(text)
-    raise InputError(
-        f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be text or integer"
-    )
+    raise unfit(path, name, key, kind, "text or integer")
 
 
 def label(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
@@ -46,16 +52,6 @@ def label(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
     if frame.schema[name] == pl.Boolean:
         return pl.col(name).cast(pl.String)
     return identifier(frame, path, name, key).cast(pl.String)
-
-
-def few_labels(frame: pl.DataFrame, path: LogFile, name: str, key: str) -> pl.Expr:
-    """An arm or a cluster as a Categorical, where unreadable text is looked for once a label."""
-    cleaned = label(frame, path, name, key).cast(pl.Categorical)
-    if frame.schema[name] != pl.String:
-        return cleaned
-    labels = frame[name].cast(pl.Categorical)
-    readable = all(_is_readable(text) for text in labels.unique().to_list())
-    return pl.lit(labels) if readable else cleaned
 
 
 def arm_labels(frame: pl.DataFrame, path: LogFile, name: str, arms: tuple[str, ...]) -> pl.Expr:
@@ -67,10 +63,6 @@ def arm_labels(frame: pl.DataFrame, path: LogFile, name: str, arms: tuple[str, .
     return label(frame, path, name, "arm")
 
 
-def _is_readable(text: str | None) -> bool:
-    return bool(text) and _REPLACEMENT not in (text or "")
-
-
 def cluster(frame: pl.DataFrame, path: LogFile, names: tuple[str, ...]) -> pl.Expr:
     """The cluster as a Categorical: the values of its columns, joined by `` / ``.
 
@@ -79,7 +71,11 @@ def cluster(frame: pl.DataFrame, path: LogFile, names: tuple[str, ...]) -> pl.Ex
     if not names:
         return pl.lit(ALL).cast(pl.Categorical)
     if len(names) == 1:
-        return few_labels(frame, path, names[0], "cluster")
+        if frame.schema[names[0]] == pl.String:  # unreadable text is looked for once a label
+            column = frame[names[0]].cast(pl.Categorical)
+            if all(text and _REPLACEMENT not in text for text in column.unique().to_list()):
+                return pl.lit(column)
+        return label(frame, path, names[0], "cluster").cast(pl.Categorical)
     labels = [label(frame, path, name, "cluster") for name in names]
     escaped = [part.str.replace_all("/", "//", literal=True) for part in labels]
     return pl.concat_str(escaped, separator=" / ").cast(pl.Categorical)
@@ -98,9 +94,7 @@ def private_label(frame: pl.DataFrame, path: LogFile, name: str, key: str = "clu
         return pl.when(whole).then(value).cast(pl.Int64, strict=False).cast(pl.String)
     if isinstance(kind, TEXT_LIKE) or kind.is_integer() or kind in (pl.Boolean, pl.Null):
         return pl.col(name).cast(pl.String)
-    raise InputError(
-        f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be text or number"
-    )
+    raise unfit(path, name, key, kind, "text or number")
 
 
 def can_be_numbers(kind: pl.DataType) -> bool:
@@ -158,9 +152,7 @@ def number(frame: pl.DataFrame, path: LogFile, name: str, key: str, decimal: str
     kind = frame.schema[name]
     column = pl.col(name)
     if not can_be_numbers(kind):
-        raise InputError(
-            f"{path}: column {name!r} ({key}) is {kind_name(kind)}; it has to be number or text"
-        )
+        raise unfit(path, name, key, kind, "number or text")
     if isinstance(kind, TEXT_LIKE):
         text = column.cast(pl.String).str.strip_chars()
         truth = text.str.to_lowercase().replace_strict({"true": 1.0, "false": 0.0}, default=None)

@@ -8,9 +8,8 @@ every outcome out of the window in silence.
 
 import polars as pl
 
-from flows.raw.reading.columns import TEXT_LIKE, kind_name
+from flows.raw.reading.columns import TEXT_LIKE, unfit
 from flows.raw.reading.stores import LogFile
-from schemas.errors import InputError
 
 _DAY = 86_400_000_000
 _FIRST = -62_135_596_800_000_000  # 0001-01-01
@@ -35,7 +34,12 @@ def microseconds(name: str, dtype: pl.DataType, path: LogFile, key: str = "time"
     """
     column = pl.col(name)
     if isinstance(dtype, pl.Datetime):
-        return _within_years(_scaled(column.cast(pl.Int64), dtype.time_unit))
+        time = column.cast(pl.Int64)
+        if dtype.time_unit == "ns":
+            time = time.floordiv(1000)
+        elif dtype.time_unit == "ms":
+            time = pl.when(time.is_between(_FIRST // 1000, _LAST // 1000)).then(time * 1000)
+        return pl.when(time.is_between(_FIRST, _LAST)).then(time)
     if dtype == pl.Date:
         days = column.cast(pl.Int32).cast(pl.Int64)
         return pl.when(days.is_between(_FIRST // _DAY, _LAST // _DAY)).then(days * _DAY)
@@ -44,22 +48,7 @@ def microseconds(name: str, dtype: pl.DataType, path: LogFile, key: str = "time"
     if isinstance(dtype, TEXT_LIKE):
         text = column.cast(pl.String)
         return text.map_batches(_parse, return_dtype=pl.Int64, is_elementwise=True)
-    raise InputError(
-        f"{path}: column {name!r} ({key}) is {kind_name(dtype)}; it has to be a timestamp, a date "
-        "or text in ISO 8601"
-    )
-
-
-def _scaled(raw: pl.Expr, time_unit: str) -> pl.Expr:
-    if time_unit == "ns":
-        return raw.floordiv(1000)
-    if time_unit == "us":
-        return raw
-    return pl.when(raw.is_between(_FIRST // 1000, _LAST // 1000)).then(raw * 1000)
-
-
-def _within_years(time: pl.Expr) -> pl.Expr:
-    return pl.when(time.is_between(_FIRST, _LAST)).then(time)
+    raise unfit(path, name, key, dtype, "a timestamp, a date or text in ISO 8601")
 
 
 def _parse(text: pl.Series) -> pl.Series:
@@ -72,16 +61,13 @@ def _parse(text: pl.Series) -> pl.Series:
         left = (time.is_null() & text.is_not_null()).arg_true()
         if left.is_empty():
             break
-        time = time.scatter(left, _by_form(_normalise(text.gather(left)), form))
+        # Blanks around the text go; T and Z are written as capitals, the fraction with a point.
+        plain = text.gather(left).str.strip_chars().str.to_uppercase().str.replace(r" ?UTC$", "Z")
+        plain = plain.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T")
+        time = time.scatter(left, _by_form(plain.str.replace(",", ".", literal=True), form))
     return time
 
 
 def _by_form(text: pl.Series, form: str) -> pl.Series:
     time = text.str.to_datetime(form, strict=False, time_unit="us").to_physical()
     return time.set(~time.is_between(_FIRST, _LAST), None)
-
-
-def _normalise(text: pl.Series) -> pl.Series:
-    """Strip blanks around the text; write T and Z as capitals, and the fraction with a point."""
-    plain = text.str.strip_chars().str.to_uppercase().str.replace(r" ?UTC$", "Z")
-    return plain.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T").str.replace(",", ".", literal=True)

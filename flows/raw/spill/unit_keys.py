@@ -85,13 +85,21 @@ class _Texts:
 
 
 def _texts_of(units: pl.Series) -> _Texts:
-    array = units.to_arrow(compat_level=pl.CompatLevel.oldest())
+    content, ends = text_buffers(units)
+    if len(content) < _WORD:
+        content = np.concatenate([content, np.zeros(_WORD, np.uint8)])
+    return _Texts(content, ends)
+
+
+def text_buffers(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The bytes of texts without nulls, in UTF-8, and where each begins and the last ends, [n + 1].
+
+    There may be other bytes before and behind them.
+    """
+    array = texts.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, content = array.buffers()
     ends = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    used = np.frombuffer(content or b"", np.uint8)
-    if len(used) < _WORD:
-        used = np.concatenate([used, np.zeros(_WORD, np.uint8)])
-    return _Texts(used, ends)
+    return np.frombuffer(content or b"", np.uint8), ends
 
 
 @dataclass(frozen=True)

@@ -106,25 +106,14 @@ def randomise_part(
     workspace: Workspace | None,
 ) -> tuple[Stored, Table]:
     """Draw the clusters of one part; its rows with these, and their sizes."""
-    frame = _randomised(part.load(), names, response)
-    sizes = pl.DataFrame({_SIZE: _counted(frame, (len(names), n_arms)).ravel()})
-    return part.with_rows(frame, workspace, "clusters"), handed(sizes, workspace, "sizes")
-
-
-def _randomised(
-    frame: pl.DataFrame, names: tuple[str, ...], response: LabelResponse
-) -> pl.DataFrame:
     kind = pl.Enum(names)
-    drawn = response.draw(positions(frame[CLUSTER].cast(kind)))
-    labels = pl.Series(names, dtype=kind).gather(drawn.astype(np.uint32))
-    return frame.with_columns(labels.alias(CLUSTER))
-
-
-def _counted(frame: pl.DataFrame, shape: tuple[int, ...]) -> Ints:
-    """Units by (randomised) cluster and arm."""
-    n_clusters, n_arms = shape
-    place = positions(frame[CLUSTER]).astype(np.int64) * n_arms + positions(frame[ARM])
-    return np.bincount(place, minlength=n_clusters * n_arms).reshape(n_clusters, n_arms)
+    rows = part.load()
+    drawn = response.draw(positions(rows[CLUSTER].cast(kind)))
+    labels = pl.Series(CLUSTER, names, dtype=kind).gather(drawn.astype(np.uint32))
+    place = drawn.astype(np.int64) * n_arms + positions(rows[ARM])
+    counts = np.bincount(place, minlength=len(names) * n_arms)
+    sizes = handed(pl.DataFrame({_SIZE: counts}), workspace, "sizes")
+    return part.with_rows(rows.with_columns(labels), workspace, "clusters"), sizes
 
 
 # what else may be known

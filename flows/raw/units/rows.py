@@ -76,8 +76,13 @@ def rows_of(
     sizes = np.zeros((len(names), len(arms)), dtype=np.int64)
     for place in places:
         sizes[positions(place[CLUSTER].cast(kind))] += place.drop(CLUSTER).to_numpy()
-    labelled_parts = tuple(_with_clusters(part, kind) for part, _ in parts)
-    return Rows(labelled_parts, unit_type, arms, tuple(names.to_list()), sizes)
+    labelled_parts = [
+        Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
+        if isinstance(part.place, pl.DataFrame)  # the others are labelled when they are loaded
+        else part
+        for part, _ in parts
+    ]
+    return Rows(tuple(labelled_parts), unit_type, arms, tuple(names.to_list()), sizes)
 
 
 def rows_where(rows: Rows, kept: Bools, workspace: Workspace | None) -> Rows:
@@ -104,13 +109,6 @@ def counted(rows: pl.DataFrame, n_arms: int, workspace: Workspace | None) -> Tab
     columns = {f"arm {arm}": counts[there, arm] for arm in range(n_arms)}
     frame = pl.DataFrame({CLUSTER: _names_of(rows[CLUSTER], there).cast(pl.String), **columns})
     return handed(frame, workspace, "places")
-
-
-def _with_clusters(part: Stored, kind: pl.Enum) -> Stored:
-    """A part in memory with its clusters as an Enum; others are made so when they are loaded."""
-    if not isinstance(part.place, pl.DataFrame):
-        return part
-    return Stored(part.n_rows, part.place.with_columns(relabelled(part.place[CLUSTER], kind)))
 
 
 def relabelled(labels: pl.Series, kind: pl.Enum) -> pl.Series:
