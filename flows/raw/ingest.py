@@ -18,8 +18,13 @@ from flows.config.model.experiment import Config
 from flows.config.model.sections import LedgerSection, NamedOutcome
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.reading.attributes import KEY as ATTRIBUTES
-from flows.raw.reading.attributes import attribute, attribute_type
+from flows.raw.reading.column_types import (
+    ATTRIBUTES,
+    attribute,
+    attribute_type,
+    identifier_type,
+    type_warnings,
+)
 from flows.raw.reading.columns import (
     arm_labels,
     cluster,
@@ -29,8 +34,7 @@ from flows.raw.reading.columns import (
     text_outcome,
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days
-from flows.raw.reading.outcome_types import type_warnings
-from flows.raw.reading.sources import LogFiles, identifier_type
+from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
 from flows.raw.reading.times import microseconds
 from flows.raw.units import assignment

@@ -71,7 +71,9 @@ def privatize(
     grouped = config.columns.assigned_by is not None and not isinstance(designs[0], AggregateDesign)
     assignment_key = read_assignment_key(config, begun=True) if grouped else None
     for one in designs:
-        tables.check_squares_fit(one, private_rows.sizes)
+        if one.mechanism.parameters.squares is not None:  # an arm's sum has to fit into 64 bits
+            largest = int(private_rows.sizes.sum(axis=0).max())
+            one.mechanism.parameters.squares.check_room(largest)
     check_pairing([one.mechanism for one in designs])
     outcomes = several(OUTCOME, len(designs))
     made = [
@@ -122,10 +124,10 @@ def _outcome_tables(
         if isinstance(statistics, OptimalRelease):
             frames |= tables.arm_counts_table(config, design, strata, statistics.noisy_arms)
             frames |= tables.randomiser_table(config, design, statistics.response)
-    of_pools |= tables.noisy_means(config, design, strata, statistics.noisy_sums)
+    step = tables.grid_step(config, design)
     frames |= {
         "outcomes": tables.by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))}),
-        "pools": tables.pools_table(config, strata, of_pools),
+        "pools": tables.pools_table(config, strata, step, statistics.noisy_sums, **of_pools),
         **tables.counts_table(config, strata, statistics.noisy_counts),
         **tables.squares_table(config, design, counted.counts, strata),
     }

@@ -25,17 +25,15 @@ from flows.raw.boundary.sealed import Sealed
 from flows.raw.ingest import Log
 from flows.raw.quarantine import FaultyRows, HandedFaults, Quarantined
 from flows.raw.reading.log_files import file_names
-from flows.raw.spill.sharing import each, n_shares
 from flows.raw.spill.sorted_runs import Handed, SortedRuns, Stored, Table, parts, stored
 from flows.raw.spill.unit_order import order_units, rises
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each, n_shares
 from flows.raw.units.assignment import in_several_arms
 from flows.raw.units.attribution import attributed
 from flows.raw.units.exposures import Exposures, first_exposures
 from flows.raw.units.private_clusters import without_private_clusters
-from flows.raw.units.repeated_rows import judge_repeated
 from flows.raw.units.roster import check_faults, check_left, roster_of
-from flows.raw.units.row_faults import coded, first_broken, parted
+from flows.raw.units.row_faults import coded, first_broken, judge_repeated, parted
 from flows.raw.units.rows import COLUMNS, Rows, counted, rows_of, rows_where
 from flows.runtime.progress import Progress
 from schemas.arrays import Floats

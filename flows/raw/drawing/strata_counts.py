@@ -8,9 +8,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from flows.config.model.experiment import Config
-from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, labelled, positions
 from flows.runtime.progress import Progress
 from privatizers.domain.outcome_grid import nearest_levels, stochastic_levels, stratum_counts

@@ -6,25 +6,24 @@ All but the sums of squares, which are drawn here, are made of public facts or o
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from flows.config.model.experiment import AnyDesign, Config
-from flows.config.model.sections import RatioMetric
 from flows.config.unit_id_key import read_key
 from flows.raw.units.rows import Rows
 from privatizers.accounting.accountant import delta_at, epsilon_at
+from privatizers.accounting.budget import Budget
 from privatizers.domain.strata import Strata
 from privatizers.mechanisms.paired_optimal_dp import PairedOptimalDP
 from privatizers.mechanisms.parameters import event_of
 from privatizers.mechanisms.statistics.noisy_squares import counts_of_arms
 from privatizers.optimal_response.response import OptimalResponse
 from schemas.arrays import Floats, Integers, Ints
+from schemas.documents import taken
 from schemas.names import ReleaseName
 from schemas.released import (
     NEIGHBOURS,
@@ -37,9 +36,8 @@ from schemas.released import (
 )
 from schemas.roster import Roster
 
-_package_version = functools.cache(
-    functools.partial(version, "clusterdp")
-)  # looked up once a process
+_package_version = functools.cache(functools.partial(version, "clusterdp"))
+"""The version that is installed, looked up once a process."""
 
 OF_OUTCOMES = ("outcomes", "pools", "debias", "counts", "arm_counts", "squares", "randomiser")
 """The tables of a release whose rows are of one outcome each."""
@@ -57,19 +55,17 @@ def manifest_of(
     ``designs`` are those of the outcomes, in their order.
     """
     # What it states, private clusters included: as asked for, or as computed.
-    price = config.cost if config.named_outcomes else designs[0]
+    price: Budget | AnyDesign = config.cost if config.named_outcomes else designs[0]
     private, budget, key = config.private_clusters, config.budget.epsilon, read_key(config)
     account_key = None if roster is None else roster.account_key_fingerprint
     by_unit = account_key is not None
-    return Manifest(
-        release_id=name.release_id,
-        experiment=name.experiment,
-        period=name.period,
-        revision=name.revision,
+    most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
+    return taken(
+        Manifest,
+        name,
+        price,
         created_at=datetime.now(UTC).replace(tzinfo=None, microsecond=0),
         mechanism=designs[0].mechanism.name,
-        epsilon=price.epsilon,
-        delta=price.delta,
         neighbours=NEIGHBOURS if private is None else NEIGHBOURS_WITH_CLUSTERS,
         cluster_epsilon=None if private is None else private.epsilon,
         control=config.arms.control,
@@ -82,73 +78,50 @@ def manifest_of(
         n_arm_changed=None if roster is None else roster.n_arm_changed,
         account="unit" if by_unit else "population",
         returning=config.privacy.returning if by_unit else None,
-        rows_each=_rows_each(config, roster),
+        rows_each=None if most == 1 and config.privacy.rows_each is None else most,
         budget_epsilon=None if math.isinf(budget) else budget,
         unit_id_key_fingerprint=None if key is None else key.fingerprint,
         account_key_fingerprint=account_key,
         schema_version=SCHEMA_VERSION,
         package_version=_package_version(),
-        metrics=(*_metrics_of(config, designs), *map(_ratio_of, config.ratios)),
+        metrics=(
+            *_metrics_of(config, designs),
+            *(taken(Ratio, one, metric=one.name, **one.goal) for one in config.ratios),
+        ),
         attributes=tuple(config.columns.named_attributes),
         decision=config.decision_rule,
         assigned=config.columns.assigned_by is not None,
     )
 
 
-def _rows_each(config: Config, roster: Roster | None) -> int | None:
-    """The most rows that whoever pays has; None where it is one."""
-    most = max(config.privacy.rows_each or 1, 1 if roster is None else roster.most_paid)
-    return None if most == 1 and config.privacy.rows_each is None else most
-
-
 def _metrics_of(config: Config, designs: Sequence[AnyDesign]) -> Iterator[Metric]:
-    """The rows of all outcomes; two that are drawn together name each other."""
+    """The rows of all outcomes; two that are drawn together name each other.
+
+    An outcome's price does not include that of private clusters.
+    """
     names = [one.name for one in config.outcomes]
     for view, design in zip(config.views, designs, strict=True):
-        mechanism = design.mechanism
-        partner = names[1 - mechanism.place] if isinstance(mechanism, PairedOptimalDP) else None
-        yield replace(_metric_of(view, design), drawn_with=partner)
-
-
-def _metric_of(config: Config, design: AnyDesign) -> Metric:
-    """The row of one outcome; its price does not include that of private clusters."""
-    parameters, (outcome,) = design.mechanism.parameters, config.outcomes
-    priced = design if config.private_clusters is None else config.outcome_design()
-    goal: dict[str, Any] = dict(outcome.goal)
-    loss = event_of(priced.mechanism.parameters)
-    return Metric(
-        metric=outcome.name,
-        epsilon=priced.epsilon,
-        delta=priced.delta,
-        resampling_probability=parameters.resampling_probability,
-        truncation_threshold=parameters.truncation_threshold,
-        noise_scale=parameters.noise_scale,
-        strata_statistic=parameters.strata_statistic,
-        grid_step=grid_step(config, design),
-        n_outcomes=parameters.n_outcomes,
-        label=outcome.label,
-        measured_in=outcome.measured_in,
-        texts=outcome.texts_in_words,
-        response_epsilon=parameters.response_epsilon,
-        # What is rounded up may lie a digit above; that epsilon suffices is what δ says.
-        computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
-        computed_delta=delta_at(loss, priced.epsilon),
-        missing=outcome.missing_value,
-        **goal,
-    )
-
-
-def _ratio_of(ratio: RatioMetric) -> Ratio:
-    """The row of a ratio, which is made of what is published of its outcomes."""
-    goal: dict[str, Any] = dict(ratio.goal)
-    return Ratio(
-        metric=ratio.name,
-        numerator=ratio.numerator,
-        denominator=ratio.denominator,
-        label=ratio.label,
-        measured_in=ratio.measured_in,
-        **goal,
-    )
+        mechanism, (outcome,) = design.mechanism, view.outcomes
+        priced = design if config.private_clusters is None else view.outcome_design()
+        loss = event_of(priced.mechanism.parameters)
+        yield taken(
+            Metric,
+            mechanism.parameters,
+            outcome,
+            metric=outcome.name,
+            epsilon=priced.epsilon,
+            delta=priced.delta,
+            grid_step=grid_step(view, design),
+            texts=outcome.texts_in_words,
+            drawn_with=names[1 - mechanism.place]
+            if isinstance(mechanism, PairedOptimalDP)
+            else None,
+            # What is rounded up may lie a digit above; that epsilon suffices is what δ says.
+            computed_epsilon=min(priced.epsilon, epsilon_at(loss, priced.delta)),
+            computed_delta=delta_at(loss, priced.epsilon),
+            missing=outcome.missing_value,
+            **outcome.goal,
+        )
 
 
 def by_metric(config: Config, columns: dict[str, pl.Series]) -> pl.DataFrame:
@@ -243,39 +216,26 @@ def arm_counts_table(
     return {"arm_counts": by_metric(config, columns)}
 
 
-def noisy_means(
-    config: Config, design: AnyDesign, strata: Strata, noisy_sums: Ints | None
-) -> dict[str, pl.Series]:
-    """y_1 + h S̃/n of every cell; no column where no means are published."""
-    step = grid_step(config, design)
-    if noisy_sums is None or step is None:
-        return {}
-    means = config.outcome.grid[0] + step * noisy_sums / strata.cell_sizes
-    return {"noisy_mean": pl.Series(means)}
+def pools_table(
+    config: Config, strata: Strata, step: float | None, noisy_sums: Ints | None, **others: pl.Series
+) -> pl.DataFrame:
+    """A row for each (pool, arm) with units; what is neither published nor given is null.
 
-
-def pools_table(config: Config, strata: Strata, columns: dict[str, pl.Series]) -> pl.DataFrame:
-    """A row for each (pool, arm) with units; what is not among the ``columns`` is null."""
+    A mean is y_1 + h S̃/n, h the ``step`` of the grid.
+    """
     pool, arm = np.nonzero(strata.cell_of >= 0)
     numbers = ("noisy_mean", "noisy_difference", "mean_weight", "square_weight")
-    cells = {
+    columns = {
         "pool": named(strata.pools, pool),
         "arm": named(strata.arms, arm),
         "n_units": pl.Series(strata.cell_sizes),
         **dict.fromkeys(numbers, nothing(len(pool))),
         "table": nothing(len(pool), pl.Int64),
     }
-    return by_metric(config, cells | columns)
-
-
-def check_squares_fit(design: AnyDesign, sizes: Ints) -> None:
-    """Raise ConfigError where an arm's sum of squares may not fit into 64 bits.
-
-    To be called before any draw. ``sizes`` are numbers of units, shape [clusters, arms].
-    """
-    squares = design.mechanism.parameters.squares
-    if squares is not None:
-        squares.check_room(int(sizes.sum(axis=0).max()))
+    if noisy_sums is not None and step is not None:
+        means = config.outcome.grid[0] + step * noisy_sums / strata.cell_sizes
+        columns["noisy_mean"] = pl.Series(means)
+    return by_metric(config, columns | others)
 
 
 def squares_table(

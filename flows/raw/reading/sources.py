@@ -19,7 +19,6 @@ from flows.raw.reading.by_format.json_lines import read_json_lines
 from flows.raw.reading.by_format.parquet_files import (
     group_sizes,
     read_parquet,
-    stated_types,
     stretch,
     without_rows,
 )
@@ -135,27 +134,6 @@ class LogFiles:
 def batches_of(path: LogFile, wanted: Wanted) -> Iterator[pl.DataFrame]:
     """Yield the wanted columns of one file as they are in it; raises InputError if unreadable."""
     return _reader(path)(path, wanted, BATCH)
-
-
-def identifier_type(files: tuple[LogFile, ...], name: str) -> pl.DataType:
-    """The type of the ids in column ``name`` of all ``files``: text, or 64-bit integers.
-
-    Text where the files differ, as no integer type holds all ids. A file whose column holds only
-    nulls, as many programs write for an empty partition, agrees with any type.
-    """
-    kinds = {kind for path in files if (kind := _stated_type(path, name)) is not None}
-    return kinds.pop() if len(kinds) == 1 else pl.String()
-
-
-def _stated_type(path: LogFile, name: str) -> pl.DataType | None:
-    if suffix(path) != ".parquet":
-        return pl.String()
-    kind = stated_types(path).get(name)
-    if kind == pl.Null:
-        return None
-    if kind is None or not kind.is_integer():
-        return pl.String()
-    return pl.UInt64() if kind == pl.UInt64 else pl.Int64()
 
 
 def _reader(path: LogFile) -> Reader:

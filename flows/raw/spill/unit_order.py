@@ -12,12 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from flows.raw.spill.unit_keys import Words, unit_keys
+from flows.raw.spill.unit_keys import unit_keys
 from schemas.raw import UNIT
 
 _BITS = 64
-_STEPS = 32
-"""How far the ends of groups of equal keys are looked for, before all groups are."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,25 @@ def order_units(units: pl.Series) -> Order:
     words.sort()
     positions = (words & ((np.uint64(1) << place_bits) - np.uint64(1))).astype(np.uint32)
     words >>= place_bits
-    repeats = _as_before(words)
-    if keys.are_exact or not repeats.any():
-        return Order(positions, repeats, _in_order(whole, positions))
+    tied = np.zeros(len(words), np.bool_)
+    np.equal(words[1:], words[:-1], out=tied[1:])
+    if keys.are_exact or not tied.any():
+        return Order(positions, tied, _in_order(whole, positions))
+    second = np.flatnonzero(tied)
     if whole.dtype == pl.String:
-        _compare_ties(whole, positions, repeats)
-        return Order(positions, repeats, _in_order(whole, positions))
-    return _integers_in_order(whole, positions, repeats)
+        before, after = (whole.gather(pl.Series(positions[at])) for at in (second - 1, second))
+        _settle(whole, positions, tied, second, (before == after).to_numpy())
+        return Order(positions, tied, _in_order(whole, positions))
+    # Where most keys agree with another, as those of events do, integers are compared with their
+    # neighbours once they are in order, and not where they lie scattered.
+    in_order = whole.gather(pl.Series(positions))
+    values = in_order.to_numpy()
+    is_equal = values[second] == values[second - 1]
+    del values  # so that what follows need not copy them
+    places = _settle(whole, positions, tied, second, is_equal)
+    if len(places):
+        in_order.scatter(places, whole.gather(pl.Series(positions[places])))
+    return Order(positions, tied, in_order)
 
 
 def sort_rows(frame: pl.DataFrame, by: str = UNIT) -> pl.DataFrame:
@@ -72,47 +82,11 @@ def rises(units: pl.Series) -> bool:
     return bool((units[1:] > units[:-1]).all())
 
 
-def _integers_in_order(
-    whole: pl.Series, positions: NDArray[np.uint32], tied: NDArray[np.bool_]
-) -> Order:
-    """The order of integers whose keys are in order, as :func:`_compare_ties` finds it.
-
-    Where most keys agree with another, as those of events do, integers are compared with their
-    neighbours once they are in order, and not where they lie scattered.
-    """
-    units = whole.gather(pl.Series(positions))
-    values = units.to_numpy()
-    second = np.flatnonzero(tied)
-    is_equal = values[second] == values[second - 1]
-    del values  # so that what follows need not copy them
-    places = _settle(whole, positions, tied, second, is_equal)
-    if len(places):
-        units.scatter(places, whole.gather(pl.Series(positions[places])))
-    return Order(positions, tied, units)
-
-
 def _in_order(units: pl.Series, positions: NDArray[np.uint32]) -> pl.Series:
     gathered = units.gather(pl.Series(positions))
     if gathered.dtype != pl.String:
         return gathered
     return pl.Series(gathered.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()))
-
-
-def _as_before(words: Words) -> NDArray[np.bool_]:
-    """Whether each word equals the one before it, shape [n]; the first does not."""
-    same = np.zeros(len(words), np.bool_)
-    np.equal(words[1:], words[:-1], out=same[1:])
-    return same
-
-
-def _compare_ties(units: pl.Series, positions: NDArray[np.uint32], tied: NDArray[np.bool_]) -> None:
-    """Put units whose keys agree into order, in place, and keep ``tied`` for those that are equal.
-
-    ``tied`` says of each place whether its key is that of the place before it.
-    """
-    second = np.flatnonzero(tied)
-    is_equal = _equal(units, positions[second - 1], positions[second])
-    _settle(units, positions, tied, second, is_equal)
 
 
 def _settle(
@@ -131,38 +105,6 @@ def _settle(
         return second[:0]
     begins, ends = _groups_around(second[~is_equal], tied)
     tied[second] = is_equal
-    return _sort_groups(units, positions, tied, begins, ends)
-
-
-def _groups_around(
-    places: NDArray[np.int64], tied: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the groups begin and end that have some of these places, each group once, in order."""
-    begins, ends = places.copy(), places + 1
-    for _ in range(_STEPS):  # most are pairs, so this looks at few of all places
-        back = tied[begins]
-        ahead = (ends < len(tied)) & tied[np.minimum(ends, len(tied) - 1)]
-        if not (back.any() or ahead.any()):
-            begins, first = np.unique(begins, return_index=True)
-            return begins, ends[first]
-        begins -= back
-        ends += ahead
-    every = np.append(np.flatnonzero(~tied), len(tied))
-    mixed = np.unique(np.searchsorted(every, places, side="right") - 1)
-    return every[mixed], every[mixed + 1]
-
-
-def _sort_groups(
-    units: pl.Series,
-    positions: NDArray[np.uint32],
-    tied: NDArray[np.bool_],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """Sort the units of each group of places, and say which equal the one before, in place.
-
-    Returns these places.
-    """
     sizes = ends - begins
     group = np.repeat(np.arange(len(begins)), sizes)
     places: NDArray[np.int64] = np.arange(len(group)) + np.repeat(
@@ -177,10 +119,10 @@ def _sort_groups(
     return places
 
 
-def _equal(
-    units: pl.Series, left: NDArray[np.uint32], right: NDArray[np.uint32]
-) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (
-        units.gather(pl.Series(left)) == units.gather(pl.Series(right))
-    ).to_numpy()
-    return found
+def _groups_around(
+    places: NDArray[np.int64], tied: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where the groups begin and end that have some of these places, each group once, in order."""
+    every = np.append(np.flatnonzero(~tied), len(tied))
+    mixed = np.unique(np.searchsorted(every, places, side="right") - 1)
+    return every[mixed], every[mixed + 1]

@@ -15,9 +15,8 @@ from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
 from flows.raw.reading.columns import number, private_label
 from flows.raw.reading.stores import LogFile
-from flows.raw.spill.sharing import each
 from flows.raw.spill.sorted_runs import Stored, Table, handed, received
-from flows.raw.spill.workspace import Workspace
+from flows.raw.spill.workspace import Workspace, each
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from privatizers.mechanisms.label_response import LabelResponse
