@@ -69,7 +69,9 @@ def charge_rows(
     before anything is charged, where the arms of these are refused (``arms.sample_ratio``).
     """
     guards = revise or not account.has_released(read.period)
-    if guards and not _leaves_out(read.config):  # before a key is made
+    privacy = read.config.privacy
+    leaves_out = (privacy.returning, privacy.spent) != ("charge", "refuse")
+    if guards and not leaves_out and privacy.rows_each is None:  # before a key is made
         check_sample_ratio(read.config, read.roster)
     chosen = read.designed.chosen
     made_from = step(fingerprint)(chosen.config, read.rows, chosen.designs)
@@ -103,34 +105,21 @@ def look(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows
 
     Raises BudgetError where units cannot pay, and InputError where their arms are refused.
     """
-    left = _by_accounts(account, read, workspace)
-    if not account.has_released(read.period):
-        check_sample_ratio(read.config, left.roster)
-    return left
-
-
-def _leaves_out(config: Config) -> bool:
-    """Whether units may be left out by their accounts: then the arms of the rest are judged."""
-    privacy = config.privacy
-    by_accounts = (privacy.returning, privacy.spent) != ("charge", "refuse")
-    return by_accounts or privacy.rows_each is not None
-
-
-def _by_accounts(account: Account, read: PeriodRows, workspace: Workspace) -> PeriodRows:
-    """The rows that are left by accounts as they are now."""
+    left = read
     if not account.terms.by_unit or not account.has_accounts:
         left = _counted(read)
         if not account.terms.spares:
             most = left.roster.most_paid
             account.refuse_early(read.period, revise=False, most_paid=most)
-        return left
-    key = read_account_key(read.config, begun=True)
-    members = step(digest_units)(read.config, read.rows, key, account.register_marks)
-    accounts = account.look_at_accounts(members, read.period)
-    if accounts is None:
-        return read
-    left, accounts = _left(read, accounts, workspace)
-    account.check_accounts(accounts, read.period)
+    else:
+        key = read_account_key(read.config, begun=True)
+        members = step(digest_units)(read.config, read.rows, key, account.register_marks)
+        accounts = account.look_at_accounts(members, read.period)
+        if accounts is not None:
+            left, accounts = _left(read, accounts, workspace)
+            account.check_accounts(accounts, read.period)
+    if not account.has_released(read.period):
+        check_sample_ratio(read.config, left.roster)
     return left
 
 

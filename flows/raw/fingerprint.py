@@ -63,10 +63,8 @@ def fingerprint(
     ids = unit_parts(kept.unit_type, kept.n_units, lambda: kept.columns(UNIT))
     designs = tuple(design) if isinstance(design, Sequence) else (design,)
     facts = tuple(name for name in config.columns.facts if name != PAYER)
-    parts = ids, _other_parts(kept, len(designs), facts)
-    return digested(
-        config.quarantine_folder, *parts, _settings(config, designs), n_units=kept.n_units
-    )
+    others, settings = _other_parts(kept, len(designs), facts), _settings(config, designs)
+    return digested(config.quarantine_folder, ids, others, settings, n_units=kept.n_units)
 
 
 def digested(

@@ -1,6 +1,7 @@
 """Rows that are set aside: gathered without their outcome, kept where the operator alone looks."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ _PLACE = "place"
 _GROUP = 1 << 17  # rows of a row group, however many came at once: the same rows, the same bytes
 
 
-HandedFaults = tuple[Handed, dict[str, int]]
+HandedFaults = tuple[Handed, Counter[str]]
 """Rows with a fault that somebody else found, and how many of them break each rule."""
 
 
@@ -37,7 +38,7 @@ class FaultyRows:
         """Begin without rows."""
         self._workspace = workspace
         self._runs = SortedRuns(workspace, "aside", by=_PLACE)
-        self.by_rule: dict[str, int] = {}
+        self.by_rule: Counter[str] = Counter()
 
     @property
     def n_rows(self) -> int:
@@ -49,8 +50,7 @@ class FaultyRows:
 
         Those of a site come without a cluster, which is made of covariates there.
         """
-        for rule, count in rows.group_by(RULE).len().iter_rows():
-            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
+        self.by_rule.update(dict(rows.group_by(RULE).len().iter_rows()))
         kept = [name for name in PUBLIC_COLUMNS if name in rows.columns]
         self._runs.add(rows.select(RULE, *kept, PLACE.alias(_PLACE)))
 
@@ -62,8 +62,7 @@ class FaultyRows:
         """Take the rows that somebody else has handed over, too."""
         rows, by_rule = given
         self._runs.take_over(rows)
-        for rule, count in by_rule.items():
-            self.by_rule[rule] = self.by_rule.get(rule, 0) + count
+        self.by_rule.update(by_rule)
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """The rows, in the order of the log, part by part; once, as they are held no longer."""
@@ -76,12 +75,12 @@ class FaultyRows:
 
         To be asked in place of :meth:`frames`, as the rows are gone then.
         """
-        found: set[str] = set()
+        labels: set[str] = set()
         for frame in self.frames():
-            found.update(frame.filter(pl.col(RULE) == NOT_DECLARED)[ARM].unique())
-            if len(found) > MOST_LABELS:
+            labels.update(frame.filter(pl.col(RULE) == NOT_DECLARED)[ARM].unique())
+            if len(labels) > MOST_LABELS:
                 return []
-        return sorted(found)
+        return sorted(labels)
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,11 @@ def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
             "answers than the store, so a day without a file cannot be told; check the endpoint "
             "and the network, and put an empty file here that stays"
         )
-    return sorted(set(_expanded(scheme, bucket, parts, _with_folders(found))))
+    by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
+    for one in found:  # a folder is one by being listed, or by files in it
+        for holding in above(one.key):
+            by_key.setdefault(holding, None)
+    return sorted(set(_expanded(scheme, bucket, parts, by_key)))
 
 
 def _walk(
@@ -99,15 +103,6 @@ def _walk(
         yield one
         if one.file is None and rest and _is_like(one.key.rpartition("/")[2], first):
             yield from _walk(scheme, bucket, one.key, rest, known=True)
-
-
-def _with_folders(found: Sequence[StoreEntry]) -> dict[str, StoredFile | None]:
-    """Files and folders by their keys; a folder is one by being listed, or by files in it."""
-    by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
-    for one in found:
-        for folder in above(one.key):
-            by_key.setdefault(folder, None)
-    return by_key
 
 
 def _expanded(

@@ -105,12 +105,6 @@ class _SortedRun:
         """How many rows count."""
         return self.end - self.begin
 
-    @property
-    def inner_samples(self) -> pl.Series:
-        """The samples of the rows that count."""
-        begin, end = (-(-place // _SAMPLED) for place in (self.begin, self.end))
-        return self.samples[begin:end]
-
     def cut(self, unit: Unit) -> int:
         """The number of rows whose unit comes before ``unit``."""
         block = max(_place(self.samples, unit) - 1, 0)
@@ -286,7 +280,7 @@ def parts(
 
 def _cuts(runs: list[_SortedRun], n_parts: int) -> pl.Series:
     """The units at which to cut all rows into about ``n_parts`` ranges of about the same size."""
-    samples = [run.inner_samples for run in runs]
+    samples = [run.samples[-(-run.begin // _SAMPLED) : -(-run.end // _SAMPLED)] for run in runs]
     if not sum(map(len, samples)):
         return pl.Series([])
     units = pl.concat(samples).sort()

@@ -84,13 +84,6 @@ class _Texts:
         return kept
 
 
-def _texts_of(units: pl.Series) -> _Texts:
-    content, ends = text_buffers(units)
-    if len(content) < _WORD:
-        content = np.concatenate([content, np.zeros(_WORD, np.uint8)])
-    return _Texts(content, ends)
-
-
 def text_buffers(texts: pl.Series) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """The bytes of texts without nulls, in UTF-8, and where each begins and the last ends, [n + 1].
 
@@ -117,7 +110,10 @@ class _Place:
 
 
 def _text_keys(units: pl.Series, bits: int) -> Keys:
-    texts = _texts_of(units)
+    content, ends = text_buffers(units)
+    if len(content) < _WORD:
+        content = np.append(content, np.zeros(_WORD, np.uint8))
+    texts = _Texts(content, ends)
     lengths = np.diff(texts.ends)
     shortest, longest = int(lengths.min()), int(lengths.max())
     expected = _sampled_bytes(texts, min(longest, _FARTHEST))
@@ -128,8 +124,8 @@ def _text_keys(units: pl.Series, bits: int) -> Keys:
             break
         expected[: len(places)] |= unexpected  # once or twice: then all are expected
     is_whole = len(places) == longest
-    content = texts.content[texts.ends[0] : texts.ends[-1]]
-    return Keys(words, are_exact=is_whole and bool(content.all()))  # an end has the digit of NUL
+    used = content[ends[0] : ends[-1]]
+    return Keys(words, are_exact=is_whole and bool(used.all()))  # an end has the digit of NUL
 
 
 def _sampled_bytes(texts: _Texts, length: int) -> NDArray[np.bool_]:

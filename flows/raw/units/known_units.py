@@ -64,11 +64,11 @@ def set_known_aside(
     notes: list[str] = []
     if config.privacy.rows_each is not None:
         kept = accounts.members.is_among_first(config.privacy.rows_each)
-        _count(by_rule, HOUSEHOLD_FULL, ~kept)
+        by_rule[HOUSEHOLD_FULL] = int((~kept).sum())
     if config.privacy.returning == "set_aside":
         _check_all_listed(accounts)
         again = accounts.of_rows(before)
-        _count(by_rule, RELEASED_BEFORE, again & kept)
+        by_rule[RELEASED_BEFORE] = int((again & kept).sum())
         kept &= ~again
     if config.privacy.spent == "set_aside":
         _check_nothing_lost(accounts)
@@ -78,24 +78,15 @@ def set_known_aside(
             )
         )
         out = short & kept
-        _count(by_rule, BUDGET_SPENT, out)
+        by_rule[BUDGET_SPENT] = int(out.sum())
         notes = _by_arm(accounts, kept, out)
         kept &= ~short
     if kept.all():
         return KnownUnits(rows, told_together(known, accounts.members), accounts)
     left = rows_where(raw, kept, workspace)
-    facts = roster_of(config.log_facts, left, by_rule)
-    facts = replace(
-        facts,
-        n_returning=known.n_returning,
-        n_arm_changed=known.n_arm_changed,
-        attribute_changed=known.attribute_changed,
-        account_key_fingerprint=known.account_key_fingerprint,
-        n_read=known.n_read,
-        n_faulty=known.n_faulty,
-        repeats=known.repeats,
-        notes=(*known.notes, *notes),
-    )
+    by_rule = {rule: count for rule, count in by_rule.items() if count}
+    known = replace(known, notes=(*known.notes, *notes))
+    facts = roster_of(config.log_facts, left, by_rule, known)
     check_left(config.log_facts, facts, raw.n_units + roster.quarantined)
     of_left = accounts.kept(kept)
     facts = told_together(facts, of_left.members)
@@ -132,11 +123,6 @@ def _check_nothing_lost(accounts: Accounts) -> None:
             f"{accounts.warnings[0]}. Until then nobody can tell who was released before, so no "
             "unit can be set aside for it, and nothing was charged"
         )
-
-
-def _count(by_rule: dict[str, int], rule: str, out: Bools) -> None:
-    if out.any():
-        by_rule[rule] = int(out.sum())
 
 
 def _by_arm(accounts: Accounts, kept: Bools, out: Bools) -> list[str]:

@@ -37,7 +37,9 @@ def coded(batch: pl.DataFrame, arms: tuple[str, ...], rules: Sequence[Rule]) -> 
 
     Where some do, the columns ``text of arm`` and ``rule`` say more.
     """
-    if _is_sound(batch):
+    named = [name for name in (UNIT, CLUSTER, TIME, PAYER, ASSIGNED) if name in batch.columns]
+    is_declared = isinstance(batch.schema[ARM], pl.Enum)
+    if is_declared and all(batch[name].null_count() == 0 for name in named):  # none breaks a rule
         return batch.with_columns(
             pl.col(ARM).to_physical().cast(pl.UInt32), pl.lit(0, pl.UInt8).alias(FAULT)
         )
@@ -65,13 +67,6 @@ def parted(batch: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         pl.col(_ARM_TEXT).alias(ARM), pl.col(CLUSTER).cast(pl.String)
     )
     return batch.filter(pl.col(UNIT).is_not_null()).drop(RULE, _ARM_TEXT), faulty
-
-
-def _is_sound(batch: pl.DataFrame) -> bool:
-    """Whether no row of a batch breaks a rule by itself, told without looking at each."""
-    named = [name for name in (UNIT, CLUSTER, TIME, PAYER, ASSIGNED) if name in batch.columns]
-    is_declared = isinstance(batch.schema[ARM], pl.Enum)
-    return is_declared and all(batch[name].null_count() == 0 for name in named)
 
 
 def first_broken(rules: Sequence[Rule], *, of_units: bool) -> pl.Expr:

@@ -87,15 +87,12 @@ class _Quotes:
         return cls(text, np.flatnonzero(np.frombuffer(text, np.uint8) == _QUOTE))
 
     def _misplaced(self, opening: int) -> Ints:
-        if opening not in self.known:
-            self.known[opening] = self._find_misplaced(opening)
-        return self.known[opening]
-
-    def _find_misplaced(self, opening: int) -> Ints:
         """The numbers of misplaced quotes, if quote ``opening`` (0 or 1) and every second one open.
 
         The quotes of the text are numbered from 0.
         """
+        if opening in self.known:
+            return self.known[opening]
         content = np.frombuffer(self.text, np.uint8)
         before, after = self.places[opening::2] - 1, self.places[1 - opening :: 2] + 1
         opens = _MAY_OPEN[content[before]]
@@ -106,7 +103,8 @@ class _Quotes:
             np.flatnonzero(~opens) * 2 + opening,
             np.flatnonzero(~closes) * 2 + 1 - opening,
         )
-        return np.sort(np.concatenate(numbers))
+        self.known[opening] = np.sort(np.concatenate(numbers))
+        return self.known[opening]
 
     def _number(self, place: int) -> int:
         """The number of quotes before a position."""

@@ -118,7 +118,8 @@ class _Parser:
         """Mend the lines of which no field was read, and parse them once more; drop blank ones."""
         texts = self._mended(lines, unread.to_numpy())
         again = pa.array(texts, pa.large_string())
-        for place, text, is_object in zip(unread, texts, self._are_objects(again), strict=True):
+        are_objects = self._ask("coalesce(TRY(json_type(line)) = 'OBJECT', false)", again)
+        for place, text, is_object in zip(unread, texts, are_objects, strict=True):
             if text and not is_object:
                 raise InputError(
                     f"{self.path}: cannot be read as JSON Lines: line {number + place} does not "
@@ -142,10 +143,6 @@ class _Parser:
             fields = self._ask(f"TRY(json_transform(line, '{structure}'))", lines)
             columns += fields.struct.unnest().get_columns()
         return pl.DataFrame(columns).select(self.wanted.names)
-
-    def _are_objects(self, lines: pa.Array) -> pl.Series:
-        """Whether each line is a JSON object."""
-        return self._ask("coalesce(TRY(json_type(line)) = 'OBJECT', false)", lines)
 
     def _ask(self, expression: str, lines: pa.Array) -> pl.Series:
         """The value of an SQL expression of ours for each ``line``, in their order."""
