@@ -137,7 +137,7 @@ def _other_parts(rows: Rows, n_outcomes: int, facts: tuple[str, ...]) -> Iterato
 
 def _fact(rows: Rows, name: str) -> Iterator[Stretch]:
     """The type of a public fact, which rows have a value, and the values, 0 or "" for none."""
-    kind = rows.kind_of(name)
+    kind = rows.parts[0].column(name, 0, 0).dtype
     yield whole(str(kind).encode())
     known = (column.is_not_null().to_numpy() for column in rows.columns(name))
     yield Stretch(rows.n_units, (bytes_of(some) for some in known))

@@ -110,20 +110,13 @@ def _outcome_tables(
     counted = count_strata(config, rows, mechanism, workspace, keep=keep, outcome=outcome)
     strata, response = counted.strata, None
     statistics: StrataRelease | OptimalRelease | AggregateRelease
+    frames: dict[str, pl.DataFrame] = {}
     if isinstance(design, AggregateDesign):
         statistics = design.mechanism.statistics(counted.counts, strata.cell_of)
-        frames, of_pools = {}, _of_aggregates(config, design, statistics, strata)
+        of_pools = _of_aggregates(config, design, statistics, strata)
     else:
-        drawn = _drawn(config, design, counted)
-        statistics, frames = drawn.statistics, drawn.frames(config, strata)
-        of_pools = _weights(config, design, strata) | {"table": drawn.table_of}
-        shared = isinstance(mechanism, PairedOptimalDP)
-        response = OutcomeResponse(
-            config, counted, drawn.statistics.response, drawn.outputs, drawn.weights, shared
-        )
-        if isinstance(statistics, OptimalRelease):
-            frames |= tables.arm_counts_table(config, design, strata, statistics.noisy_arms)
-            frames |= tables.randomiser_table(config, design, statistics.response)
+        statistics, frames, response = _drawn(config, design, counted)
+        of_pools = _weights(config, design, strata) | {"table": _table_of(strata, statistics)}
     step = tables.grid_step(config, design)
     frames |= {
         "outcomes": tables.by_metric(config, {"outcome": pl.Series(np.array(config.outcome.grid))}),
@@ -134,48 +127,42 @@ def _outcome_tables(
     return _OutcomeTables(frames, strata, response)
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """What is drawn of strata, and what the positions that units are drawn to count as."""
-
+def _drawn(
+    config: Config, design: Design | OptimalDesign, counted: StrataCounts
+) -> tuple[StrataRelease | OptimalRelease, dict[str, pl.DataFrame], OutcomeResponse]:
+    """What is drawn of strata, the tables by which, and how units are drawn."""
+    strata, grid = counted.strata, np.array(config.outcome.grid)
     statistics: StrataRelease | OptimalRelease
-    outputs: Floats
-    """What a position stands for in the release, shape [J]."""
-    probability: Floats
-    """What ``debias`` says of each cell and position, shape [S, J]."""
-    weights: Floats
-    """Debiased values, likewise."""
-
-    @property
-    def table_of(self) -> pl.Series:
-        """The table that each cell's units are drawn by; null where by none."""
-        if isinstance(self.statistics, StrataRelease):
-            return tables.nothing(len(self.weights), pl.Int64)
-        return pl.Series(self.statistics.response.table_of.astype(np.int64))
-
-    def frames(self, config: Config, strata: Strata) -> dict[str, pl.DataFrame]:
-        """The table ``debias``."""
-        cells = np.repeat(np.arange(len(self.weights)), len(self.outputs))
-        columns = {
-            **tables.cells_table(strata, self.outputs),
-            "probability": pl.Series(self.probability.ravel()),
-            "weight": pl.Series(self.weights.ravel()),
-            "table": self.table_of.gather(cells),
-        }
-        return {"debias": tables.by_metric(config, columns)}
-
-
-def _drawn(config: Config, design: Design | OptimalDesign, counted: StrataCounts) -> _Drawn:
     if isinstance(design, OptimalDesign):
-        _, arm = np.nonzero(counted.strata.cell_of >= 0)
-        learnt = design.mechanism.strata(counted.counts, arm)
-        response = learnt.response
-        outputs = np.arange(response.n_outputs, dtype=np.float64)
-        return _Drawn(learnt, outputs, response.likely[response.table_of], response.weights)
-    grid = np.array(config.outcome.grid)
-    statistics = design.mechanism.strata(counted.counts)
-    prior, rate = statistics.response.prior, statistics.response.resampling_probability
-    return _Drawn(statistics, grid, prior, debias_vector(grid, prior, rate))
+        _, arm = np.nonzero(strata.cell_of >= 0)
+        statistics = design.mechanism.strata(counted.counts, arm)
+        optimal = statistics.response
+        outputs = np.arange(optimal.n_outputs, dtype=np.float64)
+        probability, weights = optimal.likely[optimal.table_of], optimal.weights
+        frames = tables.arm_counts_table(config, design, strata, statistics.noisy_arms)
+        frames |= tables.randomiser_table(config, design, optimal)
+    else:
+        statistics = design.mechanism.strata(counted.counts)
+        outputs, probability, frames = grid, statistics.response.prior, {}
+        weights = debias_vector(grid, probability, statistics.response.resampling_probability)
+    cells = np.repeat(np.arange(len(weights)), len(outputs))
+    debias = {
+        **tables.cells_table(strata, outputs),
+        "probability": pl.Series(probability.ravel()),
+        "weight": pl.Series(weights.ravel()),
+        "table": _table_of(strata, statistics).gather(cells),
+    }
+    frames["debias"] = tables.by_metric(config, debias)
+    shared = isinstance(design.mechanism, PairedOptimalDP)
+    response = OutcomeResponse(config, counted, statistics.response, outputs, weights, shared)
+    return statistics, frames, response
+
+
+def _table_of(strata: Strata, statistics: StrataRelease | OptimalRelease) -> pl.Series:
+    """The table that each cell's units are drawn by; null where by none."""
+    if isinstance(statistics, StrataRelease):
+        return tables.nothing(len(strata.cell_sizes), pl.Int64)
+    return pl.Series(statistics.response.table_of.astype(np.int64))
 
 
 def _weights(

@@ -102,14 +102,6 @@ def validate(
 
 
 @dataclass(frozen=True)
-class _Validation:
-    """What a worker needs to know of a log."""
-
-    facts: LogFacts
-    log: Log
-
-
-@dataclass(frozen=True)
 class _Tally:
     """What a worker tells of the rows that it has read or judged; the numbers are public."""
 
@@ -147,12 +139,6 @@ class _Judge:
         self.rules = of_rows(
             self.facts.arms, payers=PAYER in self.facts.facts, assigned=ASSIGNED in self.facts.facts
         )
-
-    @property
-    def _stated(self) -> tuple[str, ...]:
-        """What rows of a unit have to agree in: all that is public of it."""
-        cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
-        return (ARM, *cluster, *self.facts.facts)
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -203,14 +189,15 @@ class _Judge:
     # sharing it out
 
     def _parts_by_workers(self, workspace: Workspace) -> Iterator[tuple[Stored, Table]]:
-        work = _Validation(self.facts, self.log)
-        tables = self._read_by_workers(work, workspace)
+        tables = self._read_by_workers(workspace)
         n_parts = max(-(-tables[0].n_bytes // workspace.part_bytes), n_shares(workspace))
         # By the units of the log alone, as how many events there are may be an outcome.
         cuts = tables[0].cuts(n_parts)
         of_cuts = workspace.write(pl.DataFrame({UNIT: cuts}), "cuts")
         indexes = [table.indexes for table in tables]
-        calls = [(work, indexes, of_cuts, position) for position in range(len(cuts) + 1)]
+        calls = [
+            (self.facts, self.log, indexes, of_cuts, position) for position in range(len(cuts) + 1)
+        ]
         last: pl.Series | None = None
         with Progress("ordering units", tables[0].n_rows) as progress:
             for kept, n_rows, tally in each(workspace, judge_range, calls):
@@ -222,15 +209,15 @@ class _Judge:
         for table in tables:
             table.remove_files()
 
-    def _read_by_workers(self, work: _Validation, workspace: Workspace) -> list[SortedRuns]:
+    def _read_by_workers(self, workspace: Workspace) -> list[SortedRuns]:
         """Have the log read by workers, a share each; the rows of its tables, in files."""
         shares = self.log.roster.shares(n_shares(workspace))
-        calls = [(replace(work, log=replace(self.log, roster=share)),) for share in shares]
+        calls = [(self.facts, replace(self.log, roster=share)) for share in shares]
         reading = each(workspace, read_share, calls)
         reading_events: Iterator[Handed] = iter(())
         if self.log.events is not None:
             shares = self.log.events.shares(n_shares(workspace))
-            calls = [(replace(work, log=replace(self.log, events=share)),) for share in shares]
+            calls = [(self.facts, replace(self.log, events=share)) for share in shares]
             reading_events = each(workspace, read_share_of_events, calls)
         tables = [SortedRuns(workspace, "rows")]
         with Progress("reading the log", self.log.roster.known_rows()) as progress:
@@ -312,12 +299,10 @@ class _Judge:
         kept = ~repeated & (rows[FAULT].to_numpy() == 0)
         if repeated.any():
             of_several = rows.filter(pl.Series(repeated))
-            judged = judge_repeated(
-                of_several,
-                order.repeats[repeated],
-                self._stated,
-                first_counts=self.facts.first_counts,
-            )
+            cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
+            stated = (ARM, *cluster, *self.facts.facts)  # all that is public of a unit
+            repeats, first = order.repeats[repeated], self.facts.first_counts
+            judged = judge_repeated(of_several, repeats, stated, first_counts=first)
             kept[repeated] = judged.kept
             self.repeats += judged.repeats
             named = of_several.with_columns(first_broken(self.rules, of_units=True).alias(RULE))
@@ -419,20 +404,21 @@ def _attributed(
 # what workers do
 
 
-def read_share(work: _Validation, workspace: Workspace) -> tuple[Handed, _Tally]:
+def read_share(facts: LogFacts, log: Log, workspace: Workspace) -> tuple[Handed, _Tally]:
     """Read a share of the units or exposures of a log, in a worker."""
-    judge = _Judge(work.facts, work.log, workspace)
+    judge = _Judge(facts, log, workspace)
     rows = judge.read()
     return rows.handed_over(), judge.tally()
 
 
-def read_share_of_events(work: _Validation, workspace: Workspace) -> Handed:
+def read_share_of_events(facts: LogFacts, log: Log, workspace: Workspace) -> Handed:
     """Read a share of the outcome events of a log, in a worker."""
-    return _Judge(work.facts, work.log, workspace).read_events().handed_over()
+    return _Judge(facts, log, workspace).read_events().handed_over()
 
 
 def judge_range(
-    work: _Validation,
+    facts: LogFacts,
+    log: Log,
     indexes: Sequence[Sequence[Path]],
     cuts: Path,
     position: int,
@@ -442,7 +428,7 @@ def judge_range(
 
     Returns what is kept of them, if anything is, and where it is; and how many there were.
     """
-    judge = _Judge(work.facts, work.log, workspace)
+    judge = _Judge(facts, log, workspace)
     places = pl.read_ipc(cuts)[UNIT]
     tables = [SortedRuns.of(workspace, some, "rows").between(places, position) for some in indexes]
     kept = [part for part in judge.judged(tables) if part.height]

@@ -71,23 +71,17 @@ def values_free_batches(batches: Iterator[T], failures: list[BaseException]) -> 
 
 def _bare(error: BaseException, name: str) -> BaseException:
     """A new error that says as much as may be said of ``error``: no traceback, cause or context."""
-    if isinstance(error, ClusterdpError):
-        return bare(error)
-    return _interrupt(error) or StepError(
-        f"{name} failed with {type(error).__name__} at {_place(error)}; "
-        "its message is withheld, as it may hold values of rows"
-    )
-
-
-def _interrupt(error: BaseException) -> BaseException | None:
-    """A bare interruption of the same type, if ``error`` is one: these never hold rows."""
     kind = type(error)
     outside = kind.__module__ in ("builtins", "asyncio.exceptions") or kind.__module__.startswith(
         "prefect."
     )
-    if isinstance(error, Exception) or not outside:
-        return None
-    return bare(error)
+    is_interruption = outside and not isinstance(error, Exception)  # these never hold rows
+    if is_interruption or isinstance(error, ClusterdpError):
+        return bare(error)
+    return StepError(
+        f"{name} failed with {kind.__name__} at {_place(error)}; "
+        "its message is withheld, as it may hold values of rows"
+    )
 
 
 def _place(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from dataclasses import astuple
 from fnmatch import fnmatchcase
 
 from flows.raw.reading.formats import above, files_and_tables, files_of_table
-from flows.raw.reading.stores import SHALLOW, StoredFile, StoreEntry, entries, split
+from flows.raw.reading.stores import SHALLOW, StoredFile, entries, split
 from schemas.errors import InputError, shown
 
 _SECONDS = 60.0  # that a listing may take
@@ -78,31 +78,31 @@ def _find(pattern: str, period: str, *, from_period: bool) -> list[StoredFile]:
     fixed = [*varies, True].index(True)
     folder = "/".join(parts[:fixed])
     if "**" in parts or scheme not in SHALLOW:
-        found = list(entries(scheme, bucket, folder, deep=True))
+        found = dict(entries(scheme, bucket, folder, deep=True))
     else:
-        found = list(_walk(scheme, bucket, folder, parts[fixed:]))
+        found = _walk(scheme, bucket, folder, parts[fixed:])
     if from_period and not found:
         raise InputError(
             f"{scheme}://{bucket}/{folder}: nothing is listed here, as where something else "
             "answers than the store, so a day without a file cannot be told; check the endpoint "
             "and the network, and put an empty file here that stays"
         )
-    by_key: dict[str, StoredFile | None] = {one.key: one.file for one in found}
-    for one in found:  # a folder is one by being listed, or by files in it
-        for holding in above(one.key):
-            by_key.setdefault(holding, None)
-    return sorted(set(_expanded(scheme, bucket, parts, by_key)))
+    for key in list(found):  # a folder is one by being listed, or by files in it
+        for holding in above(key):
+            found.setdefault(holding, None)
+    return sorted(set(_expanded(scheme, bucket, parts, found)))
 
 
 def _walk(
     scheme: str, bucket: str, folder: str, pattern: Sequence[str], *, known: bool = False
-) -> Iterator[StoreEntry]:
+) -> dict[str, StoredFile | None]:
     """What is in a folder, and in those folders of it in which there may be matches."""
     first, *rest = pattern
-    for one in entries(scheme, bucket, folder, deep=False, known=known):
-        yield one
-        if one.file is None and rest and _is_like(one.key.rpartition("/")[2], first):
-            yield from _walk(scheme, bucket, one.key, rest, known=True)
+    found = dict(entries(scheme, bucket, folder, deep=False, known=known))
+    for key, file in list(found.items()):
+        if file is None and rest and _is_like(key.rpartition("/")[2], first):
+            found |= _walk(scheme, bucket, key, rest, known=True)
+    return found
 
 
 def _expanded(
@@ -114,8 +114,8 @@ def _expanded(
     for key, is_table in files_and_tables(folders, place):
         if is_table:
             content = (
-                (one.key.removeprefix(f"{key}/").split("/"), one.file)
-                for one in entries(scheme, bucket, key, deep=True)
+                (below.removeprefix(f"{key}/").split("/"), file)
+                for below, file in entries(scheme, bucket, key, deep=True).items()
             )
             yield from files_of_table(f"{place}{key}", content)
         elif (file := by_key[key]) is not None:

@@ -9,6 +9,7 @@ Messages of the libraries are never shown: they quote what was sent.
 import io
 import os
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -58,15 +59,6 @@ LogFile = Path | StoredFile
 """A file of a log, wherever it is."""
 
 
-@dataclass(frozen=True)
-class StoreEntry:
-    """What is at a key of a bucket: a file, or whatever lies below the key."""
-
-    key: str
-    file: StoredFile | None
-    """None for a folder, which a store has only as the beginning of files' keys."""
-
-
 def split(address: str) -> tuple[str, str, str] | None:
     """The scheme, bucket and key of an address; None where it is not one."""
     match = _ADDRESS.fullmatch(address)
@@ -80,10 +72,11 @@ SHALLOW = frozenset({"s3"})
 @cache
 def entries(
     scheme: str, bucket: str, folder: str, *, deep: bool, known: bool = False
-) -> tuple[StoreEntry, ...]:
-    """What is in a folder's key ("" for the bucket); if ``deep``, everything below it.
+) -> Mapping[str, StoredFile | None]:
+    """What is in a folder's key ("" for the bucket), by keys; if ``deep``, everything below it.
 
-    Folders are among them, if the store lists any. Raises InputError where it cannot be asked, or
+    Folders are among them as None, if the store lists any: it has them only as the beginning of
+    files' keys. Raises InputError where it cannot be asked, or
     lists nothing in a folder that is ``known`` from its own listing.
     """
     from pyarrow import fs  # noqa: PLC0415 - takes a while, and most logs are on this machine
@@ -101,16 +94,16 @@ def entries(
         except _FAILURES as error:
             if known or _of_store(error) or _NOTHING not in str(error):
                 raise
-            return ()  # below this key
-    return tuple(_entry(info, scheme, bucket) for info in found)
-
-
-def _entry(info: Any, scheme: str, bucket: str) -> StoreEntry:
-    key = info.path.removeprefix(f"{bucket}/")
-    if not info.is_file:
-        return StoreEntry(key.rstrip("/"), None)
-    seconds = (info.mtime_ns or 0) // 10**9
-    return StoreEntry(key, StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds))
+            return {}  # below this key
+    listed: dict[str, StoredFile | None] = {}
+    for info in found:
+        key = info.path.removeprefix(f"{bucket}/")
+        if info.is_file:
+            seconds = (info.mtime_ns or 0) // 10**9
+            listed[key] = StoredFile(f"{scheme}://{bucket}/{key}", info.size, seconds)
+        else:
+            listed[key.rstrip("/")] = None
+    return listed
 
 
 class OpenFile:

@@ -43,10 +43,6 @@ class Rows:
         for part in self.parts:
             yield labelled(part.load(), self.clusters)
 
-    def kind_of(self, name: str) -> pl.DataType:
-        """The type of a column, of which there is at least one row."""
-        return self.parts[0].column(name, 0, 0).dtype
-
     def by_part(self, values: NDArray[Any]) -> Iterator[tuple[Stored, NDArray[Any]]]:
         """The parts, each with a view of those values that are of its rows, of shape [n]."""
         ends = accumulate(part.n_rows for part in self.parts)

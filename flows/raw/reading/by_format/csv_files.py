@@ -11,7 +11,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import IO
 
@@ -72,8 +72,8 @@ def _frames(path: LogFile, file: IO[bytes], wanted: Wanted) -> Iterator[pl.DataF
     fields, end = fields_of(text, 0)
     names = [field.decode(errors="replace") for field in fields]
     check_columns(path, wanted, names)
-    rows = _Rows(len(names), tuple(names.index(name) for name in wanted.names), wanted.names)
-    return in_parallel(rows.parse, chain([text[end:]], chunks))
+    places = {name: names.index(name) for name in wanted.names}
+    return in_parallel(partial(_parsed, places, len(names)), chain([text[end:]], chunks))
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -95,28 +95,15 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
             return
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Parses whole rows."""
+def _parsed(places: dict[str, int], width: int, text: bytes) -> pl.DataFrame:
+    """The wanted fields, at these ``places`` from 0, of whole rows; those a row lacks are null.
 
-    width: int
-    """The number of fields in the header."""
-    places: tuple[int, ...]
-    """The positions of the wanted fields, from 0."""
-    names: tuple[str, ...]
-
-    def parse(self, text: bytes) -> pl.DataFrame:
-        """The wanted fields of whole rows; fields that a row lacks are null."""
-        header = ",".join(map(str, range(self.width + 1))).encode()  # one field more than allowed
-        frame = pl.read_csv(
-            b"\n".join((header, decodable(text))),
-            columns=[*self.places, self.width],
-            infer_schema=False,
-        )
-        beyond = frame[str(self.width)]
-        if beyond.null_count() < frame.height:
-            raise _FaultError(int(beyond.is_not_null().arg_max() or 0))
-        return frame.select(
-            pl.col(str(place)).alias(name)
-            for place, name in zip(self.places, self.names, strict=True)
-        )
+    ``width`` is the number of fields in the header.
+    """
+    header = ",".join(map(str, range(width + 1))).encode()  # one field more than allowed
+    columns = [*places.values(), width]
+    frame = pl.read_csv(b"\n".join((header, decodable(text))), columns=columns, infer_schema=False)
+    beyond = frame[str(width)]
+    if beyond.null_count() < frame.height:
+        raise _FaultError(int(beyond.is_not_null().arg_max() or 0))
+    return frame.select(pl.col(str(place)).alias(name) for name, place in places.items())
