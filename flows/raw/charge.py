@@ -127,11 +127,12 @@ def _left(
     read: PeriodRows, accounts: Accounts, workspace: Workspace
 ) -> tuple[PeriodRows, Accounts]:
     """The rows that are left after the rules that read accounts, and the accounts of these."""
-    known = step(set_known_aside)(read.config, read.rows, read.roster, accounts, workspace)
-    if known.rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
-        return replace(read, roster=known.roster), known.accounts
-    left = PeriodRows(Designed(read.config, known.rows), read.period, known.roster)
-    return left, known.accounts
+    rows, roster, accounts = step(set_known_aside)(
+        read.config, read.rows, read.roster, accounts, workspace
+    )
+    if rows.n_rows == read.rows.n_rows:  # nobody is left out, and the design stays
+        return replace(read, roster=roster), accounts
+    return PeriodRows(Designed(read.config, rows), read.period, roster), accounts
 
 
 def _counted(read: PeriodRows) -> PeriodRows:

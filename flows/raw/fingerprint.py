@@ -24,7 +24,7 @@ from flows.config.unit_id_key import read_key
 from flows.ledger.rules import Fingerprint
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.spill.unit_keys import text_buffers
+from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.rows import Rows, positions
 from flows.runtime.progress import Progress
 from flows.runtime.reading.key_files import kept_key
@@ -211,33 +211,33 @@ def _settings(config: Config, designs: Sequence[AnyDesign]) -> bytes:
         document["epsilon"], document["delta"] = config.cost.epsilon, config.cost.delta
     else:  # as it was before there could be several
         document |= of_outcomes[0]
-    if config.ratios:
-        document["ratios"] = [
+    privacy, private, columns = config.privacy, config.private_clusters, config.columns
+    leaves_out = privacy.returning != "charge" or privacy.spent != "refuse"
+    by_accounts = leaves_out or privacy.rows_each is not None
+    optional: dict[str, Any] = {  # what is None leaves all as it was before there was such a thing
+        "ratios": [
             {key: value for key, value in one.model_dump().items() if value is not None} | one.goal
             for one in config.ratios
         ]
-    if config.decision_rule is not None:  # else as it was before anything could be primary
-        document["decision"] = config.decision_rule
-    privacy = config.privacy
-    if privacy.returning != "charge" or privacy.spent != "refuse":  # else as it was before
-        document["returning"], document["spent"] = privacy.returning, privacy.spent
-    if privacy.rows_each is not None:
-        document["privacy_unit"] = config.columns.privacy_unit
-        document["rows_each"] = privacy.rows_each
-    if config.source.ids != "canonical" and {"returning", "rows_each"} & document.keys():
-        document["ids"] = config.source.ids
-    if config.columns.attributes:
-        document["attributes"] = list(config.columns.named_attributes)
-    if config.columns.assigned_by is not None:
-        document["assigned"] = True
-    private = config.private_clusters
-    if private is not None:  # else as it was before there were any
-        document["private_clusters"] = {
+        or None,
+        "decision": config.decision_rule,
+        "returning": privacy.returning if leaves_out else None,
+        "spent": privacy.spent if leaves_out else None,
+        "privacy_unit": columns.privacy_unit if privacy.rows_each is not None else None,
+        "rows_each": privacy.rows_each,
+        "ids": config.source.ids if config.source.ids != "canonical" and by_accounts else None,
+        "attributes": list(columns.named_attributes) or None,
+        "assigned": True if columns.assigned_by is not None else None,
+        "private_clusters": None
+        if private is None
+        else {
             "epsilon": private.epsilon,
             "centres_epsilon": private.centres_epsilon,
             "names": sorted(private.names),
             "missing": private.missing_name,
-        }
+        },
+    }
+    document |= {key: value for key, value in optional.items() if value is not None}
     return json.dumps(document, sort_keys=True, allow_nan=False).encode()
 
 

@@ -30,15 +30,15 @@ from flows.raw.reading.columns import (
     cluster,
     identifier,
     label,
+    microseconds,
     outcome,
     text_outcome,
 )
 from flows.raw.reading.log_files import find_files, find_files_of_days
 from flows.raw.reading.sources import LogFiles
 from flows.raw.reading.stores import LogFile
-from flows.raw.reading.times import microseconds
 from flows.raw.units import assignment
-from flows.raw.units.private_clusters import cluster_columns, private_clusters
+from flows.raw.units.private_clusters import private_clusters
 from flows.schedule.periods import day_of
 from privatizers.domain.outcome_grid import map_outcomes
 from schemas.arrays import Floats
@@ -213,7 +213,9 @@ def _roster(
     """How units or exposures are read; ``keys`` name the columns of several outcomes."""
     columns, private = config.columns, config.private_clusters
     attributes = columns.named_attributes.values()
-    of_clusters = cluster_columns(columns, private)
+    of_clusters = columns.clusters
+    if private is not None and private.centres is not None:
+        of_clusters = private.features or ()
     others = (columns.privacy_unit, columns.assigned_by, *attributes)
     wanted = [columns.unit, columns.arm, *of_clusters, *(name for name in others if name)]
     hidden = set() if private is None else {*of_clusters}

@@ -302,11 +302,12 @@ class _Judge:
             cluster = (CLUSTER,) if self.facts.clusters == "public" else ()
             stated = (ARM, *cluster, *self.facts.facts)  # all that is public of a unit
             repeats, first = order.repeats[repeated], self.facts.first_counts
-            judged = judge_repeated(of_several, repeats, stated, first_counts=first)
-            kept[repeated] = judged.kept
-            self.repeats += judged.repeats
+            kept[repeated], aside, found = judge_repeated(
+                of_several, repeats, stated, first_counts=first
+            )
+            self.repeats += found
             named = of_several.with_columns(first_broken(self.rules, of_units=True).alias(RULE))
-            self._put_aside(named.filter(pl.Series(judged.aside)))
+            self._put_aside(named.filter(pl.Series(aside)))
         return self._finished(rows.filter(pl.Series(kept)))
 
     def _by_events(self, part: pl.DataFrame, events: pl.DataFrame | None) -> pl.DataFrame:

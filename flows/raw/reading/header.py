@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from flows.raw.reading.by_format.csv_rows import BrokenRowError, fields_of, whole_rows
+from flows.raw.reading.by_format.csv_files import BrokenRowError, fields_of, whole_rows
 from flows.raw.reading.by_format.parquet_files import schema_of, without_rows
 from flows.raw.reading.columns import TEXT_LIKE, label
 from flows.raw.reading.log_files import MARK, UNREADABLE, Wanted, check_columns, open_bytes, suffix

@@ -16,7 +16,7 @@ from flows.config.model.experiment import Config
 from flows.ledger.members import AccountKey, Members, mark_of
 from flows.raw.boundary.guard import values_free
 from flows.raw.boundary.sealed import Sealed
-from flows.raw.spill.unit_keys import text_buffers
+from flows.raw.spill.unit_order import text_buffers
 from flows.raw.units.canonical_ids import Ids, spelt
 from flows.raw.units.rows import Rows, positions
 from privatizers.noise.keyed_digests import keyed_blocks, keyed_digests

@@ -3,7 +3,7 @@
 Who was in which release is public, and so is what each unit has paid for them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,16 +23,6 @@ BUDGET_SPENT = "budget_spent"
 HOUSEHOLD_FULL = "household_full"
 
 
-@dataclass(frozen=True)
-class KnownUnits:
-    """The rows that are released of a log, by the accounts of its units."""
-
-    rows: Sealed[Rows]
-    roster: Roster
-    accounts: Accounts
-    """Of the units that are left."""
-
-
 @values_free
 def set_known_aside(
     config: Config,
@@ -40,14 +30,15 @@ def set_known_aside(
     roster: Roster,
     accounts: Accounts,
     workspace: Workspace | None,
-) -> KnownUnits:
+) -> tuple[Sealed[Rows], Roster, Accounts]:
     """Leave out units by their accounts, as ``privacy.returning`` and ``privacy.spent`` say.
 
     First, with ``columns.privacy_unit``, ``household_full``: of whoever pays, the first rows in the
     order of units are kept, as many as ``privacy.rows_each``. Then, against every release but those
     of the log's own period: ``released_before``, of units that the experiment has released; and
     ``budget_spent``, of those that would have paid more than they may. Raises InputError where
-    nothing is left, or where a register that the rules need is lost.
+    nothing is left, or where a register that the rules need is lost. Returns the rows that are
+    released, the facts about them, and the accounts of their units.
     """
     raw = rows.open()
     before, n_rows = accounts.released_before, accounts.members.n_rows
@@ -82,7 +73,7 @@ def set_known_aside(
         notes = _by_arm(accounts, kept, out)
         kept &= ~short
     if kept.all():
-        return KnownUnits(rows, told_together(known, accounts.members), accounts)
+        return rows, told_together(known, accounts.members), accounts
     left = rows_where(raw, kept, workspace)
     by_rule = {rule: count for rule, count in by_rule.items() if count}
     known = replace(known, notes=(*known.notes, *notes))
@@ -90,7 +81,7 @@ def set_known_aside(
     check_left(config.log_facts, facts, raw.n_units + roster.quarantined)
     of_left = accounts.kept(kept)
     facts = told_together(facts, of_left.members)
-    return KnownUnits(Sealed(left, left.n_units), facts, of_left)
+    return Sealed(left, left.n_units), facts, of_left
 
 
 def told_together(roster: Roster, members: Members | None) -> Roster:

@@ -28,13 +28,6 @@ _SIZE = "n_units"
 # reading
 
 
-def cluster_columns(columns: Columns, private: PrivateClusters | None) -> tuple[str, ...]:
-    """The columns of the log that a unit's cluster is made of."""
-    if private is None or private.centres is None:
-        return columns.clusters
-    return private.features or ()
-
-
 def private_clusters(
     frame: pl.DataFrame, path: LogFile, columns: Columns, private: PrivateClusters
 ) -> pl.Expr:
@@ -126,11 +119,6 @@ def known_sizes(config: Config, rows: Sealed[Rows]) -> Ints:
     """
     sizes = rows.open().sizes
     return sizes if config.private_clusters is None else sizes.sum(axis=0, keepdims=True)
-
-
-def known_clusters(facts: LogFacts, rows: Rows) -> int:
-    """How many clusters there are; as many as are declared where they are private."""
-    return len(rows.clusters) if facts.n_clusters is None else facts.n_clusters
 
 
 def without_private_clusters(facts: LogFacts, rows: pl.DataFrame) -> pl.DataFrame:

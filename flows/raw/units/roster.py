@@ -7,7 +7,6 @@ import numpy as np
 
 from flows.config.model.declared import LogFacts
 from flows.config.model.experiment import Config
-from flows.raw.units.private_clusters import known_clusters
 from flows.raw.units.rows import Rows
 from schemas.errors import InputError, did_you_mean
 from schemas.roster import Roster
@@ -27,7 +26,8 @@ def roster_of(
     return replace(
         others,
         n_units=rows.n_units,
-        n_clusters=known_clusters(facts, rows),
+        # As many as are declared where they are private.
+        n_clusters=len(rows.clusters) if facts.n_clusters is None else facts.n_clusters,
         units_by_arm=by_arm if facts.tells_arms else {},
         quarantined=sum(by_rule.values()),
         quarantined_by_rule=by_rule,

@@ -6,7 +6,6 @@ is released, and by which row, hangs on no outcome.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -78,25 +77,18 @@ def first_broken(rules: Sequence[Rule], *, of_units: bool) -> pl.Expr:
     return pl.coalesce([pl.when(rule.faulty).then(pl.lit(rule.name)) for rule in applied])
 
 
-@dataclass(frozen=True)
-class RepeatedRows:
-    """What becomes of the rows of units that have several, each of the shape [n]."""
-
-    kept: Bools
-    aside: Bools
-    """Sound rows that are set aside; those neither kept nor here are faulty, or not used."""
-    repeats: Repeats
-
-
 def judge_repeated(
     rows: pl.DataFrame, repeats: Bools, stated: Sequence[str], *, first_counts: bool
-) -> RepeatedRows:
+) -> tuple[Bools, Bools, Repeats]:
     """Judge ``rows``, one or more, in the order of their units, each of which has several.
 
     ``repeats`` says of each row whether its unit is that of the row before, shape [n]. The rows of
     a unit are alike where all are sound and agree in the columns ``stated``, nulls among them; then
     the first is kept if the ``first_counts``. All others are set aside. A unit without a sound row
     is lost for its faults, not for standing in several.
+
+    Returns which rows are kept and which sound ones are set aside, shape [n] each, those that are
+    neither being faulty or not used; and what becomes of the units.
     """
     starts, unit = np.flatnonzero(~repeats), np.cumsum(~repeats) - 1
     sound = rows[FAULT].to_numpy() == 0
@@ -108,10 +100,10 @@ def judge_repeated(
     has_sound = np.logical_or.reduceat(sound, starts)
     if not first_counts:
         found = Repeats(n_lost=int(has_sound.sum()), n_alike=int(alike.sum()))
-        return RepeatedRows(np.zeros_like(sound), sound, found)
+        return np.zeros_like(sound), sound, found
     place = rows.select(PLACE).to_series().to_numpy()
     is_first = place == np.minimum.reduceat(place, starts)[unit]
     found = Repeats(
         n_lost=int((has_sound & ~alike).sum()), n_unused=int((alike[unit] & ~is_first).sum())
     )
-    return RepeatedRows(alike[unit] & is_first, sound & ~alike[unit], found)
+    return alike[unit] & is_first, sound & ~alike[unit], found

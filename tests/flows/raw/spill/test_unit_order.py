@@ -9,10 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flows.raw.spill import unit_keys as keys_module
 from flows.raw.spill import unit_order as order
-from flows.raw.spill.unit_keys import unit_keys
-from flows.raw.spill.unit_order import order_units, rises, sort_rows
+from flows.raw.spill.unit_order import order_units, rises, sort_rows, unit_keys
 
 texts = st.lists(
     st.one_of(
@@ -92,7 +90,7 @@ def test_a_byte_that_no_sampled_text_has_is_found() -> None:
     units = [f"{number:05d}" for number in range(50_000)]
     units[31_337], units[31_338] = "3133:", "~"
     assert ordered(units) == by_bytes(units)
-    with patch.object(keys_module, "_note_unexpected", lambda *_: None):
+    with patch.object(order, "_note_unexpected", lambda *_: None):
         assert ordered(units) != by_bytes(units)
 
 
@@ -147,7 +145,7 @@ def test_integers_whose_keys_agree_are_put_into_their_order_in_full(kind: pl.Dat
     units = pl.Series("unit", numbers, dtype=kind)
 
     found = order_units(units)
-    assert not keys_module.unit_keys(units, 64 - 7).are_exact
+    assert not order.unit_keys(units, 64 - 7).are_exact
     assert found.units.dtype == units.dtype
     assert found.units.to_list() == sorted(numbers)
     in_order = sorted(range(len(numbers)), key=lambda at: (numbers[at], at))
@@ -160,7 +158,7 @@ def test_integers_whose_keys_agree_are_put_into_their_order_in_full(kind: pl.Dat
 
 def test_the_order_is_the_same_however_many_texts_are_looked_at_at_once() -> None:
     units = [f"c{number * 7919 % 1009:05d}" for number in range(1009)]
-    with patch.object(keys_module, "_PIECE", 10):
+    with patch.object(order, "_PIECE", 10):
         assert ordered(units) == by_bytes(units)
 
 
