@@ -87,11 +87,6 @@ class Log:
             if name in frame.columns
         )
 
-    @property
-    def files(self) -> tuple[LogFile, ...]:
-        """The files whose rows are units or exposures."""
-        return self.roster.files
-
     def batches(
         self, judged: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     ) -> Iterator[pl.DataFrame]:

@@ -97,7 +97,7 @@ def validate(
     )
     check_left(facts, roster, judge.n_read, judge.aside.undeclared)
     check_faults(facts, roster, judge.n_read)
-    aside = Quarantined(judge.aside, raw.files)
+    aside = Quarantined(judge.aside, raw.roster.files)
     return Sealed(rows, rows.n_units), Sealed(aside, roster.quarantined), roster
 
 
@@ -259,7 +259,7 @@ class _Judge:
 
     def _check_read(self) -> None:
         """Fail where there is nothing to judge."""
-        names = file_names(self.log.files)
+        names = file_names(self.log.roster.files)
         if self.n_read == 0:
             raise InputError(f"the log is empty: no row in {names}")
         for key, column in ((UNIT, self.facts.unit_column), (ARM, self.facts.arm_column)):

@@ -18,8 +18,12 @@ from typing import IO
 import polars as pl
 
 from flows.raw.boundary.guard import errors_as
-from flows.raw.reading.formats import files_and_tables, files_of_table, format_of
-from flows.raw.reading.stored_logs import find_stored
+from flows.raw.reading.stored_logs import (
+    files_and_tables,
+    files_of_table,
+    find_stored,
+    format_of,
+)
 from flows.raw.reading.stores import LogFile, StoredFile, open_stored, trouble
 from flows.runtime.paths import absolute, is_address
 from flows.runtime.reading.regular_files import check_regular

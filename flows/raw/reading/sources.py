@@ -89,7 +89,7 @@ class LogFiles:
                 row += begin
                 frames = read_parquet(path, wanted, BATCH, begin, end)
             else:
-                frames = _reader(path)(path, wanted, BATCH)
+                frames = batches_of(path, wanted)
             for frame in frames:
                 yield piece.file, row, frame
                 row += frame.height
@@ -133,12 +133,8 @@ class LogFiles:
 
 def batches_of(path: LogFile, wanted: Wanted) -> Iterator[pl.DataFrame]:
     """Yield the wanted columns of one file as they are in it; raises InputError if unreadable."""
-    return _reader(path)(path, wanted, BATCH)
-
-
-def _reader(path: LogFile) -> Reader:
     reader = _READERS.get(suffix(path))
     if reader is None:
         endings = ", ".join(sorted(_READERS))
         raise InputError(f"{path}: not a format that can be read ({endings}; text also as .gz)")
-    return reader
+    return reader(path, wanted, BATCH)

@@ -68,9 +68,7 @@ class Stored:
 
 def stored(frame: pl.DataFrame, workspace: Workspace | None, name: str) -> Stored:
     """Rows as they are, in memory; those that a worker made in a file, for others to read."""
-    if workspace is None or not workspace.is_shared:
-        return Stored(frame.height, frame)
-    return Stored(frame.height, workspace.write(frame, name))
+    return Stored(frame.height, handed(frame, workspace, name))
 
 
 Table = pl.DataFrame | Path
