@@ -1,7 +1,6 @@
 """The text of a new configuration: every line explained, and blanks for what is not known."""
 
 import json
-import math
 import re
 import textwrap
 import tomllib
@@ -18,7 +17,6 @@ from flows.config.guesses import Meaning
 from flows.config.json_schema import SCHEMA_FILE
 from flows.config.model.experiment import Config
 from flows.config.rules.checks import check_config
-from schemas.errors import ConfigError
 from schemas.visible import visible
 
 Value = str | float | tuple[str, ...] | tuple[float, ...]
@@ -126,33 +124,6 @@ class Given:
     levels: int | Literal["auto"] | None = None
     epsilon: float | None = None
     budget_epsilon: float | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
-        ranged = {"--low": self.low, "--high": self.high}
-        for option, value in {**ranged, "--levels": self.levels}.items():
-            if value is not None and self.values:
-                raise ConfigError(option, "given together with --values: give one of them")
-        if (self.low is None) != (self.high is None):
-            raise ConfigError("--low", "goes with --high: give both, or neither")
-        if self.scores and not self.texts:
-            raise ConfigError("--scores", "goes with texts in --values, such as no,yes")
-        if self.levels is not None and self.low is None:
-            raise ConfigError("--levels", "goes with --low and --high, which are missing")
-        for option, number in {
-            **ranged,
-            "--epsilon": self.epsilon,
-            "--budget-epsilon": self.budget_epsilon,
-            "--values": 0 if self.texts else math.fsum(map(float, self.values)),
-            "--scores": math.fsum(self.scores),
-        }.items():
-            if number is not None and not math.isfinite(number):
-                raise ConfigError(option, "has to be a finite number")
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """What outcomes are in the log, where they are text."""
-        return tuple(value for value in self.values if isinstance(value, str))
 
     @property
     def columns(self) -> dict[str, str]:
