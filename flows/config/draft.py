@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
@@ -141,8 +141,7 @@ class Given:
     @property
     def meanings(self) -> tuple[Meaning, ...]:
         """What columns were named for."""
-        meanings: tuple[Meaning, ...] = ("unit", "arm", "outcome", "cluster")
-        return tuple(meaning for meaning in meanings if getattr(self, meaning))
+        return tuple(meaning for meaning in get_args(Meaning) if getattr(self, meaning))
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,8 @@ def draft_of(
         "missing": spelt(texts[0] if texts else 0),
     }
     may_lack = {"scores"} if len(texts) < 3 else set()
-    may_lack |= {"values"} if known.get("low") is not None else set()
+    ranged = any(known.get(key) is not None for key in ("low", "high", "levels"))
+    may_lack |= {"values"} if ranged else set()
     text = _KEY.sub(partial(_filled, known, set(found), may_lack), _TEMPLATE) % slots
     blanks = {
         f"{section}.{key}": _QUOTED.sub(f'"\N{HORIZONTAL ELLIPSIS} {key}"', f"{key} = {example}")

@@ -414,7 +414,7 @@ def test_what_a_release_could_not_take_is_refused(folder: Path, given: Given, sa
     [
         (["--values", "0,1", "--low", "0"], "--low: given together with values"),
         (["--low", "0"], "outcome: give either values, or low, high and levels"),
-        (["--levels", "3"], "--levels: given together with values"),
+        (["--levels", "3"], "outcome: give either values, or low, high and levels"),
         (["--low", "0", "--high", "nan"], "--high: input should be a finite number"),
         (["--values", "0;1"], "--values: '0;1' is neither numbers"),
         (["--values", "0,yes"], "--values: '0,yes' is neither numbers"),
