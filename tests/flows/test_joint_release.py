@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import clusterdp
-from flows.cli.show.plan import plan_text
+from flows.cli.night.plan import plan_text
 from flows.plan import resolved_release_of
 from flows.raw.fingerprint import fingerprint
 from flows.raw.ingest import ingest

@@ -1,10 +1,7 @@
-"""The command ``schema``: what editors need to help with configurations."""
+"""``clusterdp schema``: what editors need to help with configurations."""
 
 import json
 from enum import StrEnum
-from typing import Annotated
-
-import typer
 
 from flows.cli.answer import Answer
 
@@ -17,18 +14,16 @@ class Kind(StrEnum):
     CATE = "cate"
 
 
-def schema(
-    kind: Annotated[
-        Kind,
-        typer.Argument(metavar="[release|site|cate]", help="The command that reads the file."),
-    ] = Kind.RELEASE,
-) -> Answer:
+def schema(kind: Kind = Kind.RELEASE) -> Answer:
     """Print a JSON Schema of configurations, for editors.
 
     An editor that knows TOML then offers keys, shows what they mean, and marks what is wrong. Put
     it beside your configurations as clusterdp.schema.json, and begin each of them with the line
     `#:schema ./clusterdp.schema.json`; `clusterdp init` does where the file is there. Reads
     nothing and writes nothing.
+
+    Options:
+        kind ([release|site|cate]): The command that reads the file.
     """
     from flows.config.json_schema import json_schema
 

@@ -1,27 +1,22 @@
-"""The command ``effects``: who benefits, from a released file alone.
+"""``clusterdp effects``: who benefits, from a released file alone."""
 
-It prints nothing, as :mod:`flows.cli.analysis`; the data libraries are imported within it.
-"""
+from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import sqrt
 from pathlib import Path
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from flows.cli.answer import Answer
-from flows.cli.options import TABLES, ReleaseFile
+from flows.cli.options import ReleaseFile, TableOrNone
 from flows.cli.show.estimates import cell_number, cell_range
-from flows.cli.withdrawn import of_withdrawn
 from flows.runtime.terminal import paragraph, shown, table
 from schemas.errors import ConfigError
 
 if TYPE_CHECKING:
     from flows.effects.released.from_release import ReleaseEffects  # numpy and polars
-    from schemas.effects.model import Curve, Effect, SubgroupEffect
+    from schemas.effects.model import Curve, Effect
 
 _NOISE_ONLY = (
     "± is for chance and noise only, not for a curve that is too simple: where a curve and the "
@@ -31,50 +26,27 @@ _NOISE_ONLY = (
 
 def effects(
     release: ReleaseFile,
-    covariates: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What effects may differ by: a CSV or Parquet file of yours with unit_id and "
-            "other columns (numbers, text or booleans) known before the experiment.",
-            autocompletion=TABLES,
-        ),
-    ] = None,
-    features: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B",
-            help="Which columns of FILE, or which published attributes where there is no FILE, to "
-            "use; all, unless you say.",
-        ),
-    ] = None,
-    arm: Annotated[
-        str | None,
-        typer.Option(metavar="ARM", help="Which treatment arm; the first one, unless you say."),
-    ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which outcome; has to be said where the release has several.",
-        ),
-    ] = None,
-    level: Annotated[
-        float,
-        typer.Option(metavar="NUMBER", help="Confidence level of the intervals, between 0 and 1."),
-    ] = 0.95,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE.html", help="A web page to write or replace as well."
-        ),
-    ] = None,
+    covariates: TableOrNone = None,
+    features: str | None = None,
+    arm: str | None = None,
+    metric: str | None = None,
+    level: float = 0.95,
+    output: Path | None = None,
 ) -> Answer:
     """Show who benefits from a treatment, by a released file.
 
     By the attributes that the release publishes, or by columns of FILE: the effect on average,
     in groups by each of them with intervals, and along each of them as a
     curve. It needs no log and costs no privacy. Writes nothing but the page that you ask for.
+
+    Options:
+        covariates (FILE): What effects may differ by: a CSV or Parquet file of yours with unit_id
+            and other columns (numbers, text or booleans) known before the experiment.
+        features (A,B): Which columns of FILE, or which published attributes where there is no FILE,
+            to use; all, unless you say.
+        arm (ARM): Which treatment arm; the first one, unless you say.
+        metric (NAME): Which outcome; has to be said where the release has several.
+        output (--output -o FILE.html): A web page to write or replace as well.
     """
     from flows.effects.released.from_release import effects_from_release
 
@@ -93,13 +65,12 @@ def effects(
         from flows.effects.released.report_model import write_effects_report
 
         write_effects_report(found, output)
-    answer = Answer(partial(_text, found, output), found.as_json(), found.warnings)
-    return of_withdrawn(answer, release)
+    return Answer(partial(_text, found, output), found.as_json(), found.warnings).about(release)
 
 
-def _text(found: "ReleaseEffects", page: Path | None) -> str:
+def _text(found: ReleaseEffects, page: Path | None) -> str:
     """Who benefits as one text; ``page`` is where it was written, too."""
-    manifest, level = found.manifest, f"{100 * found.level:g} % interval"
+    manifest = found.manifest
     lines = [
         f"effect of {shown(found.arm)!r} against {shown(manifest.control)!r}, from "
         f"{manifest.release_id} (no further cost of privacy)"
@@ -107,25 +78,20 @@ def _text(found: "ReleaseEffects", page: Path | None) -> str:
     if len(found.arms) > 1:
         others = ", ".join(repr(shown(arm)) for arm in found.arms if arm != found.arm)
         lines.append(f"other arms, with --arm: {others}")
-    lines += ["", "on average, and in groups", *_groups(found.ate, found.subgroups, level)]
-    lines += ["", f"along each feature, others at their average ({found.n_rows:,} units)"]
-    lines += _curves(found.curves, dict(found.importance), found.level)
-    lines += ["", *paragraph(_NOISE_ONLY)]
-    if page is not None:
-        lines += ["", str(page.absolute())]
-    return "\n".join(lines)
-
-
-def _groups(ate: "Effect | None", cells: Sequence["SubgroupEffect"], level: str) -> list[str]:
-    rows = [["everybody", "", *_effect(ate, "too few units to compare")]]
-    rows += [
+    groups = [["everybody", "", *_effect(found.ate, "too few units to compare")]]
+    groups += [
         [one.name, one.level, *_effect(one.effect, (one.refused or "–").partition(":")[0])]
-        for one in cells
+        for one in found.subgroups
     ]
-    return table(["group", "", "effect", level, "std. error", "from privacy"], rows)
+    level = f"{100 * found.level:g} % interval"
+    head = ["group", "", "effect", level, "std. error", "from privacy"]
+    lines += ["", "on average, and in groups", *table(head, groups)]
+    lines += ["", f"along each feature, others at their average ({found.n_rows:,} units)"]
+    lines += [*_curves(found), "", *paragraph(_NOISE_ONLY)]
+    return "\n".join(lines if page is None else [*lines, "", str(page.absolute())])
 
 
-def _effect(effect: "Effect | None", refused: str) -> list[str]:
+def _effect(effect: Effect | None, refused: str) -> list[str]:
     if effect is None:
         return [refused, "", "", ""]
     return [
@@ -136,18 +102,19 @@ def _effect(effect: "Effect | None", refused: str) -> list[str]:
     ]
 
 
-def _curves(curves: Sequence["Curve"], importance: dict[str, float], level: float) -> list[str]:
+def _curves(found: ReleaseEffects) -> list[str]:
     """The effect at the least, the middle and the greatest value; of levels at the two ends."""
-    reach = NormalDist().inv_cdf((1.0 + level) / 2.0)
-    ranked = sorted(curves, key=lambda one: -importance.get(one.feature, 0.0))
+    importance = {one.feature: 0.0 for one in found.curves} | dict(found.importance)
+    reach = NormalDist().inv_cdf((1.0 + found.level) / 2.0)
+    ranked = sorted(found.curves, key=lambda one: -importance[one.feature])
     rows = [
-        [one.feature, *_at(one, reach), f"{sqrt(max(importance.get(one.feature, 0.0), 0.0)):.2g}"]
+        [one.feature, *_at(one, reach), f"{sqrt(max(importance[one.feature], 0.0)):.2g}"]
         for one in ranked
     ]
     return table(["feature", "low", "middle", "high", "differs by"], rows)
 
 
-def _at(curve: "Curve", reach: float) -> list[str]:
+def _at(curve: Curve, reach: float) -> list[str]:
     last = len(curve.at) - 1
     if isinstance(curve.at[0], str):
         order = sorted(range(len(curve.at)), key=lambda place: float(curve.effects[place]))
@@ -155,7 +122,7 @@ def _at(curve: "Curve", reach: float) -> list[str]:
     return [_point(curve, place, reach) for place in (0, last // 2, last)]
 
 
-def _point(curve: "Curve", place: int, reach: float) -> str:
+def _point(curve: Curve, place: int, reach: float) -> str:
     at, errors = curve.at[place], curve.noise_std_errors
     value = shown(at) if isinstance(at, str) else f"{at:.4g}"
     noise = "" if errors is None else f" ± {reach * float(errors[place]):.2g}"
